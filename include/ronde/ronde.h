@@ -1,0 +1,213 @@
+/* Ronde: training of neural networks in C on CPU clusters. The only public header.
+ *
+ * Reading order: statuses and log, the graph (define a network), the configuration (one typed table of
+ * options, the same as on the command line), then the jobs: train, eval, predict, init.
+ *
+ * Rules that hold everywhere:
+ * - a function returns a ronde_status, 0 is success; outputs (last, ending in _out) are set only on success;
+ * - an error is logged once, in one line, by who found it, through the log callback; callers only hand it on;
+ * - shapes are logical and row-major in PyTorch's order (images NCHW); the batch dimension is implicit and first;
+ * - the library installs no signal handlers, prints nothing and never ends the process;
+ * - distinct objects may be used from distinct threads at once; one object from one thread at a time. */
+#ifndef RONDE_RONDE_H
+#define RONDE_RONDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RONDE_API __attribute__((visibility("default")))
+
+/* ---- status and log ------------------------------------------------------------------------------------------ */
+
+/* X(enum name, text, exit code of the command line) */
+#define RONDE_STATUS_LIST(X)                                                   \
+  X(OK, "success", 0)                                                          \
+  X(E_INTERNAL, "internal error", 1)                                           \
+  X(E_USAGE, "wrong or impossible option, network or call", 2)                 \
+  X(E_INPUT, "bad or missing input", 3)                                        \
+  X(E_LOST, "a worker or a link was lost", 4)                                  \
+  X(E_NUMERIC, "the numbers broke (NaN or Inf)", 5)                            \
+  X(E_WRITE, "cannot write", 6)                                                \
+  X(E_MEMORY, "out of memory", 6)                                              \
+  X(E_DIFFERENCE, "a check found a difference", 7)                             \
+  X(E_CANCELLED, "cancelled", 130)
+
+typedef enum ronde_status {
+#define RONDE_X(name, text, code) RONDE_##name,
+  RONDE_STATUS_LIST(RONDE_X)
+#undef RONDE_X
+} ronde_status;
+
+/* The text of a status; never NULL. */
+RONDE_API const char *ronde_status_text(ronde_status status);
+/* The exit code that the command line ends with for a status (0 to 7, 130). */
+RONDE_API int ronde_status_exit_code(ronde_status status);
+
+typedef enum ronde_log_level { RONDE_LOG_ERROR, RONDE_LOG_WARNING, RONDE_LOG_INFO, RONDE_LOG_DEBUG } ronde_log_level;
+
+/* Gets one line without its newline; valid during the call only. May be called from any thread, one at a time. */
+typedef void (*ronde_log_fn)(void *user, ronde_log_level level, const char *line);
+
+/* Sets the sink of all log lines of the process (NULL: none, the default). Not while a job runs. */
+RONDE_API void ronde_log_set(ronde_log_fn fn, void *user);
+
+/* "0.1.0" */
+RONDE_API const char *ronde_version(void);
+/* What this build and this machine offer, as a JSON object owned by the caller (free): version, git, features{},
+ * isa, isas[], gemm[]. */
+RONDE_API ronde_status ronde_version_json(char **json_out);
+
+/* ---- graph: define a network --------------------------------------------------------------------------------- */
+
+/* A network under construction. Every op call returns a new tensor owned by the graph. A call that fails logs both
+ * layers and shapes, returns NULL and marks the graph; given NULL, a call returns NULL: so a model function needs no checks,
+ * and ronde_graph_status tells at the end. Parameter names are NAME.weight and NAME.bias. */
+typedef struct ronde_graph ronde_graph;
+typedef struct ronde_tensor ronde_tensor;
+
+#define RONDE_MAX_RANK 6
+
+RONDE_API ronde_status ronde_graph_create(ronde_graph **graph_out);
+RONDE_API void ronde_graph_destroy(ronde_graph *graph);
+/* The first error met while building. */
+RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
+
+/* An input of dims [rank] per example (the batch comes in front). */
+RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
+/* The target of the loss: class labels for the cross entropy, or values of the prediction's shape for the squared error. */
+RONDE_API ronde_tensor *ronde_target(ronde_graph *graph);
+
+typedef struct ronde_conv2d_options {
+  int64_t out_channels; /* required */
+  int kernel[2];        /* required: height, width */
+  int stride[2];        /* 0 means 1 */
+  int padding[2];       /* zeros on each side */
+  bool no_bias;
+} ronde_conv2d_options;
+
+/* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight [out_channels,C,KH,KW]. */
+RONDE_API ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options);
+/* x [F] -> [out_features]. Weight [out_features,F]. */
+RONDE_API ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias);
+
+typedef struct ronde_pool2d_options {
+  int kernel[2];  /* required */
+  int stride[2];  /* 0 means the kernel */
+  int padding[2]; /* at most half the kernel */
+  bool exclude_padding; /* average only: divide by the values inside (PyTorch's count_include_pad=False) */
+} ronde_pool2d_options;
+
+RONDE_API ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
+RONDE_API ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
+RONDE_API ronde_tensor *ronde_relu(const ronde_tensor *x);
+RONDE_API ronde_tensor *ronde_tanh(const ronde_tensor *x);
+RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);
+/* x [C,H,W] -> [C*H*W] */
+RONDE_API ronde_tensor *ronde_flatten(const ronde_tensor *x);
+/* a + b, of equal shapes. */
+RONDE_API ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b);
+/* logits [K] and class labels -> the batch's mean of -log softmax(logits)[label]. */
+RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
+/* Mean over the batch and all elements of (prediction - target)^2. */
+RONDE_API ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target);
+
+/* Logical dims of a tensor, without the batch; returns the rank (0 for a loss, or where x is NULL). */
+RONDE_API int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]);
+
+/* What prediction returns, and what training minimises. A graph without a loss gets the cross entropy of its output. */
+RONDE_API void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output);
+RONDE_API void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss);
+
+/* Trainable parameters, and floating-point operations of one forward pass of one example (2 x multiply-adds of convolutions
+ * and linear layers, padding taps counted). */
+RONDE_API int64_t ronde_graph_parameters(const ronde_graph *graph);
+RONDE_API int64_t ronde_graph_forward_flops(const ronde_graph *graph);
+
+/* Builds a network on x and hands back its output; `classes` as the run has them. Called once per rank and job, possibly from
+ * several threads at once, and must build the same graph each time. */
+typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
+
+/* ---- configuration: one typed table of options ---------------------------------------------------------------- */
+
+/* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
+typedef struct ronde_config ronde_config;
+
+/* verb: "train", "eval", "predict" or "init". Values start at their defaults. */
+RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
+RONDE_API void ronde_config_destroy(ronde_config *config);
+/* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error that names
+ * the nearest one. */
+RONDE_API ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value);
+/* Sets every option whose RONDE_... variable (RONDE_BATCH, RONDE_LR_SCHEDULE) is in the environment and which was not set yet. */
+RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
+/* The present value as text; owned by the config until its next change. NULL for an unknown name. */
+RONDE_API const char *ronde_config_get(const ronde_config *config, const char *name);
+
+typedef struct ronde_option {
+  const char *name, *value_name; /* "batch", "N"; value_name NULL: a bare on/off flag */
+  const char *default_text, *help, *group;
+} ronde_option;
+/* The i-th option of a verb in the table's order; false past the end. All text is static. */
+RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option_out);
+
+/* ---- jobs ---------------------------------------------------------------------------------------------------- */
+
+typedef enum ronde_split { RONDE_SPLIT_TRAIN, RONDE_SPLIT_TEST } ronde_split;
+
+/* Examples from the caller instead of --data. Must outlive the job. */
+typedef struct ronde_source {
+  const char *name;
+  int rank;                     /* of one example */
+  int64_t dims[RONDE_MAX_RANK]; /* dims of one example */
+  int64_t classes;              /* of the labels; 0: the targets are values */
+  int64_t target_elems;         /* values per example where classes is 0 */
+  int64_t n_examples[2];        /* by ronde_split; test may be 0 */
+  /* Fills x [n][dims] f32 and labels [n] (targets [n][target_elems] where classes is 0) for the examples `ids` [n] of a
+   * split. Called from the loaders' threads, several at once. Any status but RONDE_OK ends the job with it. */
+  ronde_status (*read)(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets);
+  void *user;
+} ronde_source;
+
+typedef struct ronde_progress {
+  int64_t step, steps;  /* done, in all */
+  int64_t epoch;        /* the present one, from 1 */
+  double loss;          /* the step's mean loss before its update */
+  double lr;
+  double examples_per_s;
+  double elapsed_s, left_s;
+  bool epoch_end;       /* then the next two are set; accuracy < 0: no test data, or no classes */
+  double test_loss, test_accuracy;
+} ronde_progress;
+
+/* Callbacks of a job; each may be NULL. Called from rank 0's thread. */
+typedef struct ronde_hooks {
+  ronde_model_fn model;       /* instead of --model */
+  const ronde_source *source; /* instead of --data */
+  void (*progress)(void *user, const ronde_progress *progress);
+  bool (*cancel)(void *user); /* asked once a step: true ends the job with RONDE_E_CANCELLED, outputs written */
+  void *user;                 /* handed to all of the above */
+} ronde_hooks;
+
+/* Each job blocks until all its ranks have ended and writes what its options name (--out, --save). On success json_out (may be
+ * NULL) receives a JSON text owned by the caller (free); train also sets it where a run was broken off. */
+
+/* Trains; the text is run.json ("ronde.run.v1"). With --dry-run: the plan instead. */
+RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+/* Test (or validation) loss and accuracy of the weights --init on --data. */
+RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+/* Classes with probabilities of each example in --input (an image, or a npy file). */
+RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+/* Writes freshly initialised weights to --output. */
+RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+/* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its tensors. */
+RONDE_API ronde_status ronde_models(const char *name, char **json_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

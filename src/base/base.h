@@ -1,0 +1,49 @@
+/* What every file may use: statuses handed on, errors logged once, memory, the clock. Knows nobody. */
+#ifndef RONDE_BASE_H
+#define RONDE_BASE_H
+
+#include <ronde/ronde.h>
+
+#define RONDE__COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define RONDE_TRY(expr)                                                        \
+  do {                                                                         \
+    ronde_status try_status_ = (expr);                                         \
+    if (try_status_ != RONDE_OK) return try_status_;                           \
+  } while (0)
+
+/* Logs one line at error level, with the calling thread's rank in front where one is set, and returns status. */
+ronde_status ronde__fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Names the calling thread's rank in its error lines; -1: none (the default). */
+void ronde__log_set_rank(int rank);
+
+/* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by ronde__free. */
+void *ronde__alloc(size_t bytes);
+void ronde__free(void *p);
+/* Assigns, or returns RONDE_E_MEMORY with one line that says how much for what. */
+#define RONDE__ALLOC(pointer, bytes, what)                                     \
+  do {                                                                         \
+    size_t alloc_bytes_ = (bytes);                                             \
+    (pointer) = ronde__alloc(alloc_bytes_);                                    \
+    if (!(pointer)) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes", (what), alloc_bytes_); \
+  } while (0)
+/* Anonymous pages, zeroed, 2 MiB aligned and advised to be huge where they are large; untouched pages cost nothing. */
+void *ronde__pages_map(size_t bytes);
+void ronde__pages_unmap(void *p, size_t bytes);
+
+char *ronde__strdup(const char *text);                                        /* NULL for NULL or where there is no memory; free() */
+char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
+
+uint64_t ronde__now_ns(void);     /* monotonic */
+uint64_t ronde__cpu_ns(void);     /* of the process, all threads */
+int ronde__cores(void);           /* that this process may use: affinity and cgroup quota */
+int64_t ronde__peak_rss_bytes(void);
+
+static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t ronde__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t ronde__round_up(int64_t a, int64_t b) { return ronde__ceil_div(a, b) * b; }
+/* The part of n things that falls to rank r of p: contiguous, the first (n mod p) one longer. */
+static inline int64_t ronde__share_begin(int64_t n, int64_t r, int64_t p) { return n / p * r + ronde__min(r, n % p); }
+
+#endif

@@ -1,0 +1,63 @@
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static ronde_log_fn log_fn;
+static void *log_user;
+static __thread int log_rank = -1;
+
+void ronde_log_set(ronde_log_fn fn, void *user) {
+  pthread_mutex_lock(&log_mutex);
+  log_fn = fn;
+  log_user = user;
+  pthread_mutex_unlock(&log_mutex);
+}
+
+void ronde__log_set_rank(int rank) { log_rank = rank; }
+
+static void log_line(ronde_log_level level, const char *format, va_list args) {
+  char line[2048];
+  int used = 0;
+  if (level == RONDE_LOG_ERROR && log_rank >= 0) used = snprintf(line, sizeof line, "rank %d: ", log_rank);
+  vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+  pthread_mutex_lock(&log_mutex);
+  if (log_fn) log_fn(log_user, level, line);
+  pthread_mutex_unlock(&log_mutex);
+}
+
+void ronde__log(ronde_log_level level, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  log_line(level, format, args);
+  va_end(args);
+}
+
+ronde_status ronde__fail(ronde_status status, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  log_line(RONDE_LOG_ERROR, format, args);
+  va_end(args);
+  return status;
+}
+
+static const struct {
+  const char *text;
+  int exit_code;
+} statuses[] = {
+#define RONDE_X(name, text, code) {text, code},
+    RONDE_STATUS_LIST(RONDE_X)
+#undef RONDE_X
+};
+
+const char *ronde_status_text(ronde_status status) {
+  return (size_t)status < RONDE__COUNT(statuses) ? statuses[status].text : "unknown status";
+}
+
+int ronde_status_exit_code(ronde_status status) {
+  return (size_t)status < RONDE__COUNT(statuses) ? statuses[status].exit_code : 1;
+}

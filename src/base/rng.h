@@ -1,0 +1,31 @@
+/* Counter-based random numbers: every value is a function of (seed, stream, index) and of nothing else, so it does not depend
+ * on who asks, in which order, or on how many ranks.
+ * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10). */
+#ifndef RONDE_RNG_H
+#define RONDE_RNG_H
+
+#include <stdint.h>
+
+/* Streams keep the uses apart; the low 32 bits are free for an epoch, a parameter, a layer. */
+#define RONDE__STREAM_INIT (1ull << 32)
+#define RONDE__STREAM_SHUFFLE (2ull << 32)
+#define RONDE__STREAM_VALIDATION (3ull << 32)
+#define RONDE__STREAM_SYNTHETIC (4ull << 32)
+
+void ronde__philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]);
+
+typedef struct ronde__rng {
+  uint64_t seed, stream, index;
+  uint32_t block[4];
+  int n_left;
+} ronde__rng;
+
+ronde__rng ronde__rng_make(uint64_t seed, uint64_t stream);
+uint32_t ronde__rng_u32(ronde__rng *rng);
+uint64_t ronde__rng_below(ronde__rng *rng, uint64_t n); /* uniform in [0, n), unbiased */
+float ronde__rng_uniform(ronde__rng *rng);              /* [0, 1), 24 bits */
+float ronde__rng_normal(ronde__rng *rng);               /* mean 0, variance 1 (Box-Muller) */
+/* Fills ids [n] with a permutation of 0..n-1 (Fisher-Yates). */
+void ronde__rng_permutation(ronde__rng *rng, int64_t *ids, int64_t n);
+
+#endif

@@ -1,0 +1,46 @@
+/* Point-to-point messages between ranks, and the only clock and the only waiting that strategies and collectives may use: they never
+ * read clocks, sleep or lock, so that the same code runs on threads, MPI and in virtual time.
+ * An endpoint belongs to one rank; the rank's own thread and its communication thread may use it at once. */
+#ifndef RONDE_TRANSPORT_H
+#define RONDE_TRANSPORT_H
+
+#include "base/base.h"
+
+typedef struct ronde__transport ronde__transport;
+
+/* A transfer under way. A buffer belongs to it until the transfer is done. Zero-initialised requests are done. */
+typedef struct ronde__request {
+  void *impl;
+} ronde__request;
+
+typedef struct ronde__transport_ops {
+  const char *name;
+  /* Messages between two ranks match by tag, in order. Lengths must be equal on both sides (else RONDE_E_INTERNAL on the receiver).
+   * Neither call blocks. Errors are per peer: RONDE_E_LOST names it. */
+  ronde_status (*isend)(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes, ronde__request *request_out);
+  ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes, ronde__request *request_out);
+  /* done_out tells; a done request is reset to zero. */
+  ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
+  /* Until all n are done: spins shortly, then sleeps. RONDE_E_LOST after timeout_ns, or when the group was aborted; RONDE_E_CANCELLED never. */
+  ronde_status (*wait)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
+  uint64_t (*now_ns)(ronde__transport *transport);
+  /* Makes every wait of every rank of the group return RONDE_E_LOST soon, now and later: the caller cannot go on. */
+  void (*abort)(ronde__transport *transport);
+  void (*destroy)(ronde__transport *transport);
+} ronde__transport_ops;
+
+/* The common head of every implementation. */
+struct ronde__transport {
+  const ronde__transport_ops *ops;
+  int rank, size;
+  uint64_t timeout_ns;                     /* of every wait of a collective */
+  uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
+};
+
+/* One rank alone. */
+ronde_status ronde__transport_self(ronde__transport **transport_out);
+/* n ranks of one process: transports_out [n], one for each rank's thread. A receiver copies straight from the sender's buffer. */
+ronde_status ronde__transport_threads(int n, ronde__transport **transports_out);
+void ronde__transport_destroy(ronde__transport *transport);
+
+#endif

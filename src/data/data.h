@@ -1,0 +1,81 @@
+/* Data sets and loaders. A data set is a ronde_source plus facts about it; every built-in one reads from a decoded cache that
+ * all ranks of a host share. A loader belongs to one rank and prefetches on a thread of its own. */
+#ifndef RONDE_DATA_H
+#define RONDE_DATA_H
+
+#include "kernel/kernel.h"
+#include "tensor/tensor.h"
+
+typedef struct ronde__data_options {
+  const char *spec;  /* NAME or NAME:DIR */
+  bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;    /* with the set's usual mean and deviation, where it has them */
+  uint64_t seed;     /* of synthetic data */
+} ronde__data_options;
+
+/* A set that is open. `source` reads decoded, normalised examples. */
+typedef struct ronde__data {
+  ronde_source source;
+  bool has_normalization;    /* the set has usual values (whether they are applied is options.normalize) */
+  char sha256[65];           /* of the decoded train images as stored, NCHW, then int64 labels, file order; "" for callers' sources */
+  void *impl;
+} ronde__data;
+
+/* Errors: RONDE_E_INPUT with file and offset, RONDE_E_USAGE for an unknown NAME. */
+ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **data_out);
+/* The same set around a caller's source. */
+ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out);
+void ronde__data_close(ronde__data *data);
+
+/* ---- which examples, in which order ----------------------------------------------------------------------------
+ * The list of global batches is a function of these fields and of nothing else. An epoch is n_examples() long; a step takes the next
+ * `batch` ids; the last one of an epoch is short, or dropped. */
+typedef struct ronde__sampler_options {
+  int64_t n_train;      /* examples in the set */
+  int64_t repeat;       /* the set concatenated with itself */
+  double val_split;     /* this fraction (rounded down) of the set, drawn by the seed, is kept out for validation */
+  int64_t batch;        /* global */
+  bool shuffle, drop_last;
+  uint64_t seed;
+} ronde__sampler_options;
+
+typedef struct ronde__sampler ronde__sampler; /* immutable, shared by ranks and threads */
+ronde_status ronde__sampler_create(const ronde__sampler_options *options, ronde__sampler **sampler_out);
+void ronde__sampler_destroy(ronde__sampler *sampler);
+int64_t ronde__sampler_epoch_examples(const ronde__sampler *sampler); /* after val_split, repeat, drop_last */
+int64_t ronde__sampler_epoch_batches(const ronde__sampler *sampler);
+/* The ids that are kept out, ascending; owned by the sampler. */
+const int64_t *ronde__sampler_validation(const ronde__sampler *sampler, int64_t *n_out);
+/* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. */
+void ronde__sampler_epoch(const ronde__sampler *sampler, int64_t epoch, int64_t *ids_out);
+
+/* ---- loader ------------------------------------------------------------------------------------------------------ */
+
+typedef struct ronde__batch {
+  int64_t epoch, index;  /* from 1; index within the epoch, from 0 */
+  int64_t global_n;      /* examples of the global batch */
+  int64_t n;             /* of this rank; may be 0 */
+  const float *x;        /* [n][dims], ROWS */
+  const int64_t *labels; /* [n], where the source has classes */
+  const float *targets;  /* [n][target_elems], where it has not */
+} ronde__batch;
+
+typedef struct ronde__loader_options {
+  ronde__data *data;
+  const ronde__sampler *sampler;
+  int rank, world;
+  bool whole;            /* read every global batch whole and use the own part of it */
+  int prefetch;          /* batches ahead; 0: read when asked */
+  int64_t first_epoch, first_index; /* where to start */
+  uint64_t drill_delay_ns; /* sleep this long before each batch: for tests of the ledger */
+} ronde__loader_options;
+
+/* A data set opened with cache off is decoded by the loader's rank at the start of each epoch: see ronde__data_open. */
+typedef struct ronde__loader ronde__loader;
+ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
+void ronde__loader_destroy(ronde__loader *loader);
+/* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until it is read. Valid until the
+ * next call. Goes on into the next epoch without end. */
+ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
+
+#endif

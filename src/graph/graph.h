@@ -1,0 +1,119 @@
+/* The graph that the public calls record, and the network that executes it.
+ * Order of use: record (build.c), lay out and plan for a batch size (plan.c), execute (net.c). */
+#ifndef RONDE_GRAPH_H
+#define RONDE_GRAPH_H
+
+#include "ops/op.h"
+#include "prof/prof.h"
+
+/* ---- recorded ---------------------------------------------------------------------------------------------------- */
+
+struct ronde_tensor {
+  ronde_graph *graph;
+  int id;
+  ronde__shape shape;  /* of one example */
+  int producer;        /* node, or -1: an input or the target */
+  char *label;         /* "conv1", "relu 3": in messages */
+};
+
+typedef struct ronde__node {
+  ronde__op_kind kind;
+  ronde__op_attr attr;
+  char *label;
+  int in[RONDE__OP_MAX_INPUTS], n_inputs; /* tensors */
+  int out;
+  int param[RONDE__OP_MAX_PARAMS], n_params;
+} ronde__node;
+
+typedef struct ronde__param {
+  char *name;          /* "conv1.weight" */
+  ronde__shape shape;
+  float bound;         /* initial values are U(-bound, bound) */
+} ronde__param;
+
+struct ronde_graph {
+  ronde_tensor **tensors;
+  ronde__node *nodes;
+  ronde__param *params;
+  int n_tensors, n_nodes, n_params;
+  ronde_status status;
+  int input, target, output, loss; /* tensors, -1: none */
+};
+
+/* Sets the loss where the model function set none, and checks that there is an input and an output. */
+ronde_status ronde__graph_finish(ronde_graph *graph);
+
+/* ---- executed ----------------------------------------------------------------------------------------------------
+ * A net is one replica: the parameters in one flat array (in order of definition, each packed as its layout says and padded to a multiple of 16 floats), their
+ * gradients in another of the same order, and a plan for each batch size met, sharing one arena. */
+typedef struct ronde__net ronde__net;
+
+typedef struct ronde__net_options {
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;
+  ronde__pool *pool;  /* may be NULL */
+  ronde__prof *prof;  /* may be NULL */
+  bool training;      /* false: no gradients, no memory for them */
+} ronde__net_options;
+
+/* Where a parameter lies. */
+typedef struct ronde__net_param {
+  const char *name;
+  ronde__shape shape;
+  ronde__weight_layout layout;
+  size_t offset, n_elems; /* in the flat arrays, padding included */
+} ronde__net_param;
+
+/* Takes a finished graph, which must outlive the net. */
+ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out);
+void ronde__net_destroy(ronde__net *net);
+
+const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
+size_t ronde__net_n_elems(const ronde__net *net); /* of the flat arrays */
+float *ronde__net_values(ronde__net *net);
+float *ronde__net_gradients(ronde__net *net);     /* NULL where the net does not train */
+
+/* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
+ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
+/* One parameter in logical order, to and from packed. */
+void ronde__net_get(const ronde__net *net, int param, float *logical_out);
+void ronde__net_set(ronde__net *net, int param, const float *logical);
+/* The same of its gradient. */
+void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out);
+
+/* Makes the plan of a batch size now (else the first use does): its cost belongs to set-up. */
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
+
+typedef struct ronde__net_batch {
+  int64_t n;              /* examples, at least 1 */
+  const float *x;         /* [n][dims], ROWS */
+  const int64_t *labels;  /* [n], or NULL */
+  const float *targets;   /* [n][elems of the prediction], or NULL */
+} ronde__net_batch;
+
+typedef struct ronde__net_result {
+  double loss_sum;        /* over the examples */
+  int64_t n_correct;
+} ronde__net_result;
+
+/* Called from within backward, or forward, on the calling thread. */
+typedef struct ronde__net_hooks {
+  void (*param_needed)(void *user, int param);   /* about to be read for the first time in this pass; NULL: no interest */
+  void (*gradient_ready)(void *user, int param); /* its last contribution was added; backward order */
+  void *user;
+} ronde__net_hooks;
+
+/* Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
+ * The batch's memory must stay until backward is done. */
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks, ronde__net_result *result_out);
+/* Backward of the last forward. accumulate: gradients are added to what is there. */
+ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
+/* The output without loss: y [n][elems], ROWS. */
+ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
+
+/* For --dry-run and the record. */
+typedef struct ronde__net_memory { size_t parameters, gradients, arena; } ronde__net_memory; /* bytes */
+ronde__net_memory ronde__net_memory_use(const ronde__net *net);
+double ronde__net_executed_flops(const ronde__net *net, int64_t n); /* forward and backward of a batch; 0 before it is prepared */
+
+#endif

@@ -1,0 +1,114 @@
+/* The kernels: one table of functions per instruction set, from one source compiled for each, chosen at run time.
+ * All arrays are f32; pointers need no alignment; strides and leading dimensions are in elements.
+ * One call runs on one thread; results do not depend on the number of threads. NaN and Inf pass through everything. */
+#ifndef RONDE_KERNEL_H
+#define RONDE_KERNEL_H
+
+#include "base/base.h"
+
+/* ---- batch-reduce GEMM ---------------------------------------------------------------------------------------
+ * C[m][n] (+)= sum over t of A_t[m][k] * B_t[k][n], all row-major: n is the contiguous direction of B and C.
+ * trans_a: A_t is stored [k][m]. Term t lies a_offsets[t], b_offsets[t] bytes after a, b.
+ * accumulate: adds to C; else C is overwritten (with zeros where count is 0). */
+typedef struct ronde__gemm_shape {
+  int m, n, k;
+  int64_t lda, ldb, ldc;
+  bool trans_a, accumulate;
+} ronde__gemm_shape;
+
+typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;
+
+typedef struct ronde__gemm ronde__gemm;
+typedef void (*ronde__gemm_fn)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                               const uint64_t *b_offsets, int64_t count, float *c);
+/* Resolved once per shape and layer; to be copied freely, owns nothing. */
+struct ronde__gemm {
+  ronde__gemm_shape shape;
+  ronde__gemm_fn fn;
+  void (*jit)(void);  /* libxsmm's kernel, where that is the implementation */
+  const char *implementation; /* "xsmm", "tile-avx2": for the per-op table */
+};
+
+static inline void ronde__gemm_run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                                   const uint64_t *b_offsets, int64_t count, float *c) {
+  gemm->fn(gemm, a, a_offsets, b, b_offsets, count, c);
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+
+typedef enum ronde__activation { RONDE__ACT_NONE, RONDE__ACT_RELU, RONDE__ACT_TANH, RONDE__ACT_SIGMOID } ronde__activation;
+
+/* How one optimizer step is done; see optim/optim.h for the definitions. */
+typedef struct ronde__sgd_args { float lr, momentum, weight_decay; bool nesterov; } ronde__sgd_args;
+typedef struct ronde__adam_args {
+  float beta1, beta2, eps, weight_decay;
+  float step_size;       /* lr / (1 - beta1^t) */
+  float inv_sqrt_bias2;  /* 1 / sqrt(1 - beta2^t) */
+  float decay;           /* AdamW: w *= decay first (1 - lr * weight_decay); Adam: 1, and weight_decay is added to g */
+} ronde__adam_args;
+typedef struct ronde__adagrad_args { float lr, eps, weight_decay; } ronde__adagrad_args;
+
+/* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
+typedef struct ronde__kernels {
+  const char *isa; /* "sse2", "avx2", "avx512", "neon" */
+  int vector;      /* floats in a register */
+
+  ronde__gemm_fn gemm_tile;
+
+  /* out[mi][kj] (+)= sum over r < rows, e < len of a[mi*a_stride + r*a_row + e] * b[kj*b_stride + r*b_row + e],
+   * mi < m, kj < k: weight gradients with the batch in the lanes. len is a multiple of 16; out row stride ldo. */
+  void (*dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
+                   int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+
+  /* y[r][j] = act(y[r][j] + bias[j]), r < rows, j < n; rows ld apart; bias may be NULL. Columns from `valid` on are set to zero. */
+  void (*bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act);
+  /* y[j] = act(y[j] + bias), j < n */
+  void (*bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);
+  /* y[j] = act(x[j]) */
+  void (*act_forward)(const float *x, float *y, int64_t n, ronde__activation act);
+  /* dx[j] (+)= dy[j] * act'(at the output y[j]); dx may be dy */
+  void (*act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
+
+  /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
+  void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
+  float (*sum)(const float *x, int64_t n);
+
+  void (*add)(const float *a, const float *b, float *y, int64_t n); /* y = a + b; y may be a or b */
+  void (*scale)(float *x, float factor, int64_t n);
+  /* The sum of squares in f64, and whether all are finite (one pass each; the order of summation is fixed). */
+  double (*sum_squares)(const float *x, int64_t n);
+  bool (*all_finite)(const float *x, int64_t n);
+
+  /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the largest). */
+  void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
+  /* dx[offsets[i] + j] += dy[j] where which[j] == i */
+  void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx);
+  /* y[j] = factor * sum over i of x[offsets[i] + j] */
+  void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
+  /* dx[offsets[i] + j] += factor * dy[j] */
+  void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+
+  /* dst[c][r] = src[r][c], r < rows, c < cols */
+  void (*transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
+  /* y[j] = (x[j] * factor) + shift: decoding pixels */
+  void (*from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
+
+  /* Optimizers; g is the gradient, already scaled. */
+  void (*sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n); /* velocity NULL where momentum is 0 */
+  void (*adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);
+  void (*adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n);
+} ronde__kernels;
+
+/* The table in use: the best that the CPU has, or what RONDE_ISA asks for (avx512|avx2|sse2|neon). Resolved once;
+ * RONDE_E_USAGE where RONDE_ISA names one that this machine or build lacks. */
+ronde_status ronde__kernels_get(const ronde__kernels **kernels_out);
+/* All that this CPU can run, the best first; NULL past the end. */
+const ronde__kernels *ronde__kernels_available(int i);
+
+/* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or has no
+ * kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
+ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape);
+/* RONDE_GEMM=xsmm|tile, else xsmm where it is built in and the instruction set is AVX2 or AVX-512. */
+ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out);
+
+#endif

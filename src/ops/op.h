@@ -1,0 +1,95 @@
+/* What an op is: its shape rule, how it is prepared for a batch size, forward and backward. One file per op; ops.inc lists them.
+ * An op knows its own operands only, no graph, no strategy. */
+#ifndef RONDE_OP_H
+#define RONDE_OP_H
+
+#include "base/pool.h"
+#include "kernel/kernel.h"
+#include "tensor/tensor.h"
+
+#define RONDE__OP_MAX_INPUTS 4
+#define RONDE__OP_MAX_PARAMS 2
+
+typedef enum ronde__op_kind {
+#define RONDE_OP(NAME, name) RONDE__OP_##NAME,
+#include "ops/ops.inc"
+#undef RONDE_OP
+  RONDE__N_OPS
+} ronde__op_kind;
+
+/* What the user asked for; the fields that the kind uses. */
+typedef struct ronde__op_attr {
+  int64_t out_channels;            /* convolution, linear */
+  int kernel[2], stride[2], padding[2];
+  bool bias, exclude_padding;
+  ronde__activation act;           /* fused behind a convolution or linear layer, or the activation op itself */
+} ronde__op_attr;
+
+/* How a parameter is initialised: U(-bound, bound), as PyTorch's layers are by default. */
+typedef struct ronde__param_spec {
+  const char *suffix;              /* "weight", "bias" */
+  ronde__shape shape;              /* logical */
+  float bound;
+} ronde__param_spec;
+
+/* What the plan decided about one op for one batch size. */
+typedef struct ronde__op_desc {
+  ronde__op_attr attr;
+  int n_inputs, n_params;
+  ronde__phys in[RONDE__OP_MAX_INPUTS], out;
+  ronde__weight_layout param[RONDE__OP_MAX_PARAMS];
+  bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;
+  int threads;
+} ronde__op_desc;
+
+/* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of inputs are
+ * overwritten, or added to where accumulate_dinput. */
+typedef struct ronde__op_call {
+  const float *in[RONDE__OP_MAX_INPUTS];
+  float *out;
+  const int64_t *labels;           /* losses against classes */
+  const float *param[RONDE__OP_MAX_PARAMS];
+  float *dout;                     /* may be overwritten: its last use */
+  float *din[RONDE__OP_MAX_INPUTS];
+  float *dparam[RONDE__OP_MAX_PARAMS];
+  bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
+  bool accumulate_dparam;
+  float *saved;                    /* what forward leaves to backward beside in and out */
+  float *work;                     /* scratch of this call */
+  float loss_scale;                /* losses: factor of each example's gradient, 1 / (examples of the step) */
+  double *loss_sum;                /* losses: the sum of the examples' losses, and of those classified rightly, */
+  int64_t *n_correct;              /* are added here; n_correct is untouched where there are no classes */
+  ronde__pool *pool;
+} ronde__op_call;
+
+typedef struct ronde__op {
+  const char *name;                /* in the per-op table */
+  /* Output shape [out] from the inputs' shapes; logs what is wrong, naming `label`, the shapes and the inputs' labels. */
+  ronde_status (*infer)(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
+                        ronde__shape *out);
+  /* Parameters of the op; returns how many. NULL: none. */
+  int (*params)(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs_out[RONDE__OP_MAX_PARAMS]);
+  /* Multiply-adds x 2 of one example's forward pass, padding taps counted. NULL: 0. */
+  int64_t (*flops)(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out);
+  /* Chooses the layouts: in->in[] holds what the producers offer; may be changed to what the op wants (the plan then
+   * reorders); sets out and param[]. need_dinput is set. The choice of layouts must not depend on n. */
+  void (*layouts)(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
+  /* Prepares one batch size: kernels resolved, tap lists made. state may stay NULL. */
+  ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
+  void (*release)(void *state);
+  /* Floats of scratch and of saved memory that calls need. NULL: 0. */
+  size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
+  size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
+  bool keeps_input, keeps_output;  /* backward reads in[] / out again */
+  void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */
+  const char *(*implementation)(const ronde__op_desc *desc, const void *state);
+  double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
+} ronde__op;
+
+extern const ronde__op *const ronde__ops[RONDE__N_OPS];
+
+#endif

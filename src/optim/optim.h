@@ -1,0 +1,49 @@
+/* Optimizers and learning-rate schedules with PyTorch's definitions, on flat arrays of packed parameters.
+ * Padding (weight 0, gradient 0) stays exactly 0 under all of them. */
+#ifndef RONDE_OPTIM_H
+#define RONDE_OPTIM_H
+
+#include "base/pool.h"
+#include "kernel/kernel.h"
+
+typedef enum ronde__optim_kind { RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW, RONDE__OPTIM_ADAGRAD } ronde__optim_kind;
+
+typedef struct ronde__optim_options {
+  ronde__optim_kind kind;
+  double lr, momentum, weight_decay;
+  bool nesterov;
+  double beta1, beta2, eps;
+} ronde__optim_options;
+
+typedef struct ronde__optim ronde__optim;
+
+/* n elements of parameters; state starts as PyTorch's does. */
+ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n, ronde__optim **optim_out);
+void ronde__optim_destroy(ronde__optim *optim);
+/* One update of w [n] by g [n] (scaled already) at this step's learning rate: begin once a step, then any cover of [0, n) by
+ * ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. */
+void ronde__optim_begin(ronde__optim *optim, double lr);
+void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t begin, size_t end);
+/* begin and the whole range, split over the pool at multiples of 4096 elements. */
+void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
+/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of updates. */
+int ronde__optim_n_states(const ronde__optim *optim);
+float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
+int64_t ronde__optim_updates(const ronde__optim *optim);
+size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n);
+
+/* The factor that brings the gradient's norm down to `clip` (PyTorch's clip_grad_norm_: clip / (norm + 1e-6), at most 1). */
+float ronde__clip_factor(double sum_squares, double clip);
+
+typedef enum ronde__schedule_kind { RONDE__SCHEDULE_CONSTANT, RONDE__SCHEDULE_STEP, RONDE__SCHEDULE_COSINE } ronde__schedule_kind;
+
+/* The rate of step (from 1) of `steps`, per update. STEP: times gamma every `step_size` epochs. COSINE: half a cosine from lr to 0 over
+ * the steps after the warm-up. Warm-up: linear from lr/warmup_steps to lr over the first warmup_steps. */
+typedef struct ronde__schedule {
+  ronde__schedule_kind kind;
+  double lr, gamma;
+  int64_t step_epochs, steps_per_epoch, steps, warmup_steps;
+} ronde__schedule;
+double ronde__schedule_lr(const ronde__schedule *schedule, int64_t step);
+
+#endif

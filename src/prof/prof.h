@@ -1,0 +1,52 @@
+/* The ledger of one rank: where each nanosecond went. One phase is open at any time, so phases add up to the wall time
+ * exactly; per-op spans lie inside forward, backward and update. One rank's thread writes; read when it rests. */
+#ifndef RONDE_PROF_H
+#define RONDE_PROF_H
+
+#include "base/base.h"
+
+#define RONDE__PHASE_LIST(X)                                                   \
+  X(LOAD, "load") X(FORWARD, "forward") X(BACKWARD, "backward") X(EXCHANGE, "exchange") X(WAIT, "wait")                \
+  X(UPDATE, "update") X(OTHER, "other") X(EVAL, "eval") X(CHECKPOINT, "checkpoint")
+
+typedef enum ronde__phase {
+#define RONDE_X(name, text) RONDE__PHASE_##name,
+  RONDE__PHASE_LIST(RONDE_X)
+#undef RONDE_X
+  RONDE__N_PHASES
+} ronde__phase;
+
+const char *ronde__phase_name(ronde__phase phase);
+
+typedef struct ronde__prof ronde__prof;
+
+/* One row of the per-op table: equal (op, phase, implementation) share a row. */
+typedef struct ronde__prof_op {
+  const char *op, *implementation; /* static text */
+  ronde__phase phase;
+  int64_t calls;
+  uint64_t ns;
+  double flops; /* executed, over all calls */
+} ronde__prof_op;
+
+/* trace: also keep every span for the Chrome trace (bounded; what no longer fits is counted). */
+ronde_status ronde__prof_create(int rank, bool trace, ronde__prof **prof_out);
+void ronde__prof_destroy(ronde__prof *prof);
+
+/* Closes the open phase now and opens `phase`; returns the time of the switch. The first call opens the ledger. */
+uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase);
+/* Moves ns from one phase to another after the fact (what of an exchange was waiting). */
+void ronde__prof_move(ronde__prof *prof, ronde__phase from, ronde__phase to, uint64_t ns);
+/* Phase totals since the last reset, up to the last switch. */
+void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES]);
+
+/* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory. */
+int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation);
+/* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). */
+void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops);
+const ronde__prof_op *ronde__prof_ops(const ronde__prof *prof, int *n_out);
+
+/* Writes the spans of all ranks (phases as one row, ops as another, a process per rank) as a Chrome trace. */
+ronde_status ronde__prof_write_trace(ronde__prof *const *profs, int n_profs, const char *path);
+
+#endif

@@ -1,0 +1,69 @@
+/* A strategy: how several ranks make one training step. It owns the step, is told by the network when a parameter is about to be
+ * needed and when a gradient is ready, and waits only through the transport. One file each; strategies.inc lists them. */
+#ifndef RONDE_STRATEGY_H
+#define RONDE_STRATEGY_H
+
+#include "comm/collective.h"
+#include "data/data.h"
+#include "graph/graph.h"
+#include "optim/optim.h"
+
+/* What a rank works with; lives as long as the run. */
+typedef struct ronde__worker {
+  ronde__transport *transport; /* rank and size */
+  const ronde__kernels *kernels;
+  ronde__pool *pool;
+  ronde__prof *prof;
+  ronde__net *net;
+  ronde__optim *optim;
+  ronde__loader *loader;
+  double clip;             /* 0: off */
+  int64_t bucket_bytes;
+  bool overlap;
+  uint64_t drill_slow_ns;  /* sleep this long in forward: for tests of the ledger */
+  uint64_t exposed_ns;     /* communication that compute did not hide, so far */
+} ronde__worker;
+
+/* One update: the gradients of n_batches global batches of `examples` examples in all. */
+typedef struct ronde__step {
+  int64_t step, examples;
+  int n_batches;
+  double lr;
+  bool cancel;             /* this rank wants to stop: heard by all, in this step */
+} ronde__step;
+
+/* Equal on all ranks. */
+typedef struct ronde__step_result {
+  double loss_sum;         /* over the step's examples, before the update */
+  int64_t n_correct, examples;
+  bool cancelled;
+  int broken_rank;         /* a rank whose loss or gradients are not finite, or -1; then no rank has updated */
+  int broken_param;        /* its parameter, or -1: the loss */
+} ronde__step_result;
+
+typedef struct ronde__strategy {
+  const char *name;
+  /* May rewrite the graph before it is planned (send, receive, gather, reduce nodes). NULL: nothing to change. */
+  ronde_status (*rewrite)(ronde_graph *graph, int rank, int size);
+  /* Makes replicas equal (weights of rank 0) and sets up what the steps need. */
+  ronde_status (*create)(ronde__worker *worker, void **state_out);
+  ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
+  void (*destroy)(void *state);
+  int min_ranks, max_ranks; /* max 0: any */
+} ronde__strategy;
+
+const ronde__strategy *ronde__strategy_find(const char *name); /* NULL: unknown */
+const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the end */
+
+/* ---- shared by strategies (worker.c) ------------------------------------------------------------------------------- */
+
+/* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the net (zeros where
+ * the rank has no example). hooks are called in the last backward that adds to the gradients; where the rank has no example in its last batch
+ * they are called for every parameter at the end. */
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, const ronde__net_hooks *hooks, ronde__step_result *local_out);
+/* Clips and updates all parameters from the net's gradients, in phase update. */
+ronde_status ronde__worker_update(ronde__worker *worker, double lr);
+/* The first parameter whose gradient is not finite, or -1. */
+int ronde__worker_broken_param(const ronde__worker *worker);
+
+#endif

@@ -1,0 +1,36 @@
+/* The typed option table: options.inc makes the parser, --help, the RONDE_... environment and the record in run.json. */
+#ifndef RONDE_CONFIG_H
+#define RONDE_CONFIG_H
+
+#include "base/base.h"
+#include <jansson.h>
+
+enum { RONDE__VERB_TRAIN = 1, RONDE__VERB_EVAL = 2, RONDE__VERB_PREDICT = 4, RONDE__VERB_INIT = 8 };
+
+/* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL, 0 or false. */
+typedef struct ronde__options {
+#define RONDE_OPTION_BOOL(field, flag, verbs, deflt, group, help) bool field;
+#define RONDE_OPTION_INT(field, flag, verbs, deflt, min, max, value, group, help) int64_t field;
+#define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) double field;
+#define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) char *field;
+#define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) int field; /* index into choices */
+#define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) double field[2];
+#include "train/options.inc"
+} ronde__options;
+
+struct ronde_config {
+  int verb;
+  ronde__options options;
+  uint64_t set_mask[4];  /* bit i: option i of the table was set by the user (command line or environment) */
+  char *text;            /* of the last ronde_config_get */
+};
+
+const ronde__options *ronde__config_options(const ronde_config *config);
+/* Whether the user set the option `flag` to something else than its neutral value (0, off, or its default). */
+bool ronde__config_is_set(const ronde_config *config, const char *flag);
+/* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
+ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);
+/* Every option of the verb, resolved, by name: for run.json. */
+json_t *ronde__config_json(const ronde_config *config);
+
+#endif
