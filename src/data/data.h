@@ -11,9 +11,11 @@ typedef struct ronde__data_options {
   bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
   uint64_t seed;     /* of synthetic data */
+  int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
 } ronde__data_options;
 
-/* A set that is open. `source` reads decoded, normalised examples. */
+/* A set that is open. `source` reads decoded, normalised examples; with cache off its first read of a split decodes that split,
+ * which is then kept until the set is closed (evaluation needs it; loaders decode for themselves). */
 typedef struct ronde__data {
   ronde_source source;
   bool has_normalization;    /* the set has usual values (whether they are applied is options.normalize) */
@@ -23,7 +25,7 @@ typedef struct ronde__data {
 
 /* Errors: RONDE_E_INPUT with file and offset, RONDE_E_USAGE for an unknown NAME. */
 ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **data_out);
-/* The same set around a caller's source. */
+/* The same around a caller's source, which is copied; what it points to must outlive the set. */
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out);
 void ronde__data_close(ronde__data *data);
 
@@ -46,8 +48,8 @@ int64_t ronde__sampler_epoch_examples(const ronde__sampler *sampler); /* after v
 int64_t ronde__sampler_epoch_batches(const ronde__sampler *sampler);
 /* The ids that are kept out, ascending; owned by the sampler. */
 const int64_t *ronde__sampler_validation(const ronde__sampler *sampler, int64_t *n_out);
-/* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. */
-void ronde__sampler_epoch(const ronde__sampler *sampler, int64_t epoch, int64_t *ids_out);
+/* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. Errors: RONDE_E_MEMORY. */
+ronde_status ronde__sampler_epoch(const ronde__sampler *sampler, int64_t epoch, int64_t *ids_out);
 
 /* ---- loader ------------------------------------------------------------------------------------------------------ */
 
@@ -77,5 +79,14 @@ void ronde__loader_destroy(ronde__loader *loader);
 /* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until it is read. Valid until the
  * next call. Goes on into the next epoch without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
+
+/* ---- single inputs, for predict ------------------------------------------------------------------------------------ */
+
+/* A PNG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file has;
+ * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels, or where the build reads no PNG. */
+ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
+/* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken unchanged, uint8
+ * divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
+ronde_status ronde__npy_read_images(const char *path, int64_t *n_out, int64_t dims_out[3], float **x_out);
 
 #endif
