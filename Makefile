@@ -1,0 +1,25 @@
+# A thin front on CMake.
+PREFIX ?= /usr/local
+BUILD ?= build
+CMAKE ?= cmake
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+
+all:
+	@$(CMAKE) -S . -B $(BUILD) -G "Unix Makefiles"
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+demo:
+	@./demo.sh
+
+check:
+	@./check.sh
+
+install:
+	@$(CMAKE) -S . -B $(BUILD) -G "Unix Makefiles" -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
+
+clean:
+	rm -rf build build-address build-thread
+
+.PHONY: all demo check install clean

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Builds Ronde and runs every check: unit, golden and command-line tests, the direction of dependencies, the installed library with
+# the example, and the tests again under sanitizers. Ends with "N passed, N failed, N skipped"; exit code 7 where anything failed.
+#   --quick   no sanitizers
+set -eu
+cd "$(dirname "$0")"
+. scripts/packages.sh
+
+quick=false
+for option in "$@"; do
+  case $option in
+    --quick) quick=true ;;
+    -h | --help) sed -n '2,4s/^# *//p' "$0"; exit 0 ;;
+    *) echo "ronde: error: check.sh: unknown option $option (there is --quick)" >&2; exit 2 ;;
+  esac
+done
+need_packages $BUILD_PACKAGES $TEST_PACKAGES $DATA_PACKAGES
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+
+# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped" for each, headed by
+# $1, and the reasons of skipped tests; shows what failed tests said.
+run_suites() {
+  label=$1 folder=$2
+  shift 2
+  echo "== ${label:-release: }building into $folder/"
+  if ! build_into "$folder" "$@"; then
+    echo "${label}build 0 1 0" >>"$results/suites"
+    return
+  fi
+  echo "== ${label:-release: }testing"
+  (cd "$folder" && ctest -V -j"$(cores)" --timeout 600 >tests.log 2>&1) || true
+  awk -v label="$label" -v suites="$results/suites" -v skips="$results/skips" '
+    function count(line) { sub(/.*\[  (PASSED|FAILED|SKIPPED) +\] /, "", line); return line + 0 }
+    /^[0-9]+: / { test = $0; sub(/:.*/, "", test); said[test] = said[test] $0 "\n" }
+    /^[0-9]+: .*\[  PASSED  \] [0-9]+ test/ { passed[test] += count($0) }
+    /^[0-9]+: .*\[  FAILED  \] [0-9]+ test/ { failed[test] += count($0) }
+    /^[0-9]+: .*\[  SKIPPED \] [0-9]+ test/ { skipped[test] += count($0) }
+    /^[0-9]+: .*SKIP: / { reason = $0; sub(/.*SKIP: /, "", reason); reasons[test] = reasons[test] "\n" reason }
+    /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+      n_run++
+      test = $0; sub(/^[^#]*#/, "", test); name = test; sub(/:.*/, "", test); sub(/^[0-9]+: /, "", name); sub(/[ .].*/, "", name)
+      good = $0 ~ / Passed /
+      if (good && !passed[test] && !skipped[test]) passed[test] = 1
+      if (!good && !failed[test]) failed[test] = 1
+      print label name, passed[test] + 0, failed[test] + 0, skipped[test] + 0 >>suites
+      n = split(reasons[test], reason, "\n")
+      for (i = 2; i <= n; i++) print label name ": " reason[i] >>skips
+      if (!good) { print said[test]; print }
+    }
+    END { if (!n_run) { print "no tests were run"; print label "tests", 0, 1, 0 >>suites } }
+  ' "$folder/tests.log"
+}
+
+run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
+if ! $quick; then
+  run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined
+  run_suites 'thread: ' build-thread -DRONDE_SANITIZE=thread
+fi
+
+echo
+awk -F ' [0-9]+ [0-9]+ [0-9]+$' 'BEGIN { printf "%-40s %7s %7s %7s\n", "suite", "passed", "failed", "skipped" }
+  { n = split($0, part, " "); printf "%-40s %7d %7d %7d%s\n", $1, part[n-2], part[n-1], part[n], part[n-1] ? "  <--" : "" }' "$results/suites"
+if [ -s "$results/skips" ]; then
+  echo
+  echo 'skipped:'
+  sed 's/^/  /' "$results/skips"
+fi
+echo
+awk '{ passed += $(NF-2); failed += $(NF-1); skipped += $NF }
+  END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed ? 7 : 0 }' "$results/suites"

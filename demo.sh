@@ -1,0 +1,17 @@
+#!/bin/sh
+# Builds Ronde and trains LeNet-5 on Fashion-MNIST with two workers. A fresh Debian is all it needs.
+# Further options go to `ronde train` and win over the ones here: ./demo.sh --epochs 1 --workers 4
+set -eu
+cd "$(dirname "$0")"
+. scripts/packages.sh
+need_packages $BUILD_PACKAGES $DATA_PACKAGES
+
+echo '== building into build/' >&2
+build_into build -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
+
+set -- train --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --batch 64 --optimizer adam --lr 0.001 --out runs/demo "$@"
+echo "== build/ronde $*" >&2
+status=0
+build/ronde "$@" || status=$?
+[ $status = 0 ] && echo '== the record of this run: runs/demo/run.json; each step: runs/demo/steps.jsonl' >&2
+exit $status
