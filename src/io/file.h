@@ -1,4 +1,4 @@
-/* Files that are whole or absent, and JSON out. */
+/* Files that are whole or absent: written under another name in the same folder, then renamed. */
 #ifndef RONDE_FILE_H
 #define RONDE_FILE_H
 
@@ -8,5 +8,19 @@
 ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes);
 /* Makes a folder and its parents where they are missing. */
 ronde_status ronde__folder_make(const char *path);
+
+/* The same in pieces, for what should not be assembled in memory: begin, any number of appends, then commit. Where one of them
+ * fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid until then. */
+typedef struct ronde__file_out {
+  const char *path;
+  const char *base; /* the part of path after the folder */
+  int folder, file; /* descriptors; -1: closed */
+  char temporary[64];
+} ronde__file_out;
+
+ronde_status ronde__file_begin(const char *path, ronde__file_out *out);
+ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t bytes);
+ronde_status ronde__file_commit(ronde__file_out *out);
+void ronde__file_abandon(ronde__file_out *out);
 
 #endif

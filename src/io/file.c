@@ -1,0 +1,131 @@
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* One write call moves at most 2 GiB on Linux; smaller pieces also bound the time until a signal is noticed. */
+#define PIECE ((size_t)64 << 20)
+
+static ronde_status fail_errno(const char *path, const char *what, int error) {
+  return ronde__fail(RONDE_E_WRITE, "%s: %s: %s", path, what, strerror(error));
+}
+
+static ronde_status folder_open(const char *path, const char *base, int *folder_out) {
+  char *name = base == path ? ronde__strdup(".") : strndup(path, (size_t)(base - path));
+  if (!name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its folder's name", path);
+  int folder = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int error = errno;
+  free(name);
+  if (folder < 0) return fail_errno(path, "cannot open the folder to write in", error);
+  *folder_out = folder;
+  return RONDE_OK;
+}
+
+/* A rename onto a device or a pipe would put a plain file in its place. */
+static ronde_status target_check(const char *path) {
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return ronde__fail(RONDE_E_WRITE, "%s: cannot replace it: %s", path, S_ISDIR(info.st_mode) ? "it is a folder" : "not a regular file");
+  return RONDE_OK;
+}
+
+ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
+  static atomic_uint n_made;
+  const char *slash = strrchr(path, '/');
+  ronde__file_out made = {.path = path, .base = slash ? slash + 1 : path, .folder = -1, .file = -1};
+  if (!*made.base) return ronde__fail(RONDE_E_WRITE, "%s: cannot write: the file's name is empty", path);
+  if (strlen(made.base) > NAME_MAX) return fail_errno(path, "cannot write", ENAMETOOLONG);
+  RONDE_TRY(target_check(path));
+  RONDE_TRY(folder_open(path, made.base, &made.folder));
+  snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
+  /* A leftover of a process that died with this number is in nobody's use. */
+  unlinkat(made.folder, made.temporary, 0);
+  made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (made.file < 0) {
+    int error = errno;
+    close(made.folder);
+    return fail_errno(path, "cannot make a file in its folder", error);
+  }
+  *out = made;
+  return RONDE_OK;
+}
+
+void ronde__file_abandon(ronde__file_out *out) {
+  if (out->file >= 0) close(out->file);
+  if (out->folder >= 0) {
+    unlinkat(out->folder, out->temporary, 0);
+    close(out->folder);
+  }
+  out->file = out->folder = -1;
+}
+
+static ronde_status abandon_errno(ronde__file_out *out, const char *what) {
+  int error = errno;
+  ronde__file_abandon(out);
+  return fail_errno(out->path, what, error);
+}
+
+ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t bytes) {
+  const char *next = data;
+  while (bytes > 0) {
+    ssize_t n = write(out->file, next, bytes < PIECE ? bytes : PIECE);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return abandon_errno(out, "cannot write");
+    next += n;
+    bytes -= (size_t)n;
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__file_commit(ronde__file_out *out) {
+  if (fsync(out->file)) return abandon_errno(out, "cannot write to the disk");
+  int file = out->file;
+  out->file = -1;
+  if (close(file)) return abandon_errno(out, "cannot close");
+  if (renameat(out->folder, out->temporary, out->folder, out->base)) return abandon_errno(out, "cannot rename the finished file to it");
+  /* Some file systems cannot sync a folder and say EINVAL: their renames are as safe as they get. */
+  int synced = fsync(out->folder) == 0 || errno == EINVAL;
+  int error = errno;
+  close(out->folder);
+  out->folder = -1;
+  return synced ? RONDE_OK : fail_errno(out->path, "cannot write its folder to the disk", error);
+}
+
+ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes) {
+  ronde__file_out out;
+  RONDE_TRY(ronde__file_begin(path, &out));
+  RONDE_TRY(ronde__file_append(&out, data, bytes));
+  return ronde__file_commit(&out);
+}
+
+static ronde_status folder_make_one(const char *path, const char *part) {
+  if (mkdir(part, 0777) == 0) return RONDE_OK;
+  int error = errno;
+  struct stat info;
+  if (stat(part, &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return RONDE_OK;
+    error = ENOTDIR;
+  }
+  return ronde__fail(RONDE_E_WRITE, "%s: cannot make the folder %s: %s", path, part, strerror(error));
+}
+
+ronde_status ronde__folder_make(const char *path) {
+  char *part = ronde__strdup(path);
+  if (!part) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the folder's name", path);
+  ronde_status status = RONDE_OK;
+  for (char *slash = part; status == RONDE_OK && (slash = strchr(slash + 1, '/'));) {
+    *slash = '\0';
+    status = folder_make_one(path, part);
+    *slash = '/';
+  }
+  if (status == RONDE_OK) status = folder_make_one(path, part);
+  free(part);
+  return status;
+}
