@@ -36,7 +36,9 @@ char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 uint64_t ronde__now_ns(void);     /* monotonic */
 uint64_t ronde__cpu_ns(void);     /* of the process, all threads */
-int ronde__cores(void);           /* that this process may use: affinity and cgroup quota */
+int ronde__cores(void);           /* that this process may use: affinity and cgroup quota; at least 1 */
+/* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
+int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
 int64_t ronde__peak_rss_bytes(void);
 
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }

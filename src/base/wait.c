@@ -1,0 +1,77 @@
+#include "base/wait.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A wake-up through the kernel costs 5 to 50 us: spinning much longer than that cannot pay. */
+#define SPIN_MAX_NS 100000u
+#define SPIN_MIN_NS 2000u
+#define PAUSES_PER_CLOCK 32
+
+static _Atomic int n_busy = 1;
+static _Atomic int n_cores; /* 0: not asked yet */
+
+void ronde__busy_add(int n_threads) { atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed); }
+
+bool ronde__may_spin(void) {
+  int cores = atomic_load_explicit(&n_cores, memory_order_relaxed);
+  if (cores == 0) {
+    cores = ronde__cores();
+    atomic_store_explicit(&n_cores, cores, memory_order_relaxed);
+  }
+  return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores;
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+  return syscall(SYS_futex, (uint32_t *)word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+void ronde__event_signal(ronde__event *event) {
+  atomic_fetch_add(&event->count, 1);
+  if (atomic_load(&event->n_sleepers)) futex(&event->count, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+/* True when the count moved on within limit_ns of begin_ns. */
+static bool spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t limit_ns) {
+  do {
+    for (int i = 0; i < PAUSES_PER_CLOCK; i++) {
+      if (ronde__event_count(event) != seen) return true;
+      ronde__pause();
+    }
+  } while (ronde__now_ns() - begin_ns < limit_ns && ronde__may_spin());
+  return ronde__event_count(event) != seen;
+}
+
+/* False on passing the deadline. */
+static bool sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
+  bool in_time = true;
+  atomic_fetch_add(&event->n_sleepers, 1);
+  while (in_time && atomic_load(&event->count) == seen) {
+    struct timespec left, *timeout = NULL;
+    if (deadline_ns) {
+      uint64_t now = ronde__now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;
+      left = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+      timeout = &left;
+    }
+    in_time = futex(&event->count, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
+  }
+  atomic_fetch_sub(&event->n_sleepers, 1);
+  return in_time || atomic_load(&event->count) != seen;
+}
+
+bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
+  if (ronde__event_count(event) != seen) return true;
+  if (!ronde__may_spin()) return sleep_until(event, seen, deadline_ns);
+  uint32_t budget = atomic_load_explicit(&event->spin_ns, memory_order_relaxed);
+  if (budget == 0) budget = SPIN_MAX_NS;
+  uint64_t begin = ronde__now_ns();
+  bool in_time = spin(event, seen, begin, budget) || sleep_until(event, seen, deadline_ns);
+  /* Spin as long as would have sufficed; after waits that no spin can bridge, less and less. */
+  uint32_t next = ronde__now_ns() - begin <= SPIN_MAX_NS ? SPIN_MAX_NS : budget / 2;
+  atomic_store_explicit(&event->spin_ns, next > SPIN_MIN_NS ? next : SPIN_MIN_NS, memory_order_relaxed);
+  return in_time;
+}

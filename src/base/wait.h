@@ -1,0 +1,38 @@
+/* Waiting inside the process: an event to be waited for without missed wake-ups, that spins shortly where a core is free for
+ * it and then sleeps. The pool, the transport of threads and the communication threads wait with it. */
+#ifndef RONDE_WAIT_H
+#define RONDE_WAIT_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+/* Zero-initialised is ready. The waiter reads the count, checks its condition, then waits for the count to move on:
+ *   for (;;) { uint32_t seen = ronde__event_count(e); if (condition) break; ronde__event_wait(e, seen, deadline); }
+ * who makes the condition true signals afterwards. */
+typedef struct ronde__event {
+  _Atomic uint32_t count, n_sleepers;
+  _Atomic uint32_t spin_ns; /* how long spinning seems worth it here; 0: not known yet */
+} ronde__event;
+
+static inline uint32_t ronde__event_count(ronde__event *event) {
+  return atomic_load_explicit(&event->count, memory_order_acquire);
+}
+void ronde__event_signal(ronde__event *event);
+/* Returns true when the count is no longer `seen`, false when ronde__now_ns() has passed deadline_ns (0: never). */
+bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
+
+/* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more than the
+ * cores: the spinner would hold the core that the awaited one needs. */
+void ronde__busy_add(int n_threads);
+bool ronde__may_spin(void);
+
+static inline void ronde__pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+#endif
