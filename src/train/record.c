@@ -1,0 +1,239 @@
+#include "train/record.h"
+
+#include "io/file.h"
+#include "train/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- gathering ---------------------------------------------------------------------------------------------------- */
+
+void ronde__record_begin(ronde__record *record) {
+  *record = (ronde__record){.setup_s = NAN, .wall_s = NAN, .cpu_s = NAN, .peak_rss_bytes = -1};
+  record->model.executed_flops_per_example = -1;
+  record->communication.busbw_bytes_per_s = NAN;
+  time_t now = time(NULL);
+  struct tm utc;
+  strftime(record->started_at, sizeof record->started_at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+  ronde__energy_begin(&record->energy, NULL);
+}
+
+void ronde__record_end(ronde__record *record) {
+  json_decref(record->config);
+  free(record->epochs);
+  free(record->ops);
+  *record = (ronde__record){0};
+}
+
+/* Makes room for one more of n elements; the capacity is the next power of two. */
+static void *grown(void *array, int n, size_t elem_bytes) {
+  if ((n & (n - 1)) != 0) return array;
+  void *larger = realloc(array, (size_t)(n ? 2 * n : 1) * elem_bytes);
+  if (!larger) ronde__fail(RONDE_E_MEMORY, "run.json: no memory for %d rows", n + 1);
+  return larger;
+}
+
+ronde_status ronde__record_add_epoch(ronde__record *record, const ronde__record_epoch *epoch) {
+  ronde__record_epoch *epochs = grown(record->epochs, record->n_epochs, sizeof *epochs);
+  if (!epochs) return RONDE_E_MEMORY;
+  record->epochs = epochs;
+  epochs[record->n_epochs++] = *epoch;
+  return RONDE_OK;
+}
+
+static bool same_row(const ronde__prof_op *a, const ronde__prof_op *b) {
+  return a->phase == b->phase && strcmp(a->op, b->op) == 0 && strcmp(a->implementation, b->implementation) == 0;
+}
+
+ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *ops, int n_ops) {
+  for (int i = 0; i < n_ops; i++) {
+    int at = 0;
+    while (at < record->n_ops && !same_row(&record->ops[at], &ops[i])) at++;
+    if (at < record->n_ops) {
+      record->ops[at].calls += ops[i].calls;
+      record->ops[at].ns += ops[i].ns;
+      record->ops[at].flops += ops[i].flops;
+      continue;
+    }
+    ronde__prof_op *rows = grown(record->ops, record->n_ops, sizeof *rows);
+    if (!rows) return RONDE_E_MEMORY;
+    record->ops = rows;
+    rows[record->n_ops++] = ops[i];
+  }
+  return RONDE_OK;
+}
+
+/* ---- run.json ------------------------------------------------------------------------------------------------------ */
+
+static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *count(int64_t value) { return value >= 0 ? json_integer(value) : json_null(); }
+static json_t *text(const char *value) { return ronde__json_text(value); }
+
+static const char *status_name(ronde_status status) {
+  if (status == RONDE_OK) return "completed";
+  return status == RONDE_E_CANCELLED ? "interrupted" : "failed";
+}
+
+static json_t *model_json(const ronde__record_model *model) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(model->name), "parameters", count(model->parameters),
+                   "forward_flops_per_example", count(model->forward_flops_per_example), "train_flops_per_example",
+                   count(model->train_flops_per_example), "executed_flops_per_example",
+                   count(model->executed_flops_per_example), "padding", text(model->padding));
+}
+
+static json_t *data_json(const ronde__record_data *data) {
+  json_t *shape = json_array();
+  for (int i = 0; i < data->rank; i++) json_array_append_new(shape, json_integer(data->dims[i]));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(data->name), "train_examples", count(data->train_examples),
+                   "test_examples", count(data->test_examples), "shape", shape, "classes",
+                   count(data->classes ? data->classes : -1), "sha256", text(data->sha256));
+}
+
+static json_t *choices_json(const ronde__record *record) {
+  json_t *choices = json_array();
+  for (int i = 0; i < record->n_choices; i++) {
+    const ronde__record_choice *row = &record->choices[i];
+    json_array_append_new(choices, json_pack("{s:o, s:o}", "choice", text(row->choice), "value", text(row->value)));
+  }
+  return choices;
+}
+
+static json_t *world_json(const ronde__record_world *world) {
+  return json_pack("{s:i, s:i, s:i, s:o, s:o}", "workers", world->workers, "servers", world->servers, "threads_per_worker",
+                   world->threads_per_worker, "transport", text(world->transport), "strategy", text(world->strategy));
+}
+
+static json_t *epoch_json(const ronde__record_epoch *row) {
+  const double *s = row->phase_s;
+  json_t *json = json_pack(
+      "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "epoch", count(row->epoch), "steps", count(row->steps),
+      "examples", count(row->examples), "wall_s", real(row->wall_s), "cpu_s", real(row->cpu_s), "load_s",
+      real(s[RONDE__PHASE_LOAD]), "forward_s", real(s[RONDE__PHASE_FORWARD]), "backward_s", real(s[RONDE__PHASE_BACKWARD]),
+      "communication_s", real(s[RONDE__PHASE_EXCHANGE] + s[RONDE__PHASE_WAIT]), "update_s", real(s[RONDE__PHASE_UPDATE]),
+      "other_s", real(s[RONDE__PHASE_OTHER]), "eval_s", real(s[RONDE__PHASE_EVAL]), "checkpoint_s",
+      real(s[RONDE__PHASE_CHECKPOINT]));
+  json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "examples_per_s", real((double)row->examples / row->wall_s),
+                           "train_loss", real(row->train_loss), "train_accuracy", real(row->train_accuracy), "test_loss",
+                           real(row->test_loss), "test_accuracy", real(row->test_accuracy), "lr", real(row->lr));
+  if (json) json_object_update(json, rest);
+  json_decref(rest);
+  return json;
+}
+
+static json_t *epochs_json(const ronde__record *record) {
+  json_t *epochs = json_array();
+  for (int i = 0; i < record->n_epochs; i++) json_array_append_new(epochs, epoch_json(&record->epochs[i]));
+  return epochs;
+}
+
+static json_t *workers_json(const ronde__record *record) {
+  json_t *workers = json_array();
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  for (int i = 0; i < record->n_workers; i++) {
+    const ronde__record_worker *row = &record->workers[i];
+    const double *s = row->phase_s;
+    json_array_append_new(
+        workers,
+        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", row->rank, "host", text(host),
+                  "role", text(row->role), "examples", count(row->examples), "load_s", real(s[RONDE__PHASE_LOAD]), "forward_s",
+                  real(s[RONDE__PHASE_FORWARD]), "backward_s", real(s[RONDE__PHASE_BACKWARD]), "exchange_s",
+                  real(s[RONDE__PHASE_EXCHANGE]), "wait_s", real(s[RONDE__PHASE_WAIT]), "update_s",
+                  real(s[RONDE__PHASE_UPDATE]), "other_s", real(s[RONDE__PHASE_OTHER]), "wall_s", real(row->wall_s),
+                  "peak_rss_bytes", count(row->peak_rss_bytes)));
+  }
+  return workers;
+}
+
+static int longer_first(const void *a, const void *b) {
+  uint64_t x = ((const ronde__prof_op *)a)->ns, y = ((const ronde__prof_op *)b)->ns;
+  return (x < y) - (x > y);
+}
+
+static json_t *ops_json(const ronde__record *record) {
+  json_t *json = json_array();
+  if (record->n_ops == 0) return json;
+  size_t bytes = (size_t)record->n_ops * sizeof *record->ops;
+  ronde__prof_op *ops = malloc(bytes);
+  if (!ops) {
+    json_decref(json);
+    return NULL;
+  }
+  memcpy(ops, record->ops, bytes);
+  qsort(ops, (size_t)record->n_ops, sizeof *ops, longer_first);
+  for (int i = 0; i < record->n_ops; i++) {
+    double gflops_per_s = ops[i].flops > 0 && ops[i].ns > 0 ? ops[i].flops / (double)ops[i].ns : NAN;
+    json_array_append_new(json, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "op", text(ops[i].op), "phase",
+                                          ronde__phase_name(ops[i].phase), "calls", count(ops[i].calls), "seconds",
+                                          real((double)ops[i].ns * 1e-9), "gflops_per_s", real(gflops_per_s),
+                                          "implementation", text(ops[i].implementation)));
+  }
+  free(ops);
+  return json;
+}
+
+static json_t *staleness_json(const ronde__record_staleness *staleness) {
+  if (!staleness) return json_null();
+  json_t *histogram = json_array();
+  for (int i = 0; i < staleness->n_histogram; i++) json_array_append_new(histogram, json_integer(staleness->histogram[i]));
+  return json_pack("{s:o, s:o, s:o}", "mean", real(staleness->mean), "max", count(staleness->max), "histogram", histogram);
+}
+
+static json_t *communication_json(const ronde__record_communication *communication) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "bytes_sent", count(communication->bytes_sent), "bytes_received",
+                   count(communication->bytes_received), "messages", count(communication->messages), "collective",
+                   text(communication->collective), "busbw_bytes_per_s", real(communication->busbw_bytes_per_s), "staleness",
+                   staleness_json(communication->staleness));
+}
+
+static json_t *totals_json(const ronde__record *record) {
+  int64_t steps = 0, examples = 0;
+  double training_s = 0;
+  for (int i = 0; i < record->n_epochs; i++) {
+    steps += record->epochs[i].steps;
+    examples += record->epochs[i].examples;
+    training_s += record->epochs[i].wall_s;
+  }
+  const char *energy_source;
+  double energy_j = ronde__energy_joules(&record->energy, &energy_source);
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "wall_s", real(record->wall_s), "cpu_s", real(record->cpu_s),
+                   "steps", count(steps), "examples", count(examples), "examples_per_s", real((double)examples / training_s),
+                   "peak_rss_bytes", count(record->peak_rss_bytes), "energy_j", real(energy_j), "energy_source", energy_source);
+}
+
+static json_t *result_json(const ronde__record *record) {
+  ronde__record_epoch none = {.train_loss = NAN, .test_loss = NAN, .test_accuracy = NAN};
+  const ronde__record_epoch *last = record->n_epochs ? &record->epochs[record->n_epochs - 1] : &none;
+  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "train_loss", real(last->train_loss), "test_loss", real(last->test_loss),
+                   "test_accuracy", real(last->test_accuracy), "weights_sha256", text(record->weights_sha256), "state_sha256",
+                   text(record->state_sha256));
+}
+
+ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
+  json_t *config = record->config ? json_incref(record->config) : json_null();
+  json_t *json = json_pack(
+      "{s:s, s:s, s:o, s:{s:s, s:o}, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "ronde.run.v1",
+      "status", status_name(record->status), "command", ronde__command_json(), "version", "ronde", RONDE_VERSION, "git",
+      text(RONDE_GIT), "started_at", record->started_at, "machine", ronde__machine_json(record->isa), "model",
+      model_json(&record->model), "data", data_json(&record->data), "config", config, "choices", choices_json(record), "world",
+      world_json(&record->world), "setup_s", real(record->setup_s), "epochs", epochs_json(record), "workers",
+      workers_json(record), "ops", ops_json(record), "communication", communication_json(&record->communication), "totals",
+      totals_json(record), "result", result_json(record));
+  char *out = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+  json_decref(json);
+  if (!out) return ronde__fail(RONDE_E_MEMORY, "run.json: no memory");
+  *json_out = out;
+  return RONDE_OK;
+}
+
+ronde_status ronde__record_write(const char *folder, const char *json) {
+  char *path = ronde__format("%s/run.json", folder);
+  if (!path) return ronde__fail(RONDE_E_MEMORY, "%s/run.json: no memory", folder);
+  ronde_status status = ronde__file_replace(path, json, strlen(json));
+  free(path);
+  return status;
+}

@@ -1,0 +1,96 @@
+#include "train/record.h"
+
+#include "io/file.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLUSH_NS 1000000000u
+
+struct ronde__steps {
+  FILE *file;
+  char *path;
+  ronde_status status;
+  uint64_t flushed_ns;
+  locale_t c_locale; /* an embedder may have chosen a locale whose decimal point is a comma */
+};
+
+static ronde_status write_failed(ronde__steps *steps) {
+  return steps->status = ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", steps->path, strerror(errno));
+}
+
+static ronde_status remove_older(const char *folder, const char *name) {
+  char *path = ronde__format("%s/%s", folder, name);
+  if (!path) return ronde__fail(RONDE_E_MEMORY, "%s/%s: no memory", folder, name);
+  ronde_status status = RONDE_OK;
+  if (unlink(path) && errno != ENOENT) {
+    status = ronde__fail(RONDE_E_WRITE, "%s: cannot replace: %s", path, strerror(errno));
+  }
+  free(path);
+  return status;
+}
+
+ronde_status ronde__steps_open(const char *folder, ronde__steps **steps_out) {
+  RONDE_TRY(ronde__folder_make(folder));
+  ronde__steps *steps = calloc(1, sizeof *steps);
+  ronde_status status = RONDE_E_MEMORY;
+  if (!steps || !(steps->path = ronde__format("%s/steps.jsonl", folder)) ||
+      !(steps->c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0))) {
+    ronde__fail(status, "%s/steps.jsonl: no memory", folder);
+    goto close;
+  }
+  /* The folder itself is tried by the removal and by this new file; run.json will be made beside it. */
+  status = remove_older(folder, "run.json");
+  if (!status) status = remove_older(folder, "trace.json");
+  if (!status) status = remove_older(folder, "steps.jsonl");
+  if (status) goto close;
+  steps->file = fopen(steps->path, "we");
+  if (!steps->file) {
+    status = write_failed(steps);
+    goto close;
+  }
+  setvbuf(steps->file, NULL, _IOFBF, 1 << 16);
+  steps->flushed_ns = ronde__now_ns();
+  *steps_out = steps;
+  return RONDE_OK;
+close:
+  ronde__steps_close(steps);
+  return status;
+}
+
+/* JSON knows no NaN: null. */
+static const char *number(double value, int digits, char text_out[32]) {
+  if (!isfinite(value)) return "null";
+  snprintf(text_out, 32, "%.*g", digits, value);
+  return text_out;
+}
+
+ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line) {
+  if (steps->status) return steps->status;
+  char loss[32], lr[32], wall[32];
+  locale_t before = uselocale(steps->c_locale);
+  int written = fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s}\n",
+                        (long long)line->step, (long long)line->epoch, number(line->loss, 9, loss), number(line->lr, 15, lr),
+                        (long long)line->examples, number(line->wall_s, 9, wall));
+  uselocale(before);
+  if (written < 0) return write_failed(steps);
+  uint64_t now = ronde__now_ns();
+  if (now - steps->flushed_ns < FLUSH_NS) return RONDE_OK;
+  steps->flushed_ns = now;
+  return fflush(steps->file) ? write_failed(steps) : RONDE_OK;
+}
+
+ronde_status ronde__steps_close(ronde__steps *steps) {
+  if (!steps) return RONDE_OK;
+  if (steps->file && fclose(steps->file) && !steps->status) write_failed(steps);
+  ronde_status status = steps->status;
+  if (steps->c_locale) freelocale(steps->c_locale);
+  free(steps->path);
+  free(steps);
+  return status;
+}
