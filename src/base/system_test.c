@@ -1,0 +1,155 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static char root[] = "/tmp/ronde-system-XXXXXX";
+
+static char *path_of(const char *name) {
+  char *path = ronde__format("%s%s", root, name);
+  assert_non_null(path);
+  return path;
+}
+
+static void folder(const char *name) {
+  char *path = path_of(name);
+  assert_int_equal(mkdir(path, 0700), 0);
+  free(path);
+}
+
+static void file(const char *name, const char *text) {
+  char *path = path_of(name);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  assert_true(fputs(text, f) >= 0);
+  assert_int_equal(fclose(f), 0);
+  free(path);
+}
+
+static int quota(void) {
+  char *groups = path_of("/cgroup");
+  int cores = ronde__cores_quota(groups, root);
+  free(groups);
+  return cores;
+}
+
+static int make_tree(void **state) {
+  if (!mkdtemp(root)) return -1;
+  folder("/a");
+  folder("/a/b");
+  folder("/cpu");
+  folder("/cpu/job");
+  return 0;
+}
+
+static int remove_tree(void **state) {
+  static const char *const names[] = {"/a/b/cpu.max", "/a/cpu.max", "/cpu/job/cpu.cfs_quota_us", "/cpu/job/cpu.cfs_period_us",
+                                      "/cgroup",      "/a/b",       "/a",                        "/cpu/job",
+                                      "/cpu",         ""};
+  int left = 0;
+  for (size_t i = 0; i < RONDE__COUNT(names); i++) {
+    char *path = path_of(names[i]);
+    left = remove(path);
+    free(path);
+  }
+  return left;
+}
+
+static void quota_of_version_2_takes_the_smallest_above(void **state) {
+  file("/cgroup", "0::/a/b\n");
+  assert_int_equal(quota(), 0);
+  file("/a/b/cpu.max", "max 100000\n");
+  assert_int_equal(quota(), 0);
+  file("/a/cpu.max", "250000 100000\n");
+  assert_int_equal(quota(), 3);
+  file("/a/b/cpu.max", "50000 100000\n");
+  assert_int_equal(quota(), 1);
+  file("/a/b/cpu.max", "900000 100000\n");
+  assert_int_equal(quota(), 3);
+  file("/a/cpu.max", "nonsense\n");
+  assert_int_equal(quota(), 9);
+}
+
+static void quota_of_version_1_is_of_the_cpu_controller(void **state) {
+  file("/cpu/job/cpu.cfs_quota_us", "-1\n");
+  file("/cpu/job/cpu.cfs_period_us", "100000\n");
+  file("/cgroup", "4:cpu,cpuacct:/job\n");
+  assert_int_equal(quota(), 0);
+  file("/cpu/job/cpu.cfs_quota_us", "400000\n");
+  assert_int_equal(quota(), 4);
+  file("/cgroup", "4:cpuset:/job\n");
+  assert_int_equal(quota(), 0);
+  assert_int_equal(ronde__cores_quota("/nonexistent/file", root), 0);
+}
+
+static void cores_follow_the_affinity(void **state) {
+  cpu_set_t all, one;
+  assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+  assert_in_range(ronde__cores(), 1, CPU_COUNT(&all));
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &all)) cpu++;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  assert_int_equal(ronde__cores(), 1);
+  assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+static void figures_of_the_process_grow(void **state) {
+  uint64_t now = ronde__now_ns(), cpu = ronde__cpu_ns();
+  enum { BYTES = 64 << 20 };
+  char *p = malloc(BYTES);
+  assert_non_null(p);
+  for (size_t i = 0; i < BYTES; i += 64) *(volatile char *)(p + i) = 1;
+  assert_true(ronde__now_ns() > now);
+  assert_true(ronde__cpu_ns() > cpu);
+  assert_true(ronde__peak_rss_bytes() >= BYTES);
+  free(p);
+}
+
+static void memory_is_zeroed_and_aligned(void **state) {
+  static const size_t sizes[] = {0, 1, 5000, 3 << 20};
+  for (size_t i = 0; i < RONDE__COUNT(sizes); i++) {
+    unsigned char *p = ronde__alloc(sizes[i]), *pages = ronde__pages_map(sizes[i]);
+    assert_non_null(p);
+    assert_non_null(pages);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    assert_int_equal((uintptr_t)pages % (sizes[i] >= 2 << 20 ? 2 << 20 : 4096), 0);
+    for (size_t k = 0; k < sizes[i]; k++) assert_true(p[k] == 0 && pages[k] == 0);
+    if (sizes[i]) p[sizes[i] - 1] = pages[sizes[i] - 1] = 1;
+    ronde__free(p);
+    ronde__pages_unmap(pages, sizes[i]);
+  }
+}
+
+static void shares_cover_everything_once(void **state) {
+  for (int64_t n = 0; n < 20; n++)
+    for (int64_t p = 1; p < 8; p++) {
+      assert_int_equal(ronde__share_begin(n, 0, p), 0);
+      assert_int_equal(ronde__share_begin(n, p, p), n);
+      for (int64_t r = 0; r < p; r++)
+        assert_int_equal(ronde__share_begin(n, r + 1, p) - ronde__share_begin(n, r, p), n / p + (r < n % p));
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(quota_of_version_2_takes_the_smallest_above),
+      cmocka_unit_test(quota_of_version_1_is_of_the_cpu_controller),
+      cmocka_unit_test(cores_follow_the_affinity),
+      cmocka_unit_test(figures_of_the_process_grow),
+      cmocka_unit_test(memory_is_zeroed_and_aligned),
+      cmocka_unit_test(shares_cover_everything_once),
+  };
+  return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}
