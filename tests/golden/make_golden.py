@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes the golden files of tests/golden_test.c, one JSON file a case, into this folder.
+
+    python3 tests/golden/make_golden.py [CASE...]
+
+Each file holds, from PyTorch in f64 and in f32 on one thread, started from the same f32 weights and inputs: loss and gradients of
+the first batch, and the losses of ten steps and the weights after them with SGD with momentum and with Adam. Of each tensor it
+holds a sketch (models.py) of the f64 values, and `error`, the norm of f32 - f64 over all elements. See models.py for requirements.
+"""
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+
+import models
+
+STEPS = 10
+# name: model, padding, channels, size, classes, batch
+CASES = {
+    "lenet5-3x32x32-b7": ("lenet5", "same", 3, 32, 10, 7),
+    "lenet5-3x32x32-b42": ("lenet5", "same", 3, 32, 10, 42),
+    "lenet5-1x28x28-b7": ("lenet5", "same", 1, 28, 10, 7),
+    "mnist-small-same-b7": ("mnist-small", "same", 1, 28, 10, 7),
+    "mnist-small-valid-b7": ("mnist-small", "valid", 1, 28, 10, 7),
+    "mnist-large-same-b7": ("mnist-large", "same", 1, 28, 10, 7),
+    "mnist-large-valid-b7": ("mnist-large", "valid", 1, 28, 10, 7),
+}
+
+
+def tensors(pairs64, pairs32):
+    out = {}
+    for (name, a), (_, b) in zip(pairs64, pairs32):
+        a, b = a.detach().numpy().astype(np.float64), b.detach().numpy().astype(np.float64)
+        out[name] = {"sketch": [float(v) for v in models.sketch(a)], "norm": float(np.linalg.norm(a)), "error": float(np.linalg.norm(a - b))}
+    return out
+
+
+def make(model, padding, channels, size, classes, batch):
+    n = 3 * batch - 2
+    x = models.values(models.INPUT_STREAM, n * channels * size * size, 1.0).reshape(n, channels, size, size)
+    y = torch.from_numpy(models.labels(n, classes))
+    inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
+
+    def fresh(dtype):
+        net = models.build(model, channels, size, classes, padding)
+        scales = models.set_weights(net)
+        return net.to(dtype), scales
+
+    net, scales = fresh(torch.float32)
+    case = {
+        "schema": "ronde.golden.v1", "model": model, "padding": padding, "shape": [channels, size, size], "classes": classes,
+        "batch": batch, "examples": n, "parameters": sum(p.numel() for p in net.parameters()),
+        "params": [{"name": name, "elems": p.numel(), "scale": scales[name]} for name, p in net.named_parameters()],
+        "torch": torch.__version__,
+    }
+    losses, grads = {}, {}
+    for dtype in inputs:
+        net, _ = fresh(dtype)
+        loss = torch.nn.functional.cross_entropy(net(inputs[dtype][:batch]), y[:batch])
+        loss.backward()
+        losses[dtype] = loss.item()
+        grads[dtype] = [(name, p.grad) for name, p in net.named_parameters()]
+    case["gradient"] = {"loss_f64": losses[torch.float64], "loss_f32": losses[torch.float32],
+                        "tensors": tensors(grads[torch.float64], grads[torch.float32])}
+    for optimizer, factory in models.OPTIMIZERS.items():
+        after = {}
+        for dtype in inputs:
+            net, _ = fresh(dtype)
+            losses[dtype] = models.train(net, factory, inputs[dtype], y, batch, STEPS)
+            after[dtype] = list(net.named_parameters())
+        case[optimizer] = {"losses_f64": losses[torch.float64], "losses_f32": losses[torch.float32],
+                           "tensors": tensors(after[torch.float64], after[torch.float32])}
+    return case
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(__file__).resolve().parent
+    for name in sys.argv[1:] or CASES:
+        case = make(*CASES[name])
+        (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
+        sgd, adam = case["sgd"], case["adam"]
+        print(f"{name}: {case['parameters']} parameters, sgd {sgd['losses_f64'][0]:.4f} -> {sgd['losses_f64'][-1]:.4f}, "
+              f"adam -> {adam['losses_f64'][-1]:.4f}")
+
+
+main()
