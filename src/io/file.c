@@ -44,10 +44,11 @@ ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
   if (strlen(made.base) > NAME_MAX) return fail_errno(path, "cannot write", ENAMETOOLONG);
   RONDE_TRY(target_check(path));
   RONDE_TRY(folder_open(path, made.base, &made.folder));
-  snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
-  /* A leftover of a process that died with this number is in nobody's use. */
-  unlinkat(made.folder, made.temporary, 0);
-  made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  do {
+    /* The name of another host's process, or of one that died, can be the same: take the next. */
+    snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
+    made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (made.file < 0 && errno == EEXIST);
   if (made.file < 0) {
     int error = errno;
     close(made.folder);
