@@ -78,11 +78,13 @@ typedef struct ronde__op {
   void (*layouts)(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
   /* Prepares one batch size: kernels resolved, tap lists made. state may stay NULL. */
   ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
-  void (*release)(void *state);
+  void (*release)(const ronde__op_desc *desc, void *state);
   /* Floats of scratch and of saved memory that calls need. NULL: 0. */
   size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
   size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
   bool keeps_input, keeps_output;  /* backward reads in[] / out again */
+  bool is_view;                    /* out is in[0] under another shape: no work, no memory */
+  bool is_loss, wants_labels;      /* the last input is the target: class labels, or values */
   void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */

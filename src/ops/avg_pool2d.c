@@ -1,0 +1,41 @@
+/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad). */
+#include "ops/pool2d.h"
+
+#include <string.h>
+
+static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
+  int places = desc->attr.exclude_padding ? w->count : desc->attr.kernel[0] * desc->attr.kernel[1];
+  return 1.0f / (float)places;
+}
+
+static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+  const float *x = call->in[0] + plane * s->in_pixels * s->vector;
+  float *y = call->out + plane * s->out_pixels * s->vector;
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w), y + p * s->vector);
+  }
+}
+
+static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+  float *dx = call->din[0] + plane * s->in_pixels * s->vector;
+  const float *dy = call->dout + plane * s->out_pixels * s->vector;
+  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    desc->kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w), dx + w->at * s->vector);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__pool2d_run(desc, state, call, forward_plane);
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+}
+
+const ronde__op ronde__op_avg_pool2d = {
+    .name = "avg_pool", .infer = ronde__pool2d_infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
+    .release = ronde__pool2d_release, .forward = forward, .backward = backward, .implementation = ronde__pool2d_implementation,
+};

@@ -1,0 +1,34 @@
+/* The convolution's three forms, chosen by the layouts on both sides; one file each.
+ * Legend: N batch; C input, O output channels; HxW input, OHxOW output; KHxKW taps; Cb, Ob channel blocks of bi, bo channels. */
+#ifndef RONDE_CONV_H
+#define RONDE_CONV_H
+
+#include "ops/axis.h"
+#include "ops/gemm_list.h"
+
+typedef struct ronde__conv_form {
+  ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
+  void (*release)(void *state);
+  size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
+  void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  const char *(*implementation)(const void *state);
+} ronde__conv_form;
+
+extern const ronde__conv_form ronde__conv_blocks; /* BLOCKS -> BLOCKS */
+extern const ronde__conv_form ronde__conv_lanes;  /* LANES -> LANES: few channels on both sides */
+extern const ronde__conv_form ronde__conv_first;  /* LANES -> BLOCKS: first layers, without a data gradient */
+
+static inline ronde__axis ronde__conv_axis_h(const ronde__op_desc *d) {
+  return ronde__axis_make(d->in[0].h, d->attr.kernel[0], d->attr.stride[0], d->attr.padding[0]);
+}
+static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
+  return ronde__axis_make(d->in[0].w, d->attr.kernel[1], d->attr.stride[1], d->attr.padding[1]);
+}
+
+/* Bias gradient of a BLOCKS or LANES output; dout is the gradient before the activation. */
+void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call);
+/* Turns the gradient behind the fused activation into the one before it, in place. */
+void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call);
+
+#endif

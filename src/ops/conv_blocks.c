@@ -1,0 +1,263 @@
+/* Convolution between BLOCKS: every output pixel (or run of pixels) of a channel block is one batch-reduce GEMM over its taps and input
+ * blocks; the rows are the batch, times the pixels of the run.
+ * Source of the formulation: Georganas et al., "High-performance deep learning via a single building block", 2019. */
+#include "ops/conv.h"
+
+#include <string.h>
+
+/* The pixels of one row that use the same taps, cut to about ROWS_WANTED rows: [rows][b] from in0 to out0. */
+enum { ROWS_WANTED = 128 };
+
+typedef struct run {
+  int64_t in0, out0; /* element offsets in channel block 0 */
+  int64_t rows;
+  int list, kernel;
+} run;
+
+/* All runs of one direction, with the lists and kernels that they share. */
+typedef struct schedule {
+  run *runs;
+  ronde__gemm_list *lists;
+  int (*list_keys)[4]; /* taps of h and w: first, count */
+  ronde__gemm_pair *kernels;
+  int n_runs, n_lists, n_kernels;
+} schedule;
+
+/* The outputs for which a tap falls inside the input. */
+typedef struct outputs {
+  int64_t h0, h1, w0, w1;
+} outputs;
+
+static bool tap_is_dead(const outputs *o) { return o->h0 >= o->h1 || o->w0 >= o->w1; }
+
+typedef struct state {
+  ronde__axis h, w;
+  outputs *outputs; /* [KH*KW] */
+  schedule forward, data;
+  ronde__gemm_pair weight; /* [bi][bo] += X_p^T [bi][N] dY_p [N][bo] */
+  ronde__gemm_list pixels; /* neighbouring pixels of a row: X, dY */
+  int64_t in_pixel, in_block, out_pixel, out_block; /* strides */
+  int64_t in_blocks, out_blocks, weight_block;
+} state;
+
+static void schedule_release(schedule *s) {
+  for (int i = 0; i < s->n_lists; i++) ronde__gemm_list_destroy(&s->lists[i]);
+  ronde__free(s->runs);
+  ronde__free(s->lists);
+  ronde__free(s->list_keys);
+  ronde__free(s->kernels);
+}
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  schedule_release(&s->forward);
+  schedule_release(&s->data);
+  ronde__gemm_list_destroy(&s->pixels);
+  ronde__free(s->outputs);
+  ronde__free(s);
+}
+
+/* One direction: from the positions of `to` (what is computed) to operands in `from`. */
+typedef struct direction {
+  ronde__axis_fn taps;
+  int64_t from_w, from_pixel, from_block, from_blocks; /* width and strides of the operand's tensor */
+  int64_t to_h, to_w, to_pixel;
+  int64_t k, n; /* channels per block on both sides */
+  int tap_sign; /* how taps advance with `at`: +1 forward, -stride backward (h and w) */
+  int step_h, step_w;
+} direction;
+
+static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w, schedule *sched, int *list_out) {
+  for (int i = 0; i < sched->n_lists; i++) {
+    const int *key = sched->list_keys[i];
+    if (key[0] == h.first && key[1] == h.count && key[2] == w.first && key[3] == w.count) return *list_out = i, RONDE_OK;
+  }
+  ronde__gemm_list *list = &sched->lists[sched->n_lists];
+  RONDE_TRY(ronde__gemm_list_create((int64_t)h.count * w.count * dir->from_blocks, list));
+  int64_t term = 0;
+  for (int y = 0; y < h.count; y++)
+    for (int x = 0; x < w.count; x++)
+      for (int64_t block = 0; block < dir->from_blocks; block++, term++) {
+        int64_t tap = (int64_t)(h.first + y * dir->step_h) * s->w.kernel + w.first + x * dir->step_w;
+        list->a[term] = (uint64_t)((y * dir->from_w + x) * dir->from_pixel + block * dir->from_block) * sizeof(float);
+        list->b[term] = (uint64_t)((tap * dir->from_blocks + block) * dir->k * dir->n) * sizeof(float);
+      }
+  memcpy(sched->list_keys[sched->n_lists], (int[4]){h.first, h.count, w.first, w.count}, sizeof(int[4]));
+  *list_out = sched->n_lists++;
+  return RONDE_OK;
+}
+
+static int find_kernel(const ronde__op_desc *desc, const direction *dir, int64_t rows, schedule *sched) {
+  for (int i = 0; i < sched->n_kernels; i++)
+    if (sched->kernels[i].set.shape.m == rows) return i;
+  ronde__gemm_shape shape = {(int)rows, (int)dir->n, (int)dir->k, dir->k, dir->n, dir->n, false, false};
+  sched->kernels[sched->n_kernels] = ronde__gemm_pair_resolve(desc, shape);
+  return sched->n_kernels++;
+}
+
+static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir, schedule *sched) {
+  int64_t n = desc->in[0].n, pixels = dir->to_h * dir->to_w;
+  int64_t longest = ronde__max(1, ROWS_WANTED / n); /* pixels in a run */
+  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1) * (s->w.kernel + 1) * (s->w.kernel + 1);
+  int64_t max_lists = ronde__min(classes, pixels), max_kernels = ronde__min(longest, dir->to_w);
+  RONDE__ALLOC(sched->runs, (size_t)pixels * sizeof *sched->runs, "convolution plan");
+  RONDE__ALLOC(sched->lists, (size_t)max_lists * sizeof *sched->lists, "convolution plan");
+  RONDE__ALLOC(sched->list_keys, (size_t)max_lists * sizeof *sched->list_keys, "convolution plan");
+  RONDE__ALLOC(sched->kernels, (size_t)max_kernels * sizeof *sched->kernels, "convolution plan");
+  for (int64_t y = 0; y < dir->to_h; y++) {
+    ronde__taps h = dir->taps(&s->h, y);
+    for (int64_t x = 0; x < dir->to_w;) {
+      ronde__taps w = dir->taps(&s->w, x);
+      /* Neighbouring rows of the operand are neighbours in memory only at stride 1. */
+      int64_t length = s->w.stride > 1 ? 1 : ronde__min(longest, ronde__axis_run(&s->w, dir->taps, x, dir->to_w));
+      run *r = &sched->runs[sched->n_runs++];
+      r->in0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
+      r->out0 = (y * dir->to_w + x) * dir->to_pixel;
+      r->rows = length * n;
+      RONDE_TRY(find_list(s, dir, h, w, sched, &r->list));
+      r->kernel = find_kernel(desc, dir, r->rows, sched);
+      x += length;
+    }
+  }
+  return RONDE_OK;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
+  s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel, s->in_blocks = ronde__phys_blocks(in);
+  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel, s->out_blocks = ronde__phys_blocks(out);
+  s->weight_block = in->block * out->block;
+  direction forward = {ronde__axis_forward, in->w, s->in_pixel, s->in_block, s->in_blocks, out->h, out->w, s->out_pixel,
+                       in->block, out->block, 1, 1, 1};
+  direction data = {ronde__axis_backward, out->w, s->out_pixel, s->out_block, s->out_blocks, in->h, in->w, s->in_pixel,
+                    out->block, in->block, -1, -s->h.stride, -s->w.stride};
+  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
+  if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
+  if (status == RONDE_OK) status = ronde__gemm_list_create(out->w, &s->pixels);
+  int taps = s->h.kernel * s->w.kernel;
+  if (status == RONDE_OK && !(s->outputs = ronde__alloc((size_t)taps * sizeof *s->outputs)))
+    status = ronde__fail(RONDE_E_MEMORY, "convolution plan: no memory for %d taps", taps);
+  if (status != RONDE_OK) {
+    release(s);
+    return status;
+  }
+  for (int t = 0; t < taps; t++) {
+    outputs *o = &s->outputs[t];
+    ronde__axis_outputs_of_tap(&s->h, t / s->w.kernel, &o->h0, &o->h1);
+    ronde__axis_outputs_of_tap(&s->w, t % s->w.kernel, &o->w0, &o->w1);
+  }
+  for (int64_t i = 0; i < out->w; i++) {
+    s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->in_pixel) * sizeof(float);
+    s->pixels.b[i] = (uint64_t)(i * s->out_pixel) * sizeof(float);
+  }
+  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block, out->block, out->block, true, false};
+  s->weight = ronde__gemm_pair_resolve(desc, weight);
+  *state_out = s;
+  return RONDE_OK;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  return backward && desc->need_dinput[0] ? (size_t)ronde__weight_elems(&desc->param[0]) : 0;
+}
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+} job;
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  int64_t begin, end, bo = desc->out.block, slab = desc->param[0].t * s->in_blocks * s->weight_block;
+  ronde__thread_share(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / s->forward.n_runs;
+    const run *r = &s->forward.runs[item % s->forward.n_runs];
+    const ronde__gemm_list *list = &s->forward.lists[r->list];
+    float *out = call->out + ob * s->out_block + r->out0;
+    ronde__gemm_sum(&s->forward.kernels[r->kernel], list, list->count, call->in[0] + r->in0, call->param[0] + ob * slab, out, false);
+    if (desc->attr.bias || desc->attr.act)
+      desc->kernels->bias_act_rows(out, bo, r->rows, bo, ronde__min(bo, desc->out.c - ob * bo),
+                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__pool_run(call->pool, forward_part, &j);
+}
+
+static void data_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  int64_t begin, end, slab = j->desc->param[0].t * s->out_blocks * s->weight_block;
+  ronde__thread_share(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ib = item / s->data.n_runs;
+    const run *r = &s->data.runs[item % s->data.n_runs];
+    const ronde__gemm_list *list = &s->data.lists[r->list];
+    ronde__gemm_sum(&s->data.kernels[r->kernel], list, list->count, j->call->dout + r->in0, j->call->work + ib * slab,
+                    j->call->din[0] + ib * s->in_block + r->out0, j->call->accumulate_dinput[0]);
+  }
+}
+
+/* The taps [tap0, tap1) of one pair of blocks: pixels outside, so that the rows of X and dY that neighbouring taps share stay in cache. */
+static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  const float *x = call->in[0] + ib * s->in_block, *dy = call->dout + ob * s->out_block;
+  int64_t longest = ronde__max(1, 256 / j->desc->in[0].n), taps = j->desc->param[0].t;
+  float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
+  int64_t dw_tap = s->in_blocks * s->weight_block;
+  for (int64_t t = tap0; t < tap1; t++)
+    if (tap_is_dead(&s->outputs[t]) && !call->accumulate_dparam)
+      memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
+  for (int64_t oh = 0; oh < s->h.out; oh++)
+    for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
+      for (int64_t t = tap0; t < tap1; t++) {
+        const outputs *o = &s->outputs[t];
+        int64_t begin = ronde__max(o->w0, ow0), end = ronde__min(o->w1, ow0 + longest);
+        if (oh < o->h0 || oh >= o->h1 || begin >= end) continue;
+        int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
+        int64_t iw = begin * s->w.stride + t % s->w.kernel - s->w.padding;
+        bool first = oh == o->h0 && begin == o->w0;
+        const ronde__gemm *gemm = first && !call->accumulate_dparam ? &s->weight.set : &s->weight.add;
+        ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a, dy + (oh * s->w.out + begin) * s->out_pixel, s->pixels.b,
+                        end - begin, dw + t * dw_tap);
+      }
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t taps = j->desc->param[0].t, begin, end;
+  ronde__thread_share(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
+  while (begin < end) {
+    int64_t pair = begin / taps, tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
+    weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);
+    begin += tap1 - tap0;
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, weight_part, &j);
+  if (!call->din[0]) return;
+  ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], call->work, call->pool);
+  ronde__pool_run(call->pool, data_part, &j);
+}
+
+static const char *implementation(const void *opaque) {
+  const state *s = opaque;
+  return s->forward.kernels[0].set.implementation;
+}
+
+const ronde__conv_form ronde__conv_blocks = {prepare, release, work_elems, forward, backward, implementation};

@@ -1,0 +1,151 @@
+/* First convolution, LANES -> BLOCKS: few input channels with the batch in the lanes are the transposed operand of a GEMM, so no im2col
+ * is stored. The network's input needs no gradient; where one is needed, the plan uses BLOCKS on both sides. */
+#include "ops/conv.h"
+
+#include <string.h>
+
+typedef struct state {
+  ronde__axis h, w;
+  int64_t lanes, out_pixel, out_block, out_blocks;
+  ronde__gemm_list *rows;     /* [KH + 1][KH + 1]: by first tap row and their number; over channels and tap rows, and nothing where unused */
+  ronde__gemm_pair *forward;  /* [KW + 1]: by taps of a row */
+  ronde__gemm_pair *weight;   /* [KW + 1] */
+  ronde__gemm_list pixels;    /* neighbouring pixels of a row: x, dy */
+} state;
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  for (int i = 0; s->rows && i < (s->h.kernel + 1) * (s->h.kernel + 1); i++) ronde__gemm_list_destroy(&s->rows[i]);
+  ronde__free(s->rows);
+  ronde__free(s->forward);
+  ronde__free(s->weight);
+  ronde__gemm_list_destroy(&s->pixels);
+  ronde__free(s);
+}
+
+static ronde__gemm_list *row_list(const state *s, ronde__taps h) { return &s->rows[h.first * (s->h.kernel + 1) + h.count]; }
+
+static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ronde__taps h) {
+  ronde__gemm_list *list = row_list(s, h);
+  if (list->a) return RONDE_OK;
+  RONDE_TRY(ronde__gemm_list_create(desc->in[0].c * h.count, list));
+  for (int64_t c = 0, term = 0; c < desc->in[0].c; c++)
+    for (int y = 0; y < h.count; y++, term++) {
+      list->a[term] = (uint64_t)((c * s->h.in + y) * s->w.in * s->lanes) * sizeof(float);
+      list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out.block) * sizeof(float);
+    }
+  return RONDE_OK;
+}
+
+static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
+  int kh = s->h.kernel + 1, kw = s->w.kernel + 1;
+  RONDE__ALLOC(s->rows, (size_t)kh * kh * sizeof *s->rows, "convolution plan");
+  RONDE__ALLOC(s->forward, (size_t)kw * sizeof *s->forward, "convolution plan");
+  RONDE__ALLOC(s->weight, (size_t)kw * sizeof *s->weight, "convolution plan");
+  for (int64_t oh = 0; oh < s->h.out; oh++) RONDE_TRY(make_row_list(desc, s, ronde__axis_forward(&s->h, oh)));
+  RONDE_TRY(make_row_list(desc, s, (ronde__taps){0, 0, 0}));
+  RONDE_TRY(ronde__gemm_list_create(s->w.out, &s->pixels));
+  for (int64_t i = 0; i < s->w.out; i++) {
+    s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->lanes) * sizeof(float);
+    s->pixels.b[i] = (uint64_t)(i * s->out_pixel) * sizeof(float);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
+  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel, s->out_blocks = ronde__phys_blocks(out);
+  ronde_status status = make_lists(desc, s);
+  if (status != RONDE_OK) {
+    release(s);
+    return status;
+  }
+  for (int k = 1; k <= s->w.kernel; k++) {
+    ronde__gemm_shape forward = {(int)in->n, (int)out->block, k, s->lanes, out->block, out->block, true, false};
+    ronde__gemm_shape weight = {k, (int)out->block, (int)in->n, s->lanes, out->block, out->block, false, false};
+    s->forward[k] = ronde__gemm_pair_resolve(desc, forward);
+    s->weight[k] = ronde__gemm_pair_resolve(desc, weight);
+  }
+  *state_out = s;
+  return RONDE_OK;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) { return 0; }
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+} job;
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  int64_t pixels = s->h.out * s->w.out, bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo, begin, end;
+  ronde__thread_share(s->out_blocks * pixels, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / pixels, p = item % pixels;
+    ronde__taps h = ronde__axis_forward(&s->h, p / s->w.out), w = ronde__axis_forward(&s->w, p % s->w.out);
+    if (w.count == 0) h = (ronde__taps){0, 0, 0};
+    const ronde__gemm_list *list = row_list(s, h);
+    float *out = call->out + ob * s->out_block + p * s->out_pixel;
+    ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count, call->in[0] + (h.at * s->w.in + w.at) * s->lanes,
+                    call->param[0] + ob * slab + w.first * bo, out, false);
+    if (desc->attr.bias || desc->attr.act)
+      desc->kernels->bias_act_rows(out, bo, desc->out.n, bo, ronde__min(bo, desc->out.c - ob * bo),
+                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__pool_run(call->pool, forward_part, &j);
+}
+
+/* dW [KW][bo] of one (ob, c, kh). */
+static void weight_row(const job *j, int64_t ob, int64_t c, int kh) {
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  int64_t bo = j->desc->out.block, oh0, oh1;
+  ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
+  float *dw = call->dparam[0] + ((ob * j->desc->param[0].i + c) * s->h.kernel + kh) * s->w.kernel * bo;
+  if (!call->accumulate_dparam) memset(dw, 0, (size_t)(s->w.kernel * bo) * sizeof *dw);
+  for (int64_t oh = oh0; oh < oh1; oh++) {
+    const float *x = call->in[0] + (c * s->h.in + oh * s->h.stride + kh - s->h.padding) * s->w.in * s->lanes;
+    const float *dy = call->dout + ob * s->out_block + oh * s->w.out * s->out_pixel;
+    for (int64_t ow = 0; ow < s->w.out;) {
+      ronde__taps w = ronde__axis_forward(&s->w, ow);
+      int64_t length = ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
+      if (w.count > 0)
+        ronde__gemm_run(&s->weight[w.count].add, x + w.at * s->lanes, s->pixels.a, dy + ow * s->out_pixel, s->pixels.b, length, dw + w.first * bo);
+      ow += length;
+    }
+  }
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t channels = j->desc->in[0].c, kernel = j->s->h.kernel, begin, end;
+  ronde__thread_share(j->s->out_blocks * channels * kernel, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) weight_row(j, item / (channels * kernel), item / kernel % channels, (int)(item % kernel));
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, weight_part, &j);
+}
+
+static const char *implementation(const void *opaque) {
+  const state *s = opaque;
+  return s->forward[s->w.kernel].set.implementation;
+}
+
+const ronde__conv_form ronde__conv_first = {prepare, release, work_elems, forward, backward, implementation};

@@ -1,0 +1,231 @@
+/* Convolution between LANES, for few channels: the batch fills the vector lanes, so no channel is padded. An output row of all channels is one
+ * batch-reduce GEMM of the plain weights with shifted input rows; weight gradients are dot products along the lanes. */
+#include "ops/conv.h"
+
+#include <string.h>
+
+/* Pixels of one row that use the same taps: [O][pixels * lanes]. */
+typedef struct run {
+  int64_t b0, c0, cols; /* element offsets of operand and result, columns */
+  int64_t a0;
+  int list, kernel;
+} run;
+
+typedef struct schedule {
+  run *runs;
+  ronde__gemm_list *lists; /* one for each set of rows of taps: over channels and kh */
+  int (*list_keys)[2];
+  ronde__gemm_pair *kernels;
+  int n_runs, n_lists, n_kernels;
+} schedule;
+
+typedef struct state {
+  ronde__axis h, w;
+  schedule forward, data;
+  int64_t lanes;
+  int *flipped; /* [KW]: position of tap kw in the transposed weights */
+} state;
+
+static void schedule_release(schedule *s) {
+  for (int i = 0; i < s->n_lists; i++) ronde__gemm_list_destroy(&s->lists[i]);
+  ronde__free(s->runs);
+  ronde__free(s->lists);
+  ronde__free(s->list_keys);
+  ronde__free(s->kernels);
+}
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  schedule_release(&s->forward);
+  schedule_release(&s->data);
+  ronde__free(s->flipped);
+  ronde__free(s);
+}
+
+/* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's pixels follow. */
+typedef struct direction {
+  ronde__axis_fn taps;
+  int64_t from_c, from_h, from_w, to_c, to_h, to_w;
+  int step_h;
+  const int *position; /* of tap kw within a row, or NULL: kw itself */
+} direction;
+
+static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, schedule *sched, int *list_out) {
+  for (int i = 0; i < sched->n_lists; i++)
+    if (sched->list_keys[i][0] == h.first && sched->list_keys[i][1] == h.count) return *list_out = i, RONDE_OK;
+  ronde__gemm_list *list = &sched->lists[sched->n_lists];
+  RONDE_TRY(ronde__gemm_list_create(dir->from_c * h.count, list));
+  for (int64_t c = 0, term = 0; c < dir->from_c; c++)
+    for (int y = 0; y < h.count; y++, term++) {
+      list->a[term] = (uint64_t)((c * s->h.kernel + h.first + y * dir->step_h) * s->w.kernel) * sizeof(float);
+      list->b[term] = (uint64_t)((c * dir->from_h + y) * dir->from_w * s->lanes) * sizeof(float);
+    }
+  memcpy(sched->list_keys[sched->n_lists], (int[2]){h.first, h.count}, sizeof(int[2]));
+  *list_out = sched->n_lists++;
+  return RONDE_OK;
+}
+
+static int find_kernel(const ronde__op_desc *desc, const state *s, const direction *dir, int64_t cols, int k, schedule *sched) {
+  for (int i = 0; i < sched->n_kernels; i++)
+    if (sched->kernels[i].set.shape.n == cols && sched->kernels[i].set.shape.k == k) return i;
+  int64_t lda = dir->from_c * s->h.kernel * s->w.kernel;
+  ronde__gemm_shape shape = {(int)dir->to_c, (int)cols, k, lda, s->lanes, dir->to_h * dir->to_w * s->lanes, false, false};
+  sched->kernels[sched->n_kernels] = ronde__gemm_pair_resolve(desc, shape);
+  return sched->n_kernels++;
+}
+
+static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir, schedule *sched) {
+  int64_t pixels = dir->to_h * dir->to_w, classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1);
+  int64_t max_lists = ronde__min(classes, dir->to_h + 1); /* one without taps */
+  RONDE__ALLOC(sched->runs, (size_t)pixels * sizeof *sched->runs, "convolution plan");
+  RONDE__ALLOC(sched->lists, (size_t)max_lists * sizeof *sched->lists, "convolution plan");
+  RONDE__ALLOC(sched->list_keys, (size_t)max_lists * sizeof *sched->list_keys, "convolution plan");
+  RONDE__ALLOC(sched->kernels, (size_t)dir->to_w * sizeof *sched->kernels, "convolution plan");
+  for (int64_t y = 0; y < dir->to_h; y++) {
+    ronde__taps h = dir->taps(&s->h, y);
+    for (int64_t x = 0; x < dir->to_w;) {
+      ronde__taps w = dir->taps(&s->w, x);
+      int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, dir->taps, x, dir->to_w);
+      run *r = &sched->runs[sched->n_runs++];
+      r->a0 = dir->position && w.count ? dir->position[w.first] : w.first;
+      r->b0 = (h.at * dir->from_w + w.at) * s->lanes;
+      r->c0 = (y * dir->to_w + x) * s->lanes;
+      r->cols = length * s->lanes;
+      RONDE_TRY(find_list(s, dir, w.count ? h : (ronde__taps){0, 0, 0}, sched, &r->list));
+      r->kernel = find_kernel(desc, s, dir, r->cols, (int)ronde__max(1, w.count), sched);
+      x += length;
+    }
+  }
+  return RONDE_OK;
+}
+
+/* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order. */
+static ronde_status flip_taps(state *s) {
+  RONDE__ALLOC(s->flipped, (size_t)s->w.kernel * sizeof *s->flipped, "convolution plan");
+  int position = 0;
+  for (int residue = 0; residue < s->w.stride && residue < s->w.kernel; residue++) {
+    int last = residue + (s->w.kernel - 1 - residue) / s->w.stride * s->w.stride;
+    for (int kw = last; kw >= 0; kw -= s->w.stride) s->flipped[kw] = position++;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
+  direction forward = {ronde__axis_forward, in->c, in->h, in->w, out->c, out->h, out->w, 1, NULL};
+  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
+  if (status == RONDE_OK && desc->need_dinput[0]) status = flip_taps(s);
+  if (status == RONDE_OK && desc->need_dinput[0]) {
+    direction data = {ronde__axis_backward, out->c, out->h, out->w, in->c, in->h, in->w, -s->h.stride, s->flipped};
+    status = schedule_create(desc, s, &data, &s->data);
+  }
+  if (status != RONDE_OK) release(s);
+  else *state_out = s;
+  return status;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  return backward && desc->need_dinput[0] ? (size_t)ronde__weight_elems(&desc->param[0]) : 0;
+}
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+} job;
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const schedule *sched = &j->s->forward;
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  int64_t begin, end, plane = desc->out.h * desc->out.w * j->s->lanes;
+  ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    const run *r = &sched->runs[item];
+    const ronde__gemm_list *list = &sched->lists[r->list];
+    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, call->param[0] + r->a0, call->in[0] + r->b0, call->out + r->c0, false);
+    if (desc->attr.bias || desc->attr.act)
+      for (int64_t o = 0; o < desc->out.c; o++)
+        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->cols, desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__pool_run(call->pool, forward_part, &j);
+}
+
+static void data_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const schedule *sched = &j->s->data;
+  int64_t begin, end;
+  ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    const run *r = &sched->runs[item];
+    const ronde__gemm_list *list = &sched->lists[r->list];
+    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, j->call->work + r->a0, j->call->dout + r->b0, j->call->din[0] + r->c0,
+                    j->call->accumulate_dinput[0]);
+  }
+}
+
+/* [O][C][KH][KW] -> [C][O][KH][KW in the order of flip_taps] */
+static void transpose_weights(const state *s, const ronde__weight_layout *l, const float *from, float *to) {
+  for (int64_t c = 0; c < l->i; c++)
+    for (int64_t o = 0; o < l->o; o++)
+      for (int64_t kh = 0; kh < s->h.kernel; kh++) {
+        const float *in = from + (o * l->i + c) * l->t + kh * s->w.kernel;
+        float *out = to + (c * l->o + o) * l->t + kh * s->w.kernel;
+        for (int kw = 0; kw < s->w.kernel; kw++) out[s->flipped[kw]] = in[kw];
+      }
+}
+
+/* The gradient of the KW taps of (all o, c, kh), added up over the output rows that tap row kh reaches. */
+static void weight_row(const job *j, int64_t c, int kh) {
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  const ronde__weight_layout *l = &j->desc->param[0];
+  int64_t oh0, oh1, lanes = s->lanes, out_plane = s->h.out * s->w.out * lanes;
+  ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
+  const float *x = call->in[0] + (c * s->h.in + oh0 * s->h.stride + kh - s->h.padding) * s->w.in * lanes;
+  const float *dy = call->dout + oh0 * s->w.out * lanes;
+  float *dw = call->dparam[0] + c * l->t + kh * s->w.kernel;
+  if (!call->accumulate_dparam)
+    for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)s->w.kernel * sizeof(float));
+  for (int64_t ow = 0; ow < s->w.out && oh0 < oh1;) {
+    ronde__taps w = ronde__axis_forward(&s->w, ow);
+    int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
+    if (w.count > 0)
+      j->desc->kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes, lanes,
+                                 s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes, dw + w.first, l->i * l->t, true);
+    ow += length;
+  }
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t begin, end;
+  ronde__thread_share(j->desc->in[0].c * j->s->h.kernel, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, weight_part, &j);
+  if (!call->din[0]) return;
+  transpose_weights(state, &desc->param[0], call->param[0], call->work);
+  ronde__pool_run(call->pool, data_part, &j);
+}
+
+static const char *implementation(const void *opaque) {
+  const state *s = opaque;
+  return s->forward.kernels[0].set.implementation;
+}
+
+const ronde__conv_form ronde__conv_lanes = {prepare, release, work_elems, forward, backward, implementation};

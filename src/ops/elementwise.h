@@ -1,0 +1,18 @@
+/* Splits flat arrays over the pool, at multiples of the quantum. */
+#ifndef RONDE_ELEMENTWISE_H
+#define RONDE_ELEMENTWISE_H
+
+#include "ops/op.h"
+
+typedef void (*ronde__range_fn)(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n);
+void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn);
+/* dst (+)= src, [n] */
+void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
+
+/* Shape rule and layouts of ops whose output lies as their first input. */
+ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
+                                      ronde__shape *out);
+void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
+const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state);
+
+#endif

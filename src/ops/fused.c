@@ -1,0 +1,61 @@
+/* What convolution and linear layers share in backward: the fused activation and the bias. */
+#include "ops/conv.h"
+
+#include <string.h>
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+} job;
+
+static void act_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out), RONDE__QUANTUM);
+  ronde__thread_share(quanta, thread, n_threads, &begin, &end);
+  begin *= RONDE__QUANTUM;
+  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out));
+  float *d = j->call->dout + begin;
+  j->desc->kernels->act_backward(d, j->call->out + begin, d, end - begin, j->desc->attr.act, false);
+}
+
+void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
+  if (desc->attr.act == RONDE__ACT_NONE) return;
+  job j = {desc, call};
+  ronde__pool_run(call->pool, act_part, &j);
+}
+
+/* Long sums go through partial sums of CHUNK rows, so that the rounding error grows with their root only. */
+static void block_sums(const job *j, int64_t ob) {
+  enum { CHUNK = 256 };
+  const ronde__phys *out = &j->desc->out;
+  int64_t block = out->block, rows = out->h * out->w * out->n;
+  const float *dy = j->call->dout + ob * rows * block;
+  float *db = j->call->dparam[1] + ob * block, partial[64];
+  if (!j->call->accumulate_dparam) memset(db, 0, (size_t)block * sizeof *db);
+  for (int64_t r = 0; r < rows; r += CHUNK) {
+    memset(partial, 0, sizeof partial);
+    j->desc->kernels->column_sums(dy + r * block, block, ronde__min(CHUNK, rows - r), block, partial);
+    for (int64_t b = 0; b < block; b++) db[b] += partial[b];
+  }
+}
+
+static void bias_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const ronde__phys *out = &j->desc->out;
+  bool lanes = out->layout == RONDE__LANES;
+  int64_t begin, end, plane = out->h * out->w * out->block;
+  ronde__thread_share(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
+  for (int64_t i = begin; i < end; i++) {
+    if (!lanes) {
+      block_sums(j, i);
+      continue;
+    }
+    float sum = j->desc->kernels->sum(j->call->dout + i * plane, plane);
+    j->call->dparam[1][i] = j->call->accumulate_dparam ? j->call->dparam[1][i] + sum : sum;
+  }
+}
+
+void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {
+  job j = {desc, call};
+  ronde__pool_run(call->pool, bias_part, &j);
+}

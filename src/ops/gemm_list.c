@@ -1,0 +1,62 @@
+#include "ops/gemm_list.h"
+
+ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape) {
+  ronde__gemm_pair pair;
+  shape.accumulate = false;
+  pair.set = ronde__gemm_resolve(desc->kernels, desc->gemm, &shape);
+  shape.accumulate = true;
+  pair.add = ronde__gemm_resolve(desc->kernels, desc->gemm, &shape);
+  return pair;
+}
+
+ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out) {
+  uint64_t *offsets;
+  RONDE__ALLOC(offsets, (size_t)ronde__max(1, count) * 2 * sizeof *offsets, "operand list");
+  *list_out = (ronde__gemm_list){offsets, offsets + count, count};
+  return RONDE_OK;
+}
+
+void ronde__gemm_list_destroy(ronde__gemm_list *list) {
+  ronde__free(list->a);
+  *list = (ronde__gemm_list){0};
+}
+
+void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a, const float *b, float *c,
+                     bool accumulate) {
+  enum { PIECE = 512 };
+  int64_t k = pair->set.shape.k;
+  int64_t step = count * k <= 2 * PIECE ? ronde__max(1, count) : ronde__max(1, PIECE / k);
+  int64_t done = 0;
+  do {
+    int64_t n = ronde__min(step, count - done);
+    const ronde__gemm *gemm = accumulate || done ? &pair->add : &pair->set;
+    if (n > 0 || !accumulate) ronde__gemm_run(gemm, a, list->a + done, b, list->b + done, n, c);
+    done += n;
+  } while (done < count);
+}
+
+typedef struct transpose_job {
+  const ronde__op_desc *desc;
+  const ronde__weight_layout *layout;
+  const float *packed;
+  float *transposed;
+} transpose_job;
+
+static void transpose_part(void *arg, int thread, int n_threads) {
+  const transpose_job *job = arg;
+  const ronde__weight_layout *l = job->layout;
+  int64_t blocks_o = ronde__ceil_div(l->o, l->block_o), blocks_i = ronde__ceil_div(l->i, l->block_i);
+  int64_t block = l->block_o * l->block_i, begin, end;
+  ronde__thread_share(blocks_i * l->t * blocks_o, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item % blocks_o, t = item / blocks_o % l->t, ib = item / blocks_o / l->t;
+    const float *from = job->packed + ((ob * l->t + t) * blocks_i + ib) * block;
+    job->desc->kernels->transpose(from, l->block_o, l->block_i, l->block_o, job->transposed + item * block, l->block_i);
+  }
+}
+
+void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed, float *transposed,
+                                    ronde__pool *pool) {
+  transpose_job job = {desc, layout, packed, transposed};
+  ronde__pool_run(pool, transpose_part, &job);
+}

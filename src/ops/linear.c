@@ -1,0 +1,247 @@
+/* Fully connected layer: y = x W^T + bias. x may lie in any layout, a flattened image too: its weights are packed in the order in which
+ * the input lies, so that nothing is moved. The output is BLOCKS.
+ * Legend: N batch; C channels and P pixels of the input (F = C*P features); O outputs, in blocks of bo; bi channels per input block. */
+#include "ops/conv.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* The input as GEMM operands: terms of k features each, the last one of ROWS and LANES shorter. */
+typedef struct state {
+  int64_t terms, k, tail;            /* tail: features of one more, shorter term; 0: none */
+  int64_t x_term, w_term;            /* elements between terms, input and weight */
+  int64_t x_ld;
+  ronde__gemm_list list;             /* x, w of each full term */
+  ronde__gemm_list data_list;        /* dy, transposed w (BLOCKS) or w, dy transposed (LANES), over output blocks */
+  int n_pieces;                      /* the batch in pieces of rows, one a thread */
+  int64_t piece;
+  ronde__gemm_pair forward[2][2];    /* [last piece][tail] */
+  ronde__gemm_pair data[2];          /* BLOCKS: a piece's rows; LANES: [tail] features */
+  ronde__gemm_pair weight[2];        /* [tail] */
+} state;
+
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+  char text[96];
+  ronde__shape_text(&in[0], text, sizeof text);
+  if (in[0].rank != 1)
+    return ronde__fail(RONDE_E_USAGE, "%s: a linear layer takes a vector, but %s gives %s (flatten it first)", label, in_labels[0], text);
+  if (attr->out_channels < 1) return ronde__fail(RONDE_E_USAGE, "%s: out_features must be positive", label);
+  *out = (ronde__shape){1, {attr->out_channels}};
+  return RONDE_OK;
+}
+
+static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+  float bound = (float)(1 / sqrt((double)in[0].dim[0]));
+  specs[0] = (ronde__param_spec){"weight", {2, {attr->out_channels, in[0].dim[0]}}, bound};
+  specs[1] = (ronde__param_spec){"bias", {1, {attr->out_channels}}, bound};
+  return attr->bias ? 2 : 1;
+}
+
+static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
+  return 2 * in[0].dim[0] * attr->out_channels;
+}
+
+static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  ronde__phys *x = &desc->in[0];
+  if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  desc->out = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
+  desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS, out->dim[0], x->c, x->h * x->w,
+                                          desc->out.block, x->block};
+  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+}
+
+static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
+  const ronde__phys *x = &desc->in[0];
+  int64_t out_blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block, y_block = x->n * bo;
+  RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
+  RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
+  int64_t blocks = ronde__phys_blocks(x), pixels = x->h * x->w;
+  for (int64_t i = 0; i < s->terms; i++) { /* BLOCKS: weights go through the blocks of a pixel, activations through the pixels of a block */
+    int64_t x_term = x->layout == RONDE__BLOCKS ? i % blocks * pixels + i / blocks : i;
+    s->list.a[i] = (uint64_t)(x_term * s->x_term) * sizeof(float);
+    s->list.b[i] = (uint64_t)(i * s->w_term) * sizeof(float);
+  }
+  for (int64_t ob = 0; ob < out_blocks; ob++) {
+    s->data_list.a[ob] = (uint64_t)(ob * (x->layout == RONDE__LANES ? x->c * pixels * bo : y_block)) * sizeof(float);
+    s->data_list.b[ob] = (uint64_t)(ob * bo * x->block) * sizeof(float);
+  }
+  return RONDE_OK;
+}
+
+static void make_kernels(const ronde__op_desc *desc, state *s) {
+  const ronde__phys *x = &desc->in[0];
+  int bo = (int)desc->out.block, n = (int)x->n;
+  bool lanes = x->layout == RONDE__LANES;
+  for (int tail = 0; tail < 2; tail++) {
+    int k = (int)(tail ? s->tail : s->k);
+    if (k == 0) continue;
+    for (int last = 0; last < 2; last++) {
+      int rows = (int)(last ? n - (s->n_pieces - 1) * s->piece : s->piece);
+      s->forward[last][tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false});
+    }
+    s->weight[tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){k, bo, n, s->x_ld, bo, bo, !lanes, false});
+    if (lanes && desc->need_dinput[0])
+      s->data[tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false});
+  }
+  if (x->layout == RONDE__BLOCKS && desc->need_dinput[0])
+    s->data[0] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false});
+}
+
+static void release(const ronde__op_desc *desc, void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__gemm_list_destroy(&s->list);
+  ronde__gemm_list_destroy(&s->data_list);
+  ronde__free(s);
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  enum { K = 256 };
+  const ronde__phys *x = &desc->in[0];
+  int64_t features = x->c * x->h * x->w, bo = desc->out.block;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "linear layer plan");
+  s->k = x->layout == RONDE__BLOCKS ? x->block : ronde__min(K, features);
+  s->terms = x->layout == RONDE__BLOCKS ? ronde__phys_blocks(x) * x->h * x->w : features / s->k;
+  s->tail = x->layout == RONDE__BLOCKS ? 0 : features % s->k;
+  s->x_ld = x->layout == RONDE__ROWS ? features : x->block;
+  s->x_term = x->layout == RONDE__BLOCKS ? x->n * x->block : x->layout == RONDE__LANES ? s->k * x->block : s->k;
+  s->w_term = s->k * bo;
+  s->piece = ronde__ceil_div(x->n, desc->threads);
+  s->n_pieces = (int)ronde__ceil_div(x->n, s->piece);
+  ronde_status status = make_lists(desc, s);
+  if (status != RONDE_OK) {
+    release(desc, s);
+    return status;
+  }
+  make_kernels(desc, s);
+  *state_out = s;
+  return RONDE_OK;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  if (!backward || !desc->need_dinput[0]) return 0;
+  if (desc->in[0].layout == RONDE__BLOCKS) return (size_t)ronde__weight_elems(&desc->param[0]);
+  return (size_t)(ronde__phys_blocks(&desc->out) * desc->out.block * desc->in[0].block);
+}
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+} job;
+
+/* Elements of weight in one output block. */
+static int64_t slab(const ronde__op_desc *desc) {
+  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  int64_t bo = desc->out.block, n = desc->out.n, begin, end;
+  int64_t row = desc->in[0].layout == RONDE__LANES ? 1 : s->x_ld;
+  ronde__thread_share(ronde__phys_blocks(&desc->out) * s->n_pieces, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / s->n_pieces, piece = item % s->n_pieces, row0 = piece * s->piece;
+    const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
+    const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
+    float *y = call->out + (ob * n + row0) * bo;
+    ronde__gemm_sum(&pair[0], &s->list, s->terms, x, w, y, false);
+    uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float), (uint64_t)(s->terms * s->w_term) * sizeof(float)};
+    if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
+    if (desc->attr.bias || desc->attr.act)
+      desc->kernels->bias_act_rows(y, bo, pair[0].set.shape.m, bo, ronde__min(bo, desc->out.c - ob * bo),
+                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__pool_run(call->pool, forward_part, &j);
+}
+
+/* dW of each (output block, term): X_term^T dY. */
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  int64_t bo = j->desc->out.block, terms = s->terms + (s->tail > 0), begin, end;
+  ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / terms, term = item % terms;
+    const float *x = call->in[0] + (term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term));
+    const ronde__gemm_pair *pair = &s->weight[term == s->terms];
+    uint64_t zero = 0;
+    ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo, &zero, 1,
+                    call->dparam[0] + ob * slab(j->desc) + term * s->w_term);
+  }
+}
+
+/* BLOCKS: dX of each term's channel block = sum over output blocks of dY W^T. */
+static void data_blocks_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__phys *x = &j->desc->in[0];
+  int64_t out_blocks = ronde__phys_blocks(&j->desc->out), begin, end;
+  ronde__thread_share(s->terms, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) { /* item = (input block, pixel), as activations and transposed weights lie */
+    const float *w = j->call->work + item * out_blocks * j->desc->out.block * x->block;
+    ronde__gemm_sum(&s->data[0], &s->data_list, out_blocks, j->call->dout, w, j->call->din[0] + item * s->x_term, j->call->accumulate_dinput[0]);
+  }
+}
+
+/* LANES: dX [F][lanes] = W [F][O] dY^T [O][lanes]. */
+static void data_lanes_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  int64_t terms = s->terms + (s->tail > 0), begin, end;
+  ronde__thread_share(terms, thread, n_threads, &begin, &end);
+  for (int64_t term = begin; term < end; term++)
+    ronde__gemm_sum(&s->data[term == s->terms], &s->data_list, s->data_list.count, j->call->param[0] + term * s->w_term, j->call->work,
+                    j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);
+}
+
+/* dY [Ob][N][bo] -> [Ob][bo][lanes], lanes beyond the batch zero. */
+static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *call) {
+  int64_t n = desc->out.n, bo = desc->out.block, lanes = desc->in[0].block;
+  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out); ob++) {
+    float *to = call->work + ob * bo * lanes;
+    desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, to, lanes);
+    for (int64_t o = 0; o < bo; o++)
+      for (int64_t l = n; l < lanes; l++) to[o * lanes + l] = 0;
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, weight_part, &j);
+  if (!call->din[0]) return;
+  if (desc->in[0].layout == RONDE__LANES) {
+    transpose_dout(desc, call);
+    ronde__pool_run(call->pool, data_lanes_part, &j);
+  } else {
+    ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], call->work, call->pool);
+    ronde__pool_run(call->pool, data_blocks_part, &j);
+  }
+}
+
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
+  const state *s = opaque;
+  return s->forward[1][0].set.implementation;
+}
+
+static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
+  double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out.c);
+  return backward && desc->need_dinput[0] ? 2 * once : once;
+}
+
+const ronde__op ronde__op_linear = {
+    .name = "linear", .infer = infer, .params = params, .flops = flops, .layouts = layouts, .prepare = prepare, .release = release,
+    .work_elems = work_elems, .keeps_input = true, .forward = forward, .backward = backward, .implementation = implementation,
+    .executed_flops = executed_flops,
+};

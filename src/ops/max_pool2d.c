@@ -1,0 +1,42 @@
+/* Maximum over windows; the gradient goes to the first place that has it, as in PyTorch. */
+#include "ops/pool2d.h"
+
+#include <string.h>
+
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) { /* a byte for each output: which place of its window */
+  return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out), (int64_t)sizeof(float));
+}
+
+static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+  const float *x = call->in[0] + plane * s->in_pixels * s->vector;
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    int64_t at = (plane * s->out_pixels + p) * s->vector;
+    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, call->out + at, (uint8_t *)call->saved + at);
+  }
+}
+
+static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+  float *dx = call->din[0] + plane * s->in_pixels * s->vector;
+  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    int64_t at = (plane * s->out_pixels + p) * s->vector;
+    desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count, s->vector,
+                                       dx + w->at * s->vector);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__pool2d_run(desc, state, call, forward_plane);
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+}
+
+const ronde__op ronde__op_max_pool2d = {
+    .name = "max_pool", .infer = ronde__pool2d_infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
+    .release = ronde__pool2d_release, .saved_elems = saved_elems, .forward = forward, .backward = backward,
+    .implementation = ronde__pool2d_implementation,
+};

@@ -1,0 +1,49 @@
+/* Mean over the elements of (prediction - target)^2, summed over the batch; gradient 2 (prediction - target) / elements times loss_scale. */
+#include "ops/op.h"
+
+#include <string.h>
+
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+  *out = (ronde__shape){0};
+  return RONDE_OK;
+}
+
+static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  const ronde__phys *x = &desc->in[0];
+  desc->in[1] = ronde__phys_make(RONDE__ROWS, x->n, x->c, x->h, x->w); /* targets come as they are */
+  desc->out = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
+  int64_t pixels = x->h * x->w;
+  double sum = 0;
+  for (int64_t n = 0; n < x->n; n++)
+    for (int64_t c = 0; c < x->c; c++)
+      for (int64_t p = 0; p < pixels; p++) {
+        double d = (double)call->in[0][ronde__phys_index(x, n, c, p)] - call->in[1][ronde__phys_index(t, n, c, p)];
+        sum += d * d;
+      }
+  *call->loss_sum += sum / (double)(x->c * pixels);
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
+  int64_t pixels = x->h * x->w;
+  float factor = (float)(2.0 * call->loss_scale / (double)(x->c * pixels)), *dx = call->din[0];
+  if (!dx) return;
+  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
+  for (int64_t n = 0; n < x->n; n++)
+    for (int64_t c = 0; c < x->c; c++)
+      for (int64_t p = 0; p < pixels; p++) {
+        int64_t at = ronde__phys_index(x, n, c, p);
+        dx[at] += factor * (call->in[0][at] - call->in[1][ronde__phys_index(t, n, c, p)]);
+      }
+}
+
+static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+
+const ronde__op ronde__op_mse_loss = {
+    .name = "mse_loss", .infer = infer, .layouts = layouts, .keeps_input = true, .forward = forward, .backward = backward,
+    .implementation = implementation, .is_loss = true,
+};

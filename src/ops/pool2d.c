@@ -1,0 +1,85 @@
+#include "ops/pool2d.h"
+
+#include "ops/gemm_list.h"
+
+ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
+                                 ronde__shape *out) {
+  char text[96];
+  ronde__shape_text(&in[0], text, sizeof text);
+  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  *out = (ronde__shape){3, {in[0].dim[0]}};
+  for (int d = 0; d < 2; d++) {
+    if (attr->kernel[d] < 1 || attr->stride[d] < 1 || attr->padding[d] < 0 || attr->padding[d] > attr->kernel[d] / 2)
+      return ronde__fail(RONDE_E_USAGE, "%s: kernel and stride must be positive and padding at most half the kernel", label);
+    if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
+      return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0], attr->kernel[1]);
+    int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
+    if (padded < attr->kernel[d])
+      return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d window is larger than its input: %s gives %s", label, attr->kernel[0],
+                         attr->kernel[1], in_labels[0], text);
+    out->dim[1 + d] = (padded - attr->kernel[d]) / attr->stride[d] + 1;
+  }
+  return RONDE_OK;
+}
+
+void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  ronde__phys *x = &desc->in[0];
+  if (x->layout == RONDE__ROWS)
+    *x = ronde__phys_make(x->c < RONDE__QUANTUM ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  desc->out = ronde__phys_make(x->layout, x->n, x->c, out->dim[1], out->dim[2]);
+}
+
+ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  ronde__axis h = ronde__axis_make(in->h, desc->attr.kernel[0], desc->attr.stride[0], desc->attr.padding[0]);
+  ronde__axis w = ronde__axis_make(in->w, desc->attr.kernel[1], desc->attr.stride[1], desc->attr.padding[1]);
+  ronde__pool2d *s;
+  RONDE__ALLOC(s, sizeof *s, "pooling plan");
+  s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
+  s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
+  s->vector = in->layout == RONDE__LANES ? in->block : in->n * in->block;
+  s->windows = ronde__alloc((size_t)s->out_pixels * sizeof *s->windows);
+  s->offsets = ronde__alloc((size_t)(s->out_pixels * h.kernel * w.kernel) * sizeof *s->offsets);
+  if (!s->windows || !s->offsets) {
+    ronde__pool2d_release(desc, s);
+    return ronde__fail(RONDE_E_MEMORY, "pooling plan: no memory for %lld windows", (long long)s->out_pixels);
+  }
+  int64_t used = 0;
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    ronde__taps th = ronde__axis_forward(&h, p / out->w), tw = ronde__axis_forward(&w, p % out->w);
+    s->windows[p] = (ronde__window){th.at * in->w + tw.at, s->offsets + used, th.count * tw.count};
+    for (int y = 0; y < th.count; y++)
+      for (int x = 0; x < tw.count; x++) s->offsets[used++] = (y * in->w + x) * s->vector;
+  }
+  *state_out = s;
+  return RONDE_OK;
+}
+
+void ronde__pool2d_release(const ronde__op_desc *desc, void *state) {
+  ronde__pool2d *s = state;
+  if (!s) return;
+  ronde__free(s->windows);
+  ronde__free(s->offsets);
+  ronde__free(s);
+}
+
+const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const ronde__pool2d *pool;
+  const ronde__op_call *call;
+  ronde__pool2d_fn fn;
+} job;
+
+static void part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t begin, end;
+  ronde__thread_share(j->pool->planes, thread, n_threads, &begin, &end);
+  for (int64_t plane = begin; plane < end; plane++) j->fn(j->desc, j->pool, j->call, plane);
+}
+
+void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, ronde__pool2d_fn fn) {
+  job j = {desc, pool, call, fn};
+  ronde__pool_run(call->pool, part, &j);
+}

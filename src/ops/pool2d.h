@@ -1,0 +1,32 @@
+/* What max and average pooling share: the windows of every output pixel, over planes of whole vectors. In LANES a plane is a channel and a pixel
+ * `lanes` floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one kernel serves both. */
+#ifndef RONDE_POOL2D_H
+#define RONDE_POOL2D_H
+
+#include "ops/axis.h"
+#include "ops/op.h"
+
+typedef struct ronde__window {
+  int64_t at;             /* pixel of its first input inside */
+  const int64_t *offsets; /* elements from there, in row-major order of the window */
+  int count;
+} ronde__window;
+
+typedef struct ronde__pool2d {
+  int64_t planes, in_pixels, out_pixels, vector;
+  ronde__window *windows; /* [out_pixels] */
+  int64_t *offsets;       /* storage */
+} ronde__pool2d;
+
+ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
+                                 ronde__shape *out);
+void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
+ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out);
+void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
+const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
+
+/* Runs fn over the planes, split over the pool. */
+typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, int64_t plane);
+void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, ronde__pool2d_fn fn);
+
+#endif

@@ -1,0 +1,102 @@
+/* Physical forms of activations and the moves between them. All three are affine in (n, c, p) within a channel block, so that
+ * one loop serves every pair. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+int64_t ronde__channel_block(int64_t channels) {
+  int64_t blocks = ronde__ceil_div(channels, 64);
+  return ronde__round_up(ronde__ceil_div(channels, blocks), RONDE__QUANTUM);
+}
+
+ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {
+  ronde__phys phys = {layout, n, c, h, w, 0};
+  if (layout == RONDE__LANES) phys.block = ronde__round_up(n, RONDE__QUANTUM);
+  if (layout == RONDE__BLOCKS) phys.block = ronde__channel_block(c);
+  return phys;
+}
+
+int64_t ronde__phys_blocks(const ronde__phys *phys) {
+  return phys->layout == RONDE__BLOCKS ? ronde__ceil_div(phys->c, phys->block) : 1;
+}
+
+int64_t ronde__phys_elems(const ronde__phys *phys) {
+  int64_t pixels = phys->h * phys->w;
+  switch (phys->layout) {
+  case RONDE__LANES: return phys->c * pixels * phys->block;
+  case RONDE__BLOCKS: return ronde__phys_blocks(phys) * pixels * phys->n * phys->block;
+  default: return phys->n * phys->c * pixels;
+  }
+}
+
+int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c, int64_t p) {
+  int64_t pixels = phys->h * phys->w;
+  switch (phys->layout) {
+  case RONDE__LANES: return (c * pixels + p) * phys->block + n;
+  case RONDE__BLOCKS: return ((c / phys->block * pixels + p) * phys->n + n) * phys->block + c % phys->block;
+  default: return (n * phys->c + c) * pixels + p;
+  }
+}
+
+bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b) {
+  return a->layout == b->layout && a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w && a->block == b->block;
+}
+
+/* Strides of c (within a block), p and n. */
+typedef struct strides {
+  int64_t c, p, n;
+} strides;
+
+static strides strides_of(const ronde__phys *phys) {
+  int64_t pixels = phys->h * phys->w;
+  switch (phys->layout) {
+  case RONDE__LANES: return (strides){pixels * phys->block, phys->block, 1};
+  case RONDE__BLOCKS: return (strides){1, phys->n * phys->block, phys->block};
+  default: return (strides){pixels, 1, phys->c * pixels};
+  }
+}
+
+/* The three loops are ordered so that the innermost one writes to adjacent places; the middle one is cut into tiles of 16 so
+ * that a line that was read is used while it is in cache. */
+static void move_block(const float *src, strides s, float *dst, strides d, int64_t channels, int64_t pixels, int64_t n, bool accumulate) {
+  enum { TILE = 16 };
+  int64_t count[3] = {channels, pixels, n}, from[3] = {s.c, s.p, s.n}, to[3] = {d.c, d.p, d.n};
+  int inner = d.c == 1 ? 0 : d.p == 1 ? 1 : 2;
+  int tile = s.c == 1 ? 0 : s.p == 1 ? 1 : 2;
+  if (tile == inner) tile = inner == 2 ? 1 : 2;
+  int outer = 3 - inner - tile;
+  for (int64_t o = 0; o < count[outer]; o++)
+    for (int64_t t0 = 0; t0 < count[tile]; t0 += TILE)
+      for (int64_t i0 = 0; i0 < count[inner]; i0 += TILE)
+        for (int64_t t = t0; t < ronde__min(t0 + TILE, count[tile]); t++) {
+          const float *in = src + o * from[outer] + t * from[tile];
+          float *out = dst + o * to[outer] + t * to[tile];
+          int64_t end = ronde__min(i0 + TILE, count[inner]);
+          if (accumulate)
+            for (int64_t i = i0; i < end; i++) out[i * to[inner]] += in[i * from[inner]];
+          else
+            for (int64_t i = i0; i < end; i++) out[i * to[inner]] = in[i * from[inner]];
+        }
+}
+
+static void zero_padding(const ronde__phys *phys, float *x) {
+  int64_t pixels = phys->h * phys->w;
+  if (phys->layout == RONDE__LANES && phys->n < phys->block)
+    for (int64_t r = 0; r < phys->c * pixels; r++) memset(x + r * phys->block + phys->n, 0, (size_t)(phys->block - phys->n) * sizeof *x);
+  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
+  if (tail) {
+    float *last = x + (ronde__phys_blocks(phys) - 1) * pixels * phys->n * phys->block;
+    for (int64_t r = 0; r < pixels * phys->n; r++) memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
+  }
+}
+
+void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst, bool accumulate) {
+  strides s = strides_of(src_phys), d = strides_of(dst_phys);
+  int64_t step = src_phys->c; /* channels that are affine on both sides */
+  if (src_phys->layout == RONDE__BLOCKS) step = src_phys->block;
+  if (dst_phys->layout == RONDE__BLOCKS) step = ronde__min(step, dst_phys->block);
+  if (!accumulate) zero_padding(dst_phys, dst);
+  for (int64_t c = 0; c < src_phys->c; c += step)
+    move_block(src + ronde__phys_index(src_phys, 0, c, 0), s, dst + ronde__phys_index(dst_phys, 0, c, 0), d,
+               ronde__min(step, src_phys->c - c), src_phys->h * src_phys->w, src_phys->n, accumulate);
+}
