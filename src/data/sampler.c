@@ -1,0 +1,105 @@
+#include "base/rng.h"
+#include "data/data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ronde__sampler {
+  ronde__sampler_options options;
+  int64_t n_kept, n_validation;
+  int64_t n_list;         /* kept examples, repeated */
+  int64_t *kept;          /* [n_kept], ascending; NULL: all */
+  int64_t *validation;    /* [n_validation], ascending */
+};
+
+static ronde_status check(const ronde__sampler_options *o) {
+  if (o->n_train < 1) return ronde__fail(RONDE_E_INPUT, "the data set has no training examples");
+  if (o->batch < 1) return ronde__fail(RONDE_E_USAGE, "batch %lld: at least 1 is needed", (long long)o->batch);
+  if (o->repeat < 1) return ronde__fail(RONDE_E_USAGE, "repeat %lld: at least 1 is needed", (long long)o->repeat);
+  if (!(o->val_split >= 0 && o->val_split < 1))
+    return ronde__fail(RONDE_E_USAGE, "val-split %g: a fraction of at least 0 and below 1 is needed", o->val_split);
+  return RONDE_OK;
+}
+
+/* Marks what the seed draws, then deals the ids out, both lists ascending. */
+static ronde_status split_off(ronde__sampler *s) {
+  const ronde__sampler_options *o = &s->options;
+  int64_t n = o->n_train;
+  RONDE__ALLOC(s->kept, (size_t)s->n_kept * sizeof *s->kept, "sampler");
+  RONDE__ALLOC(s->validation, (size_t)s->n_validation * sizeof *s->validation, "sampler");
+  int64_t *order;
+  bool *drawn;
+  RONDE__ALLOC(order, (size_t)n * (sizeof *order + sizeof *drawn), "sampler");
+  drawn = (bool *)(order + n);
+  ronde__rng rng = ronde__rng_make(o->seed, RONDE__STREAM_VALIDATION);
+  ronde__rng_permutation(&rng, order, n);
+  for (int64_t i = 0; i < s->n_validation; ++i) drawn[order[i]] = true;
+  int64_t n_kept = 0, n_validation = 0;
+  for (int64_t id = 0; id < n; ++id) {
+    if (drawn[id]) s->validation[n_validation++] = id;
+    else s->kept[n_kept++] = id;
+  }
+  ronde__free(order);
+  return RONDE_OK;
+}
+
+ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampler **sampler_out) {
+  RONDE_TRY(check(o));
+  /* The margin lets 0.29 of 100 be 29, whose product in doubles lies just below. */
+  int64_t n_validation = (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
+  int64_t n_kept = o->n_train - n_validation, n_list;
+  if (__builtin_mul_overflow(n_kept, o->repeat, &n_list))
+    return ronde__fail(RONDE_E_USAGE, "repeat %lld: more examples than can be counted", (long long)o->repeat);
+  if (o->batch > n_list)
+    return ronde__fail(RONDE_E_USAGE, "batch %lld is larger than the data: %lld training examples%s", (long long)o->batch,
+                       (long long)n_list, n_validation ? " are left besides the validation examples" : "");
+  ronde__sampler *s;
+  RONDE__ALLOC(s, sizeof *s, "sampler");
+  *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
+  ronde_status status = n_validation ? split_off(s) : RONDE_OK;
+  if (status == RONDE_OK) *sampler_out = s;
+  else ronde__sampler_destroy(s);
+  return status;
+}
+
+void ronde__sampler_destroy(ronde__sampler *s) {
+  if (!s) return;
+  ronde__free(s->kept);
+  ronde__free(s->validation);
+  ronde__free(s);
+}
+
+int64_t ronde__sampler_epoch_examples(const ronde__sampler *s) {
+  return s->options.drop_last ? s->n_list / s->options.batch * s->options.batch : s->n_list;
+}
+
+int64_t ronde__sampler_epoch_batches(const ronde__sampler *s) {
+  return ronde__ceil_div(ronde__sampler_epoch_examples(s), s->options.batch);
+}
+
+const int64_t *ronde__sampler_validation(const ronde__sampler *s, int64_t *n_out) {
+  *n_out = s->n_validation;
+  return s->validation;
+}
+
+static int64_t id_at(const ronde__sampler *s, int64_t place) {
+  int64_t i = place % s->n_kept;
+  return s->kept ? s->kept[i] : i;
+}
+
+ronde_status ronde__sampler_epoch(const ronde__sampler *s, int64_t epoch, int64_t *ids_out) {
+  int64_t n = ronde__sampler_epoch_examples(s);
+  if (!s->options.shuffle) {
+    for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, i);
+    return RONDE_OK;
+  }
+  /* What the short last batch drops is the end of the whole order. */
+  int64_t *order = ids_out;
+  if (n < s->n_list) RONDE__ALLOC(order, (size_t)s->n_list * sizeof *order, "sampler");
+  ronde__rng rng = ronde__rng_make(s->options.seed, RONDE__STREAM_SHUFFLE | (uint32_t)epoch);
+  ronde__rng_permutation(&rng, order, s->n_list);
+  for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, order[i]);
+  if (order != ids_out) ronde__free(order);
+  return RONDE_OK;
+}

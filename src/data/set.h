@@ -1,0 +1,108 @@
+/* What lies between a file format and the cache: a set is found and measured first (scan), then its examples are decoded (fill)
+ * into memory that was allocated from measured sizes. */
+#ifndef RONDE_SET_H
+#define RONDE_SET_H
+
+#include "data/data.h"
+#include "data/stream.h"
+
+/* Only 64-bit fields: written to the cache as it stands. Arrays of two are by ronde_split. */
+typedef struct ronde__facts {
+  int64_t dims[3];          /* C, H, W */
+  int64_t f32;              /* elements are f32, else u8 */
+  int64_t n[2];
+  int64_t largest_label;    /* of both splits; set once they are decoded */
+  int64_t label_offset[2];  /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
+  int64_t label_bytes[2];
+} ronde__facts;
+
+static inline int64_t ronde__facts_elems(const ronde__facts *facts) { return facts->dims[0] * facts->dims[1] * facts->dims[2]; }
+
+typedef struct ronde__set ronde__set;
+
+typedef struct ronde__set_kind {
+  /* Facts from headers, every claim checked against what the files hold. */
+  ronde_status (*scan)(const ronde__set *set, ronde__facts *facts_out);
+  /* Decodes one split: x [n][C][H][W] u8 or f32, labels [n]; refuses files that are no longer as scanned. */
+  ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels);
+} ronde__set_kind;
+
+extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__synthetic_kind;
+
+struct ronde__set {
+  const ronde__set_kind *kind;
+  char *name;
+  char *x_path[2], *y_path[2]; /* NULL: the split is absent, or generated */
+  int64_t classes;             /* 0: as the labels say */
+  int64_t class_limit;         /* 0: none; labels from here on are wrong, unless the user gives a number of classes */
+  bool has_normalization;
+  float mean, deviation;
+  /* synthetic only */
+  uint64_t seed;
+  int64_t dims[3], n[2];
+};
+
+#define RONDE__LABEL_MAX 999999 /* no set has more classes than --classes takes */
+
+/* ---- formats, over any stream ---------------------------------------------------------------------------------- */
+
+typedef struct ronde__idx {
+  int rank;
+  int64_t dim[3];
+} ronde__idx;
+
+/* The header of a u8 IDX file of this rank (1 or 3), checked against what the stream holds. */
+ronde_status ronde__idx_scan(ronde__stream *stream, int rank, ronde__idx *idx_out);
+/* The bytes behind the header, which must be the one that was scanned. */
+ronde_status ronde__idx_read(ronde__stream *stream, const ronde__idx *idx, uint8_t *to);
+int64_t ronde__idx_data_offset(const ronde__idx *idx);
+
+typedef struct ronde__npy {
+  char type; /* 'f', 'i', 'u' */
+  int item_bytes;
+  int rank;
+  int64_t dim[RONDE_MAX_RANK];
+  int64_t n_items, data_offset;
+} ronde__npy;
+
+/* The header of a little-endian C-order npy file, checked against what the stream holds. */
+ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out);
+/* f32 or u8 items as they are; f32 that are NaN or Inf are refused. */
+ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to);
+/* Integer items as labels in 0..RONDE__LABEL_MAX. */
+ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
+
+/* The decoded PNG of ronde__image_read, from memory. */
+ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out, int64_t *w_out,
+                                 uint8_t **pixels_out);
+
+/* ---- decoded examples ------------------------------------------------------------------------------------------ */
+
+typedef struct ronde__store {
+  ronde__facts facts;
+  char sha256[65];          /* see ronde__data */
+  const void *x[2];         /* NULL where the split was not decoded */
+  const int64_t *labels[2];
+  void *base;
+  size_t bytes;
+} ronde__store;
+
+/* Both splits: mapped from the cache file, which is made where it is missing or damaged; in anonymous memory, with a warning,
+ * where it cannot be written. */
+ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out);
+/* One split, decoded now, in memory of its own; no cache is touched. With the hash only where it is asked for. */
+ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *facts, ronde_split split, bool hash,
+                                 ronde__store *store_out);
+void ronde__store_close(ronde__store *store);
+
+/* ---- an open set, for loaders ---------------------------------------------------------------------------------- */
+
+/* Whether each epoch decodes the files anew. */
+bool ronde__data_decodes(const ronde__data *data);
+/* The train split, decoded now. */
+ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out);
+/* What source.read gives, from a store. */
+ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *store, ronde_split split, const int64_t *ids,
+                                   int64_t n, float *x, int64_t *labels);
+
+#endif

@@ -1,0 +1,28 @@
+/* The bytes of a file or of memory, decompressed where they start as gzip does. What every parser of data files reads from, so
+ * that fuzzers and tests can hand it bytes without a file. */
+#ifndef RONDE_STREAM_H
+#define RONDE_STREAM_H
+
+#include "base/base.h"
+
+typedef struct ronde__stream ronde__stream;
+
+/* Errors of all: RONDE_E_INPUT, one line with the name, the offset and the reason. */
+ronde_status ronde__stream_open(const char *path, ronde__stream **stream_out);
+/* name: for error lines; data must outlive the stream. */
+ronde_status ronde__stream_open_memory(const char *name, const void *data, size_t bytes, ronde__stream **stream_out);
+void ronde__stream_close(ronde__stream *stream);
+
+const char *ronde__stream_name(const ronde__stream *stream);
+/* Of the next byte, decompressed. */
+int64_t ronde__stream_offset(const ronde__stream *stream);
+/* How many bytes there really are, decompressed; leaves the stream at its start. Of gzip all is decompressed, with its checksums,
+ * to know: a length that is merely claimed is not believed. */
+ronde_status ronde__stream_measure(ronde__stream *stream, int64_t *bytes_out);
+ronde_status ronde__stream_rewind(ronde__stream *stream);
+/* Exactly `bytes`; an error where fewer are left. */
+ronde_status ronde__stream_read(ronde__stream *stream, void *to, int64_t bytes);
+/* An error where anything is left. */
+ronde_status ronde__stream_end(ronde__stream *stream);
+
+#endif
