@@ -1,0 +1,134 @@
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define CHUNK 4096 /* elements: a thread's part of each array starts on a page of its own */
+
+/* Sources of the definitions: the algorithm boxes of torch.optim.SGD, Adam, AdamW and Adagrad (PyTorch 2). */
+struct ronde__optim {
+  ronde__optim_options options;
+  const ronde__kernels *kernels;
+  size_t n;
+  int64_t n_updates;
+  int n_states;
+  float *state[2]; /* [n] each */
+  union {
+    ronde__sgd_args sgd;
+    ronde__adam_args adam;
+    ronde__adagrad_args adagrad;
+  } args; /* of the present update */
+};
+
+static const char *const adam_states[] = {"exp_avg", "exp_avg_sq"};
+
+static int states_needed(ronde__optim_kind kind, double momentum) {
+  switch (kind) {
+    case RONDE__OPTIM_SGD: return momentum != 0 ? 1 : 0;
+    case RONDE__OPTIM_ADAM:
+    case RONDE__OPTIM_ADAMW: return 2;
+    case RONDE__OPTIM_ADAGRAD: return 1;
+  }
+  return 0;
+}
+
+static const char *state_name(ronde__optim_kind kind, int i) {
+  if (kind == RONDE__OPTIM_SGD) return "momentum_buffer";
+  return kind == RONDE__OPTIM_ADAGRAD ? "sum" : adam_states[i];
+}
+
+size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n) {
+  return (size_t)states_needed(kind, momentum) * n * sizeof(float);
+}
+
+ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n, ronde__optim **optim_out) {
+  ronde__optim *optim;
+  RONDE__ALLOC(optim, sizeof *optim, "optimizer");
+  *optim = (ronde__optim){.options = *options, .kernels = kernels, .n = n};
+  int wanted = states_needed(options->kind, options->momentum);
+  for (; optim->n_states < wanted; ++optim->n_states) {
+    float *state = ronde__pages_map(n * sizeof *state);
+    if (!state) {
+      ronde__optim_destroy(optim);
+      return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted, n * sizeof *state);
+    }
+    optim->state[optim->n_states] = state;
+  }
+  *optim_out = optim;
+  return RONDE_OK;
+}
+
+void ronde__optim_destroy(ronde__optim *optim) {
+  if (!optim) return;
+  for (int i = 0; i < optim->n_states; ++i) ronde__pages_unmap(optim->state[i], optim->n * sizeof(float));
+  ronde__free(optim);
+}
+
+/* 1 - beta^t of the rounded beta that the kernel weighs with: then the weights of the mean add up to 1 exactly. With the beta
+ * as given, 0.999 alone would leave an error of 1e-5 in every second moment. */
+static double bias_correction(float beta, int64_t t) { return -expm1((double)t * log((double)beta)); }
+
+static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
+  const ronde__optim_options *o = &optim->options;
+  bool decoupled = o->kind == RONDE__OPTIM_ADAMW;
+  ronde__adam_args args = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps};
+  args.weight_decay = decoupled ? 0 : (float)o->weight_decay;
+  args.decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
+  args.step_size = (float)(lr / bias_correction(args.beta1, optim->n_updates));
+  args.inv_sqrt_bias2 = (float)(1 / sqrt(bias_correction(args.beta2, optim->n_updates)));
+  return args;
+}
+
+void ronde__optim_begin(ronde__optim *optim, double lr) {
+  const ronde__optim_options *o = &optim->options;
+  ++optim->n_updates;
+  if (o->kind == RONDE__OPTIM_SGD) {
+    optim->args.sgd = (ronde__sgd_args){(float)lr, (float)o->momentum, (float)o->weight_decay, o->nesterov};
+  } else if (o->kind == RONDE__OPTIM_ADAGRAD) {
+    optim->args.adagrad = (ronde__adagrad_args){(float)lr, (float)o->eps, (float)o->weight_decay};
+  } else {
+    optim->args.adam = adam_args(optim, lr);
+  }
+}
+
+void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t begin, size_t end) {
+  int64_t n = (int64_t)(end - begin);
+  float *first = optim->n_states > 0 ? optim->state[0] + begin : NULL;
+  switch (optim->options.kind) {
+    case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w + begin, g + begin, first, n); break;
+    case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w + begin, g + begin, first, n); break;
+    case RONDE__OPTIM_ADAM:
+    case RONDE__OPTIM_ADAMW:
+      optim->kernels->adam(&optim->args.adam, w + begin, g + begin, first, optim->state[1] + begin, n);
+      break;
+  }
+}
+
+typedef struct step_call {
+  const ronde__optim *optim;
+  float *w;
+  const float *g;
+} step_call;
+
+static void step_part(void *arg, int thread, int n_threads) {
+  const step_call *call = arg;
+  int64_t n = (int64_t)call->optim->n, n_chunks = ronde__ceil_div(n, CHUNK);
+  int64_t begin = ronde__min(ronde__share_begin(n_chunks, thread, n_threads) * CHUNK, n);
+  int64_t end = ronde__min(ronde__share_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
+  if (begin < end) ronde__optim_range(call->optim, call->w, call->g, (size_t)begin, (size_t)end);
+}
+
+void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g) {
+  ronde__optim_begin(optim, lr);
+  step_call call = {optim, w, g};
+  ronde__pool_run(pool, step_part, &call);
+}
+
+int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
+
+float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
+  *name_out = state_name(optim->options.kind, i);
+  return optim->state[i];
+}
+
+int64_t ronde__optim_updates(const ronde__optim *optim) { return optim->n_updates; }
