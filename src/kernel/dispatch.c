@@ -1,0 +1,89 @@
+/* Which instruction set, and which GEMM. */
+#include "kernel/gemm_xsmm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const ronde__kernels ronde__kernels_sse2, ronde__kernels_avx2, ronde__kernels_avx512, ronde__kernels_neon;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const ronde__kernels *available[4];
+
+/* What x86-64-v3 and -v4 stand for, which the sets are compiled for. */
+static void detect(void) {
+  int n = 0;
+#if defined RONDE_HAVE_SIMD_avx512 || defined RONDE_HAVE_SIMD_avx2 || defined RONDE_HAVE_SIMD_sse2
+  __builtin_cpu_init();
+#define HAS __builtin_cpu_supports
+  bool v3 = HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2") && HAS("popcnt");
+  bool v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") && HAS("avx512vl");
+#endif
+#ifdef RONDE_HAVE_SIMD_avx512
+  if (v4) available[n++] = &ronde__kernels_avx512;
+#endif
+#ifdef RONDE_HAVE_SIMD_avx2
+  if (v3) available[n++] = &ronde__kernels_avx2;
+#endif
+#ifdef RONDE_HAVE_SIMD_sse2
+  available[n++] = &ronde__kernels_sse2;
+#endif
+#ifdef RONDE_HAVE_SIMD_neon
+  available[n++] = &ronde__kernels_neon;
+#endif
+}
+
+const ronde__kernels *ronde__kernels_available(int i) {
+  pthread_once(&once, detect);
+  return i >= 0 && (size_t)i < RONDE__COUNT(available) ? available[i] : NULL;
+}
+
+ronde_status ronde__kernels_get(const ronde__kernels **kernels_out) {
+  const char *wanted = getenv("RONDE_ISA");
+  char names[64] = "";
+  const ronde__kernels *kernels;
+  for (int i = 0; (kernels = ronde__kernels_available(i)); i++) {
+    if (!wanted || !*wanted || !strcmp(kernels->isa, wanted)) {
+      *kernels_out = kernels;
+      return RONDE_OK;
+    }
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kernels->isa);
+  }
+  return ronde__fail(RONDE_E_USAGE, "RONDE_ISA=%s: this build and machine have %s", wanted, names);
+}
+
+static const char *tile_name(const ronde__kernels *kernels) {
+  static const char *const names[] = {"tile-sse2", "tile-avx2", "tile-avx512", "tile-neon"};
+  for (size_t i = 0; i < RONDE__COUNT(names); i++)
+    if (!strcmp(names[i] + strlen("tile-"), kernels->isa)) return names[i];
+  return "tile";
+}
+
+ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape) {
+  ronde__gemm gemm = {.shape = *shape, .fn = kernels->gemm_tile, .implementation = tile_name(kernels)};
+#ifdef RONDE_HAVE_XSMM
+  if (impl == RONDE__GEMM_XSMM) ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
+#endif
+  return gemm;
+}
+
+ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out) {
+#ifdef RONDE_HAVE_XSMM
+  const bool built_in = true;
+#else
+  const bool built_in = false;
+#endif
+  const char *wanted = getenv("RONDE_GEMM");
+  if (!wanted || !*wanted) {
+    bool pays = built_in && (!strcmp(kernels->isa, "avx2") || !strcmp(kernels->isa, "avx512"));
+    *impl_out = pays ? RONDE__GEMM_XSMM : RONDE__GEMM_TILE;
+  } else if (!strcmp(wanted, "tile")) {
+    *impl_out = RONDE__GEMM_TILE;
+  } else if (!strcmp(wanted, "xsmm") && built_in) {
+    *impl_out = RONDE__GEMM_XSMM;
+  } else {
+    return ronde__fail(RONDE_E_USAGE, "RONDE_GEMM=%s: this build has %s", wanted, built_in ? "xsmm, tile" : "tile");
+  }
+  return RONDE_OK;
+}

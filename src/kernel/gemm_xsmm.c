@@ -1,0 +1,55 @@
+/* libxsmm's batch-reduce GEMM, compiled at run time for each shape. libxsmm is column-major: our n is its m, our B its A, and so
+ * on; our transposed A is its transposed B. */
+#include "kernel/gemm_xsmm.h"
+
+#include <libxsmm.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+static void run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+                int64_t count, float *c) {
+  const ronde__gemm_shape *s = &gemm->shape;
+  if (count == 0) { /* the compiled code would run one term */
+    if (!s->accumulate)
+      for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
+    return;
+  }
+  unsigned long long n_terms = (unsigned long long)count;
+  ((libxsmm_smmfunction_reducebatch_offs)gemm->jit)(b, a, c, &n_terms, (const unsigned long long *)b_offsets,
+                                                    (const unsigned long long *)a_offsets);
+}
+
+/* Silent, and for the table's instruction set instead of the CPU's best, so that RONDE_ISA rules here too. */
+static int start(const ronde__kernels *kernels) {
+  int arch = !strcmp(kernels->isa, "avx512") ? LIBXSMM_X86_AVX512_CORE : !strcmp(kernels->isa, "avx2") ? LIBXSMM_X86_AVX2 : 0;
+  if (!arch) return 0;
+  libxsmm_init();
+  libxsmm_set_verbosity(0);
+  libxsmm_set_target_archid(arch);
+  return libxsmm_get_target_archid() == arch ? arch : 0;
+}
+
+bool ronde__gemm_xsmm_resolve(const ronde__kernels *kernels, const ronde__gemm_shape *s, ronde__gemm *gemm) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static const ronde__kernels *compiled_for;
+  static int arch;
+  if (s->m <= 0 || s->n <= 0 || s->k <= 0 || s->lda > INT_MAX || s->ldb > INT_MAX || s->ldc > INT_MAX) return false;
+  libxsmm_blasint lda = (libxsmm_blasint)s->ldb, ldb = (libxsmm_blasint)s->lda, ldc = (libxsmm_blasint)s->ldc;
+  float alpha = 1, beta = s->accumulate ? 1 : 0;
+  int flags = s->trans_a ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
+  libxsmm_smmfunction_reducebatch_offs jit = NULL;
+  pthread_mutex_lock(&mutex);
+  if (!compiled_for) {
+    compiled_for = kernels;
+    arch = start(kernels);
+  }
+  if (arch && compiled_for == kernels)
+    jit = libxsmm_smmdispatch_reducebatch_offs(s->n, s->m, s->k, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
+  pthread_mutex_unlock(&mutex);
+  if (!jit) return false;
+  gemm->fn = run;
+  gemm->jit = (void (*)(void))jit;
+  gemm->implementation = "xsmm";
+  return true;
+}

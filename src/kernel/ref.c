@@ -1,0 +1,210 @@
+/* N batch, C channels, H, W; O output channels, OH, OW; KH, KW taps, SH, SW strides, PH, PW padding. */
+#include "kernel/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t out_h(const ronde__ref_conv *p) { return (p->h + 2 * p->ph - p->kh) / p->sh + 1; }
+static int64_t out_w(const ronde__ref_conv *p) { return (p->w + 2 * p->pw - p->kw) / p->sw + 1; }
+
+static double *zeros(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
+
+/* Rounds sums to out, where there is one, and releases them. */
+static void round_to(double *sums, int64_t n, float *out) {
+  for (int64_t i = 0; out && i < n; i++) out[i] = (float)sums[i];
+  free(sums);
+}
+
+void ronde__ref_gemm(const ronde__gemm_shape *s, const float *a, const uint64_t *a_offsets, const float *b,
+                     const uint64_t *b_offsets, int64_t count, float *c) {
+  for (int64_t i = 0; i < s->m; i++)
+    for (int64_t j = 0; j < s->n; j++) {
+      double sum = s->accumulate ? c[i * s->ldc + j] : 0;
+      for (int64_t t = 0; t < count; t++)
+        for (int64_t k = 0; k < s->k; k++) {
+          const float *at = a + a_offsets[t] / sizeof(float), *bt = b + b_offsets[t] / sizeof(float);
+          sum += (double)at[s->trans_a ? k * s->lda + i : i * s->lda + k] * (double)bt[k * s->ldb + j];
+        }
+      c[i * s->ldc + j] = (float)sum;
+    }
+}
+
+/* The flat index of the input pixel that tap (kh, kw) of output (oh, ow) meets in plane `plane`; -1 in the padding. */
+static int64_t input_at(const ronde__ref_conv *p, int64_t plane, int64_t oh, int64_t ow, int kh, int kw) {
+  int64_t h = oh * p->sh + kh - p->ph, w = ow * p->sw + kw - p->pw;
+  return h < 0 || h >= p->h || w < 0 || w >= p->w ? -1 : (plane * p->h + h) * p->w + w;
+}
+
+void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias, float *y) {
+  for (int64_t n = 0; n < p->n; n++)
+    for (int64_t o = 0; o < p->o; o++)
+      for (int64_t oh = 0; oh < out_h(p); oh++)
+        for (int64_t ow = 0; ow < out_w(p); ow++) {
+          double sum = bias ? bias[o] : 0;
+          for (int64_t c = 0; c < p->c; c++)
+            for (int kh = 0; kh < p->kh; kh++)
+              for (int kw = 0; kw < p->kw; kw++) {
+                int64_t i = input_at(p, n * p->c + c, oh, ow, kh, kw);
+                if (i >= 0) sum += (double)x[i] * (double)weight[((o * p->c + c) * p->kh + kh) * p->kw + kw];
+              }
+          *y++ = (float)sum;
+        }
+}
+
+void ronde__ref_conv_backward(const ronde__ref_conv *p, const float *x, const float *weight, const float *dy, float *dx,
+                              float *dweight, float *dbias) {
+  int64_t n_x = p->n * p->c * p->h * p->w, n_weight = p->o * p->c * p->kh * p->kw;
+  double *sum_x = zeros(n_x), *sum_weight = zeros(n_weight), *sum_bias = zeros(p->o);
+  for (int64_t n = 0; n < p->n; n++)
+    for (int64_t o = 0; o < p->o; o++)
+      for (int64_t oh = 0; oh < out_h(p); oh++)
+        for (int64_t ow = 0; ow < out_w(p); ow++) {
+          double d = *dy++;
+          sum_bias[o] += d;
+          for (int64_t c = 0; c < p->c; c++)
+            for (int kh = 0; kh < p->kh; kh++)
+              for (int kw = 0; kw < p->kw; kw++) {
+                int64_t i = input_at(p, n * p->c + c, oh, ow, kh, kw);
+                int64_t j = ((o * p->c + c) * p->kh + kh) * p->kw + kw;
+                if (i < 0) continue;
+                sum_x[i] += d * (double)weight[j];
+                sum_weight[j] += d * (double)x[i];
+              }
+        }
+  round_to(sum_x, n_x, dx);
+  round_to(sum_weight, n_weight, dweight);
+  round_to(sum_bias, p->o, dbias);
+}
+
+void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *bias, float *y) {
+  for (int64_t r = 0; r < n; r++)
+    for (int64_t j = 0; j < o; j++) {
+      double sum = bias ? bias[j] : 0;
+      for (int64_t k = 0; k < i; k++) sum += (double)x[r * i + k] * (double)weight[j * i + k];
+      y[r * o + j] = (float)sum;
+    }
+}
+
+void ronde__ref_linear_backward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *dy, float *dx,
+                                float *dweight, float *dbias) {
+  double *sum_x = zeros(n * i), *sum_weight = zeros(o * i), *sum_bias = zeros(o);
+  for (int64_t r = 0; r < n; r++)
+    for (int64_t j = 0; j < o; j++) {
+      double d = dy[r * o + j];
+      sum_bias[j] += d;
+      for (int64_t k = 0; k < i; k++) {
+        sum_x[r * i + k] += d * (double)weight[j * i + k];
+        sum_weight[j * i + k] += d * (double)x[r * i + k];
+      }
+    }
+  round_to(sum_x, n * i, dx);
+  round_to(sum_weight, o * i, dweight);
+  round_to(sum_bias, o, dbias);
+}
+
+/* The flat index of the first largest input of a window; NaN is the largest. */
+static int64_t window_max(const ronde__ref_conv *p, const float *x, int64_t plane, int64_t oh, int64_t ow) {
+  int64_t best = -1;
+  for (int kh = 0; kh < p->kh; kh++)
+    for (int kw = 0; kw < p->kw; kw++) {
+      int64_t i = input_at(p, plane, oh, ow, kh, kw);
+      if (i < 0) continue;
+      if (best < 0 || x[i] > x[best] || (isnan(x[i]) && !isnan(x[best]))) best = i;
+    }
+  return best;
+}
+
+void ronde__ref_max_pool_forward(const ronde__ref_conv *p, const float *x, float *y) {
+  for (int64_t plane = 0; plane < p->n * p->c; plane++)
+    for (int64_t oh = 0; oh < out_h(p); oh++)
+      for (int64_t ow = 0; ow < out_w(p); ow++) *y++ = x[window_max(p, x, plane, oh, ow)];
+}
+
+void ronde__ref_max_pool_backward(const ronde__ref_conv *p, const float *x, const float *dy, float *dx) {
+  int64_t n_x = p->n * p->c * p->h * p->w;
+  double *sum_x = zeros(n_x);
+  for (int64_t plane = 0; plane < p->n * p->c; plane++)
+    for (int64_t oh = 0; oh < out_h(p); oh++)
+      for (int64_t ow = 0; ow < out_w(p); ow++) sum_x[window_max(p, x, plane, oh, ow)] += *dy++;
+  round_to(sum_x, n_x, dx);
+}
+
+static int64_t window_size(const ronde__ref_conv *p, bool exclude_padding, int64_t oh, int64_t ow) {
+  int64_t size = 0;
+  for (int kh = 0; kh < p->kh; kh++)
+    for (int kw = 0; kw < p->kw; kw++) size += !exclude_padding || input_at(p, 0, oh, ow, kh, kw) >= 0;
+  return size;
+}
+
+void ronde__ref_avg_pool_forward(const ronde__ref_conv *p, bool exclude_padding, const float *x, float *y) {
+  for (int64_t plane = 0; plane < p->n * p->c; plane++)
+    for (int64_t oh = 0; oh < out_h(p); oh++)
+      for (int64_t ow = 0; ow < out_w(p); ow++) {
+        double sum = 0;
+        for (int kh = 0; kh < p->kh; kh++)
+          for (int kw = 0; kw < p->kw; kw++) {
+            int64_t i = input_at(p, plane, oh, ow, kh, kw);
+            if (i >= 0) sum += x[i];
+          }
+        *y++ = (float)(sum / (double)window_size(p, exclude_padding, oh, ow));
+      }
+}
+
+void ronde__ref_avg_pool_backward(const ronde__ref_conv *p, bool exclude_padding, const float *dy, float *dx) {
+  int64_t n_x = p->n * p->c * p->h * p->w;
+  double *sum_x = zeros(n_x);
+  for (int64_t plane = 0; plane < p->n * p->c; plane++)
+    for (int64_t oh = 0; oh < out_h(p); oh++)
+      for (int64_t ow = 0; ow < out_w(p); ow++) {
+        double d = *dy++ / (double)window_size(p, exclude_padding, oh, ow);
+        for (int kh = 0; kh < p->kh; kh++)
+          for (int kw = 0; kw < p->kw; kw++) {
+            int64_t i = input_at(p, plane, oh, ow, kh, kw);
+            if (i >= 0) sum_x[i] += d;
+          }
+      }
+  round_to(sum_x, n_x, dx);
+}
+
+void ronde__ref_act_forward(ronde__activation act, int64_t n, const float *x, float *y) {
+  for (int64_t i = 0; i < n; i++) {
+    double v = x[i];
+    if (act == RONDE__ACT_RELU) v = v < 0 ? 0 : v;
+    if (act == RONDE__ACT_TANH) v = tanh(v);
+    if (act == RONDE__ACT_SIGMOID) v = 1 / (1 + exp(-v));
+    y[i] = (float)v;
+  }
+}
+
+void ronde__ref_act_backward(ronde__activation act, int64_t n, const float *y, const float *dy, float *dx) {
+  for (int64_t i = 0; i < n; i++) {
+    double v = y[i], d = dy[i];
+    if (act == RONDE__ACT_RELU) d = v <= 0 ? 0 : d;
+    if (act == RONDE__ACT_TANH) d *= 1 - v * v;
+    if (act == RONDE__ACT_SIGMOID) d *= (1 - v) * v;
+    dx[i] = (float)d;
+  }
+}
+
+double ronde__ref_cross_entropy(int64_t n, int64_t k, const float *logits, const int64_t *labels, float *dlogits) {
+  double loss = 0;
+  for (int64_t r = 0; r < n; r++, logits += k) {
+    double largest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < k; j++) largest = fmax(largest, logits[j]);
+    for (int64_t j = 0; j < k; j++) sum += exp(logits[j] - largest);
+    loss += log(sum) + largest - logits[labels[r]];
+    for (int64_t j = 0; dlogits && j < k; j++)
+      *dlogits++ = (float)((exp(logits[j] - largest) / sum - (j == labels[r])) / (double)n);
+  }
+  return loss / (double)n;
+}
+
+double ronde__ref_mse(int64_t n, const float *prediction, const float *target, float *dprediction) {
+  double loss = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double d = (double)prediction[i] - (double)target[i];
+    loss += d * d;
+    if (dprediction) dprediction[i] = (float)(2 * d / (double)n);
+  }
+  return loss / (double)n;
+}

@@ -1,0 +1,84 @@
+/* Inside the per-instruction-set sources (simd_*.c), which are compiled once for each RONDE_SIMD with its RONDE_VECTOR_BYTES:
+ * vectors as GCC extensions, and names that differ by instruction set. The tail of an array takes the same arithmetic as its
+ * body (partial loads and stores around full vectors), so that a value never depends on its place in the array. */
+#ifndef RONDE_SIMD_H
+#define RONDE_SIMD_H
+
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+#define JOIN_(a, b, c) a##b##_##c
+#define JOIN(a, b, c) JOIN_(a, b, c)
+/* NAME(sum) is ronde__avx2_sum in the set for AVX2. */
+#define NAME(name) JOIN(ronde__, RONDE_SIMD, name)
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { LANES = RONDE_VECTOR_BYTES / 4 };
+typedef float vec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
+typedef int32_t ivec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
+typedef float loose_vec __attribute__((vector_size(RONDE_VECTOR_BYTES), aligned(4), may_alias));
+
+INLINE vec load(const float *p) { return *(const loose_vec *)p; }
+INLINE void store(float *p, vec x) { *(loose_vec *)p = x; }
+INLINE vec splat(float x) { return x - (vec){0}; }
+
+/* The first `live` lanes; the others read as zero and are not written. live == LANES known when compiling costs nothing. */
+INLINE vec load_some(const float *p, int64_t live) {
+  if (live == LANES) return load(p);
+  vec x = {0};
+  memcpy(&x, p, (size_t)live * sizeof(float));
+  return x;
+}
+
+INLINE void store_some(float *p, vec x, int64_t live) {
+  if (live == LANES)
+    store(p, x);
+  else
+    memcpy(p, &x, (size_t)live * sizeof(float));
+}
+
+INLINE vec as_float(ivec x) { return (vec)x; }
+INLINE ivec as_int(vec x) { return (ivec)x; }
+/* Lanes of a where the mask (all ones or all zeros, as comparisons give) is set, else of b. */
+INLINE vec select(ivec mask, vec a, vec b) { return as_float((mask & as_int(a)) | (~mask & as_int(b))); }
+
+/* Pairs of lanes first, always in the same order. */
+INLINE float lane_sum(vec x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+#pragma GCC unroll 4
+  for (int step = LANES / 2; step > 0; step /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < step; i++) lane[i] += lane[i + step];
+  return lane[0];
+}
+
+/* The functions of the table. */
+
+void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+               int64_t count, float *c);
+void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
+              int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act);
+void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);
+void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act);
+void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
+void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
+float NAME(sum)(const float *x, int64_t n);
+void NAME(add)(const float *a, const float *b, float *y, int64_t n);
+void NAME(scale)(float *x, float factor, int64_t n);
+double NAME(sum_squares)(const float *x, int64_t n);
+bool NAME(all_finite)(const float *x, int64_t n);
+void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
+void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx);
+void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
+void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
+void NAME(from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
+void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);
+void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);
+void NAME(adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n);
+
+#endif

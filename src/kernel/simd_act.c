@@ -1,0 +1,82 @@
+/* Activations, alone and fused behind a bias. */
+#include "kernel/simd_math.h"
+
+INLINE vec apply(vec x, const ronde__activation act) {
+  switch (act) {
+    case RONDE__ACT_RELU: return select(x < 0.0f, (vec){0}, x); /* NaN stays */
+    case RONDE__ACT_TANH: return tanh_vec(x);
+    case RONDE__ACT_SIGMOID: return sigmoid_vec(x);
+    case RONDE__ACT_NONE: break;
+  }
+  return x;
+}
+
+/* Calls a function with the activation as a constant, so that it is compiled once for each. */
+#define WITH_CONSTANT_ACT(call, ...)                                          \
+  switch (act) {                                                              \
+    case RONDE__ACT_NONE: call(__VA_ARGS__, RONDE__ACT_NONE); break;          \
+    case RONDE__ACT_RELU: call(__VA_ARGS__, RONDE__ACT_RELU); break;          \
+    case RONDE__ACT_TANH: call(__VA_ARGS__, RONDE__ACT_TANH); break;          \
+    case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break;    \
+  }
+
+INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, const ronde__activation act) {
+  for (int64_t r = 0; r < rows; r++, y += ld) {
+    int64_t j = 0;
+    for (; j + LANES <= valid; j += LANES) {
+      vec x = load(y + j);
+      store(y + j, apply(bias ? x + load(bias + j) : x, act));
+    }
+    if (j < valid) {
+      int64_t live = valid - j;
+      vec x = load_some(y + j, live);
+      store_some(y + j, apply(bias ? x + load_some(bias + j, live) : x, act), live);
+    }
+    if (valid < n) memset(y + valid, 0, (size_t)(n - valid) * sizeof(float));
+  }
+}
+
+void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act) {
+  WITH_CONSTANT_ACT(rows_of, y, ld, rows, n, valid, bias)
+}
+
+INLINE void lanes_of(float *y, int64_t n, float bias, const ronde__activation act) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) store(y + j, apply(load(y + j) + bias, act));
+  if (j < n) store_some(y + j, apply(load_some(y + j, n - j) + bias, act), n - j);
+}
+
+void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act) { WITH_CONSTANT_ACT(lanes_of, y, n, bias) }
+
+INLINE void forward_of(const float *x, float *y, int64_t n, const ronde__activation act) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) store(y + j, apply(load(x + j), act));
+  if (j < n) store_some(y + j, apply(load_some(x + j, n - j), act), n - j);
+}
+
+void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act) { WITH_CONSTANT_ACT(forward_of, x, y, n) }
+
+INLINE vec derive(vec dy, vec y, const ronde__activation act) {
+  switch (act) {
+    case RONDE__ACT_RELU: return select(y <= 0.0f, (vec){0}, dy);
+    case RONDE__ACT_TANH: return dy * (1.0f - y * y);
+    case RONDE__ACT_SIGMOID: return dy * ((1.0f - y) * y);
+    case RONDE__ACT_NONE: break;
+  }
+  return dy;
+}
+
+INLINE void backward_some(const float *dy, const float *y, float *dx, int64_t live, bool accumulate, const ronde__activation act) {
+  vec d = derive(load_some(dy, live), load_some(y, live), act);
+  store_some(dx, accumulate ? load_some(dx, live) + d : d, live);
+}
+
+INLINE void backward_of(const float *dy, const float *y, float *dx, int64_t n, bool accumulate, const ronde__activation act) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) backward_some(dy + j, y + j, dx + j, LANES, accumulate, act);
+  if (j < n) backward_some(dy + j, y + j, dx + j, n - j, accumulate, act);
+}
+
+void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate) {
+  WITH_CONSTANT_ACT(backward_of, dy, y, dx, n, accumulate)
+}

@@ -1,0 +1,94 @@
+/* Weight gradients with the batch in the lanes: a table of dot products of a's planes with b's, in register tiles. Rows are taken
+ * in chunks that stay in the near caches; a chunk's sums are added to out, which also keeps rounding errors of long sums small. */
+#include "kernel/simd.h"
+
+/* As many sums as leave registers for a vector of each of the tile's planes of a and one of b. */
+#if RONDE_VECTOR_BYTES == 64 || defined __aarch64__
+enum { TILE_M = 5, TILE_K = 6, SUMS = 25 };
+#else
+enum { TILE_M = 4, TILE_K = 6, SUMS = 12 };
+#endif
+enum { CHUNK = 4096 };
+
+typedef struct planes {
+  const float *a, *b;
+  int64_t a_stride, b_stride, a_row, b_row, rows, len;
+  float *out;
+  int64_t ldo;
+} planes;
+
+INLINE void tile(const int m, const int k, const planes *p) {
+  vec sum[TILE_M][TILE_K];
+#pragma GCC unroll 8
+  for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < k; j++) sum[i][j] = (vec){0};
+  for (int64_t r = 0; r < p->rows; r++) {
+    const float *a[TILE_M], *b[TILE_K];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++) a[i] = p->a + i * p->a_stride + r * p->a_row;
+#pragma GCC unroll 8
+    for (int j = 0; j < k; j++) b[j] = p->b + j * p->b_stride + r * p->b_row;
+    for (int64_t e = 0; e < p->len; e += LANES) {
+      vec x[TILE_M];
+#pragma GCC unroll 8
+      for (int i = 0; i < m; i++) x[i] = load(a[i] + e);
+#pragma GCC unroll 8
+      for (int j = 0; j < k; j++) {
+        vec y = load(b[j] + e);
+#pragma GCC unroll 8
+        for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < k; j++) p->out[i * p->ldo + j] += lane_sum(sum[i][j]);
+}
+
+#define GRID(X) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5)
+#define ROW(X, m) X(m, 1) X(m, 2) X(m, 3) X(m, 4) X(m, 5) X(m, 6)
+#define TILE(m, k)                                   \
+  static void tile_##m##x##k(const planes *p) {      \
+    if (m <= TILE_M && m * k <= SUMS) tile(m, k, p); \
+  }
+GRID(TILE)
+#define ENTRY(m, k) [m][k] = tile_##m##x##k,
+static void (*const tiles[6][7])(const planes *p) = {GRID(ENTRY)};
+
+/* All m x k products over one chunk, in tiles of nearly equal size. */
+static void run_chunk(const planes *whole, int m, int k) {
+  planes p = *whole;
+  int n_k = (k + TILE_K - 1) / TILE_K;
+  for (int j = 0, kj = 0; j < n_k; j++) {
+    int width = k / n_k + (j < k % n_k);
+    int height_max = SUMS / width < TILE_M ? SUMS / width : TILE_M;
+    int n_m = (m + height_max - 1) / height_max;
+    for (int i = 0, mi = 0; i < n_m; i++) {
+      int height = m / n_m + (i < m % n_m);
+      p.a = whole->a + mi * p.a_stride;
+      p.b = whole->b + kj * p.b_stride;
+      p.out = whole->out + mi * p.ldo + kj;
+      tiles[height][width](&p);
+      mi += height;
+    }
+    kj += width;
+  }
+}
+
+void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
+              int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate) {
+  planes p = {.a_stride = a_stride, .b_stride = b_stride, .a_row = a_row, .b_row = b_row, .out = out, .ldo = ldo};
+  if (!accumulate)
+    for (int i = 0; i < m; i++) memset(out + i * ldo, 0, (size_t)k * sizeof(float));
+  int64_t rows_max = ronde__max(1, CHUNK / ronde__max(len, 1));
+  for (int64_t r = 0; r < rows; r += rows_max)
+    for (int64_t e = 0; e < len; e += CHUNK) {
+      p.a = a + r * a_row + e;
+      p.b = b + r * b_row + e;
+      p.rows = ronde__min(rows_max, rows - r);
+      p.len = ronde__min(CHUNK, len - e);
+      run_chunk(&p, m, k);
+    }
+}

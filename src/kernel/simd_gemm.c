@@ -1,0 +1,164 @@
+/* The own batch-reduce GEMM. C is cut into panels of two vectors of columns and tiles of ROWS rows, whose sums stay in
+ * registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in the first
+ * cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long reductions small.
+ * The sums of a row depend on that row of A alone, never on m. */
+#include "kernel/simd.h"
+
+/* As many rows as leave registers for two vectors of B and one broadcast. */
+#if RONDE_VECTOR_BYTES == 64
+#define ROWS 14
+enum { CHUNK = 192 };
+#elif defined __aarch64__
+#define ROWS 12
+enum { CHUNK = 256 };
+#elif RONDE_VECTOR_BYTES == 32
+#define ROWS 6
+enum { CHUNK = 256 };
+#else
+#define ROWS 5 /* without fused multiply-add the product takes a register too */
+enum { CHUNK = 256 };
+#endif
+
+/* One chunk of one panel; c has the tile's rows. */
+typedef struct panel {
+  const float *a, *b;
+  const uint64_t *a_offsets, *b_offsets;
+  int64_t lda, ldb, ldc, count, k;
+  float *c;
+  bool add;
+} panel;
+
+INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)((const char *)p + bytes); }
+
+/* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
+enum { POINTERS = (ROWS + 2) / 3 };
+
+INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *p) {
+  vec sum[ROWS][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (vec){0};
+  const int64_t lda = p->lda, step = trans_a ? lda : 1;
+  for (int64_t t = 0; t < p->count; t++) {
+    const float *b = at(p->b, p->b_offsets[t]);
+    const float *a[POINTERS];
+    a[0] = at(p->a, p->a_offsets[t]);
+#pragma GCC unroll 8
+    for (int i = 1; i < POINTERS; i++) a[i] = trans_a ? a[0] : a[i - 1] + 3 * lda;
+    for (int64_t k = p->k; k > 0; k--) {
+      vec b0 = load(b), b1 = vecs > 1 ? load(b + LANES) : b0;
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; i++) {
+        float x = trans_a ? a[0][i] : a[i / 3][i % 3 * lda];
+        sum[i][0] += x * b0;
+        if (vecs > 1) sum[i][1] += x * b1;
+      }
+      b += p->ldb;
+#pragma GCC unroll 8
+      for (int i = 0; i < POINTERS; i++) a[i] += step;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < vecs; v++) {
+      float *c = p->c + i * p->ldc + v * LANES;
+      store(c, p->add ? load(c) + sum[i][v] : sum[i][v]);
+    }
+}
+
+#define UP_TO_5(X) X(1) X(2) X(3) X(4) X(5)
+#define UP_TO_6(X) UP_TO_5(X) X(6)
+#define UP_TO_12(X) UP_TO_6(X) X(7) X(8) X(9) X(10) X(11) X(12)
+#define UP_TO_14(X) UP_TO_12(X) X(13) X(14)
+#define EACH_(rows, X) UP_TO_##rows(X)
+#define EACH(rows, X) EACH_(rows, X)
+
+#define TILE(rows)                                                                \
+  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }        \
+  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }        \
+  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }   \
+  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }
+EACH(ROWS, TILE)
+
+#define ENTRY(rows) [rows] = {{tile_##rows##_1, tile_##rows##_2}, {tile_trans_##rows##_1, tile_trans_##rows##_2}},
+static void (*const tiles[ROWS + 1][2][2])(const panel *p) = {EACH(ROWS, ENTRY)};
+
+/* All m rows of a panel of vecs vectors, in tiles of nearly equal height. */
+static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
+  panel p = *whole;
+  int n_tiles = (m + ROWS - 1) / ROWS;
+  for (int i = 0; i < n_tiles; i++) {
+    int rows = m / n_tiles + (i < m % n_tiles);
+    tiles[rows][trans_a][vecs - 1](&p);
+    p.a += trans_a ? rows : rows * p.lda;
+    p.c += rows * p.ldc;
+  }
+}
+
+/* The last n < LANES columns of a chunk: B is copied into a padded panel, C goes through a tile of its own. */
+static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
+  float b[CHUNK * LANES], c[ROWS * LANES];
+  uint64_t b_offsets[CHUNK];
+  float *packed = b;
+  for (int64_t t = 0; t < chunk->count; t++) {
+    b_offsets[t] = (uint64_t)(packed - b) * sizeof(float);
+    const float *from = at(chunk->b, chunk->b_offsets[t]);
+    for (int64_t k = 0; k < chunk->k; k++, packed += LANES) store(packed, load_some(from + k * chunk->ldb, n));
+  }
+  panel p = *chunk;
+  p.b = b, p.b_offsets = b_offsets, p.ldb = LANES;
+  p.c = c, p.ldc = LANES, p.add = false;
+  float *to = chunk->c;
+  for (int i = 0; i < m; i += ROWS) {
+    int rows = m - i < ROWS ? m - i : ROWS;
+    tiles[rows][trans_a][0](&p);
+    for (int r = 0; r < rows; r++, to += chunk->ldc) {
+      vec x = load(c + r * LANES);
+      store_some(to, chunk->add ? load_some(to, n) + x : x, n);
+    }
+    p.a += trans_a ? rows : rows * p.lda;
+  }
+}
+
+static void run_chunk(const ronde__gemm_shape *s, const panel *chunk) {
+  panel p = *chunk;
+  int j = 0;
+  for (int vecs; (vecs = (s->n - j) / LANES) > 0; j += vecs * LANES) {
+    if (vecs > 2) vecs = 2;
+    run_panel(&p, s->m, vecs, s->trans_a);
+    p.b += vecs * LANES;
+    p.c += vecs * LANES;
+  }
+  if (j < s->n) run_tail(&p, s->m, s->n - j, s->trans_a);
+}
+
+static void clear(const ronde__gemm_shape *s, float *c) {
+  for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
+}
+
+void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+               int64_t count, float *c) {
+  const ronde__gemm_shape *s = &gemm->shape;
+  if (count == 0 || s->k == 0) {
+    if (!s->accumulate) clear(s, c);
+    return;
+  }
+  panel p = {.lda = s->lda, .ldb = s->ldb, .ldc = s->ldc, .c = c, .add = s->accumulate};
+  /* Chunks of nearly equal size, of whole terms or of one term. */
+  int64_t terms_max = s->k < CHUNK ? CHUNK / s->k : 1;
+  int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, CHUNK);
+  for (int64_t i = 0; i < term_chunks; i++) {
+    int64_t t = ronde__share_begin(count, i, term_chunks);
+    p.count = ronde__share_begin(count, i + 1, term_chunks) - t;
+    p.a_offsets = a_offsets + t;
+    p.b_offsets = b_offsets + t;
+    for (int64_t j = 0; j < k_chunks; j++) {
+      int64_t k = ronde__share_begin(s->k, j, k_chunks);
+      p.k = ronde__share_begin(s->k, j + 1, k_chunks) - k;
+      p.a = a + (s->trans_a ? k * s->lda : k);
+      p.b = b + k * s->ldb;
+      run_chunk(s, &p);
+      p.add = true;
+    }
+  }
+}

@@ -1,0 +1,69 @@
+/* Pooling windows over vectors of n floats. The gradient's windows may overlap: they are added in the order of i. */
+#include "kernel/simd.h"
+
+typedef uint8_t bytes_vec __attribute__((vector_size(LANES)));
+
+INLINE ivec load_indices(const uint8_t *p, int64_t live) {
+  bytes_vec x = {0};
+  memcpy(&x, p, (size_t)live);
+  return __builtin_convertvector(x, ivec);
+}
+
+INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, float *y, uint8_t *which) {
+  vec best = load_some(x + offsets[0], live);
+  ivec index = {0};
+  for (int i = 1; i < count; i++) {
+    vec next = load_some(x + offsets[i], live);
+    /* Larger, or NaN; the first NaN stays. */
+    ivec take = ~(next <= best) & (best == best);
+    best = select(take, next, best);
+    index = (take & i) | (~take & index);
+  }
+  store_some(y, best, live);
+  bytes_vec narrow = __builtin_convertvector(index, bytes_vec);
+  memcpy(which, &narrow, (size_t)live);
+}
+
+void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) max_some(x + j, offsets, count, LANES, y + j, which + j);
+  if (j < n) max_some(x + j, offsets, count, n - j, y + j, which + j);
+}
+
+INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live, float *dx) {
+  vec d = load_some(dy, live);
+  ivec index = load_indices(which, live);
+  for (int i = 0; i < count; i++) {
+    vec part = select(index == i, d, (vec){0});
+    store_some(dx + offsets[i], load_some(dx + offsets[i], live) + part, live);
+  }
+}
+
+void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) max_backward_some(dy + j, which + j, offsets, count, LANES, dx + j);
+  if (j < n) max_backward_some(dy + j, which + j, offsets, count, n - j, dx + j);
+}
+
+INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, float *y) {
+  vec sum = load_some(x + offsets[0], live);
+  for (int i = 1; i < count; i++) sum += load_some(x + offsets[i], live);
+  store_some(y, sum * factor, live);
+}
+
+void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) avg_some(x + j, offsets, count, LANES, factor, y + j);
+  if (j < n) avg_some(x + j, offsets, count, n - j, factor, y + j);
+}
+
+INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor, float *dx) {
+  vec d = load_some(dy, live) * factor;
+  for (int i = 0; i < count; i++) store_some(dx + offsets[i], load_some(dx + offsets[i], live) + d, live);
+}
+
+void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) avg_backward_some(dy + j, offsets, count, LANES, factor, dx + j);
+  if (j < n) avg_backward_some(dy + j, offsets, count, n - j, factor, dx + j);
+}

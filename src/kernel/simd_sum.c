@@ -1,0 +1,66 @@
+/* Sums. Long ones are made of chunks, so that rounding errors grow with the chunk and not with the length; the order is fixed. */
+#include "kernel/simd.h"
+
+enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 };
+
+/* The sums of `rows` rows over four vectors of columns, or over the `live` last columns. */
+INLINE void add_columns(const float *dy, int64_t ld, int64_t rows, const int vecs, int64_t live, float *db) {
+  vec sum[4] = {{0}, {0}, {0}, {0}};
+  for (int64_t r = 0; r < rows; r++, dy += ld)
+#pragma GCC unroll 4
+    for (int v = 0; v < vecs; v++) sum[v] += load_some(dy + v * LANES, live);
+#pragma GCC unroll 4
+  for (int v = 0; v < vecs; v++) store_some(db + v * LANES, load_some(db + v * LANES, live) + sum[v], live);
+}
+
+void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db) {
+  for (int64_t r = 0; r < rows; r += CHUNK_ROWS, dy += CHUNK_ROWS * ld) {
+    int64_t chunk = ronde__min(CHUNK_ROWS, rows - r), j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES) add_columns(dy + j, ld, chunk, 4, LANES, db + j);
+    for (; j + LANES <= n; j += LANES) add_columns(dy + j, ld, chunk, 1, LANES, db + j);
+    if (j < n) add_columns(dy + j, ld, chunk, 1, n - j, db + j);
+  }
+}
+
+float NAME(sum)(const float *x, int64_t n) {
+  double total = 0;
+  while (n > 0) {
+    vec sum[4] = {{0}, {0}, {0}, {0}};
+    int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
+    for (; i + 4 * LANES <= chunk; i += 4 * LANES)
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; v++) sum[v] += load(x + i + v * LANES);
+    for (; i < chunk; i += LANES) sum[0] += load_some(x + i, ronde__min(LANES, chunk - i));
+    total += lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    x += chunk;
+    n -= chunk;
+  }
+  return (float)total;
+}
+
+/* Eight sums whatever the instruction set; the squares are exact in f64: all sets give the same bits. */
+double NAME(sum_squares)(const float *x, int64_t n) {
+  double sum[8] = {0};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int l = 0; l < 8; l++) sum[l] += (double)x[i + l] * (double)x[i + l];
+  for (int l = 0; i < n; i++, l++) sum[l] += (double)x[i] * (double)x[i];
+  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+bool NAME(all_finite)(const float *x, int64_t n) {
+  const uint32_t exponent = 0x7f800000;
+  while (n > 0) {
+    int64_t chunk = ronde__min(n, 4096);
+    uint32_t broken = 0;
+    for (int64_t i = 0; i < chunk; i++) {
+      uint32_t bits;
+      memcpy(&bits, x + i, sizeof bits);
+      broken |= (bits & exponent) == exponent;
+    }
+    if (broken) return false;
+    x += chunk;
+    n -= chunk;
+  }
+  return true;
+}

@@ -1,0 +1,30 @@
+#include "kernel/simd.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
+    .isa = TEXT(RONDE_SIMD),
+    .vector = LANES,
+    .gemm_tile = NAME(gemm_tile),
+    .dot_tile = NAME(dot_tile),
+    .bias_act_rows = NAME(bias_act_rows),
+    .bias_act_lanes = NAME(bias_act_lanes),
+    .act_forward = NAME(act_forward),
+    .act_backward = NAME(act_backward),
+    .column_sums = NAME(column_sums),
+    .sum = NAME(sum),
+    .add = NAME(add),
+    .scale = NAME(scale),
+    .sum_squares = NAME(sum_squares),
+    .all_finite = NAME(all_finite),
+    .max_window = NAME(max_window),
+    .max_window_backward = NAME(max_window_backward),
+    .avg_window = NAME(avg_window),
+    .avg_window_backward = NAME(avg_window_backward),
+    .transpose = NAME(transpose),
+    .from_u8 = NAME(from_u8),
+    .sgd = NAME(sgd),
+    .adam = NAME(adam),
+    .adagrad = NAME(adagrad),
+};
