@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs into a staging folder, builds the example from there with nothing but pkg-config, and runs it.
+# Usage: install.sh SOURCE_DIR BUILD_DIR
+set -eu
+source=$1 build=$2
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+passed=0
+
+# Runs a command; its exit code must be $1. The name of the check is $2.
+check() {
+  expected=$1 name=$2
+  shift 2
+  code=0
+  "$@" >"$stage/output" 2>&1 || code=$?
+  if [ $code != "$expected" ]; then
+    cat "$stage/output"
+    echo "$name: exit code $code, expected $expected: $*"
+    echo "[  FAILED  ] 1 test(s)"
+    exit 1
+  fi
+  passed=$((passed + 1))
+}
+holds() { check 0 "$1" grep -q "$2" "$3"; }
+
+check 0 'make install' env DESTDIR="$stage" cmake --install "$build"
+pc=$(find "$stage" -name ronde.pc)
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+libdir=$(pkg-config --variable=libdir ronde)
+LD_LIBRARY_PATH=$libdir
+export LD_LIBRARY_PATH
+
+check 0 'the library has a soname' sh -c "objdump -p '$libdir/libronde.so' | grep -q 'SONAME *libronde.so.0.1'"
+nm -D --defined-only "$libdir/libronde.so" | awk '{ print $NF }' >"$stage/symbols"
+holds 'the library gives the public functions' '^ronde_train$' "$stage/symbols"
+check 1 'and nothing else' grep -vE '^ronde_[a-z]' "$stage/symbols"
+check 0 'the installed program runs' "$(find "$stage" -path '*/bin/ronde')" version
+
+cp "$source/examples/custom_net.c" "$stage"
+cd "$stage"
+compiler=${CC:-cc}
+check 0 'the example compiles' $compiler -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror custom_net.c $(pkg-config --cflags --libs ronde) -lm -o shared
+check 0 'it links statically' $compiler -std=gnu11 custom_net.c $(pkg-config --cflags ronde) "$libdir/libronde.a" \
+  $(pkg-config --libs-only-L --libs-only-l --static ronde | sed 's/-lronde //') -lm -o static
+echo '#include <ronde/ronde.h>
+int main() { return ronde_version() ? 0 : 1; }' >plus.cc
+if command -v c++ >/dev/null 2>&1; then
+  check 0 'the header is C++ as well' c++ -Wall -Werror plus.cc $(pkg-config --cflags --libs ronde) -o plus
+fi
+check 0 'cross entropy falls' ./shared classify
+check 0 'squared error falls' ./shared regress
+check 0 'the static one learns too' ./static classify
+check 130 'cancel is heard' ./shared classify 5
+holds 'at once' 'after [567] steps' output
+echo "[  PASSED  ] $passed test(s)"
