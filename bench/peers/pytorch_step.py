@@ -7,6 +7,7 @@
 Reads lines from stdin: "go N" makes N steps and prints {"median_ms", "min_ms", "steps", "loss", "peak_rss_bytes"} as a JSON line;
 "quit" or the end of input ends it. A step is forward, backward and update (fused optimizer) on a batch that is in memory. The
 preload (Debian package libtcmalloc-minimal4) spares PyTorch the cost of fresh pages at every step; leave it out to see it.
+The first line tells what importing PyTorch alone took ("import_rss_bytes"): its builds differ much in that.
 Requirements: torch >= 2, numpy.
 """
 import argparse
@@ -18,6 +19,8 @@ import sys
 import time
 
 import torch
+
+IMPORT_RSS_BYTES = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import models  # noqa: E402
@@ -57,7 +60,8 @@ def main():
 
     for _ in range(5):
         step()
-    print(json.dumps({"ready": True, "parameters": sum(p.numel() for p in net.parameters()), "torch": torch.__version__}), flush=True)
+    print(json.dumps({"ready": True, "parameters": sum(p.numel() for p in net.parameters()), "torch": torch.__version__,
+                      "import_rss_bytes": IMPORT_RSS_BYTES}), flush=True)
     for line in sys.stdin:
         words = line.split()
         if not words or words[0] == "quit":
