@@ -1,0 +1,235 @@
+/* The recording of a graph: the public calls that define a network. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ronde_status ronde_graph_create(ronde_graph **graph_out) {
+  ronde_graph *graph = calloc(1, sizeof *graph);
+  if (!graph) return ronde__fail(RONDE_E_MEMORY, "graph: no memory");
+  graph->input = graph->target = graph->output = graph->loss = -1;
+  *graph_out = graph;
+  return RONDE_OK;
+}
+
+void ronde_graph_destroy(ronde_graph *graph) {
+  if (!graph) return;
+  for (int i = 0; i < graph->n_tensors; i++) {
+    free(graph->tensors[i]->label);
+    free(graph->tensors[i]);
+  }
+  for (int i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].label);
+  for (int i = 0; i < graph->n_params; i++) free(graph->params[i].name);
+  free(graph->tensors);
+  free(graph->nodes);
+  free(graph->params);
+  free(graph);
+}
+
+ronde_status ronde_graph_status(const ronde_graph *graph) { return graph->status; }
+
+/* Marks the graph with its first error. */
+static void *fail(ronde_graph *graph, ronde_status status) {
+  if (graph->status == RONDE_OK) graph->status = status;
+  return NULL;
+}
+
+/* Room for one more of n items; NULL where there is no memory. */
+static void *grow(void *items, int n, size_t size) { return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size); }
+
+static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
+  ronde_tensor **tensors = grow(graph->tensors, graph->n_tensors, sizeof *tensors);
+  if (tensors) graph->tensors = tensors;
+  ronde_tensor *x = tensors ? calloc(1, sizeof *x) : NULL;
+  char *copy = ronde__strdup(label);
+  if (!x || !copy) {
+    free(x);
+    free(copy);
+    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+  }
+  *x = (ronde_tensor){graph, graph->n_tensors, *shape, producer, copy};
+  return graph->tensors[graph->n_tensors++] = x;
+}
+
+ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
+  ronde__shape shape = {rank, {0}};
+  if (graph->input >= 0) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name, graph->tensors[graph->input]->label));
+  if (rank != 1 && rank != 3) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 or 3 dims (F, or C,H,W), not %d", name, rank));
+  for (int d = 0; d < rank; d++) {
+    shape.dim[d] = dims[d];
+    if (dims[d] < 1 || dims[d] > INT32_MAX) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
+  }
+  ronde_tensor *x = add_tensor(graph, &shape, -1, name);
+  if (x) graph->input = x->id;
+  return x;
+}
+
+ronde_tensor *ronde_target(ronde_graph *graph) {
+  if (graph->target >= 0) return graph->tensors[graph->target];
+  ronde_tensor *x = add_tensor(graph, &(ronde__shape){0}, -1, "target");
+  if (x) graph->target = x->id;
+  return x;
+}
+
+static int add_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec) {
+  char *name = ronde__format("%s.%s", label, spec->suffix);
+  ronde__param *params = grow(graph->params, graph->n_params, sizeof *params);
+  if (params) graph->params = params;
+  if (!name || !params) {
+    free(name);
+    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    return -1;
+  }
+  for (int i = 0; i < graph->n_params; i++)
+    if (strcmp(params[i].name, name) == 0) {
+      fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has a parameter of this name already", name));
+      free(name);
+      return -1;
+    }
+  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound};
+  return graph->n_params++;
+}
+
+/* Records one op; name NULL: made up from the op's. */
+static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr, const ronde_tensor *const *inputs, int n_inputs) {
+  for (int i = 0; i < n_inputs; i++)
+    if (!inputs[i]) return NULL;
+  ronde_graph *graph = inputs[0]->graph;
+  const ronde__op *op = ronde__ops[kind];
+  if (graph->status != RONDE_OK) return NULL;
+  for (int i = 1; i < n_inputs; i++)
+    if (inputs[i]->graph != graph) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: its inputs are of different graphs", name ? name : op->name));
+  ronde__node node = {.kind = kind, .attr = *attr, .n_inputs = n_inputs};
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+  const char *labels[RONDE__OP_MAX_INPUTS];
+  for (int i = 0; i < n_inputs; i++) {
+    node.in[i] = inputs[i]->id;
+    in[i] = inputs[i]->shape;
+    labels[i] = inputs[i]->label;
+  }
+  ronde__node *nodes = grow(graph->nodes, graph->n_nodes, sizeof *nodes);
+  if (nodes) graph->nodes = nodes;
+  node.label = name ? ronde__strdup(name) : ronde__format("%s_%d", op->name, graph->n_nodes + 1);
+  if (!nodes || !node.label) {
+    free(node.label);
+    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
+  }
+  ronde_status status = op->infer(attr, node.label, in, labels, &out);
+  ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
+  int n_params = status == RONDE_OK && op->params ? op->params(attr, in, specs) : 0;
+  for (int i = 0; i < n_params && graph->status == RONDE_OK; i++) {
+    node.param[i] = add_param(graph, node.label, &specs[i]);
+    node.n_params++;
+  }
+  if (status != RONDE_OK) fail(graph, status);
+  ronde_tensor *y = graph->status == RONDE_OK ? add_tensor(graph, &out, graph->n_nodes, node.label) : NULL;
+  if (!y) {
+    free(node.label);
+    return NULL;
+  }
+  node.out = y->id;
+  graph->nodes[graph->n_nodes++] = node;
+  return y;
+}
+
+static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr, const ronde_tensor *x) {
+  return add_node(kind, name, attr, (const ronde_tensor *const[]){x}, 1);
+}
+
+ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o) {
+  ronde__op_attr attr = {.out_channels = o->out_channels, .bias = !o->no_bias};
+  for (int d = 0; d < 2; d++) {
+    attr.kernel[d] = o->kernel[d];
+    attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
+    attr.padding[d] = o->padding[d];
+  }
+  return add_unary(RONDE__OP_CONV2D, name, &attr, x);
+}
+
+ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias) {
+  return add_unary(RONDE__OP_LINEAR, name, &(ronde__op_attr){.out_channels = out_features, .bias = bias}, x);
+}
+
+static ronde_tensor *add_pool(ronde__op_kind kind, const ronde_tensor *x, const ronde_pool2d_options *o) {
+  ronde__op_attr attr = {.exclude_padding = o->exclude_padding};
+  for (int d = 0; d < 2; d++) {
+    attr.kernel[d] = o->kernel[d];
+    attr.stride[d] = o->stride[d] ? o->stride[d] : o->kernel[d];
+    attr.padding[d] = o->padding[d];
+  }
+  return add_unary(kind, NULL, &attr, x);
+}
+
+ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_MAX_POOL2D, x, o); }
+ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_AVG_POOL2D, x, o); }
+
+ronde_tensor *ronde_relu(const ronde_tensor *x) {
+  return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_RELU}, x);
+}
+ronde_tensor *ronde_tanh(const ronde_tensor *x) {
+  return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_TANH}, x);
+}
+ronde_tensor *ronde_sigmoid(const ronde_tensor *x) {
+  return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_SIGMOID}, x);
+}
+ronde_tensor *ronde_flatten(const ronde_tensor *x) { return add_unary(RONDE__OP_FLATTEN, NULL, &(ronde__op_attr){0}, x); }
+
+ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
+  return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
+}
+
+static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target) {
+  if (x && target && target->id != target->graph->target)
+    return fail(target->graph, ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", ronde__ops[kind]->name, target->label));
+  return add_node(kind, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){x, target}, 2);
+}
+
+ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target) {
+  return add_loss(RONDE__OP_CROSS_ENTROPY, logits, target);
+}
+ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target) {
+  return add_loss(RONDE__OP_MSE_LOSS, prediction, target);
+}
+
+int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]) {
+  if (!x) return 0;
+  memcpy(dims_out, x->shape.dim, sizeof x->shape.dim);
+  return x->shape.rank;
+}
+
+void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
+  if (output) graph->output = output->id;
+}
+
+void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
+  if (!loss) return;
+  if (loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
+    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss", loss->label));
+  else
+    graph->loss = loss->id;
+}
+
+ronde_status ronde__graph_finish(ronde_graph *graph) {
+  RONDE_TRY(graph->status);
+  if (graph->input < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no input");
+  if (graph->output < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no output");
+  if (graph->loss < 0) ronde_graph_set_loss(graph, ronde_cross_entropy(graph->tensors[graph->output], ronde_target(graph)));
+  if (graph->status == RONDE_OK && graph->n_params == 0) graph->status = ronde__fail(RONDE_E_USAGE, "the network has no parameters");
+  return graph->status;
+}
+
+int64_t ronde_graph_parameters(const ronde_graph *graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_params; i++) n += ronde__shape_elems(&graph->params[i].shape);
+  return n;
+}
+
+int64_t ronde_graph_forward_flops(const ronde_graph *graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    const ronde__op *op = ronde__ops[node->kind];
+    if (op->flops) n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out]->shape);
+  }
+  return n;
+}

@@ -1,0 +1,262 @@
+#include "graph/plan.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+struct ronde__net {
+  const ronde_graph *graph;
+  ronde__net_options options;
+  ronde__net_param *params;
+  int n_params;
+  size_t n_elems;
+  float *values, *gradients;
+  ronde__plan **plans;
+  int n_plans;
+  char *arena;
+  size_t arena_bytes;
+  /* of the last forward, for backward */
+  const ronde__plan *plan;
+  ronde__net_batch batch;
+  float loss_scale;
+  bool *touched; /* [n_params]: its gradient has a contribution of this backward */
+};
+
+enum { PARAM_ALIGNMENT = 16, MAX_PLANS = 16 };
+
+static ronde_status plan_for(ronde__net *net, int64_t n, ronde__plan **plan_out) {
+  for (int i = 0; i < net->n_plans; i++)
+    if (net->plans[i]->n == n) return *plan_out = net->plans[i], RONDE_OK;
+  const ronde__net_options *o = &net->options;
+  ronde__plan_options options = {n, o->training, o->kernels, o->gemm, ronde__pool_threads(o->pool), o->prof};
+  ronde__plan *plan;
+  RONDE_TRY(ronde__plan_create(net->graph, &options, &plan));
+  if (plan->arena_bytes > net->arena_bytes) {
+    char *arena = ronde__pages_map(plan->arena_bytes);
+    if (!arena) {
+      ronde_status status = ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations", (long long)n, plan->arena_bytes);
+      ronde__plan_destroy(plan);
+      return status;
+    }
+    ronde__pages_unmap(net->arena, net->arena_bytes);
+    net->arena = arena;
+    net->arena_bytes = plan->arena_bytes;
+  }
+  /* Batch sizes are few; a caller that keeps changing them pays for the oldest plan. */
+  if (net->n_plans == MAX_PLANS) {
+    ronde__plan_destroy(net->plans[0]);
+    memmove(net->plans, net->plans + 1, (size_t)--net->n_plans * sizeof *net->plans);
+  }
+  *plan_out = net->plans[net->n_plans++] = plan;
+  return RONDE_OK;
+}
+
+static ronde_status place_params(ronde__net *net) {
+  const ronde_graph *graph = net->graph;
+  ronde__weight_layout *layouts;
+  ronde__plan_options options = {1, net->options.training, net->options.kernels, net->options.gemm, 1, NULL};
+  ronde__plan *plan;
+  RONDE__ALLOC(layouts, (size_t)graph->n_params * sizeof *layouts, "network");
+  ronde_status status = ronde__plan_create(graph, &options, &plan);
+  if (status != RONDE_OK) {
+    ronde__free(layouts);
+    return status;
+  }
+  ronde__plan_weight_layouts(plan, graph, layouts);
+  ronde__plan_destroy(plan);
+  for (int i = 0; i < net->n_params; i++) {
+    ronde__net_param *p = &net->params[i];
+    size_t elems = (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
+    *p = (ronde__net_param){graph->params[i].name, graph->params[i].shape, layouts[i], net->n_elems, elems};
+    net->n_elems += elems;
+  }
+  ronde__free(layouts);
+  return RONDE_OK;
+}
+
+static ronde_status allocate(ronde__net *net) {
+  RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
+  RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
+  RONDE__ALLOC(net->plans, MAX_PLANS * sizeof *net->plans, "network");
+  net->n_params = net->graph->n_params;
+  RONDE_TRY(place_params(net));
+  size_t bytes = net->n_elems * sizeof(float);
+  net->values = ronde__pages_map(bytes);
+  if (net->options.training) net->gradients = ronde__pages_map(bytes);
+  if (!net->values || (net->options.training && !net->gradients))
+    return ronde__fail(RONDE_E_MEMORY, "network: no memory for %zu bytes of parameters", bytes);
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
+  ronde__net *net;
+  RONDE__ALLOC(net, sizeof *net, "network");
+  *net = (ronde__net){.graph = graph, .options = *options};
+  ronde_status status = allocate(net);
+  if (status != RONDE_OK) ronde__net_destroy(net);
+  else *net_out = net;
+  return status;
+}
+
+void ronde__net_destroy(ronde__net *net) {
+  if (!net) return;
+  for (int i = 0; i < net->n_plans; i++) ronde__plan_destroy(net->plans[i]);
+  ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
+  ronde__pages_unmap(net->gradients, net->n_elems * sizeof(float));
+  ronde__pages_unmap(net->arena, net->arena_bytes);
+  ronde__free(net->plans);
+  ronde__free(net->touched);
+  ronde__free(net->params);
+  ronde__free(net);
+}
+
+const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out) {
+  *n_out = net->n_params;
+  return net->params;
+}
+
+size_t ronde__net_n_elems(const ronde__net *net) { return net->n_elems; }
+float *ronde__net_values(ronde__net *net) { return net->values; }
+float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
+
+void ronde__net_get(const ronde__net *net, int param, float *logical_out) {
+  ronde__weight_unpack(&net->params[param].layout, net->values + net->params[param].offset, logical_out);
+}
+
+void ronde__net_set(ronde__net *net, int param, const float *logical) {
+  ronde__weight_pack(&net->params[param].layout, logical, net->values + net->params[param].offset);
+}
+
+void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out) {
+  ronde__weight_unpack(&net->params[param].layout, net->gradients + net->params[param].offset, logical_out);
+}
+
+ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
+  for (int i = 0; i < net->n_params; i++) {
+    int64_t n = ronde__shape_elems(&net->params[i].shape);
+    float *logical, bound = net->graph->params[i].bound;
+    RONDE__ALLOC(logical, (size_t)n * sizeof *logical, net->params[i].name);
+    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
+    for (int64_t j = 0; j < n; j++) logical[j] = (2 * ronde__rng_uniform(&rng) - 1) * bound;
+    ronde__net_set(net, i, logical);
+    ronde__free(logical);
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n) {
+  ronde__plan *plan;
+  return plan_for(net, n, &plan);
+}
+
+/* ---- execution ---- */
+
+static float *value_at(const ronde__net *net, const ronde__plan *plan, int value) {
+  if (value == plan->input) return (float *)net->batch.x;
+  if (value == plan->target) return (float *)net->batch.targets;
+  return (float *)(net->arena + plan->values[value].offset);
+}
+
+static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_step *step, bool backward, ronde__op_call *call) {
+  *call = (ronde__op_call){.labels = net->batch.labels, .loss_scale = net->loss_scale, .pool = net->options.pool};
+  for (int i = 0; i < step->desc.n_inputs; i++) {
+    call->in[i] = value_at(net, plan, step->in[i]);
+    call->accumulate_dinput[i] = step->accumulate_dinput[i];
+    if (backward && step->desc.need_dinput[i]) call->din[i] = (float *)(net->arena + plan->values[step->in[i]].gradient_offset);
+  }
+  call->out = value_at(net, plan, step->out);
+  if (backward && plan->values[step->out].has_gradient) call->dout = (float *)(net->arena + plan->values[step->out].gradient_offset);
+  for (int i = 0; i < step->desc.n_params; i++) {
+    call->param[i] = net->values + net->params[step->param[i]].offset;
+    if (backward) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
+  }
+  call->saved = (float *)(net->arena + step->saved_offset);
+  call->work = (float *)(net->arena + step->work_offset[backward]);
+}
+
+static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks, ronde__net_result *result) {
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (!(with_loss ? step->for_loss : step->for_output)) continue;
+    ronde__op_call call;
+    bind(net, plan, step, false, &call);
+    call.loss_sum = &result->loss_sum;
+    call.n_correct = &result->n_correct;
+    for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++) hooks->param_needed(hooks->user, step->param[j]);
+    uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
+    step->op->forward(&step->desc, step->state, &call);
+    if (net->options.prof) ronde__prof_op_add(net->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+  }
+}
+
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks,
+                                ronde__net_result *result_out) {
+  ronde__plan *plan;
+  RONDE_TRY(plan_for(net, batch->n, &plan));
+  ronde__net_result result = {0};
+  net->plan = plan;
+  net->batch = *batch;
+  net->loss_scale = loss_scale;
+  run_forward(net, plan, true, hooks, &result);
+  *result_out = result;
+  return RONDE_OK;
+}
+
+/* Parameters that this pass did not reach: their gradient is zero, and final. */
+static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  for (int i = net->n_params - 1; i >= 0; i--) {
+    if (net->touched[i]) continue;
+    if (!accumulate) memset(net->gradients + net->params[i].offset, 0, net->params[i].n_elems * sizeof(float));
+    if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
+  }
+}
+
+ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  const ronde__plan *plan = net->plan;
+  memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
+  for (int i = plan->n_steps - 1; i >= 0; i--) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (!step->has_backward) continue;
+    ronde__op_call call;
+    bind(net, plan, step, true, &call);
+    call.accumulate_dparam = accumulate;
+    uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
+    step->op->backward(&step->desc, step->state, &call);
+    if (net->options.prof) ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
+    for (int j = step->desc.n_params - 1; j >= 0; j--) {
+      net->touched[step->param[j]] = true;
+      if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, step->param[j]);
+    }
+  }
+  finish_gradients(net, accumulate, hooks);
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
+  ronde__plan *plan;
+  RONDE_TRY(plan_for(net, n, &plan));
+  ronde__net_result ignored = {0};
+  net->batch = (ronde__net_batch){.n = n, .x = x};
+  run_forward(net, plan, false, NULL, &ignored);
+  const ronde__phys *from = &plan->values[plan->output].phys;
+  ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
+  ronde__reorder(from, value_at(net, plan, plan->output), &to, y_out, false);
+  return RONDE_OK;
+}
+
+ronde__net_memory ronde__net_memory_use(const ronde__net *net) {
+  size_t bytes = net->n_elems * sizeof(float);
+  return (ronde__net_memory){bytes, net->gradients ? bytes : 0, net->arena_bytes};
+}
+
+double ronde__net_executed_flops(const ronde__net *net, int64_t n) {
+  double flops = 0;
+  for (int i = 0; i < net->n_plans; i++)
+    if (net->plans[i]->n == n)
+      for (int j = 0; j < net->plans[i]->n_steps; j++) {
+        const ronde__plan_step *step = &net->plans[i]->steps[j];
+        flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);
+      }
+  return flops;
+}

@@ -1,0 +1,298 @@
+#include "graph/plan.h"
+
+#include <string.h>
+
+/* What is known of the graph while it is laid out; freed afterwards. */
+typedef struct builder {
+  const ronde_graph *graph;
+  const ronde__plan_options *options;
+  ronde__plan *plan;
+  int *value_of;          /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
+  int *n_uses;            /* [tensors] */
+  bool *wants_gradient;   /* [tensors]: it depends on a parameter */
+  bool *for_loss, *for_output; /* [tensors] */
+  int *fused_into;        /* [nodes]: an activation that its layer executes, -1: none */
+} builder;
+
+/* ---- facts about the graph ---- */
+
+static void mark_needed(const ronde_graph *graph, int tensor, bool *needed) {
+  if (tensor >= 0) needed[tensor] = true;
+  for (int i = graph->n_nodes - 1; i >= 0; i--)
+    if (needed[graph->nodes[i].out])
+      for (int j = 0; j < graph->nodes[i].n_inputs; j++) needed[graph->nodes[i].in[j]] = true;
+}
+
+static void study(builder *b) {
+  const ronde_graph *graph = b->graph;
+  mark_needed(graph, graph->loss, b->for_loss);
+  mark_needed(graph, graph->output, b->for_output);
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    bool depends = node->n_params > 0;
+    for (int j = 0; j < node->n_inputs; j++) {
+      depends |= b->wants_gradient[node->in[j]];
+      b->n_uses[node->in[j]]++;
+    }
+    b->wants_gradient[node->out] = depends && b->options->training;
+  }
+  /* An activation behind a layer whose output nobody else reads is executed by the layer. */
+  for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = -1;
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    if (node->kind != RONDE__OP_ACTIVATION) continue;
+    int producer = graph->tensors[node->in[0]]->producer;
+    bool layer = producer >= 0 && (graph->nodes[producer].kind == RONDE__OP_CONV2D || graph->nodes[producer].kind == RONDE__OP_LINEAR);
+    if (layer && b->n_uses[node->in[0]] == 1 && node->in[0] != graph->output) b->fused_into[i] = producer;
+  }
+}
+
+/* ---- steps and values ---- */
+
+static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
+  plan->values[plan->n_values] = (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient};
+  return plan->n_values++;
+}
+
+static ronde__phys phys_of_shape(const ronde__shape *shape, int64_t n) {
+  if (shape->rank == 3) return ronde__phys_make(RONDE__ROWS, n, shape->dim[0], shape->dim[1], shape->dim[2]);
+  return ronde__phys_make(RONDE__ROWS, n, ronde__shape_elems(shape), 1, 1);
+}
+
+static void set_options(const builder *b, ronde__op_desc *desc) {
+  desc->kernels = b->options->kernels;
+  desc->gemm = b->options->gemm;
+  desc->threads = b->options->threads;
+}
+
+/* The value of a tensor in the wanted form: as it is, or behind a reorder (one that is there already is used again). */
+static int value_in_form(builder *b, int value, const ronde__phys *wanted, const ronde__plan_step *user) {
+  ronde__plan *plan = b->plan;
+  if (ronde__phys_equal(&plan->values[value].phys, wanted)) return value;
+  for (int i = 0; i < plan->n_steps; i++) {
+    ronde__plan_step *step = &plan->steps[i];
+    if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value && ronde__phys_equal(&step->desc.out, wanted)) {
+      step->for_loss |= user->for_loss, step->for_output |= user->for_output;
+      return step->out;
+    }
+  }
+  ronde__plan_step *step = &plan->steps[plan->n_steps++];
+  *step = (ronde__plan_step){.op = ronde__ops[RONDE__OP_REORDER], .for_loss = user->for_loss, .for_output = user->for_output};
+  step->desc = (ronde__op_desc){.n_inputs = 1, .in = {plan->values[value].phys}, .out = *wanted,
+                                .need_dinput = {plan->values[value].has_gradient}};
+  set_options(b, &step->desc);
+  step->in[0] = value;
+  step->out = add_value(plan, *wanted, false, plan->values[value].has_gradient);
+  return step->out;
+}
+
+/* Loss targets lie as the prediction does, logically. */
+static void bind_target(builder *b, const ronde__node *node, const ronde__phys *prediction) {
+  if (b->plan->target < 0)
+    b->plan->target = add_value(b->plan, ronde__phys_make(RONDE__ROWS, b->options->n, prediction->c, prediction->h, prediction->w), true, false);
+  b->value_of[node->in[1]] = b->plan->target;
+}
+
+static void add_step(builder *b, int index) {
+  const ronde_graph *graph = b->graph;
+  const ronde__node *node = &graph->nodes[index];
+  ronde__plan *plan = b->plan;
+  if (b->fused_into[index] >= 0) {
+    b->value_of[node->out] = b->value_of[node->in[0]];
+    return;
+  }
+  ronde__plan_step step = {.op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
+  ronde__op_desc *desc = &step.desc;
+  *desc = (ronde__op_desc){.attr = node->attr, .n_inputs = node->n_inputs, .n_params = node->n_params};
+  set_options(b, desc);
+  for (int i = index + 1; i < graph->n_nodes; i++)
+    if (b->fused_into[i] == index) desc->attr.act = graph->nodes[i].attr.act;
+  if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
+  ronde__shape in[RONDE__OP_MAX_INPUTS];
+  for (int i = 0; i < node->n_inputs; i++) {
+    const ronde__value *value = &plan->values[b->value_of[node->in[i]]];
+    in[i] = graph->tensors[node->in[i]]->shape;
+    desc->in[i] = value->phys;
+    desc->need_dinput[i] = value->has_gradient;
+  }
+  step.op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  for (int i = 0; i < node->n_inputs; i++) step.in[i] = value_in_form(b, b->value_of[node->in[i]], &desc->in[i], &step);
+  memcpy(step.param, node->param, sizeof step.param);
+  bool gradient = b->wants_gradient[node->out] && b->for_loss[node->out];
+  step.has_backward = gradient;
+  if (step.op->is_view) {
+    b->value_of[node->out] = step.in[0];
+    return;
+  }
+  step.out = add_value(plan, desc->out, false, gradient && !step.op->is_loss);
+  b->value_of[node->out] = step.out;
+  plan->steps[plan->n_steps++] = step;
+}
+
+/* ---- backward: who writes a gradient first ---- */
+
+static void order_gradients(ronde__plan *plan, bool *written) {
+  for (int i = plan->n_steps - 1; i >= 0; i--) {
+    ronde__plan_step *step = &plan->steps[i];
+    if (step->op == ronde__ops[RONDE__OP_REORDER]) step->has_backward = step->desc.need_dinput[0] && written[step->out];
+    for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++) {
+      if (!step->desc.need_dinput[j]) continue;
+      step->accumulate_dinput[j] = written[step->in[j]];
+      written[step->in[j]] = true;
+    }
+  }
+}
+
+/* ---- memory ---- */
+
+typedef struct lifetimes {
+  ronde__arena_block *blocks;
+  int n;
+} lifetimes;
+
+static void add_block(lifetimes *l, size_t bytes, int first, int last, size_t *offset_out) {
+  if (bytes) l->blocks[l->n++] = (ronde__arena_block){bytes, first, last, offset_out};
+}
+
+/* Time: step i runs forward at i, backward at 2 * n_steps - 1 - i. */
+static ronde_status place_memory(ronde__plan *plan) {
+  int s = plan->n_steps, v = plan->n_values;
+  int *life;
+  lifetimes l = {0};
+  RONDE__ALLOC(life, (size_t)v * 4 * sizeof *life, "memory plan");
+  l.blocks = ronde__alloc((size_t)(2 * v + 3 * s) * sizeof *l.blocks);
+  if (!l.blocks) {
+    ronde__free(life);
+    return ronde__fail(RONDE_E_MEMORY, "memory plan: no memory for %d steps", s);
+  }
+  int *first = life, *last = life + v, *gradient_first = life + 2 * v, *gradient_last = life + 3 * v;
+  for (int i = 0; i < v; i++) first[i] = gradient_first[i] = 2 * s, last[i] = gradient_last[i] = -1;
+  for (int i = 0; i < s; i++) {
+    ronde__plan_step *step = &plan->steps[i];
+    int back = 2 * s - 1 - i;
+    first[step->out] = i;
+    last[step->out] = (int)ronde__max(last[step->out], i);
+    for (int j = 0; j < step->desc.n_inputs; j++) {
+      int until = step->has_backward && step->op->keeps_input ? back : i;
+      last[step->in[j]] = (int)ronde__max(last[step->in[j]], until);
+    }
+    if (step->has_backward) {
+      if (step->op->keeps_output || step->desc.attr.act) last[step->out] = (int)ronde__max(last[step->out], back);
+      gradient_last[step->out] = back;
+      for (int j = 0; j < step->desc.n_inputs; j++)
+        if (step->desc.need_dinput[j]) gradient_first[step->in[j]] = (int)ronde__min(gradient_first[step->in[j]], back);
+    }
+    add_block(&l, step->saved_bytes, i, step->has_backward ? back : i, &step->saved_offset);
+    add_block(&l, step->work_bytes[0], i, i, &step->work_offset[0]);
+    add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
+  }
+  last[plan->output] = (int)ronde__max(last[plan->output], s);
+  for (int i = 0; i < v; i++) {
+    ronde__value *value = &plan->values[i];
+    size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
+    if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
+    if (value->has_gradient && gradient_first[i] <= gradient_last[i])
+      add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
+  }
+  ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
+  ronde__free(l.blocks);
+  ronde__free(life);
+  return status;
+}
+
+/* ---- preparation ---- */
+
+/* A fused step has a name of its own in the per-op table: its time is never apportioned. */
+static const char *joint_name(const ronde__plan_step *step) {
+  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh", "convolution+sigmoid"};
+  static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
+  static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
+  ronde__activation act = step->desc.attr.act;
+  if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
+  if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
+  if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
+  return step->op->name;
+}
+
+static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_options *options) {
+  const ronde__op *op = step->op;
+  const ronde__op_desc *desc = &step->desc;
+  if (op->prepare) RONDE_TRY(op->prepare(desc, &step->state));
+  for (int back = 0; back < 2 && op->work_elems; back++)
+    if (!back || step->has_backward) step->work_bytes[back] = op->work_elems(desc, step->state, back) * sizeof(float);
+  if (op->saved_elems) step->saved_bytes = op->saved_elems(desc, step->state) * sizeof(float);
+  if (op->executed_flops) {
+    step->forward_flops = op->executed_flops(desc, step->state, false);
+    step->backward_flops = op->executed_flops(desc, step->state, true);
+  }
+  step->forward_slot = step->backward_slot = -1;
+  if (!options->prof) return RONDE_OK;
+  const char *implementation = op->implementation(desc, step->state);
+  step->forward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_FORWARD, implementation);
+  if (step->has_backward) step->backward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_BACKWARD, implementation);
+  return RONDE_OK;
+}
+
+static ronde_status builder_create(builder *b) {
+  int tensors = b->graph->n_tensors, nodes = b->graph->n_nodes;
+  size_t bytes = (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * sizeof(int);
+  int *memory;
+  RONDE__ALLOC(memory, bytes, "plan");
+  b->value_of = memory;
+  b->n_uses = memory + tensors;
+  b->fused_into = memory + 2 * tensors;
+  b->wants_gradient = (bool *)(b->fused_into + nodes);
+  b->for_loss = b->wants_gradient + tensors;
+  b->for_output = b->for_loss + tensors;
+  for (int i = 0; i < tensors; i++) b->value_of[i] = -1;
+  return RONDE_OK;
+}
+
+static ronde_status lay_out(builder *b) {
+  ronde__plan *plan = b->plan;
+  const ronde_graph *graph = b->graph;
+  study(b);
+  plan->input = add_value(plan, phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
+  b->value_of[graph->input] = plan->input;
+  for (int i = 0; i < graph->n_nodes; i++) add_step(b, i);
+  plan->output = b->value_of[graph->output];
+  bool *written;
+  RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
+  order_gradients(plan, written);
+  ronde__free(written);
+  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(prepare_step(&plan->steps[i], b->options));
+  return place_memory(plan);
+}
+
+ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
+  size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS);
+  ronde__plan *plan;
+  RONDE__ALLOC(plan, sizeof *plan, "plan");
+  *plan = (ronde__plan){.n = options->n, .input = -1, .target = -1, .output = -1};
+  builder b = {.graph = graph, .options = options, .plan = plan};
+  ronde_status status = RONDE_OK;
+  if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) || !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)))
+    status = ronde__fail(RONDE_E_MEMORY, "plan: no memory for %zu steps", max_steps);
+  if (status == RONDE_OK) status = builder_create(&b);
+  if (status == RONDE_OK) status = lay_out(&b);
+  ronde__free(b.value_of);
+  if (status != RONDE_OK) ronde__plan_destroy(plan);
+  else *plan_out = plan;
+  return status;
+}
+
+void ronde__plan_destroy(ronde__plan *plan) {
+  if (!plan) return;
+  for (int i = 0; plan->steps && i < plan->n_steps; i++)
+    if (plan->steps[i].op->release) plan->steps[i].op->release(&plan->steps[i].desc, plan->steps[i].state);
+  ronde__free(plan->steps);
+  ronde__free(plan->values);
+  ronde__free(plan);
+}
+
+void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {
+  for (int i = 0; i < graph->n_params; i++)
+    layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->params[i].shape), 1, 1, 1, 1};
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) layouts_out[plan->steps[i].param[j]] = plan->steps[i].desc.param[j];
+}
