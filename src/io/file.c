@@ -121,7 +121,7 @@ ronde_status ronde__folder_make(const char *path) {
   char *part = ronde__strdup(path);
   if (!part) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the folder's name", path);
   ronde_status status = RONDE_OK;
-  for (char *slash = part; status == RONDE_OK && (slash = strchr(slash + 1, '/'));) {
+  for (char *slash = part + strspn(part, "/"); status == RONDE_OK && (slash = strchr(slash, '/')); ++slash) {
     *slash = '\0';
     status = folder_make_one(path, part);
     *slash = '/';
