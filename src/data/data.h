@@ -1,5 +1,5 @@
-/* Data sets and loaders. A data set is a ronde_source plus facts about it; every built-in one reads from a decoded cache that
- * all ranks of a host share. A loader belongs to one rank and prefetches on a thread of its own. */
+/* Data sets and loaders. A data set is a ronde_source plus facts about it; every built-in one reads from a decoded
+ * cache that all ranks of a host share. A loader belongs to one rank and prefetches on a thread of its own. */
 #ifndef RONDE_DATA_H
 #define RONDE_DATA_H
 
@@ -7,19 +7,19 @@
 #include "tensor/tensor.h"
 
 typedef struct ronde__data_options {
-  const char *spec;  /* NAME or NAME:DIR */
-  bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
-  bool normalize;    /* with the set's usual mean and deviation, where it has them */
-  uint64_t seed;     /* of synthetic data */
-  int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
+  const char *spec; /* NAME or NAME:DIR */
+  bool cache;       /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;   /* with the set's usual mean and deviation, where it has them */
+  uint64_t seed;    /* of synthetic data */
+  int64_t classes;  /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
 } ronde__data_options;
 
-/* A set that is open. `source` reads decoded, normalised examples; with cache off its first read of a split decodes that split,
- * which is then kept until the set is closed (evaluation needs it; loaders decode for themselves). */
+/* A set that is open. `source` reads decoded, normalised examples; with cache off its first read of a split decodes
+ * that split, which is then kept until the set is closed (evaluation needs it; loaders decode for themselves). */
 typedef struct ronde__data {
   ronde_source source;
-  bool has_normalization;    /* the set has usual values (whether they are applied is options.normalize) */
-  char sha256[65];           /* of the decoded train images as stored, NCHW, then int64 labels, file order; "" for callers' sources */
+  bool has_normalization; /* the set has usual values (whether they are applied is options.normalize) */
+  char sha256[65];        /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
 } ronde__data;
 
@@ -30,13 +30,13 @@ ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out
 void ronde__data_close(ronde__data *data);
 
 /* ---- which examples, in which order ----------------------------------------------------------------------------
- * The list of global batches is a function of these fields and of nothing else. An epoch is n_examples() long; a step takes the next
- * `batch` ids; the last one of an epoch is short, or dropped. */
+ * The list of global batches is a function of these fields and of nothing else. An epoch is epoch_examples() long; a step
+ * takes the next `batch` ids; the last one of an epoch is short, or dropped. */
 typedef struct ronde__sampler_options {
-  int64_t n_train;      /* examples in the set */
-  int64_t repeat;       /* the set concatenated with itself */
-  double val_split;     /* this fraction (rounded down) of the set, drawn by the seed, is kept out for validation */
-  int64_t batch;        /* global */
+  int64_t n_train;  /* examples in the set */
+  int64_t repeat;   /* the set concatenated with itself */
+  double val_split; /* this fraction (rounded down) of the set, drawn by the seed, is kept out for validation */
+  int64_t batch;    /* global */
   bool shuffle, drop_last;
   uint64_t seed;
 } ronde__sampler_options;
@@ -46,6 +46,7 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *options, ronde_
 void ronde__sampler_destroy(ronde__sampler *sampler);
 int64_t ronde__sampler_epoch_examples(const ronde__sampler *sampler); /* after val_split, repeat, drop_last */
 int64_t ronde__sampler_epoch_batches(const ronde__sampler *sampler);
+int64_t ronde__sampler_batch(const ronde__sampler *sampler);
 /* The ids that are kept out, ascending; owned by the sampler. */
 const int64_t *ronde__sampler_validation(const ronde__sampler *sampler, int64_t *n_out);
 /* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. Errors: RONDE_E_MEMORY. */
@@ -66,27 +67,27 @@ typedef struct ronde__loader_options {
   ronde__data *data;
   const ronde__sampler *sampler;
   int rank, world;
-  bool whole;            /* read every global batch whole and use the own part of it */
-  int prefetch;          /* batches ahead; 0: read when asked */
-  int64_t first_epoch, first_index; /* where to start */
-  uint64_t drill_delay_ns; /* sleep this long before each batch: for tests of the ledger */
+  bool whole;                       /* read every global batch whole and use the own part of it */
+  int prefetch;                     /* batches ahead; 0: read when asked */
+  int64_t first_epoch, first_index; /* where to start; epoch 0 is taken for 1 */
+  uint64_t drill_delay_ns;          /* sleep this long before each batch: for tests of the ledger */
 } ronde__loader_options;
 
 /* A data set opened with cache off is decoded by the loader's rank at the start of each epoch: see ronde__data_open. */
 typedef struct ronde__loader ronde__loader;
 ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
 void ronde__loader_destroy(ronde__loader *loader);
-/* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until it is read. Valid until the
- * next call. Goes on into the next epoch without end. */
+/* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until
+ * it is read. Valid until the next call. Goes on into the next epoch without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
 
-/* ---- single inputs, for predict ------------------------------------------------------------------------------------ */
+/* ---- single inputs, for predict ---------------------------------------------------------------------------------- */
 
 /* A PNG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file has;
- * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels, or where the build reads no PNG. */
+ * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or without libpng. */
 ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
-/* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken unchanged, uint8
- * divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
+/* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
+ * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
 ronde_status ronde__npy_read_images(const char *path, int64_t *n_out, int64_t dims_out[3], float **x_out);
 
 #endif

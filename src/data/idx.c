@@ -22,8 +22,8 @@ static ronde_status read_header(ronde__stream *stream, int rank, ronde__idx *idx
     return ronde__fail(RONDE_E_INPUT, "%s: offset 2: IDX type 0x%02x; only unsigned bytes (0x08) are read",
                        ronde__stream_name(stream), magic[2]);
   if (magic[3] != rank)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 3: IDX of rank %d; %s have rank %d", ronde__stream_name(stream), magic[3],
-                       rank == 1 ? "labels" : "images", rank);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 3: IDX of rank %d; %s have rank %d", ronde__stream_name(stream),
+                       magic[3], rank == 1 ? "labels" : "images", rank);
   ronde__idx idx = {.rank = rank};
   for (int d = 0; d < rank; ++d) {
     uint8_t be[4];
@@ -118,7 +118,8 @@ static ronde_status idx_scan(const ronde__set *set, ronde__facts *facts_out) {
   return RONDE_OK;
 }
 
-static ronde_status idx_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels) {
+static ronde_status idx_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
+                             int64_t *labels) {
   int64_t n = facts->n[split];
   const ronde__idx images = {.rank = 3, .dim = {n, facts->dims[1], facts->dims[2]}};
   const ronde__idx label_idx = {.rank = 1, .dim = {n}};

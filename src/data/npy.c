@@ -1,5 +1,5 @@
-/* NumPy's array file: magic, version, length of the header, a Python dict literal with 'descr', 'fortran_order' and 'shape',
- * then the items. Source: numpy.lib.format, versions 1.0 to 3.0. */
+/* NumPy's array file: magic, version, length of the header, a Python dict literal with 'descr', 'fortran_order' and
+ * 'shape', then the items. Source: numpy.lib.format, versions 1.0 to 3.0. */
 #include "data/set.h"
 
 #include <math.h>
@@ -114,8 +114,8 @@ static const char *parse_type(const char *descr, ronde__npy *npy) {
   char order = descr[0];
   npy->type = order ? descr[1] : '\0';
   npy->item_bytes = npy->type && descr[2] >= '1' && descr[2] <= '8' && !descr[3] ? descr[2] - '0' : 0;
-  bool known = strchr("fiu", npy->type) && npy->type && (npy->item_bytes == 1 || npy->item_bytes == 2 || npy->item_bytes == 4 ||
-                                                         npy->item_bytes == 8);
+  bool known = strchr("fiu", npy->type) && npy->type &&
+               (npy->item_bytes == 1 || npy->item_bytes == 2 || npy->item_bytes == 4 || npy->item_bytes == 8);
   if (!known || !strchr("<>|=", order)) return "only plain integers and floats are read";
   if (npy->item_bytes > 1 && order == '>') return "big-endian; save it as little-endian";
   return NULL;
@@ -152,9 +152,11 @@ static ronde_status read_dict(ronde__stream *stream, int64_t held, ronde__npy *n
   RONDE_TRY(status);
   npy->data_offset = begin + length;
   if (wrong) return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %s", name, (long long)begin, wrong);
-  if (d.fortran) return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: Fortran order; save it in C order", name, (long long)begin);
+  if (d.fortran)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: Fortran order; save it in C order", name, (long long)begin);
   wrong = parse_type(d.descr, npy);
-  if (wrong) return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: type '%s': %s", name, (long long)begin, d.descr, wrong);
+  if (wrong)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: type '%s': %s", name, (long long)begin, d.descr, wrong);
   return RONDE_OK;
 }
 
@@ -173,7 +175,8 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
   }
   countable = countable && !__builtin_mul_overflow(npy.n_items, npy.item_bytes, &claimed);
   if (!countable)
-    return ronde__fail(RONDE_E_INPUT, "%s: shape: more items than can be counted, but only %lld bytes follow the header", name,
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: shape: more items than can be counted, but only %lld bytes follow the header", name,
                        (long long)held);
   if (claimed != held)
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but %lld follow the header", name,
@@ -189,7 +192,8 @@ static ronde_status go_to_items(ronde__stream *stream, const ronde__npy *npy) {
   bool same = now.type == npy->type && now.item_bytes == npy->item_bytes && now.rank == npy->rank &&
               !memcmp(now.dim, npy->dim, sizeof now.dim);
   return same ? RONDE_OK
-              : ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file changed while it was in use", ronde__stream_name(stream));
+              : ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file changed while it was in use",
+                            ronde__stream_name(stream));
 }
 
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to) {
@@ -223,8 +227,8 @@ ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy
     labels[i] = integer_at(chunk + within * npy->item_bytes, npy->item_bytes, npy->type == 'i');
     if (labels[i] < 0 || labels[i] > RONDE__LABEL_MAX)
       return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: label %lld of example %lld is not within 0..%d",
-                         ronde__stream_name(stream), (long long)(npy->data_offset + i * npy->item_bytes), (long long)labels[i],
-                         (long long)i, RONDE__LABEL_MAX);
+                         ronde__stream_name(stream), (long long)(npy->data_offset + i * npy->item_bytes),
+                         (long long)labels[i], (long long)i, RONDE__LABEL_MAX);
   }
   return ronde__stream_end(stream);
 }

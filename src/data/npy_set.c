@@ -1,4 +1,5 @@
-/* A set of npy files: train_x.npy NCHW (or NHW) f32 or u8, train_y.npy of integers; test_x.npy and test_y.npy may be absent. */
+/* A set of npy files: train_x.npy NCHW (or NHW) f32 or u8, train_y.npy of integers; test_x.npy and test_y.npy may be
+ * absent. */
 #include "data/set.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@ static void type_text(const ronde__npy *npy, char *text, size_t size) {
 }
 
 /* The shape of images, as NCHW. */
-static ronde_status check_images(const char *path, const ronde__npy *npy, int64_t *n_out, int64_t dims_out[3], bool *f32_out) {
+static ronde_status check_images(const char *path, const ronde__npy *npy, int64_t *n_out, int64_t dims_out[3],
+                                 bool *f32_out) {
   bool f32 = npy->type == 'f' && npy->item_bytes == 4, u8 = npy->type == 'u' && npy->item_bytes == 1;
   if (!f32 && !u8) {
     char type[16];
@@ -18,7 +20,8 @@ static ronde_status check_images(const char *path, const ronde__npy *npy, int64_
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of %s; float32 or uint8 is needed", path, type);
   }
   if (npy->rank != 4 && npy->rank != 3)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of rank %d; (N, C, H, W) or (N, H, W) is needed", path, npy->rank);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of rank %d; (N, C, H, W) or (N, H, W) is needed", path,
+                       npy->rank);
   *n_out = npy->dim[0];
   dims_out[0] = npy->rank == 4 ? npy->dim[1] : 1;
   dims_out[1] = npy->dim[npy->rank - 2];
@@ -33,10 +36,11 @@ static ronde_status check_labels(const char *path, const ronde__npy *npy, const 
     type_text(npy, type, sizeof type);
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of %s; an integer type is needed", path, type);
   }
-  if (npy->rank != 1) return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of rank %d; (N,) is needed", path, npy->rank);
+  if (npy->rank != 1)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of rank %d; (N,) is needed", path, npy->rank);
   if (npy->dim[0] != n)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: %lld labels, but %s holds %lld images", path, (long long)npy->dim[0], x_path,
-                       (long long)n);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: %lld labels, but %s holds %lld images", path,
+                       (long long)npy->dim[0], x_path, (long long)n);
   return RONDE_OK;
 }
 
@@ -60,10 +64,11 @@ static ronde_status npy_scan(const ronde__set *set, ronde__facts *facts_out) {
     RONDE_TRY(scan_path(set->y_path[split], &y));
     RONDE_TRY(check_labels(set->y_path[split], &y, set->x_path[split], facts.n[split]));
     if (split == RONDE_SPLIT_TEST && (memcmp(dims, facts.dims, sizeof dims) || f32 != facts.f32))
-      return ronde__fail(RONDE_E_INPUT, "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
-                         set->x_path[split], f32 ? "float32" : "uint8", (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                         facts.f32 ? "float32" : "uint8", (long long)facts.dims[0], (long long)facts.dims[1],
-                         (long long)facts.dims[2]);
+      return ronde__fail(RONDE_E_INPUT,
+                         "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
+                         set->x_path[split], f32 ? "float32" : "uint8", (long long)dims[0], (long long)dims[1],
+                         (long long)dims[2], facts.f32 ? "float32" : "uint8", (long long)facts.dims[0],
+                         (long long)facts.dims[1], (long long)facts.dims[2]);
     memcpy(facts.dims, dims, sizeof dims);
     facts.f32 = f32;
     facts.label_offset[split] = y.data_offset;
@@ -99,7 +104,8 @@ static ronde_status fill_labels(const char *path, const char *x_path, int64_t n,
   return status;
 }
 
-static ronde_status npy_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels) {
+static ronde_status npy_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
+                             int64_t *labels) {
   RONDE_TRY(fill_images(set->x_path[split], facts, facts->n[split], x));
   return fill_labels(set->y_path[split], set->x_path[split], facts->n[split], labels);
 }

@@ -8,9 +8,9 @@
 struct ronde__sampler {
   ronde__sampler_options options;
   int64_t n_kept, n_validation;
-  int64_t n_list;         /* kept examples, repeated */
-  int64_t *kept;          /* [n_kept], ascending; NULL: all */
-  int64_t *validation;    /* [n_validation], ascending */
+  int64_t n_list;      /* kept examples, repeated */
+  int64_t *kept;       /* [n_kept], ascending; NULL: all */
+  int64_t *validation; /* [n_validation], ascending */
 };
 
 static ronde_status check(const ronde__sampler_options *o) {
@@ -52,8 +52,9 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampl
   if (__builtin_mul_overflow(n_kept, o->repeat, &n_list))
     return ronde__fail(RONDE_E_USAGE, "repeat %lld: more examples than can be counted", (long long)o->repeat);
   if (o->batch > n_list)
-    return ronde__fail(RONDE_E_USAGE, "batch %lld is larger than the data: %lld training examples%s", (long long)o->batch,
-                       (long long)n_list, n_validation ? " are left besides the validation examples" : "");
+    return ronde__fail(RONDE_E_USAGE, "batch %lld is larger than the data: %lld training examples%s",
+                       (long long)o->batch, (long long)n_list,
+                       n_validation ? " are left besides the validation examples" : "");
   ronde__sampler *s;
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
@@ -77,6 +78,8 @@ int64_t ronde__sampler_epoch_examples(const ronde__sampler *s) {
 int64_t ronde__sampler_epoch_batches(const ronde__sampler *s) {
   return ronde__ceil_div(ronde__sampler_epoch_examples(s), s->options.batch);
 }
+
+int64_t ronde__sampler_batch(const ronde__sampler *s) { return s->options.batch; }
 
 const int64_t *ronde__sampler_validation(const ronde__sampler *s, int64_t *n_out) {
   *n_out = s->n_validation;

@@ -1,5 +1,5 @@
-/* What lies between a file format and the cache: a set is found and measured first (scan), then its examples are decoded (fill)
- * into memory that was allocated from measured sizes. */
+/* What lies between a file format and the cache: a set is found and measured first (scan), then its examples are
+ * decoded (fill) into memory that was allocated from measured sizes. */
 #ifndef RONDE_SET_H
 #define RONDE_SET_H
 
@@ -8,15 +8,17 @@
 
 /* Only 64-bit fields: written to the cache as it stands. Arrays of two are by ronde_split. */
 typedef struct ronde__facts {
-  int64_t dims[3];          /* C, H, W */
-  int64_t f32;              /* elements are f32, else u8 */
+  int64_t dims[3]; /* C, H, W */
+  int64_t f32;     /* elements are f32, else u8 */
   int64_t n[2];
-  int64_t largest_label;    /* of both splits; set once they are decoded */
-  int64_t label_offset[2];  /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
+  int64_t largest_label;   /* of both splits; set once they are decoded */
+  int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
 } ronde__facts;
 
-static inline int64_t ronde__facts_elems(const ronde__facts *facts) { return facts->dims[0] * facts->dims[1] * facts->dims[2]; }
+static inline int64_t ronde__facts_elems(const ronde__facts *facts) {
+  return facts->dims[0] * facts->dims[1] * facts->dims[2];
+}
 
 typedef struct ronde__set ronde__set;
 
@@ -73,36 +75,7 @@ ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void 
 ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
 
 /* The decoded PNG of ronde__image_read, from memory. */
-ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out, int64_t *w_out,
-                                 uint8_t **pixels_out);
-
-/* ---- decoded examples ------------------------------------------------------------------------------------------ */
-
-typedef struct ronde__store {
-  ronde__facts facts;
-  char sha256[65];          /* see ronde__data */
-  const void *x[2];         /* NULL where the split was not decoded */
-  const int64_t *labels[2];
-  void *base;
-  size_t bytes;
-} ronde__store;
-
-/* Both splits: mapped from the cache file, which is made where it is missing or damaged; in anonymous memory, with a warning,
- * where it cannot be written. */
-ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out);
-/* One split, decoded now, in memory of its own; no cache is touched. With the hash only where it is asked for. */
-ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *facts, ronde_split split, bool hash,
-                                 ronde__store *store_out);
-void ronde__store_close(ronde__store *store);
-
-/* ---- an open set, for loaders ---------------------------------------------------------------------------------- */
-
-/* Whether each epoch decodes the files anew. */
-bool ronde__data_decodes(const ronde__data *data);
-/* The train split, decoded now. */
-ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out);
-/* What source.read gives, from a store. */
-ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *store, ronde_split split, const int64_t *ids,
-                                   int64_t n, float *x, int64_t *labels);
+ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
+                                 int64_t *w_out, uint8_t **pixels_out);
 
 #endif

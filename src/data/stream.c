@@ -13,15 +13,15 @@
 
 struct ronde__stream {
   char *name;
-  int fd;                /* -1: memory */
+  int fd; /* -1: memory */
   const uint8_t *memory;
-  int64_t stored_bytes;  /* of the file or the memory */
-  int64_t stored_at;     /* taken from it so far */
-  int64_t offset;        /* handed out so far */
+  int64_t stored_bytes; /* of the file or the memory */
+  int64_t stored_at;    /* taken from it so far */
+  int64_t offset;       /* handed out so far */
   bool gzip;
-  bool between_members;  /* gzip: at a place where the file may end */
+  bool between_members; /* gzip: at a place where the file may end */
   z_stream z;
-  uint8_t *input;        /* [CHUNK], gzip only */
+  uint8_t *input; /* [CHUNK], gzip only */
 };
 
 static ronde_status truncated(const ronde__stream *s, int64_t missing) {
@@ -88,7 +88,8 @@ static ronde_status gzip_take(ronde__stream *s, uint8_t *to, int64_t bytes, int6
     got += room - s->z.avail_out;
     if (result == Z_STREAM_END) s->between_members = true;
     else if (result == Z_MEM_ERROR) return ronde__fail(RONDE_E_MEMORY, "%s: no memory to decompress", s->name);
-    else if (result != Z_OK && result != Z_BUF_ERROR) return gzip_fail(s, s->z.msg ? s->z.msg : "the gzip data is damaged");
+    else if (result != Z_OK && result != Z_BUF_ERROR)
+      return gzip_fail(s, s->z.msg ? s->z.msg : "the gzip data is damaged");
   }
   *got_out = got;
   return RONDE_OK;
@@ -107,7 +108,8 @@ static ronde_status detect_gzip(ronde__stream *s) {
   RONDE_TRY(pull(s, magic, 2, &got));
   if (got == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     RONDE__ALLOC(s->input, CHUNK, s->name);
-    if (inflateInit2(&s->z, 15 + 16) != Z_OK) return ronde__fail(RONDE_E_MEMORY, "%s: no memory to decompress", s->name);
+    if (inflateInit2(&s->z, 15 + 16) != Z_OK)
+      return ronde__fail(RONDE_E_MEMORY, "%s: no memory to decompress", s->name);
     s->gzip = true;
   }
   return ronde__stream_rewind(s);

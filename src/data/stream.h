@@ -1,5 +1,5 @@
-/* The bytes of a file or of memory, decompressed where they start as gzip does. What every parser of data files reads from, so
- * that fuzzers and tests can hand it bytes without a file. */
+/* The bytes of a file or of memory, decompressed where they start as gzip does. What every parser of data files reads
+ * from, so that fuzzers and tests can hand it bytes without a file. */
 #ifndef RONDE_STREAM_H
 #define RONDE_STREAM_H
 
@@ -16,8 +16,8 @@ void ronde__stream_close(ronde__stream *stream);
 const char *ronde__stream_name(const ronde__stream *stream);
 /* Of the next byte, decompressed. */
 int64_t ronde__stream_offset(const ronde__stream *stream);
-/* How many bytes there really are, decompressed; leaves the stream at its start. Of gzip all is decompressed, with its checksums,
- * to know: a length that is merely claimed is not believed. */
+/* How many bytes there really are, decompressed; leaves the stream at its start. Of gzip all is decompressed, with its
+ * checksums, to know: a length that is merely claimed is not believed. */
 ronde_status ronde__stream_measure(ronde__stream *stream, int64_t *bytes_out);
 ronde_status ronde__stream_rewind(ronde__stream *stream);
 /* Exactly `bytes`; an error where fewer are left. */

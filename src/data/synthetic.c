@@ -1,6 +1,6 @@
-/* Images that can be learned: each class has a smooth prototype, an example is its prototype shifted, with a contrast of its own
- * and noise. Integers only, so that the bytes are the same on every machine; all from (seed, id).
- * Legend: C channels, H, W; G nodes of the prototype's coarse grid in each direction. */
+/* Images that can be learned: each class has a smooth prototype, an example is its prototype shifted, with a contrast
+ * of its own and noise. Integers only, so that the bytes are the same on every machine; all from (seed, id). Legend: C
+ * channels, H, W; G nodes of the prototype's coarse grid in each direction. */
 #include "base/rng.h"
 #include "data/set.h"
 
@@ -89,7 +89,8 @@ static ronde_status synthetic_scan(const ronde__set *set, ronde__facts *facts_ou
   return RONDE_OK;
 }
 
-static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels) {
+static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
+                                   int64_t *labels) {
   int64_t elems = ronde__facts_elems(facts);
   size_t grid_bytes = (size_t)ronde__round_up(set->classes * set->dims[0] * G * G, (int64_t)sizeof(place));
   int8_t *prototypes;

@@ -1,0 +1,258 @@
+/* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and shared
+ * by all processes of the host. It is written under another name and renamed, so that it is whole or absent, whoever
+ * else does the same at the same time. */
+#include "data/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define VERSION 1
+#define FRONT_BYTES 4096 /* the header's; then images and labels */
+
+static const char magic[8] = "RONDE\1\r\n";
+static const bool both[2] = {true, true};
+
+typedef struct header {
+  char magic[8];
+  uint64_t version;
+  uint64_t key[2];
+  uint64_t checksum; /* XXH3 of the whole file, this field taken as zero */
+  ronde__facts facts;
+  char sha256[72];
+} header;
+_Static_assert(sizeof(header) <= FRONT_BYTES, "the cache's header fits in its front");
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+static bool key_add_file(XXH3_state_t *state, const char *path) {
+  struct stat st;
+  char *real = realpath(path, NULL);
+  bool ok = real && !stat(real, &st);
+  if (ok) {
+    const int64_t facts[] = {st.st_size,        st.st_mtim.tv_sec,  st.st_mtim.tv_nsec,
+                             st.st_ctim.tv_sec, st.st_ctim.tv_nsec, (int64_t)strlen(real)};
+    XXH3_128bits_update(state, facts, sizeof facts);
+    XXH3_128bits_update(state, real, strlen(real));
+  }
+  free(real);
+  return ok;
+}
+
+static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
+  XXH3_state_t *state = XXH3_createState();
+  if (!state) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
+  XXH3_128bits_reset(state);
+  const int64_t version = VERSION;
+  XXH3_128bits_update(state, &version, sizeof version);
+  XXH3_128bits_update(state, set->name, strlen(set->name) + 1);
+  XXH3_128bits_update(state, &set->seed, sizeof set->seed);
+  ronde_status status = RONDE_OK;
+  for (int i = 0; i < 4 && status == RONDE_OK; ++i) {
+    const char *path = i < 2 ? set->x_path[i] : set->y_path[i - 2];
+    if (path && !key_add_file(state, path))
+      status = ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", path, strerror(errno));
+  }
+  XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  key[0] = hash.high64;
+  key[1] = hash.low64;
+  return status;
+}
+
+static bool is_set(const char *text) { return text && *text; }
+
+/* NULL where nothing says where it could be. */
+static char *cache_folder(void) {
+  const char *own = getenv("RONDE_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (is_set(own)) return ronde__strdup(own);
+  if (is_set(xdg)) return ronde__format("%s/ronde", xdg);
+  return is_set(home) ? ronde__format("%s/.cache/ronde", home) : NULL;
+}
+
+static void make_folders(char *path) {
+  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(path, 0777);
+    *slash = '/';
+  }
+  mkdir(path, 0777);
+}
+
+static char *cache_path(const char *folder, const char *set_name, const uint64_t key[2]) {
+  size_t word = strcspn(set_name, ":/");
+  return ronde__format("%s/%.*s-%016llx%016llx.cache", folder, (int)word, set_name, (unsigned long long)key[0],
+                       (unsigned long long)key[1]);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t checksum(const char *base, size_t bytes) {
+  header h;
+  memcpy(&h, base, sizeof h);
+  h.checksum = 0;
+  uint64_t front = XXH3_64bits(&h, sizeof h);
+  return XXH3_64bits_withSeed(base + sizeof h, bytes - sizeof h, front);
+}
+
+/* NULL, or what is wrong with a mapped cache file. */
+static const char *find_damage(const char *base, size_t bytes, const uint64_t key[2], ronde__parts *parts_out) {
+  header h;
+  if (bytes < FRONT_BYTES) return "it is too short";
+  memcpy(&h, base, sizeof h);
+  if (memcmp(h.magic, magic, sizeof magic)) return "it is no cache file";
+  if (h.version != VERSION) return "it has another version";
+  if (memcmp(h.key, key, sizeof h.key)) return "it belongs to other files";
+  if (!ronde__parts_make(&h.facts, FRONT_BYTES, both, parts_out) || (size_t)parts_out->bytes != bytes)
+    return "its size is wrong";
+  if (h.sha256[64] || h.checksum != checksum(base, bytes)) return "its checksum is wrong";
+  return NULL;
+}
+
+static void store_from(ronde__store *store, const ronde__parts *parts, void *base, size_t bytes) {
+  header h;
+  memcpy(&h, base, sizeof h);
+  *store = (ronde__store){.facts = h.facts, .base = base, .bytes = bytes};
+  memcpy(store->sha256, h.sha256, sizeof store->sha256);
+  ronde__store_point(store, parts, both);
+}
+
+static bool map_existing(const char *path, const uint64_t key[2], ronde__store *store_out) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  struct stat st;
+  void *base = MAP_FAILED;
+  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+    base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  ronde__parts parts;
+  const char *damage = base == MAP_FAILED ? "it cannot be mapped" : find_damage(base, (size_t)st.st_size, key, &parts);
+  if (damage) {
+    ronde__log(RONDE_LOG_WARNING, "%s: the cache is not used: %s; the files are decoded again", path, damage);
+    if (base != MAP_FAILED) munmap(base, (size_t)st.st_size);
+    return false;
+  }
+  store_from(store_out, &parts, base, (size_t)st.st_size);
+  return true;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+/* A file under construction, mapped. */
+typedef struct draft {
+  char *path;
+  int fd;
+  char *base;
+  size_t bytes;
+} draft;
+
+static void draft_discard(draft *d) {
+  if (d->base) munmap(d->base, d->bytes);
+  if (d->fd >= 0) close(d->fd);
+  if (d->path) unlink(d->path);
+  free(d->path);
+}
+
+/* 0, or why it cannot be written. The space is reserved: a full disk must not end the process when the mapping is
+ * touched. */
+static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
+  draft d = {.path = ronde__format("%s.XXXXXX", final_path), .bytes = (size_t)bytes};
+  if (!d.path) return ENOMEM;
+  d.fd = mkostemp(d.path, O_CLOEXEC);
+  if (d.fd < 0) {
+    int error = errno;
+    free(d.path);
+    return error;
+  }
+  int error = posix_fallocate(d.fd, 0, bytes);
+  if (!error) {
+    void *base = mmap(NULL, d.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, 0);
+    if (base == MAP_FAILED) error = errno;
+    else d.base = base;
+  }
+  if (error) draft_discard(&d);
+  else *draft_out = d;
+  return error;
+}
+
+/* Gives the draft its name; the mapping stays, read-only. */
+static int draft_publish(draft *d, const char *folder, const char *final_path) {
+  if (fsync(d->fd) || rename(d->path, final_path)) return errno;
+  int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd >= 0) {
+    fsync(folder_fd);
+    close(folder_fd);
+  }
+  mprotect(d->base, d->bytes, PROT_READ);
+  close(d->fd);
+  free(d->path);
+  return 0;
+}
+
+static ronde_status draft_fill(const ronde__set *set, const ronde__facts *facts, const ronde__parts *parts,
+                               const uint64_t key[2], draft *d) {
+  header h = {.version = VERSION, .key = {key[0], key[1]}, .facts = *facts};
+  memcpy(h.magic, magic, sizeof magic);
+  RONDE_TRY(ronde__parts_fill(set, parts, both, true, d->base, &h.facts, h.sha256));
+  memcpy(d->base, &h, sizeof h);
+  h.checksum = checksum(d->base, d->bytes);
+  memcpy(d->base, &h, sizeof h);
+  return RONDE_OK;
+}
+
+/* Decodes into a new cache file; *error_out says why it could not be written, where nothing is wrong with the set. */
+static ronde_status write_new(const ronde__set *set, const ronde__facts *facts, const char *folder, const char *path,
+                              const uint64_t key[2], ronde__store *store_out, int *error_out) {
+  draft d;
+  ronde__parts parts;
+  if (!ronde__parts_make(facts, FRONT_BYTES, both, &parts)) {
+    *error_out = EFBIG;
+    return RONDE_OK;
+  }
+  *error_out = draft_open(path, parts.bytes, &d);
+  if (*error_out) return RONDE_OK;
+  ronde_status status = draft_fill(set, facts, &parts, key, &d);
+  if (status == RONDE_OK) {
+    *error_out = draft_publish(&d, folder, path);
+    if (!*error_out) {
+      store_from(store_out, &parts, d.base, d.bytes);
+      return RONDE_OK;
+    }
+  }
+  draft_discard(&d);
+  return status;
+}
+
+static ronde_status open_in(const ronde__set *set, char *folder, const char *path, const uint64_t key[2],
+                            ronde__store *store_out) {
+  if (path && map_existing(path, key, store_out)) return RONDE_OK;
+  ronde__facts facts;
+  RONDE_TRY(set->kind->scan(set, &facts));
+  int error = ENOENT;
+  if (path) {
+    make_folders(folder);
+    RONDE_TRY(write_new(set, &facts, folder, path, key, store_out, &error));
+    if (!error) return RONDE_OK;
+  }
+  ronde__log(RONDE_LOG_WARNING, "%s: the cache cannot be written: %s; this process keeps a copy of its own",
+             folder ? folder : "no HOME, XDG_CACHE_HOME or RONDE_CACHE", strerror(error));
+  return ronde__store_decode(set, &facts, both, true, store_out);
+}
+
+ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out) {
+  uint64_t key[2];
+  RONDE_TRY(make_key(set, key));
+  char *folder = cache_folder();
+  char *path = folder ? cache_path(folder, set->name, key) : NULL;
+  ronde_status status = open_in(set, folder, path, key, store_out);
+  free(path);
+  free(folder);
+  return status;
+}

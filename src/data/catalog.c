@@ -1,0 +1,225 @@
+#include "data/catalog.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef ronde_status (*find_fn)(const char *rest, ronde__set *set);
+
+static ronde_status find_idx(const char *dir, ronde__set *set);
+static ronde_status find_npy(const char *dir, ronde__set *set);
+static ronde_status find_synthetic(const char *shape, ronde__set *set);
+
+static const struct entry {
+  const char *name;
+  find_fn find; /* gets what follows the colon, or NULL */
+  int64_t class_limit;
+  float mean, deviation; /* the usual ones, of pixels in 0..1; deviation 0: none */
+} entries[] = {
+    {"fashion-mnist", find_idx, 10, .2860f, .3530f},
+    {"mnist", find_idx, 10, .1307f, .3081f},
+    {"npy", find_npy, 0, 0, 0},
+    {"synthetic", find_synthetic, 0, 0, 0},
+};
+
+static ronde_status no_memory(const ronde__set *set) { return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name); }
+
+static bool is_set(const char *text) { return text && *text; }
+
+/* ---- IDX -------------------------------------------------------------------------------------------------------- */
+
+/* The first spelling of a file that is there, owned by the caller; NULL: none. */
+static char *find_file(const char *dir, const char *part, const char *kind) {
+  static const char *const spellings[] = {"%s/%s-%s-ubyte", "%s/%s.%s-ubyte", "%s/%s-%s-ubyte.gz", "%s/%s.%s-ubyte.gz"};
+  for (size_t i = 0; i < RONDE__COUNT(spellings); ++i) {
+    char path[4096];
+    int used = snprintf(path, sizeof path, spellings[i], dir, part, kind);
+    if (used < (int)sizeof path && !access(path, F_OK)) return ronde__strdup(path);
+  }
+  return NULL;
+}
+
+static bool dir_has_idx(const char *dir) {
+  char *images = find_file(dir, "train-images", "idx3");
+  free(images);
+  return images != NULL;
+}
+
+/* Where a set without a DIR may lie, in order; NULL past the end. To be freed. */
+static char *place_to_look(int i, const char *name) {
+  const char *own = getenv("RONDE_DATA"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+  const char *none = "";
+  switch (i) {
+    case 0: return is_set(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
+    case 1: return ronde__strdup(is_set(own) ? own : none);
+    case 2:
+      if (is_set(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
+      return is_set(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
+    case 3: return ronde__format("/usr/share/datasets/%s", name);
+    default: return NULL;
+  }
+}
+
+static ronde_status search(const ronde__set *set, char **dir_out) {
+  char looked[1500] = "";
+  size_t used = 0;
+  char *dir;
+  for (int i = 0; (dir = place_to_look(i, set->name)); ++i) {
+    if (*dir && dir_has_idx(dir)) {
+      *dir_out = dir;
+      return RONDE_OK;
+    }
+    if (*dir && used < sizeof looked)
+      used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", dir);
+    free(dir);
+  }
+  return ronde__fail(RONDE_E_INPUT,
+                     "%s: its files were not found; looked for train-images-idx3-ubyte[.gz] in %s (or give %s:DIR)",
+                     set->name, looked, set->name);
+}
+
+static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
+  const char *x_part = split == RONDE_SPLIT_TRAIN ? "train-images" : "t10k-images";
+  const char *y_part = split == RONDE_SPLIT_TRAIN ? "train-labels" : "t10k-labels";
+  set->x_path[split] = find_file(dir, x_part, "idx3");
+  set->y_path[split] = find_file(dir, y_part, "idx1");
+  if (set->x_path[split] && set->y_path[split]) return RONDE_OK;
+  if (split == RONDE_SPLIT_TEST && !set->x_path[split] && !set->y_path[split]) {
+    ronde__log(RONDE_LOG_WARNING, "%s: no t10k files in %s: there are no test examples", set->name, dir);
+    return RONDE_OK;
+  }
+  bool images = !set->x_path[split];
+  return ronde__fail(RONDE_E_INPUT, "%s/%s-%s-ubyte: not found, nor with .gz", dir, images ? x_part : y_part,
+                     images ? "idx3" : "idx1");
+}
+
+static ronde_status find_idx(const char *given_dir, ronde__set *set) {
+  char *dir = NULL;
+  if (given_dir) dir = ronde__strdup(given_dir);
+  else RONDE_TRY(search(set, &dir));
+  if (!dir) return no_memory(set);
+  set->kind = &ronde__idx_kind;
+  ronde_status status = find_pair(dir, RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_pair(dir, RONDE_SPLIT_TEST, set);
+  free(dir);
+  return status;
+}
+
+/* ---- npy -------------------------------------------------------------------------------------------------------- */
+
+static ronde_status find_npy(const char *dir, ronde__set *set) {
+  static const char *const parts[2] = {"train", "test"};
+  if (!is_set(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
+  set->kind = &ronde__npy_kind;
+  for (int split = 0; split < 2; ++split) {
+    char *x = ronde__format("%s/%s_x.npy", dir, parts[split]), *y = ronde__format("%s/%s_y.npy", dir, parts[split]);
+    set->x_path[split] = x;
+    set->y_path[split] = y;
+    if (!x || !y) return no_memory(set);
+    bool x_absent = access(x, F_OK) && errno == ENOENT, y_absent = access(y, F_OK) && errno == ENOENT;
+    if (split == RONDE_SPLIT_TEST && x_absent && y_absent) {
+      free(x);
+      free(y);
+      set->x_path[split] = set->y_path[split] = NULL;
+    } else if (x_absent || y_absent) {
+      return ronde__fail(RONDE_E_INPUT, "%s: not found", x_absent ? x : y);
+    }
+  }
+  return RONDE_OK;
+}
+
+/* ---- synthetic -------------------------------------------------------------------------------------------------- */
+
+static bool parse_count(const char **at, char after, int64_t max, int64_t *value_out) {
+  char *end;
+  if (**at < '0' || **at > '9') return false;
+  errno = 0;
+  long long value = strtoll(*at, &end, 10);
+  if (errno || value < 1 || value > max || *end != after) return false;
+  *at = after ? end + 1 : end;
+  *value_out = value;
+  return true;
+}
+
+static ronde_status find_synthetic(const char *shape, ronde__set *set) {
+  const char *at = shape ? shape : "";
+  const int64_t side_max = 1 << 15;
+  int64_t n;
+  bool ok = parse_count(&at, 'x', side_max, &set->dims[0]) && parse_count(&at, 'x', side_max, &set->dims[1]) &&
+            parse_count(&at, ':', side_max, &set->dims[2]) &&
+            parse_count(&at, ':', RONDE__LABEL_MAX + 1, &set->classes) && parse_count(&at, '\0', INT64_MAX, &n);
+  if (!ok)
+    return ronde__fail(RONDE_E_USAGE,
+                       "data set synthetic:%s: synthetic:CxHxW:classes:n is needed, with at least 1 of each",
+                       shape ? shape : "");
+  set->kind = &ronde__synthetic_kind;
+  set->n[RONDE_SPLIT_TRAIN] = n;
+  set->n[RONDE_SPLIT_TEST] = ronde__max(n / 5, 1);
+  char *name = ronde__format("%s:%s", set->name, shape);
+  if (!name) return no_memory(set);
+  free(set->name);
+  set->name = name;
+  return RONDE_OK;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+/* Levenshtein's distance. */
+static int distance(const char *a, size_t a_length, const char *b) {
+  int row[32];
+  size_t b_length = strlen(b);
+  for (size_t j = 0; j <= b_length; ++j) row[j] = (int)j;
+  for (size_t i = 1; i <= a_length; ++i) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= b_length; ++j) {
+      int replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = (int)ronde__min(replaced, ronde__min(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[b_length];
+}
+
+static ronde_status unknown_name(const char *spec, size_t length) {
+  const struct entry *nearest = entries;
+  for (size_t i = 1; i < RONDE__COUNT(entries); ++i)
+    if (distance(spec, length, entries[i].name) < distance(spec, length, nearest->name)) nearest = &entries[i];
+  return ronde__fail(
+      RONDE_E_USAGE,
+      "data set %.*s is unknown: did you mean %s? There are fashion-mnist, mnist, npy:DIR, synthetic:CxHxW:classes:n",
+      (int)ronde__min((int64_t)length, 100), spec, nearest->name);
+}
+
+ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
+  if (!is_set(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
+  size_t length = strcspn(spec, ":");
+  const char *rest = spec[length] ? spec + length + 1 : NULL;
+  const struct entry *entry = NULL;
+  for (size_t i = 0; i < RONDE__COUNT(entries); ++i)
+    if (strlen(entries[i].name) == length && !memcmp(entries[i].name, spec, length)) entry = &entries[i];
+  if (!entry) return unknown_name(spec, length);
+  ronde__set set = {.name = ronde__strdup(entry->name),
+                    .class_limit = entry->class_limit,
+                    .has_normalization = entry->deviation > 0,
+                    .mean = entry->mean,
+                    .deviation = entry->deviation};
+  if (!set.name) return ronde__fail(RONDE_E_MEMORY, "data set %s: no memory", spec);
+  ronde_status status = entry->find(rest, &set);
+  /* Of the others the seed changes nothing, and must not make another cache file. */
+  if (set.kind == &ronde__synthetic_kind) set.seed = seed;
+  if (status == RONDE_OK) *set_out = set;
+  else ronde__set_release(&set);
+  return status;
+}
+
+void ronde__set_release(ronde__set *set) {
+  free(set->name);
+  for (int split = 0; split < 2; ++split) {
+    free(set->x_path[split]);
+    free(set->y_path[split]);
+  }
+  *set = (ronde__set){.name = NULL};
+}

@@ -1,0 +1,11 @@
+/* The sets that have a name: from NAME[:DIR] to the files of a set. */
+#ifndef RONDE_CATALOG_H
+#define RONDE_CATALOG_H
+
+#include "data/set.h"
+
+/* Errors: RONDE_E_USAGE for an unknown name or a malformed one, RONDE_E_INPUT where files are not found. */
+ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out);
+void ronde__set_release(ronde__set *set);
+
+#endif

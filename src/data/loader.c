@@ -1,0 +1,250 @@
+/* One rank's batches, read ahead by a thread of its own into a ring of slots. The reader's place (epoch, index, ids)
+ * belongs to whoever reads; the ring's counters are guarded by the mutex. */
+#include "data/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct slot {
+  float *x;        /* [rows][elems] */
+  int64_t *labels; /* [rows], with classes */
+  float *targets;  /* [rows][target_elems], without */
+  ronde__batch batch;
+} slot;
+
+struct ronde__loader {
+  ronde__loader_options options;
+  const ronde_source *source;
+  int64_t elems, batch, n_batches, n_examples;
+
+  int64_t epoch, index; /* of the batch to read next */
+  int64_t ids_epoch;    /* whose order is in ids; 0: none yet */
+  int64_t *ids;         /* [n_examples] */
+  ronde__store store;   /* cache off: this epoch's examples */
+
+  slot *slots; /* [prefetch + 1]: the last one handed out stays valid while the others fill */
+  int n_slots;
+  bool has_thread;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int64_t n_read, n_taken;
+  bool stop;
+  ronde_status status; /* what ended the reader */
+};
+
+/* ---- reading one batch ------------------------------------------------------------------------------------------ */
+
+static ronde_status begin_epoch(ronde__loader *l) {
+  if (l->ids_epoch == l->epoch) return RONDE_OK;
+  if (ronde__data_decodes(l->options.data)) {
+    ronde__store_close(&l->store);
+    RONDE_TRY(ronde__data_decode(l->options.data, &l->store));
+  }
+  RONDE_TRY(ronde__sampler_epoch(l->options.sampler, l->epoch, l->ids));
+  l->ids_epoch = l->epoch;
+  return RONDE_OK;
+}
+
+static ronde_status check_labels(const ronde__loader *l, const int64_t *ids, int64_t n, const int64_t *labels) {
+  for (int64_t i = 0; i < n; ++i)
+    if (labels[i] < 0 || labels[i] >= l->source->classes)
+      return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
+                         l->source->name, (long long)labels[i], (long long)ids[i], (long long)l->source->classes,
+                         (long long)l->source->classes - 1);
+  return RONDE_OK;
+}
+
+static ronde_status read_examples(ronde__loader *l, const int64_t *ids, int64_t n, slot *s) {
+  const ronde_source *source = l->source;
+  if (n == 0) return RONDE_OK;
+  if (ronde__data_decodes(l->options.data)) {
+    RONDE_TRY(ronde__data_read_from(l->options.data, &l->store, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels));
+  } else {
+    ronde_status status = source->read(source->user, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels, s->targets);
+    /* A caller's function has no way to write the line itself. */
+    if (status != RONDE_OK && !l->options.data->impl)
+      ronde__fail(status, "%s: its read function failed: %s", source->name, ronde_status_text(status));
+    RONDE_TRY(status);
+  }
+  return source->classes ? check_labels(l, ids, n, s->labels) : RONDE_OK;
+}
+
+/* Reads the batch at the reader's place and moves the place on. */
+static ronde_status read_batch(ronde__loader *l, slot *s) {
+  RONDE_TRY(begin_epoch(l));
+  int64_t first = l->index * l->batch;
+  int64_t global_n = ronde__min(l->batch, l->n_examples - first);
+  int64_t begin = ronde__share_begin(global_n, l->options.rank, l->options.world);
+  int64_t n = ronde__share_begin(global_n, l->options.rank + 1, l->options.world) - begin;
+  int64_t skip = l->options.whole ? begin : 0; /* rows read for other ranks */
+  if (l->options.whole) RONDE_TRY(read_examples(l, l->ids + first, global_n, s));
+  else RONDE_TRY(read_examples(l, l->ids + first + begin, n, s));
+  s->batch =
+      (ronde__batch){.epoch = l->epoch, .index = l->index, .global_n = global_n, .n = n, .x = s->x + skip * l->elems};
+  if (s->labels) s->batch.labels = s->labels + skip;
+  if (s->targets) s->batch.targets = s->targets + skip * l->source->target_elems;
+  if (++l->index == l->n_batches) {
+    l->index = 0;
+    ++l->epoch;
+  }
+  return RONDE_OK;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------- */
+
+static struct timespec time_after(uint64_t ns) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  ns += (uint64_t)t.tv_nsec;
+  t.tv_sec += (time_t)(ns / 1000000000);
+  t.tv_nsec = (long)(ns % 1000000000);
+  return t;
+}
+
+/* Sleeps as the drill says; woken by stop. Mutex held. */
+static void drill(ronde__loader *l) {
+  if (l->options.drill_delay_ns == 0) return;
+  struct timespec until = time_after(l->options.drill_delay_ns);
+  while (!l->stop && pthread_cond_timedwait(&l->changed, &l->mutex, &until) != ETIMEDOUT) continue;
+}
+
+static void *reader_main(void *arg) {
+  ronde__loader *l = arg;
+  if (l->options.world > 1) ronde__log_set_rank(l->options.rank);
+  pthread_mutex_lock(&l->mutex);
+  while (!l->stop && l->status == RONDE_OK) {
+    if (l->n_read - l->n_taken >= l->options.prefetch) {
+      pthread_cond_wait(&l->changed, &l->mutex);
+      continue;
+    }
+    drill(l);
+    if (l->stop) break;
+    pthread_mutex_unlock(&l->mutex);
+    ronde_status status = read_batch(l, &l->slots[l->n_read % l->n_slots]);
+    pthread_mutex_lock(&l->mutex);
+    if (status == RONDE_OK) ++l->n_read;
+    l->status = status;
+    pthread_cond_broadcast(&l->changed);
+  }
+  pthread_mutex_unlock(&l->mutex);
+  return NULL;
+}
+
+static ronde_status next_read_now(ronde__loader *l, ronde__batch *batch_out) {
+  if (l->status == RONDE_OK) {
+    pthread_mutex_lock(&l->mutex);
+    drill(l);
+    pthread_mutex_unlock(&l->mutex);
+    l->status = read_batch(l, &l->slots[0]);
+  }
+  if (l->status == RONDE_OK) *batch_out = l->slots[0].batch;
+  return l->status;
+}
+
+ronde_status ronde__loader_next(ronde__loader *l, ronde__batch *batch_out) {
+  if (!l->has_thread) return next_read_now(l, batch_out);
+  pthread_mutex_lock(&l->mutex);
+  while (l->n_read == l->n_taken && l->status == RONDE_OK) pthread_cond_wait(&l->changed, &l->mutex);
+  ronde_status status = RONDE_OK;
+  if (l->n_read > l->n_taken) {
+    *batch_out = l->slots[l->n_taken++ % l->n_slots].batch;
+    pthread_cond_broadcast(&l->changed);
+  } else {
+    status = l->status;
+  }
+  pthread_mutex_unlock(&l->mutex);
+  return status;
+}
+
+/* ---- creation --------------------------------------------------------------------------------------------------- */
+
+static ronde_status alloc_rows(int64_t rows, int64_t elems, size_t item_bytes, void *rows_out) {
+  int64_t bytes;
+  void *p = NULL;
+  if (__builtin_mul_overflow(rows, elems, &bytes) || __builtin_mul_overflow(bytes, (int64_t)item_bytes, &bytes))
+    return ronde__fail(RONDE_E_MEMORY, "loader: a batch of %lld examples of %lld values is too large", (long long)rows,
+                       (long long)elems);
+  RONDE__ALLOC(p, (size_t)bytes, "loader");
+  memcpy(rows_out, &p, sizeof p);
+  return RONDE_OK;
+}
+
+static ronde_status alloc_buffers(ronde__loader *l) {
+  int64_t rows = l->options.whole ? l->batch : ronde__ceil_div(l->batch, l->options.world);
+  l->n_slots = l->options.prefetch + 1;
+  RONDE__ALLOC(l->slots, (size_t)l->n_slots * sizeof *l->slots, "loader");
+  RONDE_TRY(alloc_rows(l->n_examples, 1, sizeof *l->ids, &l->ids));
+  for (int i = 0; i < l->n_slots; ++i) {
+    slot *s = &l->slots[i];
+    RONDE_TRY(alloc_rows(rows, l->elems, sizeof *s->x, &s->x));
+    if (l->source->classes) RONDE_TRY(alloc_rows(rows, 1, sizeof *s->labels, &s->labels));
+    else RONDE_TRY(alloc_rows(rows, l->source->target_elems, sizeof *s->targets, &s->targets));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status start_thread(ronde__loader *l) {
+  if (l->options.prefetch == 0) return RONDE_OK;
+  int error = pthread_create(&l->thread, NULL, reader_main, l);
+  if (error) return ronde__fail(RONDE_E_INTERNAL, "loader: cannot start a thread: %s", strerror(error));
+  l->has_thread = true;
+  return RONDE_OK;
+}
+
+static void init_sync(ronde__loader *l) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&l->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&l->mutex, NULL);
+}
+
+ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader **loader_out) {
+  if (o->world < 1 || o->rank < 0 || o->rank >= o->world || o->prefetch < 0)
+    return ronde__fail(RONDE_E_INTERNAL, "loader: rank %d of %d, prefetch %d", o->rank, o->world, o->prefetch);
+  ronde__loader *l;
+  RONDE__ALLOC(l, sizeof *l, "loader");
+  l->options = *o;
+  l->source = &o->data->source;
+  l->elems = 1;
+  for (int d = 0; d < l->source->rank; ++d) l->elems *= l->source->dims[d];
+  l->batch = ronde__sampler_batch(o->sampler);
+  l->n_batches = ronde__sampler_epoch_batches(o->sampler);
+  l->n_examples = ronde__sampler_epoch_examples(o->sampler);
+  /* The end of an epoch is the start of the next. */
+  l->epoch = ronde__max(o->first_epoch, 1) + o->first_index / l->n_batches;
+  l->index = o->first_index % l->n_batches;
+  init_sync(l);
+  ronde_status status = alloc_buffers(l);
+  if (status == RONDE_OK) status = start_thread(l);
+  if (status == RONDE_OK) *loader_out = l;
+  else ronde__loader_destroy(l);
+  return status;
+}
+
+void ronde__loader_destroy(ronde__loader *l) {
+  if (!l) return;
+  if (l->has_thread) {
+    pthread_mutex_lock(&l->mutex);
+    l->stop = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->mutex);
+    pthread_join(l->thread, NULL);
+  }
+  for (int i = 0; l->slots && i < l->n_slots; ++i) {
+    ronde__free(l->slots[i].x);
+    ronde__free(l->slots[i].labels);
+    ronde__free(l->slots[i].targets);
+  }
+  ronde__free(l->slots);
+  ronde__free(l->ids);
+  ronde__store_close(&l->store);
+  pthread_cond_destroy(&l->changed);
+  pthread_mutex_destroy(&l->mutex);
+  ronde__free(l);
+}

@@ -1,0 +1,49 @@
+/* Decoded examples, in the cache or in memory of their own. */
+#ifndef RONDE_STORE_H
+#define RONDE_STORE_H
+
+#include "data/set.h"
+
+typedef struct ronde__store {
+  ronde__facts facts;
+  char sha256[65];  /* see ronde__data; "" where it was not asked for */
+  const void *x[2]; /* NULL where the split is empty or was not decoded */
+  const int64_t *labels[2];
+  void *base;
+  size_t bytes;
+} ronde__store;
+
+/* Both splits: mapped from the cache file, which is made where it is missing or damaged; in anonymous memory, with a
+ * warning, where it cannot be written. */
+ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out);
+/* The wanted splits of a scanned set, decoded now, in memory of their own; no cache is touched. hash: of the train
+ * split. */
+ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *facts, const bool want[2], bool hash,
+                                 ronde__store *store_out);
+void ronde__store_close(ronde__store *store);
+
+/* Where the parts of a store begin, in bytes from its base. */
+typedef struct ronde__parts {
+  int64_t x[2], labels[2];
+  int64_t bytes; /* of all, with the front */
+} ronde__parts;
+
+/* false: more than can be counted, or no such facts. */
+bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2], ronde__parts *parts_out);
+/* Decodes into place; sets facts->largest_label, and sha256 where hash asks for it. */
+ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts, const bool want[2], bool hash,
+                               char *base, ronde__facts *facts, char sha256[65]);
+/* Sets the pointers of a store whose base and facts are set. */
+void ronde__store_point(ronde__store *store, const ronde__parts *parts, const bool want[2]);
+
+/* ---- an open set, for loaders ---------------------------------------------------------------------------------- */
+
+/* Whether each epoch decodes the files anew. */
+bool ronde__data_decodes(const ronde__data *data);
+/* The train split, decoded now. */
+ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out);
+/* What source.read gives, from a store that holds the split. */
+ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *store, ronde_split split,
+                                   const int64_t *ids, int64_t n, float *x, int64_t *labels);
+
+#endif
