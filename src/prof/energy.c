@@ -49,8 +49,8 @@ void ronde__energy_update(ronde__energy *energy) {
   energy->last_ns = now;
   for (int i = 0; i < energy->n_packages; i++) {
     uint64_t uj, range = energy->range_uj[i], last = energy->last_uj[i];
-    if (pause_s * MAX_WATTS * 1e6 > (double)range || !read_number(energy->folder, energy->package[i], "energy_uj", &uj) ||
-        uj > range) {
+    if (pause_s * MAX_WATTS * 1e6 > (double)range ||
+        !read_number(energy->folder, energy->package[i], "energy_uj", &uj) || uj > range) {
       energy->n_packages = 0;
       return;
     }

@@ -1,4 +1,5 @@
-/* The typed option table: options.inc makes the parser, --help, the RONDE_... environment and the record in run.json. */
+/* The typed option table: options.inc makes the parser, --help, the RONDE_... environment and the record in
+ * run.json. */
 #ifndef RONDE_CONFIG_H
 #define RONDE_CONFIG_H
 
@@ -7,11 +8,12 @@
 
 enum { RONDE__VERB_TRAIN = 1, RONDE__VERB_EVAL = 2, RONDE__VERB_PREDICT = 4, RONDE__VERB_INIT = 8 };
 
-/* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL, 0 or false. */
+/* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL. */
 typedef struct ronde__options {
 #define RONDE_OPTION_BOOL(field, flag, verbs, deflt, group, help) bool field;
 #define RONDE_OPTION_INT(field, flag, verbs, deflt, min, max, value, group, help) int64_t field;
 #define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) double field;
+#define RONDE_OPTION_AUTO(field, flag, verbs, min, max, value, group, help) double field; /* < 0: not resolved yet */
 #define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) char *field;
 #define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) int field; /* index into choices */
 #define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) double field[2];
@@ -22,9 +24,12 @@ struct ronde_config {
   int verb;
   ronde__options options;
   uint64_t set_mask[4];  /* bit i: option i of the table was set by the user (command line or environment) */
+  uint64_t environment_mask[4]; /* by the environment: errors then name the variable */
   char *text;            /* of the last ronde_config_get */
 };
 
+/* A copy to resolve automatic values in (in its `options`), where a job was lent a const config. */
+ronde_status ronde__config_copy(const ronde_config *config, ronde_config **config_out);
 const ronde__options *ronde__config_options(const ronde_config *config);
 /* Whether the user set the option `flag` to something else than its neutral value (0, off, or its default). */
 bool ronde__config_is_set(const ronde_config *config, const char *flag);

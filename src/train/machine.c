@@ -50,8 +50,8 @@ json_t *ronde__machine_json(const char *isa) {
   struct sysinfo info;
   json_t *memory = sysinfo(&info) == 0 ? json_integer((json_int_t)info.totalram * info.mem_unit) : json_null();
   return json_pack("{s:[o], s:o, s:i, s:o, s:o, s:o}", "hosts", named ? ronde__json_text(names.nodename) : json_null(),
-                   "cpu", cpu_model(), "cores", ronde__cores(), "isa", ronde__json_text(isa), "memory_bytes", memory, "os",
-                   named ? os_text(&names) : json_null());
+                   "cpu", cpu_model(), "cores", ronde__cores(), "isa", ronde__json_text(isa), "memory_bytes", memory,
+                   "os", named ? os_text(&names) : json_null());
 }
 
 json_t *ronde__command_json(void) {

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- gathering ---------------------------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------------------------- */
 
 void ronde__record_begin(ronde__record *record) {
   *record = (ronde__record){.setup_s = NAN, .wall_s = NAN, .cpu_s = NAN, .peak_rss_bytes = -1};
@@ -67,11 +67,14 @@ ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *
   return RONDE_OK;
 }
 
-/* ---- run.json ------------------------------------------------------------------------------------------------------ */
+/* ---- run.json -------------------------------------------------------------------------------------------------- */
 
 static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 static json_t *count(int64_t value) { return value >= 0 ? json_integer(value) : json_null(); }
 static json_t *text(const char *value) { return ronde__json_text(value); }
+
+/* Takes over value. Where memory runs out the field is missing: better than to lose the run. */
+static void put(json_t *object, const char *key, json_t *value) { json_object_set_new(object, key, value); }
 
 static const char *status_name(ronde_status status) {
   if (status == RONDE_OK) return "completed";
@@ -79,18 +82,27 @@ static const char *status_name(ronde_status status) {
 }
 
 static json_t *model_json(const ronde__record_model *model) {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(model->name), "parameters", count(model->parameters),
-                   "forward_flops_per_example", count(model->forward_flops_per_example), "train_flops_per_example",
-                   count(model->train_flops_per_example), "executed_flops_per_example",
-                   count(model->executed_flops_per_example), "padding", text(model->padding));
+  json_t *json = json_object();
+  put(json, "name", text(model->name));
+  put(json, "parameters", count(model->parameters));
+  put(json, "forward_flops_per_example", count(model->forward_flops_per_example));
+  put(json, "train_flops_per_example", count(model->train_flops_per_example));
+  put(json, "executed_flops_per_example", count(model->executed_flops_per_example));
+  put(json, "padding", text(model->padding));
+  return json;
 }
 
 static json_t *data_json(const ronde__record_data *data) {
   json_t *shape = json_array();
   for (int i = 0; i < data->rank; i++) json_array_append_new(shape, json_integer(data->dims[i]));
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(data->name), "train_examples", count(data->train_examples),
-                   "test_examples", count(data->test_examples), "shape", shape, "classes",
-                   count(data->classes ? data->classes : -1), "sha256", text(data->sha256));
+  json_t *json = json_object();
+  put(json, "name", text(data->name));
+  put(json, "train_examples", count(data->train_examples));
+  put(json, "test_examples", count(data->test_examples));
+  put(json, "shape", shape);
+  put(json, "classes", count(data->classes ? data->classes : -1));
+  put(json, "sha256", text(data->sha256));
+  return json;
 }
 
 static json_t *choices_json(const ronde__record *record) {
@@ -103,24 +115,37 @@ static json_t *choices_json(const ronde__record *record) {
 }
 
 static json_t *world_json(const ronde__record_world *world) {
-  return json_pack("{s:i, s:i, s:i, s:o, s:o}", "workers", world->workers, "servers", world->servers, "threads_per_worker",
-                   world->threads_per_worker, "transport", text(world->transport), "strategy", text(world->strategy));
+  json_t *json = json_object();
+  put(json, "workers", json_integer(world->workers));
+  put(json, "servers", json_integer(world->servers));
+  put(json, "threads_per_worker", json_integer(world->threads_per_worker));
+  put(json, "transport", text(world->transport));
+  put(json, "strategy", text(world->strategy));
+  return json;
 }
 
 static json_t *epoch_json(const ronde__record_epoch *row) {
   const double *s = row->phase_s;
-  json_t *json = json_pack(
-      "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "epoch", count(row->epoch), "steps", count(row->steps),
-      "examples", count(row->examples), "wall_s", real(row->wall_s), "cpu_s", real(row->cpu_s), "load_s",
-      real(s[RONDE__PHASE_LOAD]), "forward_s", real(s[RONDE__PHASE_FORWARD]), "backward_s", real(s[RONDE__PHASE_BACKWARD]),
-      "communication_s", real(s[RONDE__PHASE_EXCHANGE] + s[RONDE__PHASE_WAIT]), "update_s", real(s[RONDE__PHASE_UPDATE]),
-      "other_s", real(s[RONDE__PHASE_OTHER]), "eval_s", real(s[RONDE__PHASE_EVAL]), "checkpoint_s",
-      real(s[RONDE__PHASE_CHECKPOINT]));
-  json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "examples_per_s", real((double)row->examples / row->wall_s),
-                           "train_loss", real(row->train_loss), "train_accuracy", real(row->train_accuracy), "test_loss",
-                           real(row->test_loss), "test_accuracy", real(row->test_accuracy), "lr", real(row->lr));
-  if (json) json_object_update(json, rest);
-  json_decref(rest);
+  json_t *json = json_object();
+  put(json, "epoch", count(row->epoch));
+  put(json, "steps", count(row->steps));
+  put(json, "examples", count(row->examples));
+  put(json, "wall_s", real(row->wall_s));
+  put(json, "cpu_s", real(row->cpu_s));
+  put(json, "load_s", real(s[RONDE__PHASE_LOAD]));
+  put(json, "forward_s", real(s[RONDE__PHASE_FORWARD]));
+  put(json, "backward_s", real(s[RONDE__PHASE_BACKWARD]));
+  put(json, "communication_s", real(s[RONDE__PHASE_EXCHANGE] + s[RONDE__PHASE_WAIT]));
+  put(json, "update_s", real(s[RONDE__PHASE_UPDATE]));
+  put(json, "other_s", real(s[RONDE__PHASE_OTHER]));
+  put(json, "eval_s", real(s[RONDE__PHASE_EVAL]));
+  put(json, "checkpoint_s", real(s[RONDE__PHASE_CHECKPOINT]));
+  put(json, "examples_per_s", real((double)row->examples / row->wall_s));
+  put(json, "train_loss", real(row->train_loss));
+  put(json, "train_accuracy", real(row->train_accuracy));
+  put(json, "test_loss", real(row->test_loss));
+  put(json, "test_accuracy", real(row->test_accuracy));
+  put(json, "lr", real(row->lr));
   return json;
 }
 
@@ -137,14 +162,21 @@ static json_t *workers_json(const ronde__record *record) {
   for (int i = 0; i < record->n_workers; i++) {
     const ronde__record_worker *row = &record->workers[i];
     const double *s = row->phase_s;
-    json_array_append_new(
-        workers,
-        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", row->rank, "host", text(host),
-                  "role", text(row->role), "examples", count(row->examples), "load_s", real(s[RONDE__PHASE_LOAD]), "forward_s",
-                  real(s[RONDE__PHASE_FORWARD]), "backward_s", real(s[RONDE__PHASE_BACKWARD]), "exchange_s",
-                  real(s[RONDE__PHASE_EXCHANGE]), "wait_s", real(s[RONDE__PHASE_WAIT]), "update_s",
-                  real(s[RONDE__PHASE_UPDATE]), "other_s", real(s[RONDE__PHASE_OTHER]), "wall_s", real(row->wall_s),
-                  "peak_rss_bytes", count(row->peak_rss_bytes)));
+    json_t *fields = json_object();
+    put(fields, "rank", json_integer(row->rank));
+    put(fields, "host", text(host));
+    put(fields, "role", text(row->role));
+    put(fields, "examples", count(row->examples));
+    put(fields, "load_s", real(s[RONDE__PHASE_LOAD]));
+    put(fields, "forward_s", real(s[RONDE__PHASE_FORWARD]));
+    put(fields, "backward_s", real(s[RONDE__PHASE_BACKWARD]));
+    put(fields, "exchange_s", real(s[RONDE__PHASE_EXCHANGE]));
+    put(fields, "wait_s", real(s[RONDE__PHASE_WAIT]));
+    put(fields, "update_s", real(s[RONDE__PHASE_UPDATE]));
+    put(fields, "other_s", real(s[RONDE__PHASE_OTHER]));
+    put(fields, "wall_s", real(row->wall_s));
+    put(fields, "peak_rss_bytes", count(row->peak_rss_bytes));
+    json_array_append_new(workers, fields);
   }
   return workers;
 }
@@ -167,10 +199,14 @@ static json_t *ops_json(const ronde__record *record) {
   qsort(ops, (size_t)record->n_ops, sizeof *ops, longer_first);
   for (int i = 0; i < record->n_ops; i++) {
     double gflops_per_s = ops[i].flops > 0 && ops[i].ns > 0 ? ops[i].flops / (double)ops[i].ns : NAN;
-    json_array_append_new(json, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "op", text(ops[i].op), "phase",
-                                          ronde__phase_name(ops[i].phase), "calls", count(ops[i].calls), "seconds",
-                                          real((double)ops[i].ns * 1e-9), "gflops_per_s", real(gflops_per_s),
-                                          "implementation", text(ops[i].implementation)));
+    json_t *fields = json_object();
+    put(fields, "op", text(ops[i].op));
+    put(fields, "phase", json_string(ronde__phase_name(ops[i].phase)));
+    put(fields, "calls", count(ops[i].calls));
+    put(fields, "seconds", real((double)ops[i].ns * 1e-9));
+    put(fields, "gflops_per_s", real(gflops_per_s));
+    put(fields, "implementation", text(ops[i].implementation));
+    json_array_append_new(json, fields);
   }
   free(ops);
   return json;
@@ -179,15 +215,25 @@ static json_t *ops_json(const ronde__record *record) {
 static json_t *staleness_json(const ronde__record_staleness *staleness) {
   if (!staleness) return json_null();
   json_t *histogram = json_array();
-  for (int i = 0; i < staleness->n_histogram; i++) json_array_append_new(histogram, json_integer(staleness->histogram[i]));
-  return json_pack("{s:o, s:o, s:o}", "mean", real(staleness->mean), "max", count(staleness->max), "histogram", histogram);
+  for (int i = 0; i < staleness->n_histogram; i++) {
+    json_array_append_new(histogram, json_integer(staleness->histogram[i]));
+  }
+  json_t *json = json_object();
+  put(json, "mean", real(staleness->mean));
+  put(json, "max", count(staleness->max));
+  put(json, "histogram", histogram);
+  return json;
 }
 
 static json_t *communication_json(const ronde__record_communication *communication) {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "bytes_sent", count(communication->bytes_sent), "bytes_received",
-                   count(communication->bytes_received), "messages", count(communication->messages), "collective",
-                   text(communication->collective), "busbw_bytes_per_s", real(communication->busbw_bytes_per_s), "staleness",
-                   staleness_json(communication->staleness));
+  json_t *json = json_object();
+  put(json, "bytes_sent", count(communication->bytes_sent));
+  put(json, "bytes_received", count(communication->bytes_received));
+  put(json, "messages", count(communication->messages));
+  put(json, "collective", text(communication->collective));
+  put(json, "busbw_bytes_per_s", real(communication->busbw_bytes_per_s));
+  put(json, "staleness", staleness_json(communication->staleness));
+  return json;
 }
 
 static json_t *totals_json(const ronde__record *record) {
@@ -200,29 +246,53 @@ static json_t *totals_json(const ronde__record *record) {
   }
   const char *energy_source;
   double energy_j = ronde__energy_joules(&record->energy, &energy_source);
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "wall_s", real(record->wall_s), "cpu_s", real(record->cpu_s),
-                   "steps", count(steps), "examples", count(examples), "examples_per_s", real((double)examples / training_s),
-                   "peak_rss_bytes", count(record->peak_rss_bytes), "energy_j", real(energy_j), "energy_source", energy_source);
+  json_t *json = json_object();
+  put(json, "wall_s", real(record->wall_s));
+  put(json, "cpu_s", real(record->cpu_s));
+  put(json, "steps", count(steps));
+  put(json, "examples", count(examples));
+  put(json, "examples_per_s", real((double)examples / training_s));
+  put(json, "peak_rss_bytes", count(record->peak_rss_bytes));
+  put(json, "energy_j", real(energy_j));
+  put(json, "energy_source", json_string(energy_source));
+  return json;
 }
 
 static json_t *result_json(const ronde__record *record) {
   ronde__record_epoch none = {.train_loss = NAN, .test_loss = NAN, .test_accuracy = NAN};
   const ronde__record_epoch *last = record->n_epochs ? &record->epochs[record->n_epochs - 1] : &none;
-  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "train_loss", real(last->train_loss), "test_loss", real(last->test_loss),
-                   "test_accuracy", real(last->test_accuracy), "weights_sha256", text(record->weights_sha256), "state_sha256",
-                   text(record->state_sha256));
+  json_t *json = json_object();
+  put(json, "train_loss", real(last->train_loss));
+  put(json, "test_loss", real(last->test_loss));
+  put(json, "test_accuracy", real(last->test_accuracy));
+  put(json, "weights_sha256", text(record->weights_sha256));
+  put(json, "state_sha256", text(record->state_sha256));
+  return json;
 }
 
 ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
   json_t *config = record->config ? json_incref(record->config) : json_null();
-  json_t *json = json_pack(
-      "{s:s, s:s, s:o, s:{s:s, s:o}, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "ronde.run.v1",
-      "status", status_name(record->status), "command", ronde__command_json(), "version", "ronde", RONDE_VERSION, "git",
-      text(RONDE_GIT), "started_at", record->started_at, "machine", ronde__machine_json(record->isa), "model",
-      model_json(&record->model), "data", data_json(&record->data), "config", config, "choices", choices_json(record), "world",
-      world_json(&record->world), "setup_s", real(record->setup_s), "epochs", epochs_json(record), "workers",
-      workers_json(record), "ops", ops_json(record), "communication", communication_json(&record->communication), "totals",
-      totals_json(record), "result", result_json(record));
+  json_t *json = json_object(), *version = json_object();
+  put(version, "ronde", json_string(RONDE_VERSION));
+  put(version, "git", text(RONDE_GIT));
+  put(json, "schema", json_string("ronde.run.v1"));
+  put(json, "status", json_string(status_name(record->status)));
+  put(json, "command", ronde__command_json());
+  put(json, "version", version);
+  put(json, "started_at", json_string(record->started_at));
+  put(json, "machine", ronde__machine_json(record->isa));
+  put(json, "model", model_json(&record->model));
+  put(json, "data", data_json(&record->data));
+  put(json, "config", config);
+  put(json, "choices", choices_json(record));
+  put(json, "world", world_json(&record->world));
+  put(json, "setup_s", real(record->setup_s));
+  put(json, "epochs", epochs_json(record));
+  put(json, "workers", workers_json(record));
+  put(json, "ops", ops_json(record));
+  put(json, "communication", communication_json(&record->communication));
+  put(json, "totals", totals_json(record));
+  put(json, "result", result_json(record));
   char *out = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
   json_decref(json);
   if (!out) return ronde__fail(RONDE_E_MEMORY, "run.json: no memory");

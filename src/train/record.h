@@ -1,5 +1,6 @@
-/* What a run leaves behind: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs; here they become JSON.
- * Everywhere: text NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Seconds unless named otherwise. */
+/* What a run leaves behind: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs; here they
+ * become JSON. Everywhere: text NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Seconds
+ * unless named otherwise. */
 #ifndef RONDE_RECORD_H
 #define RONDE_RECORD_H
 
@@ -16,9 +17,9 @@ typedef struct ronde__record_model {
 typedef struct ronde__record_data {
   const char *name, *sha256;
   int64_t train_examples, test_examples;
-  int rank;                     /* of one example */
+  int rank; /* of one example */
   int64_t dims[RONDE_MAX_RANK];
-  int64_t classes;              /* 0: the targets are values; written as null */
+  int64_t classes; /* 0: the targets are values; written as null */
 } ronde__record_data;
 
 typedef struct ronde__record_world {
@@ -31,29 +32,30 @@ typedef struct ronde__record_choice {
   const char *choice, *value;
 } ronde__record_choice;
 
-/* Times are the means over the workers. phase_s holds every phase of the ledger; wall_s is the time without RONDE__PHASE_EVAL
- * and RONDE__PHASE_CHECKPOINT, so that the others add up to it. An epoch that was broken off has a row too. */
+/* Times are the means over the workers. phase_s holds every phase of the ledger; wall_s is the time without
+ * RONDE__PHASE_EVAL and RONDE__PHASE_CHECKPOINT, so that the others add up to it. An epoch that was broken off has a
+ * row too. */
 typedef struct ronde__record_epoch {
   int64_t epoch, steps, examples;
-  double wall_s, cpu_s;         /* cpu_s: of the whole process, all workers */
+  double wall_s, cpu_s; /* cpu_s: of the whole process, all workers */
   double phase_s[RONDE__N_PHASES];
   double train_loss, train_accuracy, test_loss, test_accuracy;
-  double lr;                    /* of the last step */
+  double lr; /* of the last step */
 } ronde__record_epoch;
 
 /* The whole training of one worker; wall_s as in an epoch. */
 typedef struct ronde__record_worker {
   int rank;
-  const char *role;             /* "worker", "server", ... */
+  const char *role; /* "worker", "server", ... */
   int64_t examples;
   double wall_s, phase_s[RONDE__N_PHASES];
-  int64_t peak_rss_bytes;       /* < 0 where workers share a process */
+  int64_t peak_rss_bytes; /* < 0 where workers share a process */
 } ronde__record_worker;
 
 typedef struct ronde__record_staleness {
   double mean;
   int64_t max;
-  const int64_t *histogram;     /* [n_histogram] updates that were 0, 1, ... steps late */
+  const int64_t *histogram; /* [n_histogram] updates that were 0, 1, ... steps late */
   int n_histogram;
 } ronde__record_staleness;
 
@@ -61,57 +63,59 @@ typedef struct ronde__record_communication {
   int64_t bytes_sent, bytes_received, messages; /* of all workers */
   const char *collective;
   double busbw_bytes_per_s;
-  const ronde__record_staleness *staleness;     /* NULL: null */
+  const ronde__record_staleness *staleness; /* NULL: null */
 } ronde__record_communication;
 
 /* A run. Begin clears it and notes the time; then fill what is known, by and by; texts are borrowed until _end. */
 typedef struct ronde__record {
-  ronde_status status;          /* OK: completed, E_CANCELLED: interrupted, else failed */
+  ronde_status status; /* OK: completed, E_CANCELLED: interrupted, else failed */
   const char *isa;
   ronde__record_model model;
   ronde__record_data data;
-  json_t *config;               /* ronde__config_json's; owned by the record once set */
+  json_t *config; /* ronde__config_json's; owned by the record once set */
   const ronde__record_choice *choices;
   int n_choices;
   ronde__record_world world;
-  double setup_s;               /* until the first step */
-  ronde__record_epoch *epochs;  /* [n_epochs], by ronde__record_add_epoch */
+  double setup_s;              /* until the first step */
+  ronde__record_epoch *epochs; /* [n_epochs], by ronde__record_add_epoch */
   int n_epochs;
   const ronde__record_worker *workers;
   int n_workers;
-  ronde__prof_op *ops;          /* [n_ops], by ronde__record_add_ops */
+  ronde__prof_op *ops; /* [n_ops], by ronde__record_add_ops */
   int n_ops;
   ronde__record_communication communication;
-  double wall_s, cpu_s;         /* of the run, set-up and evaluation included */
+  double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;
-  ronde__energy energy;         /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once a minute) */
+  ronde__energy energy; /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
+                           a minute) */
   const char *weights_sha256, *state_sha256;
-  char started_at[32];          /* ISO 8601, UTC */
+  char started_at[32]; /* ISO 8601, UTC */
 } ronde__record;
 
 void ronde__record_begin(ronde__record *record);
 void ronde__record_end(ronde__record *record);
 ronde_status ronde__record_add_epoch(ronde__record *record, const ronde__record_epoch *epoch);
-/* Adds a worker's per-op table: rows of equal op, phase and implementation are summed over the workers. The names are copied by
- * reference: the worker's prof must outlive the record. */
+/* Adds a worker's per-op table: rows of equal op, phase and implementation are summed over the workers. The names are
+ * copied by reference: the worker's prof must outlive the record. */
 ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *ops, int n_ops);
-/* run.json as text, owned by the caller (free). Totals (steps, examples, rate) are sums of the epochs' rows, the result's losses and
- * accuracy are those of the last row. The rate is examples over the epochs' wall_s. */
+/* run.json as text, owned by the caller (free). Totals (steps, examples, rate) are sums of the epochs' rows, the
+ * result's losses and accuracy are those of the last row. The rate is examples over the epochs' wall_s. */
 ronde_status ronde__record_json(const ronde__record *record, char **json_out);
 /* The text as FOLDER/run.json, whole or absent. */
 ronde_status ronde__record_write(const char *folder, const char *json);
 
-/* ---- steps.jsonl: one line a step ---------------------------------------------------------------------------------
+/* ---- steps.jsonl: one line a step ------------------------------------------------------------------------------
  * One thread writes. The first error is logged once and kept: later calls return it. */
 typedef struct ronde__steps ronde__steps;
 
 typedef struct ronde__steps_line {
   int64_t step, epoch, examples;
-  double loss, lr, wall_s;      /* wall_s: of this step */
+  double loss, lr, wall_s; /* wall_s: of this step */
 } ronde__steps_line;
 
-/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew; removes run.json and trace.json of an older run there,
- * which would not belong to these steps. To be called before training: RONDE_E_WRITE where the folder cannot be written. */
+/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew; removes run.json and trace.json of an older
+ * run there, which would not belong to these steps. To be called before training: RONDE_E_WRITE where the folder
+ * cannot be written. */
 ronde_status ronde__steps_open(const char *folder, ronde__steps **steps_out);
 /* Buffered; goes to the file about once a second. */
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line);

@@ -74,9 +74,10 @@ ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line
   if (steps->status) return steps->status;
   char loss[32], lr[32], wall[32];
   locale_t before = uselocale(steps->c_locale);
-  int written = fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s}\n",
-                        (long long)line->step, (long long)line->epoch, number(line->loss, 9, loss), number(line->lr, 15, lr),
-                        (long long)line->examples, number(line->wall_s, 9, wall));
+  int written =
+      fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s}\n",
+              (long long)line->step, (long long)line->epoch, number(line->loss, 9, loss), number(line->lr, 15, lr),
+              (long long)line->examples, number(line->wall_s, 9, wall));
   uselocale(before);
   if (written < 0) return write_failed(steps);
   uint64_t now = ronde__now_ns();
