@@ -78,8 +78,12 @@ static void a_deadline_ends_a_wait(void **state) {
   uint64_t begin = ronde__now_ns();
   assert_false(ronde__event_wait(&event, 0, begin + 2000000));
   assert_true(ronde__now_ns() - begin >= 2000000);
+  begin = ronde__now_ns();
+  assert_false(ronde__event_sleep(&event, 0, begin + 2000000));
+  assert_true(ronde__now_ns() - begin >= 2000000);
   ronde__event_signal(&event);
   assert_true(ronde__event_wait(&event, 0, begin));
+  assert_true(ronde__event_sleep(&event, 0, begin));
   assert_int_equal(ronde__event_count(&event), 1);
 }
 

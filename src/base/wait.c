@@ -75,3 +75,10 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
   atomic_store_explicit(&event->spin_ns, next > SPIN_MIN_NS ? next : SPIN_MIN_NS, memory_order_relaxed);
   return in_time;
 }
+
+bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
+  ronde__busy_add(-1);
+  bool in_time = sleep_until(event, seen, deadline_ns);
+  ronde__busy_add(1);
+  return in_time;
+}

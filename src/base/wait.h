@@ -21,6 +21,8 @@ static inline uint32_t ronde__event_count(ronde__event *event) {
 void ronde__event_signal(ronde__event *event);
 /* Returns true when the count is no longer `seen`, false when ronde__now_ns() has passed deadline_ns (0: never). */
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
+/* The same for waits that are long by nature: never spins, and does not count as computing meanwhile. */
+bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
 /* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more than the
  * cores: the spinner would hold the core that the awaited one needs. */
