@@ -31,57 +31,72 @@ typedef struct panel {
 INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)((const char *)p + bytes); }
 
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
-enum { POINTERS = (ROWS + 2) / 3 };
+enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
 
-INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *p) {
-  vec sum[ROWS][2];
+INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *whole) {
+  const panel p = *whole; /* a copy: stores to C cannot change it */
+  const int64_t step = trans_a ? p.lda : 1;
+  vec sum[ROWS][VECS];
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = (vec){0};
-  const int64_t lda = p->lda, step = trans_a ? lda : 1;
-  for (int64_t t = 0; t < p->count; t++) {
-    const float *b = at(p->b, p->b_offsets[t]);
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vecs; v++) sum[i][v] = (vec){0};
+  for (int64_t t = 0; t < p.count; t++) {
+    const float *b = at(p.b, p.b_offsets[t]);
     const float *a[POINTERS];
-    a[0] = at(p->a, p->a_offsets[t]);
+    a[0] = at(p.a, p.a_offsets[t]);
 #pragma GCC unroll 8
-    for (int i = 1; i < POINTERS; i++) a[i] = trans_a ? a[0] : a[i - 1] + 3 * lda;
-    for (int64_t k = p->k; k > 0; k--) {
-      vec b0 = load(b), b1 = vecs > 1 ? load(b + LANES) : b0;
+    for (int i = 1; i < POINTERS; i++) a[i] = trans_a ? a[0] : a[i - 1] + 3 * p.lda;
+    for (int64_t k = p.k; k > 0; k--) {
+      vec row[VECS];
+#pragma GCC unroll 4
+      for (int v = 0; v < vecs; v++) row[v] = load(b + v * LANES);
 #pragma GCC unroll 16
       for (int i = 0; i < rows; i++) {
-        float x = trans_a ? a[0][i] : a[i / 3][i % 3 * lda];
-        sum[i][0] += x * b0;
-        if (vecs > 1) sum[i][1] += x * b1;
+        float x = trans_a ? a[0][i] : a[i / 3][i % 3 * p.lda];
+#pragma GCC unroll 4
+        for (int v = 0; v < vecs; v++) sum[i][v] += x * row[v];
       }
-      b += p->ldb;
+      b += p.ldb;
 #pragma GCC unroll 8
       for (int i = 0; i < POINTERS; i++) a[i] += step;
     }
   }
+  if (p.add)
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < vecs; v++) sum[i][v] += load(p.c + i * p.ldc + v * LANES);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-    for (int v = 0; v < vecs; v++) {
-      float *c = p->c + i * p->ldc + v * LANES;
-      store(c, p->add ? load(c) + sum[i][v] : sum[i][v]);
-    }
+#pragma GCC unroll 4
+    for (int v = 0; v < vecs; v++) store(p.c + i * p.ldc + v * LANES, sum[i][v]);
 }
 
-#define UP_TO_5(X) X(1) X(2) X(3) X(4) X(5)
-#define UP_TO_6(X) UP_TO_5(X) X(6)
-#define UP_TO_12(X) UP_TO_6(X) X(7) X(8) X(9) X(10) X(11) X(12)
-#define UP_TO_14(X) UP_TO_12(X) X(13) X(14)
+/* Few rows take wider panels: more sums under way than one multiply-add takes cycles. */
+#define UP_TO_3(X) X(1, 4) X(2, 4) X(3, 4)
+#define UP_TO_5(X) UP_TO_3(X) X(4, 2) X(5, 2)
+#define UP_TO_6(X) UP_TO_5(X) X(6, 2)
+#define UP_TO_12(X) UP_TO_6(X) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#define UP_TO_14(X) UP_TO_12(X) X(13, 2) X(14, 2)
 #define EACH_(rows, X) UP_TO_##rows(X)
 #define EACH(rows, X) EACH_(rows, X)
 
-#define TILE(rows)                                                                \
-  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }        \
-  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }        \
-  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }   \
-  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }
+#define TILE(rows, vecs)                                                                     \
+  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }                   \
+  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }                   \
+  static void tile_##rows##_wide(const panel *p) { tile(rows, vecs, false, p); }             \
+  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }              \
+  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }              \
+  static void tile_trans_##rows##_wide(const panel *p) { tile(rows, vecs, true, p); }
 EACH(ROWS, TILE)
 
-#define ENTRY(rows) [rows] = {{tile_##rows##_1, tile_##rows##_2}, {tile_trans_##rows##_1, tile_trans_##rows##_2}},
-static void (*const tiles[ROWS + 1][2][2])(const panel *p) = {EACH(ROWS, ENTRY)};
+typedef void (*tile_fn)(const panel *p);
+#define ENTRY(rows, vecs)                                                                    \
+  [rows] = {{[1] = tile_##rows##_1, tile_##rows##_2, [4] = tile_##rows##_wide},              \
+            {[1] = tile_trans_##rows##_1, tile_trans_##rows##_2, [4] = tile_trans_##rows##_wide}},
+/* By rows, trans_a, vectors. */
+static const tile_fn tiles[ROWS + 1][2][VECS + 1] = {EACH(ROWS, ENTRY)};
 
 /* All m rows of a panel of vecs vectors, in tiles of nearly equal height. */
 static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
@@ -89,7 +104,7 @@ static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
   int n_tiles = (m + ROWS - 1) / ROWS;
   for (int i = 0; i < n_tiles; i++) {
     int rows = m / n_tiles + (i < m % n_tiles);
-    tiles[rows][trans_a][vecs - 1](&p);
+    tiles[rows][trans_a][vecs](&p);
     p.a += trans_a ? rows : rows * p.lda;
     p.c += rows * p.ldc;
   }
@@ -111,7 +126,7 @@ static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
   float *to = chunk->c;
   for (int i = 0; i < m; i += ROWS) {
     int rows = m - i < ROWS ? m - i : ROWS;
-    tiles[rows][trans_a][0](&p);
+    tiles[rows][trans_a][1](&p);
     for (int r = 0; r < rows; r++, to += chunk->ldc) {
       vec x = load(c + r * LANES);
       store_some(to, chunk->add ? load_some(to, n) + x : x, n);
@@ -123,8 +138,9 @@ static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
 static void run_chunk(const ronde__gemm_shape *s, const panel *chunk) {
   panel p = *chunk;
   int j = 0;
+  const int wide = s->m <= 3 ? VECS : 2;
   for (int vecs; (vecs = (s->n - j) / LANES) > 0; j += vecs * LANES) {
-    if (vecs > 2) vecs = 2;
+    vecs = vecs >= wide ? wide : vecs >= 2 ? 2 : 1;
     run_panel(&p, s->m, vecs, s->trans_a);
     p.b += vecs * LANES;
     p.c += vecs * LANES;
