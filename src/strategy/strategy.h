@@ -20,8 +20,9 @@ typedef struct ronde__worker {
   double clip;             /* 0: off */
   int64_t bucket_bytes;
   bool overlap;
-  uint64_t drill_slow_ns;  /* sleep this long in forward: for tests of the ledger */
-  uint64_t exposed_ns;     /* communication that compute did not hide, so far */
+  void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
+  void *before_forward_arg;
+  int update_slot;         /* of the optimizer, in the ledger */
 } ronde__worker;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
@@ -35,9 +36,9 @@ typedef struct ronde__step {
 /* Equal on all ranks. */
 typedef struct ronde__step_result {
   double loss_sum;         /* over the step's examples, before the update */
-  int64_t n_correct, examples;
+  int64_t n_correct;
   bool cancelled;
-  int broken_rank;         /* a rank whose loss or gradients are not finite, or -1; then no rank has updated */
+  int broken_rank;         /* the first rank whose loss or gradients are not finite, or -1; then no rank has updated */
   int broken_param;        /* its parameter, or -1: the loss */
 } ronde__step_result;
 
@@ -57,13 +58,23 @@ const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the 
 
 /* ---- shared by strategies (worker.c) ------------------------------------------------------------------------------- */
 
+/* What one rank found in its part of a step. */
+typedef struct ronde__part {
+  double loss_sum;
+  int64_t n_correct;
+  uint64_t ready_ns;       /* when its last gradient was ready, by the transport's clock */
+  int32_t cancel;
+  int32_t broken;          /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
+} ronde__part;
+
 /* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the net (zeros where
- * the rank has no example). hooks are called in the last backward that adds to the gradients; where the rank has no example in its last batch
- * they are called for every parameter at the end. */
-ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, const ronde__net_hooks *hooks, ronde__step_result *local_out);
+ * the rank has no example), and what was found in part_out. `ready` (may be NULL) is called for each parameter, last layers first, when its
+ * gradient is final, with part_out complete but for what later gradients may show; the ledger is then in phase backward. */
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, void (*ready)(void *user, int param), void *user,
+                                     ronde__part *part_out);
+/* The parts [n] of all ranks, in the order of ranks, as the step's result. */
+ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
 /* Clips and updates all parameters from the net's gradients, in phase update. */
-ronde_status ronde__worker_update(ronde__worker *worker, double lr);
-/* The first parameter whose gradient is not finite, or -1. */
-int ronde__worker_broken_param(const ronde__worker *worker);
+void ronde__worker_update(ronde__worker *worker, double lr);
 
 #endif

@@ -1,0 +1,102 @@
+#include "strategy/strategy.h"
+
+#include <math.h>
+#include <string.h>
+
+#define RONDE_STRATEGY(name) extern const ronde__strategy ronde__strategy_##name;
+#include "strategy/strategies.inc"
+#undef RONDE_STRATEGY
+
+static const ronde__strategy *const strategies[] = {
+#define RONDE_STRATEGY(name) &ronde__strategy_##name,
+#include "strategy/strategies.inc"
+#undef RONDE_STRATEGY
+};
+
+const ronde__strategy *ronde__strategy_at(int i) { return i >= 0 && (size_t)i < RONDE__COUNT(strategies) ? strategies[i] : NULL; }
+
+const ronde__strategy *ronde__strategy_find(const char *name) {
+  for (size_t i = 0; i < RONDE__COUNT(strategies); i++)
+    if (strcmp(strategies[i]->name, name) == 0) return strategies[i];
+  return NULL;
+}
+
+typedef struct watch {
+  ronde__worker *worker;
+  void (*ready)(void *user, int param);
+  void *user;
+  ronde__part *part;
+} watch;
+
+/* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a name. */
+static void gradient_ready(void *user, int param) {
+  watch *w = user;
+  int n_params;
+  const ronde__net_param *p = &ronde__net_params(w->worker->net, &n_params)[param];
+  if (!w->part->broken && !w->worker->kernels->all_finite(ronde__net_gradients(w->worker->net) + p->offset, (int64_t)p->n_elems))
+    w->part->broken = 2 + param;
+  w->part->ready_ns = w->worker->transport->ops->now_ns(w->worker->transport);
+  if (w->ready) w->ready(w->user, param);
+}
+
+/* The rank has no example in its last batch: what earlier batches gave, or zeros, is final. */
+static void all_ready(watch *w, bool any) {
+  int n_params;
+  ronde__net_params(w->worker->net, &n_params);
+  if (!any) memset(ronde__net_gradients(w->worker->net), 0, ronde__net_n_elems(w->worker->net) * sizeof(float));
+  for (int i = n_params - 1; i >= 0; i--) gradient_ready(w, i);
+}
+
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, void (*ready)(void *user, int param), void *user,
+                                     ronde__part *part_out) {
+  *part_out = (ronde__part){.cancel = step->cancel};
+  watch w = {worker, ready, user, part_out};
+  ronde__net_hooks hooks = {.gradient_ready = gradient_ready, .user = &w};
+  float loss_scale = (float)(1.0 / (double)step->examples);
+  bool any = false;
+  for (int i = 0; i < step->n_batches; i++) {
+    bool last = i == step->n_batches - 1;
+    ronde__batch batch;
+    ronde__prof_switch(worker->prof, RONDE__PHASE_LOAD);
+    RONDE_TRY(ronde__loader_next(worker->loader, &batch));
+    ronde__prof_switch(worker->prof, RONDE__PHASE_FORWARD);
+    if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
+    ronde__net_result result = {0};
+    ronde__net_batch net_batch = {batch.n, batch.x, batch.labels, batch.targets};
+    if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, NULL, &result));
+    part_out->loss_sum += result.loss_sum;
+    part_out->n_correct += result.n_correct;
+    if (!isfinite(result.loss_sum) && !part_out->broken) part_out->broken = 1;
+    ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD);
+    if (batch.n > 0) RONDE_TRY(ronde__net_backward(worker->net, any, last ? &hooks : NULL));
+    any |= batch.n > 0;
+    if (last && batch.n == 0) all_ready(&w, any);
+  }
+  return RONDE_OK;
+}
+
+ronde__step_result ronde__parts_join(const ronde__part *parts, int n) {
+  ronde__step_result result = {.broken_rank = -1, .broken_param = -1};
+  for (int r = 0; r < n; r++) {
+    result.loss_sum += parts[r].loss_sum;
+    result.n_correct += parts[r].n_correct;
+    result.cancelled |= parts[r].cancel != 0;
+    if (parts[r].broken && result.broken_rank < 0) {
+      result.broken_rank = r;
+      result.broken_param = parts[r].broken - 2;
+    }
+  }
+  return result;
+}
+
+void ronde__worker_update(ronde__worker *worker, double lr) {
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+  float *gradients = ronde__net_gradients(worker->net);
+  size_t n = ronde__net_n_elems(worker->net);
+  if (worker->clip > 0) {
+    float factor = ronde__clip_factor(worker->kernels->sum_squares(gradients, (int64_t)n), worker->clip);
+    if (factor != 1) worker->kernels->scale(gradients, factor, (int64_t)n);
+  }
+  ronde__optim_step(worker->optim, worker->pool, lr, ronde__net_values(worker->net), gradients);
+  ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
+}
