@@ -30,8 +30,8 @@ ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out
 void ronde__data_close(ronde__data *data);
 
 /* ---- which examples, in which order ----------------------------------------------------------------------------
- * The list of global batches is a function of these fields and of nothing else. An epoch is epoch_examples() long; a step
- * takes the next `batch` ids; the last one of an epoch is short, or dropped. */
+ * The list of global batches is a function of these fields and of nothing else. A step takes
+ * the next `batch` of the epoch's ids; the last one of an epoch is short, or dropped. */
 typedef struct ronde__sampler_options {
   int64_t n_train;  /* examples in the set */
   int64_t repeat;   /* the set concatenated with itself */
@@ -83,6 +83,8 @@ ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
 
 /* ---- single inputs, for predict ---------------------------------------------------------------------------------- */
 
+/* Whether this build reads images. */
+bool ronde__image_supported(void);
 /* A PNG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file has;
  * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or without libpng. */
 ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);

@@ -46,6 +46,8 @@ static ronde_status decode_pixels(const char *name, png_image *image, int channe
   return RONDE_OK;
 }
 
+bool ronde__image_supported(void) { return true; }
+
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
                                  int64_t *w_out, uint8_t **pixels_out) {
   if (channels != 1 && channels != 3)
@@ -65,6 +67,8 @@ ronde_status ronde__image_decode(const char *name, const void *data, size_t byte
 }
 
 #else
+
+bool ronde__image_supported(void) { return false; }
 
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
                                  int64_t *w_out, uint8_t **pixels_out) {
