@@ -2,23 +2,33 @@
 #include "kernel/simd.h"
 
 enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 };
+/* Columns that are summed side by side: 64 at best, a block of channels. */
+enum { COLUMN_VECS = 256 / RONDE_VECTOR_BYTES < 8 ? 256 / RONDE_VECTOR_BYTES : 8 };
 
-/* The sums of `rows` rows over four vectors of columns, or over the `live` last columns. */
+/* db += the sums of up to CHUNK_ROWS chunks of rows. */
 INLINE void add_columns(const float *dy, int64_t ld, int64_t rows, const int vecs, int64_t live, float *db) {
-  vec sum[4] = {{0}, {0}, {0}, {0}};
-  for (int64_t r = 0; r < rows; r++, dy += ld)
-#pragma GCC unroll 4
-    for (int v = 0; v < vecs; v++) sum[v] += load_some(dy + v * LANES, live);
-#pragma GCC unroll 4
-  for (int v = 0; v < vecs; v++) store_some(db + v * LANES, load_some(db + v * LANES, live) + sum[v], live);
+  vec total[COLUMN_VECS];
+  for (int v = 0; v < vecs; v++) total[v] = (vec){0};
+  for (int64_t left = rows; left > 0; left -= CHUNK_ROWS) {
+    vec sum[COLUMN_VECS];
+#pragma GCC unroll 8
+    for (int v = 0; v < vecs; v++) sum[v] = (vec){0};
+    for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, dy += ld)
+#pragma GCC unroll 8
+      for (int v = 0; v < vecs; v++) sum[v] += load_some(dy + v * LANES, live);
+#pragma GCC unroll 8
+    for (int v = 0; v < vecs; v++) total[v] += sum[v];
+  }
+  for (int v = 0; v < vecs; v++) store_some(db + v * LANES, load_some(db + v * LANES, live) + total[v], live);
 }
 
 void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db) {
-  for (int64_t r = 0; r < rows; r += CHUNK_ROWS, dy += CHUNK_ROWS * ld) {
-    int64_t chunk = ronde__min(CHUNK_ROWS, rows - r), j = 0;
-    for (; j + 4 * LANES <= n; j += 4 * LANES) add_columns(dy + j, ld, chunk, 4, LANES, db + j);
-    for (; j + LANES <= n; j += LANES) add_columns(dy + j, ld, chunk, 1, LANES, db + j);
-    if (j < n) add_columns(dy + j, ld, chunk, 1, n - j, db + j);
+  const int64_t rows_max = CHUNK_ROWS * CHUNK_ROWS;
+  for (int64_t r = 0; r < rows; r += rows_max, dy += rows_max * ld) {
+    int64_t some = ronde__min(rows_max, rows - r), j = 0;
+    for (; j + COLUMN_VECS * LANES <= n; j += COLUMN_VECS * LANES) add_columns(dy + j, ld, some, COLUMN_VECS, LANES, db + j);
+    for (; j + LANES <= n; j += LANES) add_columns(dy + j, ld, some, 1, LANES, db + j);
+    if (j < n) add_columns(dy + j, ld, some, 1, n - j, db + j);
   }
 }
 

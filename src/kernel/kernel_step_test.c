@@ -1,0 +1,115 @@
+/* Optimizer steps against the definitions in f64, step by step over ten steps. */
+#include "kernel/kernel_testing.h"
+
+enum { STEPS = 10 };
+static const int64_t lengths[] = {0, 1, 5, 8, 16, 17, 31, 64, 77};
+
+/* One parameter in f64; a and b are the optimizer's two states. */
+typedef struct exact {
+  double w, a, b;
+} exact;
+typedef void (*exact_fn)(const void *args, exact *e, double g);
+typedef void (*step_fn)(const void *args, float *w, const float *g, float *a, float *b, int64_t n);
+
+/* Also: any cut of the range gives the same bits, and padding (zero weight and gradient) stays zero. */
+static void check(const void *args, step_fn step, exact_fn step_exactly) {
+  for (size_t l = 0; l < RONDE__COUNT(lengths); l++) {
+    int64_t n = lengths[l], cut = n / 3;
+    floats w = floats_make(n, 1), a = floats_make(n, 2), b = floats_make(n, 3), g = floats_make(n, 5);
+    memset(a.at, 0, (size_t)n * sizeof(float));
+    memset(b.at, 0, (size_t)n * sizeof(float));
+    if (n) w.at[n - 1] = 0;
+    floats w2 = floats_copy(&w, 4), a2 = floats_copy(&a, 1), b2 = floats_copy(&b, 0);
+    exact e[128] = {{0}};
+    for (int64_t i = 0; i < n; i++) e[i].w = w.at[i];
+    for (int s = 0; s < STEPS; s++) {
+      for (int64_t i = 0; i < n; i++) g.at[i] = i == n - 1 ? 0 : random_float();
+      step(args, w.at, g.at, a.at, b.at, n);
+      step(args, w2.at + cut, g.at + cut, a2.at + cut, b2.at + cut, n - cut);
+      step(args, w2.at, g.at, a2.at, b2.at, cut);
+      for (int64_t i = 0; i < n; i++) {
+        step_exactly(args, &e[i], g.at[i]);
+        assert_true(fabs((double)w.at[i] - e[i].w) < 2e-6);
+      }
+    }
+    assert_true(same_bits(w.at, w2.at, n) && same_bits(a.at, a2.at, n) && same_bits(b.at, b2.at, n));
+    if (n) assert_true(w.at[n - 1] == 0 && a.at[n - 1] == 0 && b.at[n - 1] == 0);
+    floats_free(&w), floats_free(&a), floats_free(&b), floats_free(&g), floats_free(&w2), floats_free(&a2), floats_free(&b2);
+  }
+}
+
+static void sgd_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) { kernels->sgd(args, w, g, a, n); }
+static void sgd_plain_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->sgd(args, w, g, NULL, n);
+}
+static void sgd_exact(const void *user, exact *e, double g) {
+  const ronde__sgd_args *args = user;
+  double d = g + (double)args->weight_decay * e->w;
+  e->a = (double)args->momentum * e->a + d;
+  e->w -= (double)args->lr * (args->nesterov ? d + (double)args->momentum * e->a : e->a);
+}
+
+static void test_sgd(void **state) {
+  check(&(ronde__sgd_args){.lr = 0.1f}, sgd_plain_step, sgd_exact);
+  check(&(ronde__sgd_args){.lr = 0.1f, .weight_decay = 0.01f}, sgd_plain_step, sgd_exact);
+  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, sgd_step, sgd_exact);
+  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}, sgd_step, sgd_exact);
+  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}, sgd_step, sgd_exact);
+}
+
+static void adam_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) { kernels->adam(args, w, g, a, b, n); }
+static void adam_exact(const void *user, exact *e, double g) {
+  const ronde__adam_args *args = user;
+  double d = g + (double)args->weight_decay * e->w;
+  e->w *= args->decay;
+  e->a = (double)args->beta1 * e->a + (1 - (double)args->beta1) * d;
+  e->b = (double)args->beta2 * e->b + (1 - (double)args->beta2) * d * d;
+  e->w -= (double)args->step_size * e->a / (sqrt(e->b) * (double)args->inv_sqrt_bias2 + (double)args->eps);
+}
+
+static void test_adam(void **state) {
+  ronde__adam_args args = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .step_size = 0.01f, .inv_sqrt_bias2 = 5, .decay = 1};
+  check(&args, adam_step, adam_exact);
+  args.weight_decay = 0.05f;
+  check(&args, adam_step, adam_exact);
+  args.weight_decay = 0;
+  args.decay = 0.99f;
+  check(&args, adam_step, adam_exact);
+}
+
+static void adagrad_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->adagrad(args, w, g, a, n);
+}
+static void adagrad_exact(const void *user, exact *e, double g) {
+  const ronde__adagrad_args *args = user;
+  double d = g + (double)args->weight_decay * e->w;
+  e->a += d * d;
+  e->w -= (double)args->lr * d / (sqrt(e->a) + (double)args->eps);
+}
+
+static void test_adagrad(void **state) {
+  check(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f}, adagrad_step, adagrad_exact);
+  check(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact);
+}
+
+static void test_nan_reaches_the_weight(void **state) {
+  for (int i = 0; i < 20; i++) {
+    float w[20] = {0}, g[20] = {0}, a[20] = {0}, b[20] = {0};
+    g[i] = NAN;
+    kernels->sgd(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, w, g, a, 20);
+    for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
+    w[i] = 0, a[i] = 0;
+    kernels->adam(&(ronde__adam_args){.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f, .step_size = 1, .inv_sqrt_bias2 = 1, .decay = 1}, w, g, a, b, 20);
+    for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sgd),
+      cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_adagrad),
+      cmocka_unit_test(test_nan_reaches_the_weight),
+  };
+  return RUN_WITH_EACH_TABLE(tests);
+}

@@ -1,0 +1,111 @@
+/* Pooling windows against plain loops. */
+#include "kernel/kernel_testing.h"
+
+enum { WINDOWS = 5, STRIDE = 70 };
+/* Out of order, and two of them overlap. */
+static const int64_t offsets[WINDOWS] = {3 * STRIDE, 0, STRIDE, STRIDE + 9, 2 * STRIDE};
+
+/* Few different values: ties in most windows; now and then NaN and infinities. */
+static floats tied_values(void) {
+  const float rare[] = {NAN, INFINITY, -INFINITY};
+  floats x = floats_make(4 * STRIDE, 1);
+  for (int64_t i = 0; i < x.n; i++) x.at[i] = i % 19 == 18 ? rare[i % 3] : floorf(x.at[i] * 2);
+  return x;
+}
+
+static int first_largest(const float *x, int count, int64_t j) {
+  int best = 0;
+  for (int i = 1; i < count; i++) {
+    float next = x[offsets[i] + j], present = x[offsets[best] + j];
+    if (next > present || (isnan(next) && !isnan(present))) best = i;
+  }
+  return best;
+}
+
+static void test_max(void **state) {
+  floats x = tied_values();
+  for (int count = 1; count <= WINDOWS; count++)
+    for (int64_t n = 0; n <= 61; n++) {
+      floats y = floats_make(n, 3);
+      uint8_t *which = malloc((size_t)n + 1);
+      which[n] = 77;
+      kernels->max_window(x.at, offsets, count, n, y.at, which);
+      for (int64_t j = 0; j < n; j++) {
+        int want = first_largest(x.at, count, j);
+        assert_int_equal(which[j], want);
+        assert_true(same_bits(&y.at[j], &x.at[offsets[want] + j], 1));
+      }
+      assert_int_equal(which[n], 77);
+      free(which);
+      floats_free(&y);
+    }
+  floats_free(&x);
+}
+
+/* As many windows as a byte counts. */
+static void test_max_of_many(void **state) {
+  int64_t many[256];
+  for (int i = 0; i < 256; i++) many[i] = i;
+  floats x = floats_make(256 + 32, 0);
+  float y[32];
+  uint8_t which[32];
+  for (int64_t i = 0; i < x.n; i++) x.at[i] = (float)i;
+  kernels->max_window(x.at, many, 256, 32, y, which);
+  for (int j = 0; j < 32; j++) assert_true(which[j] == 255 && y[j] == (float)(255 + j));
+  floats_free(&x);
+}
+
+static void test_max_backward(void **state) {
+  for (int count = 1; count <= WINDOWS; count++)
+    for (int64_t n = 0; n <= 61; n++) {
+      floats dx = floats_make(4 * STRIDE, 1), got = floats_copy(&dx, 1), dy = floats_make(n, 2);
+      uint8_t *which = malloc((size_t)n + 1);
+      for (int64_t j = 0; j < n; j++) which[j] = (uint8_t)(j * 7 % count);
+      kernels->max_window_backward(dy.at, which, offsets, count, n, got.at);
+      for (int i = 0; i < count; i++)
+        for (int64_t j = 0; j < n; j++)
+          if (which[j] == i) dx.at[offsets[i] + j] += dy.at[j];
+      for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 2e-7f);
+      free(which);
+      floats_free(&dx), floats_free(&got), floats_free(&dy);
+    }
+}
+
+/* A NaN goes where it belongs and nowhere else. */
+static void test_max_backward_keeps_nan_apart(void **state) {
+  float dy[4] = {NAN, 1, INFINITY, 2}, dx[8] = {0};
+  const uint8_t which[4] = {0, 1, 1, 0};
+  const int64_t two[2] = {0, 4};
+  kernels->max_window_backward(dy, which, two, 2, 4, dx);
+  assert_true(isnan(dx[0]) && dx[4] == 0 && dx[1] == 0 && dx[5] == 1 && dx[2] == 0 && isinf(dx[6]) && dx[3] == 2 && dx[7] == 0);
+}
+
+static void test_average_and_its_backward(void **state) {
+  for (int count = 1; count <= WINDOWS; count++)
+    for (int64_t n = 0; n <= 61; n++) {
+      floats x = floats_make(4 * STRIDE, 1), y = floats_make(n, 2), dx = floats_make(4 * STRIDE, 3), got = floats_copy(&dx, 3);
+      float factor = 1.0f / (float)count;
+      kernels->avg_window(x.at, offsets, count, n, factor, y.at);
+      for (int64_t j = 0; j < n; j++) {
+        double sum = 0;
+        for (int i = 0; i < count; i++) sum += x.at[offsets[i] + j];
+        assert_true(fabs((double)y.at[j] - sum / count) < 3e-7);
+      }
+      kernels->avg_window_backward(y.at, offsets, count, n, factor, got.at);
+      for (int i = 0; i < count; i++)
+        for (int64_t j = 0; j < n; j++) dx.at[offsets[i] + j] += y.at[j] * factor;
+      for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 3e-7f);
+      floats_free(&x), floats_free(&y), floats_free(&dx), floats_free(&got);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_max),
+      cmocka_unit_test(test_max_of_many),
+      cmocka_unit_test(test_max_backward),
+      cmocka_unit_test(test_max_backward_keeps_nan_apart),
+      cmocka_unit_test(test_average_and_its_backward),
+  };
+  return RUN_WITH_EACH_TABLE(tests);
+}
