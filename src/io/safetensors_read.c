@@ -216,7 +216,7 @@ static ronde_status cover_check(reader *r) {
 static bool in_place(const reader *r, const entry *e) {
   size_t bytes = ronde__source_dtype_bytes(e->dtype);
   bool same = e->dtype == RONDE__SOURCE_F32 || e->dtype == RONDE__SOURCE_I64;
-  return same && (uintptr_t)(r->bytes + r->data_begin + e->begin) % bytes == 0;
+  return e->n_elems == 0 || (same && (uintptr_t)(r->bytes + r->data_begin + e->begin) % bytes == 0);
 }
 
 static size_t converted_bytes(const entry *e) {

@@ -279,6 +279,16 @@ static void data_of_any_alignment_can_be_used(void **state) {
   }
 }
 
+static void tensors_without_elements_need_no_conversion(void **state) {
+  image file = image_make("{\"h\":{\"dtype\":\"F16\",\"shape\":[0,4294967296],\"data_offsets\":[0,0]}," F32("f", "[2,0]", "0", "0") "} ", 0);
+  ronde__safetensors *parsed = parse(&file);
+  assert_int_equal(parsed->n_tensors, 2);
+  assert_int_equal(ronde__safetensors_find(parsed, "h")->shape.dim[1], 4294967296);
+  assert_int_equal(ronde__safetensors_check_finite(parsed), RONDE_OK);
+  ronde__safetensors_close(parsed);
+  free(file.bytes);
+}
+
 static void unknown_keys_of_a_tensor_are_allowed(void **state) {
   image file = image_make("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"note\":\"x\"}}", 4);
   ronde__safetensors_close(parse(&file));
@@ -389,6 +399,7 @@ int main(void) {
       TEST(the_empty_file_of_the_format_is_good),
       TEST(other_dtypes_become_f32),
       TEST(data_of_any_alignment_can_be_used),
+      TEST(tensors_without_elements_need_no_conversion),
       TEST(unknown_keys_of_a_tensor_are_allowed),
       TEST(values_that_are_not_finite_are_named),
       TEST(what_is_written_is_read_back),
