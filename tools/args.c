@@ -1,0 +1,190 @@
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The flags of the command line itself: the library knows nothing of them. */
+static const char *const own_flags[] = {"json", "quiet", "help"};
+enum { OWN_JSON, OWN_QUIET, OWN_HELP, N_OWN_FLAGS };
+
+typedef struct parser {
+  const tool_verb *verb;
+  tool_call *call;
+  char **words;
+  int n_words, at; /* at: the word being read */
+  bool help;
+} parser;
+
+/* Insertions, deletions and replacements. Source: Wagner & Fischer, "The string-to-string correction problem", 1974.
+ */
+static int edit_distance(const char *a, const char *b) {
+  enum { LONGEST = 63 };
+  int row[LONGEST + 1], n = (int)strnlen(b, LONGEST);
+  for (int j = 0; j <= n; j++) row[j] = j;
+  for (int i = 0; a[i] && i < LONGEST; i++) {
+    int diagonal = row[0];
+    row[0] = i + 1;
+    for (int j = 0; j < n; j++) {
+      int best = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      if (row[j] + 1 < best) best = row[j] + 1;
+      if (diagonal + 1 < best) best = diagonal + 1;
+      row[j + 1] = best;
+    }
+  }
+  return row[n];
+}
+
+int tool_nearest(const char *name, const char *const *names, int n, int *distance_out) {
+  int nearest = 0;
+  *distance_out = edit_distance(name, names[0]);
+  for (int i = 1; i < n; i++) {
+    int distance = edit_distance(name, names[i]);
+    if (distance >= *distance_out) continue;
+    *distance_out = distance;
+    nearest = i;
+  }
+  return nearest;
+}
+
+static bool find_option(const tool_verb *verb, const char *name, ronde_option *option_out) {
+  for (int i = 0; verb->has_config && ronde_config_option(verb->name, i, option_out); i++) {
+    if (strcmp(option_out->name, name) == 0) return true;
+  }
+  return false;
+}
+
+static int own_flag(const char *name) {
+  for (int i = 0; i < N_OWN_FLAGS; i++) {
+    if (strcmp(own_flags[i], name) == 0) return i;
+  }
+  return -1;
+}
+
+/* The library names the nearest of its options, or the verb that has this one; here the flags of our own compete. */
+static ronde_status fail_unknown(const parser *p, const char *name) {
+  int distance, nearest = tool_nearest(name, own_flags, N_OWN_FLAGS, &distance);
+  ronde_option option;
+  for (int i = 0; p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
+    if (edit_distance(name, option.name) < distance) return ronde_config_set(p->call->config, name, "");
+  }
+  return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, own_flags[nearest]);
+}
+
+/* The word behind the present one, where it is the value of a flag; flags may also stand alone. */
+static const char *flag_value(parser *p) {
+  if (p->at + 1 >= p->n_words) return NULL;
+  const char *next = p->words[p->at + 1];
+  if (strcmp(next, "on") != 0 && strcmp(next, "off") != 0) return NULL;
+  p->at++;
+  return next;
+}
+
+static ronde_status read_own_flag(parser *p, int flag, const char *value) {
+  if (!value) value = flag_value(p);
+  bool on = !value || strcmp(value, "on") == 0;
+  if (!on && strcmp(value, "off") != 0) {
+    return tool_fail(RONDE_E_USAGE, "--%s: '%s' is not on or off", own_flags[flag], value);
+  }
+  if (flag == OWN_JSON) p->call->json = on;
+  if (flag == OWN_QUIET) p->call->quiet = on;
+  if (flag == OWN_HELP) p->help = on;
+  return RONDE_OK;
+}
+
+static ronde_status read_valued(parser *p, const ronde_option *option, const char *value) {
+  if (!value) {
+    if (p->at + 1 >= p->n_words)
+      return tool_fail(RONDE_E_USAGE, "--%s needs a value: %s", option->name, option->value_name);
+    value = p->words[++p->at];
+    if (strncmp(value, "--", 2) == 0) {
+      return tool_fail(RONDE_E_USAGE, "--%s needs a value (%s) in front of %s", option->name, option->value_name,
+                       value);
+    }
+  }
+  return ronde_config_set(p->call->config, option->name, value);
+}
+
+/* A word with dashes, without them. */
+static ronde_status read_option(parser *p, const char *text) {
+  char name[80];
+  const char *equals = strchr(text, '='), *value = equals ? equals + 1 : NULL;
+  snprintf(name, sizeof name, "%.*s", (int)(equals ? equals - text : (long)strlen(text)), text);
+  int own = own_flag(name);
+  if (own >= 0) return read_own_flag(p, own, value);
+  ronde_option option;
+  if (find_option(p->verb, name, &option)) {
+    if (option.value_name) return read_valued(p, &option, value);
+    if (!value) value = flag_value(p);
+    return ronde_config_set(p->call->config, name, value ? value : "on");
+  }
+  if (strncmp(name, "no-", 3) != 0 || !find_option(p->verb, name + 3, &option)) return fail_unknown(p, name);
+  if (option.value_name)
+    return tool_fail(RONDE_E_USAGE, "--%s: --%s takes a value, it cannot be negated", name, name + 3);
+  if (value) return tool_fail(RONDE_E_USAGE, "--%s takes no value", name);
+  return ronde_config_set(p->call->config, name + 3, "off");
+}
+
+static ronde_status read_word(parser *p, const char *word) {
+  int n = p->call->n_words;
+  if (n >= p->verb->max_words) {
+    const char *words = p->verb->words;
+    return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde %s%s%s", word, p->verb->name, *words ? " " : "",
+                     words);
+  }
+  p->call->words[p->call->n_words++] = word;
+  const char *option = p->verb->word_options[n];
+  return option ? ronde_config_set(p->call->config, option, word) : RONDE_OK;
+}
+
+static ronde_status read_all(parser *p) {
+  bool only_words = false;
+  for (p->at = 0; p->at < p->n_words; p->at++) {
+    const char *word = p->words[p->at];
+    ronde_status status;
+    if (only_words || word[0] != '-' || !word[1]) {
+      status = read_word(p, word);
+    } else if (strcmp(word, "--") == 0) {
+      only_words = true;
+      continue;
+    } else if (strcmp(word, "-h") == 0) {
+      status = read_option(p, "help");
+    } else if (strcmp(word, "-o") == 0) {
+      status = read_option(p, "output");
+    } else if (strncmp(word, "--", 2) == 0) {
+      status = read_option(p, word + 2);
+    } else {
+      return tool_fail(RONDE_E_USAGE, "unknown option %s: options begin with two dashes", word);
+    }
+    if (status || p->help) return status;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status require_words(const parser *p) {
+  for (int i = 0; i < p->verb->max_words && p->verb->word_options[i]; i++) {
+    const char *value = ronde_config_get(p->call->config, p->verb->word_options[i]);
+    if (value && *value) continue;
+    return tool_fail(RONDE_E_USAGE, "a file is missing: ronde %s %s", p->verb->name, p->verb->words);
+  }
+  return RONDE_OK;
+}
+
+ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out) {
+  tool_call call = {0};
+  parser p = {.verb = verb, .call = &call, .words = argv, .n_words = argc};
+  ronde_status status = verb->has_config ? ronde_config_create(verb->name, &call.config) : RONDE_OK;
+  if (!status) status = read_all(&p);
+  if (!status && !p.help && verb->has_config) {
+    status = ronde_config_set_environment(call.config);
+    if (!status) status = require_words(&p);
+  }
+  if (status) {
+    ronde_config_destroy(call.config);
+    return status;
+  }
+  *call_out = call;
+  *help_out = p.help;
+  return RONDE_OK;
+}

@@ -1,0 +1,90 @@
+/* What the verbs of the command line share. Human text goes to stderr, results to stdout. */
+#ifndef TOOL_COMMON_H
+#define TOOL_COMMON_H
+
+#include <jansson.h>
+#include <ronde/ronde.h>
+
+enum { TOOL_MAX_WORDS = 2 };
+
+/* A call of a verb, parsed. */
+typedef struct tool_call {
+  ronde_config *config; /* NULL where the verb has no options of the library's table */
+  bool json, quiet;
+  const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
+  int n_words;
+} tool_call;
+
+typedef struct tool_verb {
+  const char *name, *words, *about; /* words: what stands behind the name in the usage line, "" for none */
+  bool has_config;                  /* the library has options of this name */
+  int max_words;
+  const char *word_options[TOOL_MAX_WORDS]; /* options that words set, in order; all required. NULL: kept in words */
+  const char *example;
+  ronde_status (*run)(const tool_call *call);
+} tool_verb;
+
+ronde_status tool_train(const tool_call *call);
+ronde_status tool_eval(const tool_call *call);
+ronde_status tool_predict(const tool_call *call);
+ronde_status tool_init(const tool_call *call);
+ronde_status tool_models(const tool_call *call);
+ronde_status tool_version(const tool_call *call);
+
+/* ---- args.c, help.c -------------------------------------------------------------------------------------------- */
+
+/* Reads the words behind the verb; `--help` only sets help_out. On success the call's config is the caller's. */
+ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out);
+void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
+void tool_help_verb(FILE *file, const tool_verb *verb);
+/* The index of the nearest of n names, and its edit distance. */
+int tool_nearest(const char *name, const char *const *names, int n, int *distance_out);
+
+/* ---- log.c: stderr --------------------------------------------------------------------------------------------- */
+
+/* Shows the library's log lines; errors as `ronde: error: ...`. */
+void tool_log_start(void);
+void tool_log_quiet(void);
+/* Prints an error line and returns status. */
+ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tool_error_logged(void);
+/* A line of human text; nothing under --quiet. */
+void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Keeps a line at the foot of the terminal, redrawn behind every other line; NULL or "" removes it. */
+void tool_foot(const char *text);
+/* Columns of the terminal at stderr; 0: it is none, or cannot redraw a line. */
+int tool_columns(void);
+
+/* ---- hooks.c: signals and progress ----------------------------------------------------------------------------- */
+
+/* From now on Ctrl-C and SIGTERM only ask the job to end; the second one ends the process at once. */
+void tool_signals_start(void);
+/* The signal that was caught, or 0. */
+int tool_signal(void);
+/* Hooks of a job: cancelled by signals; with progress: shown on stderr, a line every log_every steps (0: one an
+ * epoch). */
+ronde_hooks tool_hooks(bool progress, int64_t log_every);
+
+/* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
+
+/* NULL (and an error line) where the text is no JSON object. */
+json_t *tool_json(const char *text);
+double tool_number(const json_t *object, const char *key);      /* NAN: null or absent */
+const char *tool_string(const json_t *object, const char *key); /* "": null or absent */
+/* "1,234,567"; "-" for NAN. Buffers of 32. */
+const char *tool_count(double value, char buffer[32]);
+const char *tool_bytes(double bytes, char buffer[32]);        /* "12.3 MiB" */
+const char *tool_duration(double seconds, char buffer[32]);   /* "1:02:03", "2:03", "4.2 s" */
+const char *tool_shape(const json_t *shape, char buffer[64]); /* "1x28x28" */
+/* Prints the text on stdout as it is, with a newline behind. */
+void tool_print_json(const char *text);
+/* Prints a result on stdout: as JSON where the call asks for it, else by `print`. Takes over text. */
+ronde_status tool_print_result(const tool_call *call, char *text, void (*print)(const json_t *json));
+/* RONDE_E_WRITE where something that was printed on stdout did not arrive. */
+ronde_status tool_flush(void);
+
+/* The table at the end of a training (stderr), and the plan of a dry run (stdout). */
+void tool_summary(const json_t *run, const char *folder);
+void tool_plan(const json_t *plan);
+
+#endif

@@ -1,0 +1,66 @@
+#include "common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define INDENT 30
+
+void tool_help(FILE *file, const tool_verb *verbs, int n_verbs) {
+  fprintf(file, "Ronde %s trains neural networks on CPUs.\n\n", ronde_version());
+  fprintf(file, "  ronde VERB [OPTIONS]\n\nVerbs\n");
+  for (int i = 0; i < n_verbs; i++) {
+    char left[80];
+    snprintf(left, sizeof left, "%s %s", verbs[i].name, verbs[i].words);
+    fprintf(file, "  %-22s %s\n", left, verbs[i].about);
+  }
+  fprintf(file, "\n`ronde VERB --help` lists the options of a verb. A first run:\n\n");
+  fprintf(file, "  ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5\n\n");
+  fprintf(file, "Exit codes\n");
+  fprintf(
+      file,
+      "  0 done; 1 internal error; 2 wrong usage; 3 bad input; 4 a worker was lost; 5 NaN or Inf in the numbers;\n");
+  fprintf(file, "  6 cannot write, or out of memory; 7 a check found a difference; 130, 143 interrupted\n");
+}
+
+static void print_option(FILE *file, const ronde_option *option) {
+  char left[160];
+  snprintf(left, sizeof left, "%s%s%s%s", option->value_name ? "--" : "--[no-]", option->name,
+           option->value_name ? " " : "", option->value_name ? option->value_name : "");
+  if (strlen(left) > INDENT - 4) {
+    fprintf(file, "  %s\n%*s", left, INDENT, "");
+  } else {
+    fprintf(file, "  %-*s", INDENT - 2, left);
+  }
+  fputs(option->help, file);
+  if (option->default_text) fprintf(file, " [%s]", option->default_text);
+  fputc('\n', file);
+}
+
+static void print_options(FILE *file, const tool_verb *verb) {
+  const char *group = "";
+  ronde_option option;
+  for (int i = 0; ronde_config_option(verb->name, i, &option); i++) {
+    if (strcmp(group, option.group) != 0) {
+      group = option.group;
+      fprintf(file, "\n%c%s\n", group[0] - 'a' + 'A', group + 1);
+    }
+    print_option(file, &option);
+  }
+}
+
+void tool_help_verb(FILE *file, const tool_verb *verb) {
+  fprintf(file, "ronde %s %s%s[OPTIONS]\n\n%s.\n\n  %s\n", verb->name, verb->words, *verb->words ? " " : "",
+          verb->about, verb->example);
+  if (verb->has_config) {
+    fprintf(
+        file,
+        "\nDefaults stand in brackets. On/off options may be followed by on or off. Each option is also read from\n");
+    fprintf(file,
+            "the environment (RONDE_BATCH for --batch), but --data: $RONDE_DATA is the folder with the data sets.\n");
+    print_options(file, verb);
+  }
+  fprintf(file, "\nThis command line\n");
+  fprintf(file, "  --json                      print the result as JSON on standard output\n");
+  fprintf(file, "  --quiet                     nothing but errors on standard error\n");
+  fprintf(file, "  --help                      this text\n");
+}

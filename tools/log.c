@@ -1,0 +1,88 @@
+#include "common.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool quiet, error_logged;
+static char foot[512];
+
+static void clear_foot(void) {
+  if (*foot) fputs("\r\033[K", stderr);
+}
+
+static void draw_foot(void) {
+  if (*foot) fputs(foot, stderr);
+}
+
+/* Behind an error nothing else is said: it must be the last line. */
+static void print_line(const char *prefix, const char *line, bool is_error) {
+  pthread_mutex_lock(&mutex);
+  if (is_error || (!quiet && !error_logged)) {
+    clear_foot();
+    if (is_error) *foot = '\0';
+    fprintf(stderr, "%s%s\n", prefix, line);
+    draw_foot();
+  }
+  error_logged = error_logged || is_error;
+  pthread_mutex_unlock(&mutex);
+}
+
+static void sink(void *user, ronde_log_level level, const char *line) {
+  (void)user;
+  if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
+  if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", line, false);
+  if (level == RONDE_LOG_INFO) print_line("", line, false);
+}
+
+void tool_log_start(void) { ronde_log_set(sink, NULL); }
+void tool_log_quiet(void) { quiet = true; }
+
+ronde_status tool_fail(ronde_status status, const char *format, ...) {
+  char line[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  print_line("ronde: error: ", line, true);
+  return status;
+}
+
+bool tool_error_logged(void) {
+  pthread_mutex_lock(&mutex);
+  bool logged = error_logged;
+  pthread_mutex_unlock(&mutex);
+  return logged;
+}
+
+void tool_say(const char *format, ...) {
+  char line[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  print_line("", line, false);
+}
+
+void tool_foot(const char *text) {
+  pthread_mutex_lock(&mutex);
+  if (!quiet && !error_logged) {
+    clear_foot();
+    snprintf(foot, sizeof foot, "%s", text ? text : "");
+    draw_foot();
+    fflush(stderr);
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+int tool_columns(void) {
+  const char *terminal = getenv("TERM");
+  if (!isatty(STDERR_FILENO) || !terminal || !*terminal || strcmp(terminal, "dumb") == 0) return 0;
+  struct winsize size;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}

@@ -1,0 +1,124 @@
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const tool_verb verbs[] = {
+    {.name = "train",
+     .words = "",
+     .about = "Trains a network on data, with one or several workers",
+     .has_config = true,
+     .example = "ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --save lenet5.safetensors",
+     .run = tool_train},
+    {.name = "eval",
+     .words = "CKPT",
+     .about = "Measures loss and accuracy of trained weights",
+     .has_config = true,
+     .max_words = 1,
+     .word_options = {"init"},
+     .example = "ronde eval lenet5.safetensors --model lenet5 --data fashion-mnist",
+     .run = tool_eval},
+    {.name = "predict",
+     .words = "CKPT INPUT",
+     .about = "Names the likeliest classes of an image, or of every image of a npy file",
+     .has_config = true,
+     .max_words = 2,
+     .word_options = {"init", "input"},
+     .example = "ronde predict lenet5.safetensors shoe.png --model lenet5",
+     .run = tool_predict},
+    {.name = "init",
+     .words = "",
+     .about = "Writes freshly initialised weights",
+     .has_config = true,
+     .example = "ronde init --model lenet5 --shape 1x28x28 --classes 10 --seed 1 -o lenet5.safetensors",
+     .run = tool_init},
+    {.name = "models",
+     .words = "[NAME]",
+     .about = "Lists the networks that are built in, or the tensors of one",
+     .max_words = 1,
+     .example = "ronde models lenet5",
+     .run = tool_models},
+    {.name = "version",
+     .words = "",
+     .about = "Says what this build and this machine offer",
+     .example = "ronde version --json",
+     .run = tool_version},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+/* Where stdin, stdout or stderr is closed, the next file that is opened would take its place, and be printed into. */
+static void keep_standard_files(void) {
+  for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) _exit(1);
+  }
+}
+
+static const tool_verb *find_verb(const char *name) {
+  for (int i = 0; i < N_VERBS; i++) {
+    if (strcmp(verbs[i].name, name) == 0) return &verbs[i];
+  }
+  return NULL;
+}
+
+static ronde_status fail_unknown_verb(const char *name) {
+  const char *names[N_VERBS];
+  for (int i = 0; i < N_VERBS; i++) names[i] = verbs[i].name;
+  int distance, nearest = tool_nearest(name, names, N_VERBS, &distance);
+  return tool_fail(RONDE_E_USAGE, "unknown verb '%s'; the nearest is %s (ronde --help lists them)", name,
+                   names[nearest]);
+}
+
+static ronde_status run_verb(const tool_verb *verb, int argc, char **argv) {
+  tool_call call;
+  bool help;
+  ronde_status status = tool_parse(verb, argc, argv, &call, &help);
+  if (status) return status;
+  if (help) {
+    tool_help_verb(stdout, verb);
+  } else {
+    if (call.quiet) tool_log_quiet();
+    status = verb->run(&call);
+  }
+  ronde_config_destroy(call.config);
+  return status;
+}
+
+static ronde_status run(int argc, char **argv) {
+  if (argc < 2) {
+    tool_help(stderr, verbs, N_VERBS);
+    return tool_fail(RONDE_E_USAGE, "a verb is missing");
+  }
+  const char *first = argv[1];
+  bool help = strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0;
+  if (help && argc == 2) {
+    tool_help(stdout, verbs, N_VERBS);
+    return RONDE_OK;
+  }
+  if (help && argc > 3) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde help VERB", argv[3]);
+  if (strcmp(first, "--version") == 0) first = "version";
+  const char *name = help ? argv[2] : first;
+  const tool_verb *verb = find_verb(name);
+  if (!verb && name[0] == '-')
+    return tool_fail(RONDE_E_USAGE, "unknown option %s in front of the verb (ronde --help)", name);
+  if (!verb) return fail_unknown_verb(name);
+  if (!help) return run_verb(verb, argc - 2, argv + 2);
+  tool_help_verb(stdout, verb);
+  return RONDE_OK;
+}
+
+int main(int argc, char **argv) {
+  keep_standard_files();
+  signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk */
+  tool_log_start();
+  ronde_status status = run(argc, argv);
+  ronde_status flushed = tool_flush();
+  if (!status) status = flushed;
+  if (status && !tool_error_logged()) tool_fail(status, "%s", ronde_status_text(status));
+  if (status == RONDE_E_CANCELLED && tool_signal()) return 128 + tool_signal();
+  return ronde_status_exit_code(status);
+}

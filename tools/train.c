@@ -1,0 +1,35 @@
+#include "common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_on(const ronde_config *config, const char *name) {
+  return strcmp(ronde_config_get(config, name), "on") == 0;
+}
+
+static ronde_status show(const tool_call *call, const char *text, bool dry_run) {
+  if (call->json) tool_print_json(text);
+  if (call->json && call->quiet) return RONDE_OK;
+  json_t *json = tool_json(text);
+  if (!json) return RONDE_E_INTERNAL;
+  if (!dry_run) {
+    tool_summary(json, ronde_config_get(call->config, "out"));
+  } else if (!call->json) {
+    tool_plan(json);
+  }
+  json_decref(json);
+  return RONDE_OK;
+}
+
+ronde_status tool_train(const tool_call *call) {
+  bool dry_run = is_on(call->config, "dry-run");
+  tool_signals_start();
+  ronde_hooks hooks = tool_hooks(!call->quiet, strtoll(ronde_config_get(call->config, "log-every"), NULL, 10));
+  char *text = NULL;
+  ronde_status status = ronde_train(call->config, &hooks, &text);
+  tool_foot(NULL);
+  ronde_status shown = text ? show(call, text, dry_run) : RONDE_OK;
+  free(text);
+  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the training was broken off");
+  return status ? status : shown;
+}
