@@ -66,9 +66,11 @@ static int own_flag(const char *name) {
 static ronde_status fail_unknown(const parser *p, const char *name) {
   int distance, nearest = tool_nearest(name, own_flags, N_OWN_FLAGS, &distance);
   ronde_option option;
-  for (int i = 0; p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
-    if (edit_distance(name, option.name) < distance) return ronde_config_set(p->call->config, name, "");
+  bool is_ours = !p->verb->has_config || distance <= 2;
+  for (int i = 0; is_ours && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
+    is_ours = edit_distance(name, option.name) >= distance;
   }
+  if (!is_ours) return ronde_config_set(p->call->config, name, "");
   return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, own_flags[nearest]);
 }
 

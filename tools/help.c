@@ -52,11 +52,10 @@ void tool_help_verb(FILE *file, const tool_verb *verb) {
   fprintf(file, "ronde %s %s%s[OPTIONS]\n\n%s.\n\n  %s\n", verb->name, verb->words, *verb->words ? " " : "",
           verb->about, verb->example);
   if (verb->has_config) {
-    fprintf(
-        file,
-        "\nDefaults stand in brackets. On/off options may be followed by on or off. Each option is also read from\n");
     fprintf(file,
-            "the environment (RONDE_BATCH for --batch), but --data: $RONDE_DATA is the folder with the data sets.\n");
+            "\nDefaults stand in brackets. On/off options may be followed by on or off. Each is also read from the\n");
+    fprintf(file,
+            "environment (--val-split from RONDE_VAL_SPLIT), but --data: RONDE_DATA is the folder of data sets.\n");
     print_options(file, verb);
   }
   fprintf(file, "\nThis command line\n");
