@@ -26,11 +26,19 @@ static void test_unknown_names_are_usage(void **state) {
 
 static void test_synthetic_specs(void **state) {
   test_log_start(&lines);
-  static const char *const bad[] = {
-      "synthetic",           "synthetic:",           "synthetic:3x32:10:100",     "synthetic:3x32x32:10",
-      "synthetic:3x32x32::", "synthetic:0x32x32:1:1", "synthetic:3x32x32:10:100x", "synthetic:3x32x32:10:99999999999999999999",
-      "synthetic:3x32x-2:10:1", "synthetic:3x32x32:0:1", "synthetic:3x32x32:9999999:1", "synthetic:3x99999x32:9:1",
-      "synthetic: 3x3x3:9:1"};
+  static const char *const bad[] = {"synthetic",
+                                    "synthetic:",
+                                    "synthetic:3x32:10:100",
+                                    "synthetic:3x32x32:10",
+                                    "synthetic:3x32x32::",
+                                    "synthetic:0x32x32:1:1",
+                                    "synthetic:3x32x32:10:100x",
+                                    "synthetic:3x32x32:10:99999999999999999999",
+                                    "synthetic:3x32x-2:10:1",
+                                    "synthetic:3x32x32:0:1",
+                                    "synthetic:3x32x32:9999999:1",
+                                    "synthetic:3x99999x32:9:1",
+                                    "synthetic: 3x3x3:9:1"};
   for (size_t i = 0; i < RONDE__COUNT(bad); ++i)
     check_failed(&lines, find(bad[i]), RONDE_E_USAGE, bad[i], "CxHxW:classes:n is needed");
   ronde__set set;
@@ -71,7 +79,8 @@ static void test_files_are_found_in_both_spellings(void **state) {
 
 static void test_missing_files_are_named(void **state) {
   test_log_start(&lines);
-  char *folder = test_folder_create(), *mnist = ronde__format("mnist:%s", folder), *npy = ronde__format("npy:%s", folder);
+  char *folder = test_folder_create(), *mnist = ronde__format("mnist:%s", folder),
+       *npy = ronde__format("npy:%s", folder);
   check_failed(&lines, find(mnist), RONDE_E_INPUT, folder, "/train-images-idx3-ubyte: not found");
   test_write(folder, "train-images-idx3-ubyte", "", 0);
   check_failed(&lines, find(mnist), RONDE_E_INPUT, folder, "/train-labels-idx1-ubyte: not found");
@@ -148,10 +157,8 @@ static void test_folders_are_searched_in_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unknown_names_are_usage),
-      cmocka_unit_test(test_synthetic_specs),
-      cmocka_unit_test(test_files_are_found_in_both_spellings),
-      cmocka_unit_test(test_missing_files_are_named),
+      cmocka_unit_test(test_unknown_names_are_usage),           cmocka_unit_test(test_synthetic_specs),
+      cmocka_unit_test(test_files_are_found_in_both_spellings), cmocka_unit_test(test_missing_files_are_named),
       cmocka_unit_test(test_folders_are_searched_in_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ typedef struct ronde__data_options {
  * that split, which is then kept until the set is closed (evaluation needs it; loaders decode for themselves). */
 typedef struct ronde__data {
   ronde_source source;
-  bool has_normalization; /* the set has usual values (whether they are applied is options.normalize) */
+  float mean, deviation;  /* that read applies to pixels in 0..1; deviation 0: none */
   char sha256[65];        /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
 } ronde__data;

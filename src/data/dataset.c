@@ -149,7 +149,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   bool normalize = options->normalize && im->set.has_normalization;
   im->factor = normalize ? 1 / (255 * im->set.deviation) : 1.f / 255;
   im->shift = normalize ? -im->set.mean / im->set.deviation : 0;
-  data->has_normalization = im->set.has_normalization;
+  if (normalize) data->mean = im->set.mean, data->deviation = im->set.deviation;
   fill_source(im, options->classes, &data->source);
   *data_out = data;
   return RONDE_OK;

@@ -27,7 +27,8 @@ static int teardown(void **state) {
   return 0;
 }
 
-static ronde_status open_set(const char *name, const char *folder, ronde__data_options options, ronde__data **data_out) {
+static ronde_status open_set(const char *name, const char *folder, ronde__data_options options,
+                             ronde__data **data_out) {
   char *spec = ronde__format("%s:%s", name, folder);
   options.spec = spec;
   ronde_status status = ronde__data_open(&options, data_out);
@@ -86,9 +87,10 @@ static void test_values_and_hash_with_and_without_cache(void **state) {
     ronde__data *data;
     bool normalize = round % 2; /* rounds 0 and 1: without a cache; 2 misses, 3 hits */
     assert_int_equal(count_files(getenv("RONDE_CACHE")), round == 3 ? 1 : 0);
-    assert_int_equal(open_set("mnist", *state, (ronde__data_options){.cache = round >= 2, .normalize = normalize}, &data),
-                     RONDE_OK);
-    assert_true(data->has_normalization);
+    assert_int_equal(
+        open_set("mnist", *state, (ronde__data_options){.cache = round >= 2, .normalize = normalize}, &data), RONDE_OK);
+    assert_float_equal(data->mean, normalize ? .1307 : 0, 1e-7);
+    assert_float_equal(data->deviation, normalize ? .3081 : 0, 1e-7);
     assert_string_equal(data->source.name, "mnist");
     check_examples(data, normalize ? .1307 : 0, normalize ? .3081 : 1);
     check_hash(data);
@@ -228,9 +230,10 @@ static void test_bad_sets_leave_no_cache(void **state) {
                  "24 labels, but ");
     labels[9] = 10;
     test_write_bytes(folder, "train-labels-idx1-ubyte", test_idx(1, (uint32_t[]){N}, labels, N));
-    check_failed(&lines, try_set("mnist", folder, *options[i]), RONDE_E_INPUT, "train-labels-idx1-ubyte: offset 17: ",
-                 "label 10 of example 9 is beyond the 10 classes");
-    assert_int_equal(try_set("mnist", folder, (ronde__data_options){.cache = options[i]->cache, .classes = 47}), RONDE_OK);
+    check_failed(&lines, try_set("mnist", folder, *options[i]), RONDE_E_INPUT,
+                 "train-labels-idx1-ubyte: offset 17: ", "label 10 of example 9 is beyond the 10 classes");
+    assert_int_equal(try_set("mnist", folder, (ronde__data_options){.cache = options[i]->cache, .classes = 47}),
+                     RONDE_OK);
     labels[9] = 4;
     test_write_bytes(folder, "train-labels-idx1-ubyte", test_idx(1, (uint32_t[]){N}, labels, N));
     check_failed(&lines, try_set("mnist", folder, (ronde__data_options){.cache = options[i]->cache, .classes = 4}),
@@ -259,8 +262,9 @@ static void test_npy_sets(void **state) {
   for (int cache = 0; cache < 3; ++cache) {
     ronde__data *data;
     int64_t labels[2], ids[2] = {0, 1};
-    assert_int_equal(open_set("npy", folder, (ronde__data_options){.cache = cache > 0, .normalize = true}, &data), RONDE_OK);
-    assert_false(data->has_normalization);
+    assert_int_equal(open_set("npy", folder, (ronde__data_options){.cache = cache > 0, .normalize = true}, &data),
+                     RONDE_OK);
+    assert_true(data->deviation == 0);
     assert_int_equal(data->source.classes, 6);
     assert_int_equal(data->source.n_examples[RONDE_SPLIT_TEST], 0);
     assert_int_equal(data->source.dims[0], 3);
@@ -307,13 +311,14 @@ static void test_huge_synthetic_sets_are_refused(void **state) {
                  "do not fit in memory");
 }
 
-static ronde_status refuse_to_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-                                   float *targets) {
+static ronde_status refuse_to_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                                   int64_t *labels, float *targets) {
   return RONDE_E_INTERNAL;
 }
 
 static void test_wrapped_sources_are_checked(void **state) {
-  const ronde_source good = {.name = "mine", .rank = 2, .dims = {3, 4}, .classes = 2, .n_examples = {5, 0}, .read = refuse_to_read};
+  const ronde_source good = {
+      .name = "mine", .rank = 2, .dims = {3, 4}, .classes = 2, .n_examples = {5, 0}, .read = refuse_to_read};
   ronde__data *data;
   assert_int_equal(ronde__data_wrap(&good, &data), RONDE_OK);
   assert_string_equal(data->source.name, "mine");
@@ -327,7 +332,8 @@ static void test_wrapped_sources_are_checked(void **state) {
   bad[3].classes = 0;
   bad[4].read = NULL;
   bad[5].dims[0] = INT64_MAX;
-  for (int i = 0; i < 6; ++i) check_failed(&lines, ronde__data_wrap(&bad[i], &data), RONDE_E_USAGE, "mine: ", reasons[i]);
+  for (int i = 0; i < 6; ++i)
+    check_failed(&lines, ronde__data_wrap(&bad[i], &data), RONDE_E_USAGE, "mine: ", reasons[i]);
 }
 
 /* Against figures taken from the published files by other means. */

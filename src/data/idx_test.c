@@ -60,7 +60,8 @@ static void test_bad_headers_are_named(void **state) {
       {test_idx(3, (uint32_t[]){UINT32_MAX, UINT32_MAX, UINT32_MAX}, zeros, 64), 3, "offset 4", "only 64 bytes"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
-    check_failed(&lines, parse(cases[i].file, cases[i].rank, &idx, NULL), RONDE_E_INPUT, cases[i].offset, cases[i].reason);
+    check_failed(&lines, parse(cases[i].file, cases[i].rank, &idx, NULL), RONDE_E_INPUT, cases[i].offset,
+                 cases[i].reason);
 }
 
 static void test_gzip_that_holds_less_than_claimed_is_named(void **state) {

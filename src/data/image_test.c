@@ -100,8 +100,8 @@ static void test_bad_images_are_named(void **state) {
   test_log_start(&lines);
   test_bytes file = encode_colour();
   check_failed(&lines, decode(file, 0, 3), RONDE_E_INPUT, "image: ", "not a PNG");
-  check_failed(&lines, decode((test_bytes){(uint8_t *)(uintptr_t) "GIF89a..", 8}, 8, 3), RONDE_E_INPUT, "image: ",
-               "not a PNG");
+  check_failed(&lines, decode((test_bytes){(uint8_t *)(uintptr_t) "GIF89a..", 8}, 8, 3), RONDE_E_INPUT,
+               "image: ", "not a PNG");
   for (size_t bytes = 34; bytes < file.n - 16; bytes += 3)
     check_failed(&lines, decode(file, bytes, 3), RONDE_E_INPUT, "image: ", "PNG");
   check_failed(&lines, decode(file, file.n, 2), RONDE_E_USAGE, "image: ", "1 or 3 channels");

@@ -98,8 +98,8 @@ static void test_bad_headers_are_named(void **state) {
       {"[]", 8, "no dict"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
-    check_failed(&lines, scan(test_npy(cases[i].dict, zeros, cases[i].bytes), &npy), RONDE_E_INPUT, "file: ",
-                 cases[i].reason);
+    check_failed(&lines, scan(test_npy(cases[i].dict, zeros, cases[i].bytes), &npy), RONDE_E_INPUT,
+                 "file: ", cases[i].reason);
   const char *good = DICT("'|u1'", "False", "(2,)");
   test_bytes file = test_npy(good, zeros, 2);
   file.data[0] = 'x';

@@ -1,4 +1,5 @@
-/* What the tests of this folder share: folders that vanish, files of every format, and the line that an error logged. */
+/* What the tests of this folder share: folders that vanish, files of every format, and the line that an error logged.
+ */
 #ifndef RONDE_DATA_TESTING_H
 #define RONDE_DATA_TESTING_H
 

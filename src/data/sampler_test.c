@@ -1,0 +1,159 @@
+#include "data/testing.h"
+
+#include "data/data.h"
+
+static test_log lines;
+
+static ronde__sampler *make(ronde__sampler_options options) {
+  if (!options.repeat) options.repeat = 1;
+  ronde__sampler *sampler;
+  assert_int_equal(ronde__sampler_create(&options, &sampler), RONDE_OK);
+  return sampler;
+}
+
+static int64_t *epoch_ids(const ronde__sampler *sampler, int64_t epoch) {
+  int64_t *ids = malloc((size_t)ronde__sampler_epoch_examples(sampler) * sizeof *ids);
+  assert_int_equal(ronde__sampler_epoch(sampler, epoch, ids), RONDE_OK);
+  return ids;
+}
+
+static void test_file_order_without_shuffle(void **state) {
+  ronde__sampler *sampler = make((ronde__sampler_options){.n_train = 10, .repeat = 2, .batch = 7, .seed = 3});
+  assert_int_equal(ronde__sampler_epoch_examples(sampler), 20);
+  assert_int_equal(ronde__sampler_epoch_batches(sampler), 3);
+  assert_int_equal(ronde__sampler_batch(sampler), 7);
+  for (int64_t epoch = 1; epoch <= 2; ++epoch) {
+    int64_t *ids = epoch_ids(sampler, epoch);
+    for (int i = 0; i < 20; ++i) assert_int_equal(ids[i], i % 10);
+    free(ids);
+  }
+  ronde__sampler_destroy(sampler);
+}
+
+static void test_each_id_as_often_as_repeated_in_any_order(void **state) {
+  enum { N = 101, REPEAT = 3 };
+  ronde__sampler *sampler =
+      make((ronde__sampler_options){.n_train = N, .repeat = REPEAT, .batch = 10, .shuffle = true});
+  int64_t *first = NULL;
+  for (int64_t epoch = 1; epoch <= 3; ++epoch) {
+    int64_t *ids = epoch_ids(sampler, epoch), *again = epoch_ids(sampler, epoch), counts[N] = {0};
+    assert_memory_equal(ids, again, N * REPEAT * sizeof *ids);
+    for (int i = 0; i < N * REPEAT; ++i) ++counts[ids[i]];
+    for (int i = 0; i < N; ++i) assert_int_equal(counts[i], REPEAT);
+    if (first) assert_memory_not_equal(ids, first, N * REPEAT * sizeof *ids);
+    free(again);
+    free(first);
+    first = ids;
+  }
+  free(first);
+  ronde__sampler_destroy(sampler);
+}
+
+static void test_the_seed_decides(void **state) {
+  ronde__sampler_options options = {.n_train = 50, .repeat = 1, .batch = 5, .shuffle = true, .seed = 1};
+  ronde__sampler *a = make(options), *same = make(options);
+  options.seed = 2;
+  ronde__sampler *other = make(options);
+  int64_t *ids = epoch_ids(a, 4), *same_ids = epoch_ids(same, 4), *other_ids = epoch_ids(other, 4);
+  assert_memory_equal(ids, same_ids, 50 * sizeof *ids);
+  assert_memory_not_equal(ids, other_ids, 50 * sizeof *ids);
+  free(ids);
+  free(same_ids);
+  free(other_ids);
+  ronde__sampler_destroy(a);
+  ronde__sampler_destroy(same);
+  ronde__sampler_destroy(other);
+}
+
+static void test_drop_last_drops_the_end_of_the_same_order(void **state) {
+  ronde__sampler_options options = {.n_train = 23, .repeat = 1, .batch = 5, .shuffle = true, .seed = 9};
+  ronde__sampler *whole = make(options);
+  options.drop_last = true;
+  ronde__sampler *dropped = make(options);
+  assert_int_equal(ronde__sampler_epoch_examples(whole), 23);
+  assert_int_equal(ronde__sampler_epoch_batches(whole), 5);
+  assert_int_equal(ronde__sampler_epoch_examples(dropped), 20);
+  assert_int_equal(ronde__sampler_epoch_batches(dropped), 4);
+  int64_t *a = epoch_ids(whole, 2), *b = epoch_ids(dropped, 2);
+  assert_memory_equal(a, b, 20 * sizeof *a);
+  free(a);
+  free(b);
+  ronde__sampler_destroy(whole);
+  ronde__sampler_destroy(dropped);
+}
+
+static void test_validation_examples_are_kept_out(void **state) {
+  static const struct {
+    double fraction;
+    int64_t n, n_validation;
+  } cases[] = {{0, 100, 0}, {.29, 100, 29}, {.1, 60000, 6000}, {.5, 7, 3}, {.99, 1, 0}, {.25, 4, 1}};
+  for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
+    for (int shuffle = 0; shuffle < 2; ++shuffle) {
+      int64_t n = cases[c].n, n_validation, n_kept = n - cases[c].n_validation;
+      ronde__sampler *sampler = make((ronde__sampler_options){
+          .n_train = n, .val_split = cases[c].fraction, .batch = 1, .repeat = 2, .shuffle = shuffle, .seed = 5});
+      const int64_t *validation = ronde__sampler_validation(sampler, &n_validation);
+      assert_int_equal(n_validation, cases[c].n_validation);
+      assert_int_equal(ronde__sampler_epoch_examples(sampler), 2 * n_kept);
+      int64_t *ids = epoch_ids(sampler, 1);
+      char *seen = calloc((size_t)n, 1);
+      for (int64_t i = 0; i < n_validation; ++i) {
+        if (i) assert_true(validation[i] > validation[i - 1]);
+        seen[validation[i]] = 2;
+      }
+      for (int64_t i = 0; i < 2 * n_kept; ++i) ++seen[ids[i]];
+      for (int64_t i = 0; i < n; ++i) assert_int_equal(seen[i], 2);
+      for (int64_t i = 1; i < n_kept && !shuffle; ++i) assert_true(ids[i] > ids[i - 1]);
+      free(seen);
+      free(ids);
+      ronde__sampler_destroy(sampler);
+    }
+}
+
+static void test_validation_is_drawn_by_the_seed(void **state) {
+  ronde__sampler_options options = {.n_train = 1000, .batch = 1, .val_split = .1, .seed = 1};
+  ronde__sampler *a = make(options);
+  options.seed = 2;
+  ronde__sampler *b = make(options);
+  int64_t n;
+  const int64_t *of_a = ronde__sampler_validation(a, &n), *of_b = ronde__sampler_validation(b, &n);
+  assert_int_equal(n, 100);
+  assert_memory_not_equal(of_a, of_b, 100 * sizeof *of_a);
+  assert_true(of_a[99] > 500); /* from all over the set, not its front */
+  ronde__sampler_destroy(a);
+  ronde__sampler_destroy(b);
+}
+
+static void test_impossible_options_are_named(void **state) {
+  test_log_start(&lines);
+  ronde__sampler *sampler;
+  static const struct {
+    ronde__sampler_options options;
+    ronde_status status;
+    const char *a, *b;
+  } cases[] = {
+      {{.n_train = 0, .repeat = 1, .batch = 1}, RONDE_E_INPUT, "no training examples", ""},
+      {{.n_train = 5, .repeat = 1, .batch = 0}, RONDE_E_USAGE, "batch 0", ""},
+      {{.n_train = 5, .repeat = 0, .batch = 1}, RONDE_E_USAGE, "repeat 0", ""},
+      {{.n_train = 5, .repeat = 1, .batch = 6}, RONDE_E_USAGE, "batch 6", "5 training examples"},
+      {{.n_train = 5, .repeat = 2, .batch = 11}, RONDE_E_USAGE, "batch 11", "10 training examples"},
+      {{.n_train = 5, .repeat = 1, .batch = 5, .val_split = .2}, RONDE_E_USAGE, "batch 5", "4 training examples"},
+      {{.n_train = 5, .repeat = 1, .batch = 1, .val_split = 1}, RONDE_E_USAGE, "val-split 1", ""},
+      {{.n_train = 5, .repeat = INT64_MAX, .batch = 1}, RONDE_E_USAGE, "repeat 9223372036854775807", "counted"},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
+    check_failed(&lines, ronde__sampler_create(&cases[i].options, &sampler), cases[i].status, cases[i].a, cases[i].b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_file_order_without_shuffle),
+      cmocka_unit_test(test_each_id_as_often_as_repeated_in_any_order),
+      cmocka_unit_test(test_the_seed_decides),
+      cmocka_unit_test(test_drop_last_drops_the_end_of_the_same_order),
+      cmocka_unit_test(test_validation_examples_are_kept_out),
+      cmocka_unit_test(test_validation_is_drawn_by_the_seed),
+      cmocka_unit_test(test_impossible_options_are_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
