@@ -29,14 +29,18 @@ static ronde_status exchange(void *arg) {
   bucket *b = arg;
   state *s = b->state;
   ronde__transport *transport = s->worker->transport;
+  float *gradients = ronde__net_gradients(s->worker->net) + b->begin;
+  size_t n = b->end - b->begin;
+  if (!b->last) return ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, n, s->scratch);
   /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it has arrived from
    * everywhere, nobody is waited for any more. */
-  if (b->last) {
-    s->parts[transport->rank] = s->part;
-    RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
-  }
-  float *gradients = ronde__net_gradients(s->worker->net) + b->begin;
-  return ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, b->end - b->begin, s->scratch);
+  s->parts[transport->rank] = s->part;
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
+  uint64_t begin = transport->ops->now_ns(transport);
+  RONDE_TRY(ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, n, s->scratch));
+  s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
+  s->worker->bus_bytes += 2 * n * sizeof(float) * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  return RONDE_OK;
 }
 
 static void send_ready(state *s) {

@@ -23,6 +23,7 @@ typedef struct ronde__worker {
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
   int update_slot;         /* of the optimizer, in the ledger */
+  uint64_t bus_ns, bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
 } ronde__worker;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */

@@ -1,5 +1,7 @@
 #include "train/config.h"
 
+#include "train/machine.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -250,8 +252,7 @@ static json_t *value_json(const option *o, const ronde__options *options) {
     case KIND_ENUM: break;
   }
   char *text = value_text(o, options);
-  json_t *json = text ? json_string(text) : NULL;
-  if (text && !json) json = json_string("(not UTF-8)"); /* a file name may be any bytes */
+  json_t *json = text ? ronde__json_text(text) : NULL;
   free(text);
   return json;
 }

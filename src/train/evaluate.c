@@ -1,0 +1,50 @@
+#include "train/job.h"
+
+typedef struct buffers {
+  float *x, *targets;
+  int64_t *labels, *ids;
+} buffers;
+
+static void release(buffers *b) {
+  ronde__free(b->x);
+  ronde__free(b->targets);
+  ronde__free(b->labels);
+  ronde__free(b->ids);
+}
+
+static ronde_status allocate(const ronde_source *source, int64_t chunk, buffers *b) {
+  size_t elems = 1;
+  for (int d = 0; d < source->rank; d++) elems *= (size_t)source->dims[d];
+  RONDE__ALLOC(b->x, (size_t)chunk * elems * sizeof *b->x, "evaluation");
+  RONDE__ALLOC(b->ids, (size_t)chunk * sizeof *b->ids, "evaluation");
+  if (source->classes) RONDE__ALLOC(b->labels, (size_t)chunk * sizeof *b->labels, "evaluation");
+  else RONDE__ALLOC(b->targets, (size_t)(chunk * source->target_elems) * sizeof *b->targets, "evaluation");
+  return RONDE_OK;
+}
+
+static ronde_status run(ronde__net *net, const ronde_source *source, ronde_split split, const int64_t *ids, int64_t begin, int64_t end, int64_t chunk,
+                        buffers *b, ronde__score *score) {
+  for (int64_t i = begin; i < end; i += chunk) {
+    int64_t n = ronde__min(chunk, end - i);
+    for (int64_t j = 0; j < n; j++) b->ids[j] = ids ? ids[i + j] : i + j;
+    RONDE_TRY(source->read(source->user, split, b->ids, n, b->x, b->labels, b->targets));
+    ronde__net_result result;
+    RONDE_TRY(ronde__net_forward(net, &(ronde__net_batch){n, b->x, b->labels, b->targets}, 1, NULL, &result));
+    score->loss_sum += result.loss_sum;
+    score->n_correct += result.n_correct;
+    score->n += n;
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__evaluate(ronde__net *net, const ronde_source *source, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
+                             int64_t chunk, ronde__score *score_out) {
+  buffers b = {0};
+  ronde__score score = {0};
+  ronde_status status = allocate(source, chunk, &b);
+  if (status == RONDE_OK)
+    status = run(net, source, split, ids, ronde__share_begin(n, rank, world), ronde__share_begin(n, rank + 1, world), chunk, &b, &score);
+  release(&b);
+  if (status == RONDE_OK) *score_out = score;
+  return status;
+}

@@ -1,0 +1,71 @@
+/* What a job is once its options are resolved, shared by its ranks; and the pieces that jobs are made of. */
+#ifndef RONDE_JOB_H
+#define RONDE_JOB_H
+
+#include "models/models.h"
+#include "strategy/strategy.h"
+#include "train/config.h"
+#include "train/record.h"
+
+/* Indices into the choices of options.inc. */
+enum { RONDE__TRANSPORT_AUTO, RONDE__TRANSPORT_SELF, RONDE__TRANSPORT_THREADS };
+enum { RONDE__OPTIMIZER_SGD, RONDE__OPTIMIZER_ADAM, RONDE__OPTIMIZER_ADAMW, RONDE__OPTIMIZER_ADAGRAD };
+enum { RONDE__STRATEGY_AUTO };
+enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
+enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
+
+/* Read-only after set-up. */
+typedef struct ronde__job {
+  ronde_config *config;          /* own copy, automatic values resolved */
+  const ronde__options *options;
+  ronde_hooks hooks;             /* all NULL where none were given */
+  const ronde__model *model;     /* NULL: hooks.model */
+  const char *model_name;
+  ronde__data *data;
+  ronde__sampler *sampler;       /* train only */
+  ronde__shape shape;            /* of one example */
+  int64_t classes;
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;
+  const ronde__strategy *strategy;
+  int world, threads;
+  int64_t batch, local_batch;    /* global, and the largest of a rank */
+  int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
+  ronde__schedule schedule;
+  ronde__optim_options optim;
+  uint64_t drill_load_ns, drill_slow_ns;
+  int drill_slow_rank;           /* -1: none */
+  struct ronde__safetensors *init; /* --init, or NULL */
+} ronde__job;
+
+/* setup.c: resolves and checks everything that can be checked before any rank starts. */
+ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
+void ronde__job_destroy(ronde__job *job);
+
+/* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are data. */
+ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
+/* The graph of a built-in model by itself. */
+ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options, const ronde__shape *shape, int64_t classes,
+                                ronde_graph **graph_out);
+/* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted. */
+int64_t ronde__graph_train_flops(const ronde_graph *graph);
+
+/* weights.c */
+/* Every parameter of the net from the file; missing, extra and differently shaped tensors are errors. */
+ronde_status ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file, const char *path);
+/* Writes the parameters; the file also says what they are of: model, shape, classes, padding and normalisation of the job. */
+ronde_status ronde__weights_save(const ronde__net *net, const char *path, const ronde__job *job);
+/* "same" or "valid" where the job's model has it, else NULL. */
+const char *ronde__job_padding(const ronde__job *job);
+/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian. */
+ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[65]);
+
+/* evaluate.c: this rank's share of the examples ids [n] (NULL: 0..n-1) of a split. */
+typedef struct ronde__score {
+  double loss_sum;
+  int64_t n_correct, n;
+} ronde__score;
+ronde_status ronde__evaluate(ronde__net *net, const ronde_source *source, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
+                             int64_t chunk, ronde__score *score_out);
+
+#endif

@@ -1,0 +1,183 @@
+#include "train/rank.h"
+
+#include "io/safetensors.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+enum { PREFETCH = 4, TAG_EPOCH = 0 };
+
+/* ---- set-up ---- */
+
+static void planted_delay(void *arg) {
+  uint64_t ns = *(const uint64_t *)arg;
+  struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+  while (nanosleep(&left, &left)) {}
+}
+
+static ronde_status make_net(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
+  RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
+  RONDE_TRY(ronde__job_graph(job, &r->graph));
+  if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
+  ronde__net_options options = {job->kernels, job->gemm, r->pool, r->prof, true};
+  RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
+  RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
+  if (job->init) RONDE_TRY(ronde__weights_load(r->net, job->init, job->options->init));
+  return ronde__optim_create(&job->optim, job->kernels, ronde__net_n_elems(r->net), &r->optim);
+}
+
+/* The plans that this rank's steps need: a whole batch and the short last one. */
+static ronde_status prepare_plans(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch, sizes[] = {job->batch, last};
+  for (int i = 0; i < 2; i++) {
+    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) - ronde__share_begin(sizes[i], r->transport->rank, job->world);
+    if (n > 0) RONDE_TRY(ronde__net_prepare(r->net, n));
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__rank_set_up(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  RONDE_TRY(make_net(r));
+  RONDE_TRY(prepare_plans(r));
+  RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
+  ronde__loader_options loader = {.data = job->data, .sampler = job->sampler, .rank = r->transport->rank, .world = job->world,
+                                  .whole = job->options->shard == RONDE__SHARD_WHOLE, .prefetch = PREFETCH, .drill_delay_ns = job->drill_load_ns};
+  RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  r->worker = (ronde__worker){.transport = r->transport, .kernels = job->kernels, .pool = r->pool, .prof = r->prof, .net = r->net,
+                              .optim = r->optim, .loader = r->loader, .clip = job->options->clip,
+                              .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6), .overlap = job->options->overlap};
+  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
+  r->worker.update_slot = ronde__prof_op_slot(r->prof, names[job->optim.kind], RONDE__PHASE_UPDATE, job->kernels->isa);
+  if (job->drill_slow_rank == r->transport->rank && job->drill_slow_ns) {
+    r->worker.before_forward = planted_delay;
+    r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
+  }
+  return job->strategy->create(&r->worker, &r->strategy_state);
+}
+
+void ronde__rank_tear_down(ronde__rank *r) {
+  if (r->strategy_state) r->job->strategy->destroy(r->strategy_state);
+  ronde__loader_destroy(r->loader);
+  ronde__optim_destroy(r->optim);
+  ronde__net_destroy(r->net);
+  ronde_graph_destroy(r->graph);
+  ronde__pool_destroy(r->pool);
+  ronde__prof_destroy(r->prof);
+  ronde__free(r->parts);
+}
+
+/* ---- steps ---- */
+
+/* Examples of update `index` (from 0) of an epoch, and its batches. */
+static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
+  int64_t first = index * job->options->accumulate, end = ronde__min(first + job->options->accumulate, job->batches_per_epoch);
+  step->n_batches = (int)(end - first);
+  step->examples = ronde__min(end * job->batch, ronde__sampler_epoch_examples(job->sampler)) - first * job->batch;
+}
+
+static ronde_status broken(const ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
+  if (r->transport->rank != 0) return RONDE_E_NUMERIC;
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
+  if (result->broken_param < 0)
+    return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the loss of rank %d is NaN or Inf", step->step, result->broken_rank);
+  return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the gradient of %s on rank %d has NaN or Inf", step->step,
+                     params[result->broken_param].name, result->broken_rank);
+}
+
+static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
+  int64_t n = 0;
+  for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
+    int64_t batch = ronde__min(left, r->job->batch);
+    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->world) - ronde__share_begin(batch, r->transport->rank, r->job->world);
+  }
+  return n;
+}
+
+static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step, int64_t *own_out) {
+  const ronde__job *job = r->job;
+  ronde__step_result result;
+  step->lr = ronde__schedule_lr(&job->schedule, step->step);
+  step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
+  uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
+  uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  if (result.broken_rank >= 0) return broken(r, step, &result);
+  epoch->steps++;
+  epoch->examples += step->examples;
+  epoch->loss_sum += result.loss_sum;
+  epoch->n_correct += result.n_correct;
+  epoch->lr = step->lr;
+  *own_out += own_examples(r, step);
+  ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples, step->lr, end - begin};
+  if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
+  return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
+}
+
+/* ---- epochs ---- */
+
+static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
+  const ronde__job *job = r->job;
+  int64_t n;
+  const int64_t *ids = ronde__sampler_validation(job->sampler, &n);
+  ronde_split split = n > 0 ? RONDE_SPLIT_TRAIN : RONDE_SPLIT_TEST;
+  if (n == 0) {
+    ids = NULL;
+    n = job->data->source.n_examples[RONDE_SPLIT_TEST];
+  }
+  if (n == 0) return RONDE_OK;
+  return ronde__evaluate(r->net, &job->data->source, split, ids, n, r->transport->rank, job->world, job->local_batch, score_out);
+}
+
+/* Everybody's phases and scores of the epoch, to everybody; rank 0 reports. */
+static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES], int64_t own_examples, bool score) {
+  ronde__epoch_part *own = &r->parts[r->transport->rank];
+  *own = (ronde__epoch_part){.examples = own_examples};
+  if (score) {
+    ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
+    RONDE_TRY(evaluate(r, &own->score));
+  }
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  ronde__prof_totals(r->prof, own->ns);
+  for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
+  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  for (int i = 0; i < r->job->world; i++) {
+    epoch->score.loss_sum += r->parts[i].score.loss_sum;
+    epoch->score.n_correct += r->parts[i].score.n_correct;
+    epoch->score.n += r->parts[i].score.n;
+  }
+  epoch->has_score = epoch->score.n > 0;
+  epoch->parts = r->parts;
+  return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
+}
+
+static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inout, int64_t last_step) {
+  const ronde__job *job = r->job;
+  ronde__epoch epoch = {.epoch = number};
+  uint64_t before[RONDE__N_PHASES];
+  int64_t own = 0;
+  ronde_status status = RONDE_OK;
+  ronde__prof_totals(r->prof, before);
+  for (int64_t i = 0; i < job->steps_per_epoch && *step_inout < last_step && status == RONDE_OK; i++) {
+    ronde__step step = {.step = ++*step_inout};
+    step_size(job, i, &step);
+    status = one_step(r, &epoch, &step, &own);
+  }
+  /* What was done up to a cancellation or to broken numbers is reported too; these end all ranks alike. */
+  if (status != RONDE_OK && status != RONDE_E_CANCELLED && status != RONDE_E_NUMERIC) return status;
+  RONDE_TRY(close_epoch(r, &epoch, before, own, status == RONDE_OK && r->max_steps == 0));
+  return status;
+}
+
+ronde_status ronde__rank_train(ronde__rank *r) {
+  int64_t step = 0, last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
+  ronde_status status = RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  for (int64_t epoch = 1; step < last && status == RONDE_OK; epoch++) status = one_epoch(r, epoch, &step, last);
+  return status;
+}

@@ -1,0 +1,59 @@
+/* One rank's training: set-up, steps, evaluation at the end of each epoch. The same code on every rank; rank 0 also reports. */
+#ifndef RONDE_RANK_H
+#define RONDE_RANK_H
+
+#include "train/job.h"
+
+/* What all ranks learn from each other at the end of an epoch. */
+typedef struct ronde__epoch_part {
+  uint64_t ns[RONDE__N_PHASES];
+  ronde__score score;   /* of its share of the test examples */
+  int64_t examples;     /* that it trained on */
+} ronde__epoch_part;
+
+typedef struct ronde__epoch {
+  int64_t epoch, steps, examples;
+  double loss_sum, lr;
+  int64_t n_correct;
+  bool has_score;
+  ronde__score score;              /* over all ranks */
+  const ronde__epoch_part *parts;  /* [world] */
+} ronde__epoch;
+
+typedef struct ronde__step_report {
+  int64_t step, epoch, examples;
+  double loss, lr;
+  uint64_t ns;                     /* of this step */
+} ronde__step_report;
+
+/* Rank 0's ears; each may be NULL on the other ranks. An error ends the run. */
+typedef struct ronde__reporter {
+  void *user;
+  ronde_status (*step)(void *user, const ronde__step_report *report);
+  ronde_status (*epoch)(void *user, const ronde__epoch *epoch);
+  bool (*cancel)(void *user);
+} ronde__reporter;
+
+typedef struct ronde__rank {
+  const ronde__job *job;
+  ronde__transport *transport;
+  const ronde__reporter *reporter; /* rank 0 */
+  int64_t max_steps;               /* 0: as the job says; else stop there (--dry-run) */
+  ronde__pool *pool;
+  ronde__prof *prof;
+  ronde_graph *graph;
+  ronde__net *net;
+  ronde__optim *optim;
+  ronde__loader *loader;
+  ronde__worker worker;
+  void *strategy_state;
+  ronde__epoch_part *parts;        /* [world] */
+} ronde__rank;
+
+/* Everything up to the first step. */
+ronde_status ronde__rank_set_up(ronde__rank *rank);
+/* The steps. RONDE_E_CANCELLED, RONDE_E_NUMERIC on all ranks alike; another error of one rank aborts the transport. */
+ronde_status ronde__rank_train(ronde__rank *rank);
+void ronde__rank_tear_down(ronde__rank *rank);
+
+#endif

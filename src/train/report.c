@@ -1,0 +1,195 @@
+/* What a run tells: progress, steps.jsonl, run.json, the plan of --dry-run. */
+#include "train/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double seconds(uint64_t ns) { return (double)ns * 1e-9; }
+
+ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
+  ronde__run *r = user;
+  const ronde__job *job = r->job;
+  r->steps_ns += report->ns;
+  r->examples_done += report->examples;
+  if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
+  if (r->steps) {
+    ronde__steps_line line = {report->step, report->epoch, report->examples, report->loss, report->lr, seconds(report->ns)};
+    RONDE_TRY(ronde__steps_add(r->steps, &line));
+  }
+  if (!job->hooks.progress) return RONDE_OK;
+  double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
+  ronde_progress progress = {.step = report->step, .steps = job->steps, .epoch = report->epoch, .loss = report->loss, .lr = report->lr,
+                             .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0, .elapsed_s = elapsed,
+                             .left_s = elapsed / (double)report->step * (double)(job->steps - report->step), .test_accuracy = -1};
+  job->hooks.progress(job->hooks.user, &progress);
+  return RONDE_OK;
+}
+
+ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
+  ronde__run *r = user;
+  const ronde__job *job = r->job;
+  bool has_classes = job->data->source.classes > 0;
+  double n = (double)ronde__max(1, e->examples), n_score = (double)ronde__max(1, e->score.n);
+  uint64_t cpu = ronde__cpu_ns();
+  ronde__record_epoch row = {.epoch = e->epoch, .steps = e->steps, .examples = e->examples, .cpu_s = seconds(cpu - r->epoch_cpu_ns), .lr = e->lr,
+                             .train_loss = e->steps ? e->loss_sum / n : NAN, .train_accuracy = has_classes && e->steps ? (double)e->n_correct / n : NAN,
+                             .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
+                             .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
+  r->epoch_cpu_ns = cpu;
+  for (int w = 0; w < job->world; w++) {
+    ronde__record_worker *worker = &r->workers[w];
+    worker->examples += e->parts[w].examples;
+    for (int p = 0; p < RONDE__N_PHASES; p++) {
+      double s = seconds(e->parts[w].ns[p]);
+      bool apart = p == RONDE__PHASE_EVAL || p == RONDE__PHASE_CHECKPOINT;
+      worker->phase_s[p] += s;
+      row.phase_s[p] += s / job->world;
+      if (!apart) worker->wall_s += s, row.wall_s += s / job->world;
+    }
+  }
+  ronde__energy_update(&r->record.energy);
+  RONDE_TRY(ronde__record_add_epoch(&r->record, &row));
+  if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
+  int64_t step = 0;
+  for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
+  double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
+  ronde_progress progress = {.step = step, .steps = job->steps, .epoch = e->epoch, .loss = row.train_loss, .lr = e->lr,
+                             .examples_per_s = row.wall_s > 0 ? (double)row.examples / row.wall_s : 0, .elapsed_s = elapsed,
+                             .left_s = elapsed / (double)step * (double)(job->steps - step), .epoch_end = true, .test_loss = row.test_loss,
+                             .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy};
+  job->hooks.progress(job->hooks.user, &progress);
+  return RONDE_OK;
+}
+
+bool ronde__report_cancel(void *user) {
+  ronde__run *r = user;
+  return r->job->hooks.cancel && r->job->hooks.cancel(r->job->hooks.user);
+}
+
+/* ---- the record ---- */
+
+static void fill_model_and_data(ronde__run *r) {
+  const ronde__job *job = r->job;
+  const ronde_graph *graph = r->ranks[0].graph;
+  ronde__record *record = &r->record;
+  double executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
+  record->model = (ronde__record_model){job->model_name, ronde__job_padding(job),
+                                        ronde_graph_parameters(graph), ronde_graph_forward_flops(graph), ronde__graph_train_flops(graph),
+                                        (int64_t)(executed / (double)job->local_batch)};
+}
+
+static void fill_run(ronde__run *r) {
+  const ronde__job *job = r->job;
+  ronde__record *record = &r->record;
+  const ronde_source *source = &job->data->source;
+  record->isa = job->kernels->isa;
+  record->data = (ronde__record_data){.name = source->name, .sha256 = job->data->sha256, .train_examples = source->n_examples[RONDE_SPLIT_TRAIN],
+                                      .test_examples = source->n_examples[RONDE_SPLIT_TEST], .rank = source->rank, .classes = source->classes};
+  memcpy(record->data.dims, source->dims, sizeof record->data.dims);
+  record->config = ronde__config_json(job->config);
+  r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};
+  r->choices[1] = (ronde__record_choice){"gemm", job->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile"};
+  record->choices = r->choices;
+  record->n_choices = 2;
+  if (job->world > 1) r->choices[record->n_choices++] = (ronde__record_choice){"collective", "ring"};
+  record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
+  record->workers = r->workers;
+  record->n_workers = job->world;
+}
+
+static double bus_bandwidth(const ronde__run *r) {
+  double bytes = 0, ns = 0;
+  for (int i = 0; i < r->job->world; i++) {
+    bytes += (double)r->ranks[i].worker.bus_bytes;
+    ns += (double)r->ranks[i].worker.bus_ns;
+  }
+  return ns > 0 ? bytes / ns * 1e9 : NAN;
+}
+
+static ronde_status fill_results(ronde__run *r) {
+  ronde__record *record = &r->record;
+  for (int i = 0; i < r->job->world; i++) {
+    int n_ops;
+    const ronde__prof_op *ops = ronde__prof_ops(r->ranks[i].prof, &n_ops);
+    RONDE_TRY(ronde__record_add_ops(record, ops, n_ops));
+    record->communication.bytes_sent += (int64_t)r->transports[i]->bytes_sent;
+    record->communication.bytes_received += (int64_t)r->transports[i]->bytes_received;
+    record->communication.messages += (int64_t)r->transports[i]->messages;
+  }
+  record->communication.collective = r->job->world > 1 ? "ring" : NULL;
+  record->communication.busbw_bytes_per_s = bus_bandwidth(r);
+  RONDE_TRY(ronde__weights_sha256(r->ranks[0].net, r->sha256));
+  record->weights_sha256 = record->state_sha256 = r->sha256; /* no network has buffers yet */
+  return RONDE_OK;
+}
+
+ronde_status ronde__report_write(ronde__run *r, char **json_out) {
+  const ronde__options *o = r->job->options;
+  ronde__record *record = &r->record;
+  ronde_status status = RONDE_OK;
+  record->setup_s = r->first_step_ns ? seconds(r->first_step_ns - r->begin_ns) : NAN;
+  bool trained = r->ranks[0].net && r->first_step_ns;
+  fill_run(r);
+  if (trained) {
+    fill_model_and_data(r);
+    status = fill_results(r);
+    bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
+    if (status == RONDE_OK && o->save && whole)
+      status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
+    if (status == RONDE_OK && o->trace && o->out) {
+      ronde__prof **profs;
+      char *path = ronde__format("%s/trace.json", o->out);
+      RONDE__ALLOC(profs, (size_t)r->job->world * sizeof *profs, "trace");
+      for (int i = 0; i < r->job->world; i++) profs[i] = r->ranks[i].prof;
+      status = path ? ronde__prof_write_trace(profs, r->job->world, path) : RONDE_E_MEMORY;
+      ronde__free(profs);
+      free(path);
+    }
+  }
+  record->status = status == RONDE_OK ? r->status : status;
+  record->wall_s = seconds(ronde__now_ns() - r->begin_ns);
+  record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
+  record->peak_rss_bytes = ronde__peak_rss_bytes();
+  ronde__energy_update(&record->energy);
+  char *json;
+  RONDE_TRY(ronde__record_json(record, &json));
+  ronde_status written = o->out ? ronde__record_write(o->out, json) : RONDE_OK;
+  if (json_out) *json_out = json;
+  else free(json);
+  return status != RONDE_OK ? status : written;
+}
+
+/* ---- --dry-run ---- */
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static json_t *memory_json(const ronde__run *r) {
+  const ronde__job *job = r->job;
+  ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
+  size_t optimizer = ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_elems(r->ranks[0].net));
+  size_t total = (memory.parameters + memory.gradients + memory.arena + optimizer) * (size_t)job->world;
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients", (json_int_t)memory.gradients, "optimizer",
+                   (json_int_t)optimizer, "arena", (json_int_t)memory.arena, "total", (json_int_t)total);
+}
+
+ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
+  const ronde__job *job = r->job;
+  const ronde_graph *graph = r->ranks[0].graph;
+  double *s = r->step_seconds;
+  qsort(s, (size_t)r->n_step_seconds, sizeof *s, ascending);
+  json_t *plan = json_pack("{s:s, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
+                           (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example", (json_int_t)ronde_graph_forward_flops(graph),
+                           "workers", job->world, "threads_per_worker", job->threads, "strategy", job->strategy->name, "batch",
+                           (json_int_t)job->batch, "steps", (json_int_t)job->steps, "memory_bytes", memory_json(r), "estimated_s",
+                           s[r->n_step_seconds / 2] * (double)job->steps, "estimated_from_steps", (json_int_t)r->n_step_seconds);
+  char *text = plan ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+  json_decref(plan);
+  if (!text) return ronde__fail(RONDE_E_MEMORY, "dry run: no memory for the plan");
+  if (json_out) *json_out = text;
+  else free(text);
+  return RONDE_OK;
+}

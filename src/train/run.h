@@ -1,0 +1,43 @@
+/* One training run: a job, its ranks as threads of this process, and the record of what they did. */
+#ifndef RONDE_RUN_H
+#define RONDE_RUN_H
+
+#include "io/sha256.h"
+#include "train/rank.h"
+
+#include <pthread.h>
+
+typedef struct ronde__run {
+  ronde__job *job;
+  ronde__rank *ranks;
+  ronde__transport **transports;
+  ronde__record record;
+  ronde__record_worker *workers;
+  ronde__record_choice choices[4];
+  ronde__steps *steps;
+  char sha256[RONDE__SHA256_HEX];
+  uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
+  int64_t examples_done;
+  uint64_t steps_ns;             /* time of the steps so far */
+  double *step_seconds;          /* --dry-run: [max_steps] */
+  int64_t n_step_seconds, max_steps;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int n_set_up;
+  bool failed;
+  ronde_status status;           /* the first that is not the echo of another */
+} ronde__run;
+
+/* run.c: trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
+ronde_status ronde__run_ranks(ronde__run *run);
+
+/* report.c: rank 0's ears, with the run as user. */
+ronde_status ronde__report_step(void *run, const ronde__step_report *report);
+ronde_status ronde__report_epoch(void *run, const ronde__epoch *epoch);
+bool ronde__report_cancel(void *run);
+/* Writes --save, --trace and run.json as far as the run came; json_out (may be NULL) gets run.json's text. */
+ronde_status ronde__report_write(ronde__run *run, char **json_out);
+/* --dry-run: the plan, with the time that the first steps took. */
+ronde_status ronde__report_plan(const ronde__run *run, char **json_out);
+
+#endif

@@ -1,0 +1,254 @@
+/* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
+#include "train/job.h"
+
+#include "io/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- model and data ---- */
+
+static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
+  long long c, h, w;
+  int used = 0;
+  if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 || h > 65536 || w > 65536)
+    return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", text);
+  *shape_out = (ronde__shape){3, {c, h, w}};
+  return RONDE_OK;
+}
+
+static ronde_status set_text(char **field, const char *value) {
+  free(*field);
+  return (*field = ronde__strdup(value)) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "options: no memory");
+}
+
+/* What the user left open, from what the weights' file says of itself. */
+static ronde_status options_from_file(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  const char *model = ronde__safetensors_meta(job->init, "model"), *shape = ronde__safetensors_meta(job->init, "shape");
+  const char *classes = ronde__safetensors_meta(job->init, "classes"), *padding = ronde__safetensors_meta(job->init, "padding");
+  bool same_model = !o->model || (model && !strcmp(o->model, model));
+  if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
+  if (!same_model) return RONDE_OK;
+  if (!o->classes && classes) o->classes = strtoll(classes, NULL, 10);
+  if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
+  if (!ronde__config_is_set(job->config, "padding") && padding) o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
+  if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
+  return RONDE_OK;
+}
+
+static ronde_status set_up_model(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->hooks.model) {
+    job->model_name = o->model ? o->model : "custom";
+    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "the network is the caller's"));
+    return ronde__config_no_effect(job->config, "dropout", "the network is the caller's");
+  }
+  if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
+  if (!(job->model = ronde__model_find(o->model)))
+    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", o->model);
+  job->model_name = job->model->name;
+  if (!job->model->has_padding) RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
+  char why[64];
+  snprintf(why, sizeof why, "%s has no dropout", job->model_name);
+  return ronde__config_no_effect(job->config, "dropout", why);
+}
+
+static ronde_status open_data(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->hooks.source) {
+    if (o->data) return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", o->data);
+    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
+    return ronde__data_wrap(job->hooks.source, &job->data);
+  }
+  if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
+  if (!strncmp(o->data, "synthetic", 9)) RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
+  ronde__data_options options = {o->data, o->cache, o->normalize, (uint64_t)o->seed, o->classes};
+  if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
+  if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
+  RONDE_TRY(ronde__data_open(&options, &job->data));
+  if (job->data->deviation == 0) job->config->options.normalize = false; /* nothing is applied: the record says so */
+  return RONDE_OK;
+}
+
+static void shape_from_data(ronde__job *job) {
+  const ronde_source *source = &job->data->source;
+  job->shape.rank = source->rank;
+  memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
+  job->classes = job->options->classes ? job->options->classes : source->classes;
+  job->config->options.classes = job->classes;
+}
+
+/* Without data, the model's usual input and classes are the default. */
+static ronde_status shape_from_options(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (!job->model) return ronde__fail(RONDE_E_USAGE, "--data is needed for a network of the caller's");
+  job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
+  job->classes = o->classes ? o->classes : job->model->classes;
+  job->config->options.classes = job->classes;
+  return o->shape ? parse_shape(o->shape, &job->shape) : RONDE_OK;
+}
+
+static ronde_status open_init(ronde__job *job) {
+  const char *path = job->options->init;
+  if (!path) return RONDE_OK;
+  RONDE_TRY(ronde__safetensors_open(path, &job->init));
+  RONDE_TRY(ronde__safetensors_check_finite(job->init));
+  return options_from_file(job);
+}
+
+/* ---- training ---- */
+
+static ronde_status resolve_optimizer(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  bool sgd = o->optimizer == RONDE__OPTIMIZER_SGD, adagrad = o->optimizer == RONDE__OPTIMIZER_ADAGRAD;
+  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "momentum", "only --optimizer sgd has it"));
+  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "nesterov", "only --optimizer sgd has it"));
+  if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
+  if (sgd || adagrad) RONDE_TRY(ronde__config_no_effect(job->config, "betas", "only --optimizer adam and adamw have them"));
+  if (sgd) RONDE_TRY(ronde__config_no_effect(job->config, "eps", "--optimizer sgd has none"));
+  if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
+  if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
+  if (o->lr_scale_workers) o->lr *= job->world;
+  static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW, RONDE__OPTIM_ADAGRAD};
+  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr, o->momentum, o->weight_decay, o->nesterov, o->betas[0], o->betas[1], o->eps};
+  return RONDE_OK;
+}
+
+static ronde_status resolve_schedule(ronde__job *job) {
+  const ronde__options *o = job->options;
+  static const ronde__schedule_kind kinds[] = {RONDE__SCHEDULE_CONSTANT, RONDE__SCHEDULE_STEP, RONDE__SCHEDULE_COSINE};
+  if (kinds[o->lr_schedule] != RONDE__SCHEDULE_STEP) {
+    RONDE_TRY(ronde__config_no_effect(job->config, "lr-step", "only --lr-schedule step has it"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "lr-gamma", "only --lr-schedule step has it"));
+  }
+  job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr, o->lr_gamma, o->lr_step, job->steps_per_epoch, job->steps, o->warmup};
+  return RONDE_OK;
+}
+
+static ronde_status resolve_world(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  job->world = (int)o->workers;
+  job->threads = (int)(o->threads ? o->threads : ronde__max(1, ronde__cores() / job->world));
+  o->threads = job->threads;
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
+    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
+  const char *wanted = ronde_config_get(job->config, "strategy");
+  job->strategy = ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
+  if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
+  if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name, job->strategy->max_ranks, job->world);
+  if (!strcmp(job->strategy->name, "single")) {
+    RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
+  }
+  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
+  return RONDE_OK;
+}
+
+static ronde_status resolve_drill(ronde__job *job) {
+  const char *text = job->options->drill;
+  job->drill_slow_rank = -1;
+  while (text && *text) {
+    double ms;
+    int rank, used = 0;
+    if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
+      job->drill_load_ns = (uint64_t)(ms * 1e6);
+    } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
+      if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      job->drill_slow_rank = rank;
+      job->drill_slow_ns = (uint64_t)(ms * 1e6);
+    } else {
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS or slow:RANK:MS", text);
+    }
+    text += used;
+    if (*text && *text++ != ',') return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status resolve_steps(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  const ronde_source *source = &job->data->source;
+  if (o->local_batch && ronde__config_is_set(job->config, "batch"))
+    return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both give the size of a step: one of them is enough");
+  if (o->local_batch) o->batch = o->local_batch * job->world;
+  job->batch = o->batch;
+  job->local_batch = ronde__ceil_div(job->batch, job->world);
+  ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN], o->repeat, o->val_split, o->batch, o->shuffle, o->drop_last, (uint64_t)o->seed};
+  RONDE_TRY(ronde__sampler_create(&sampler, &job->sampler));
+  int64_t n_validation;
+  ronde__sampler_validation(job->sampler, &n_validation);
+  if (o->val_split > 0 && n_validation == 0)
+    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps none of %" PRId64 " examples", o->val_split, sampler.n_train);
+  job->batches_per_epoch = ronde__sampler_epoch_batches(job->sampler);
+  job->steps_per_epoch = ronde__ceil_div(job->batches_per_epoch, o->accumulate);
+  if (o->epochs > INT64_MAX / 2 / job->steps_per_epoch) return ronde__fail(RONDE_E_USAGE, "--epochs %" PRId64 ": too many", o->epochs);
+  job->steps = o->steps ? o->steps : o->epochs * job->steps_per_epoch;
+  return RONDE_OK;
+}
+
+static ronde_status set_up_training(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
+  if (o->dry_run && (o->out || o->save)) return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
+  RONDE_TRY(resolve_steps(job));
+  RONDE_TRY(resolve_optimizer(job));
+  RONDE_TRY(resolve_schedule(job));
+  return resolve_drill(job);
+}
+
+/* Shape errors, and data that do not fit the network, are found here, before any rank starts. */
+static ronde_status check_network(ronde__job *job) {
+  ronde_graph *graph;
+  RONDE_TRY(ronde__job_graph(job, &graph));
+  ronde_graph_destroy(graph);
+  return RONDE_OK;
+}
+
+static ronde_status resolve(ronde__job *job) {
+  int verb = job->config->verb;
+  RONDE_TRY(ronde__kernels_get(&job->kernels));
+  RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
+  RONDE_TRY(open_init(job));
+  RONDE_TRY(set_up_model(job));
+  if (verb != RONDE__VERB_INIT) RONDE_TRY(resolve_world(job));
+  bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
+  if (has_data) {
+    RONDE_TRY(open_data(job));
+    shape_from_data(job);
+  } else {
+    RONDE_TRY(shape_from_options(job));
+  }
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));
+  return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job); /* predict knows the input's shape only when it has read it */
+}
+
+ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
+  ronde__job *job;
+  RONDE__ALLOC(job, sizeof *job, "job");
+  *job = (ronde__job){.drill_slow_rank = -1};
+  if (hooks) job->hooks = *hooks;
+  ronde_status status = ronde__config_copy(config, &job->config);
+  if (status == RONDE_OK) {
+    job->options = ronde__config_options(job->config);
+    status = resolve(job);
+  }
+  if (status != RONDE_OK) ronde__job_destroy(job);
+  else *job_out = job;
+  return status;
+}
+
+void ronde__job_destroy(ronde__job *job) {
+  if (!job) return;
+  ronde__sampler_destroy(job->sampler);
+  ronde__data_close(job->data);
+  ronde__safetensors_close(job->init);
+  ronde_config_destroy(job->config);
+  ronde__free(job);
+}

@@ -1,0 +1,38 @@
+#include "kernel/kernel.h"
+
+#include <jansson.h>
+
+const char *ronde_version(void) { return RONDE_VERSION; }
+
+static json_t *features(void) {
+  json_t *f = json_object();
+#ifdef RONDE_HAVE_XSMM
+  json_object_set_new(f, "libxsmm", json_true());
+#else
+  json_object_set_new(f, "libxsmm", json_false());
+#endif
+#ifdef RONDE_HAVE_PNG
+  json_object_set_new(f, "png", json_true());
+#else
+  json_object_set_new(f, "png", json_false());
+#endif
+  return f;
+}
+
+ronde_status ronde_version_json(char **json_out) {
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;
+  RONDE_TRY(ronde__kernels_get(&kernels));
+  RONDE_TRY(ronde__gemm_default(kernels, &gemm));
+  json_t *isas = json_array(), *gemms = json_array();
+  for (int i = 0; ronde__kernels_available(i); i++) json_array_append_new(isas, json_string(ronde__kernels_available(i)->isa));
+  if (gemm == RONDE__GEMM_XSMM) json_array_append_new(gemms, json_string("xsmm"));
+  json_array_append_new(gemms, json_string("tile"));
+  json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "version", RONDE_VERSION, "git", RONDE_GIT, "features", features(), "isa",
+                              kernels->isa, "isas", isas, "gemm", gemms);
+  char *text = version ? json_dumps(version, JSON_INDENT(2)) : NULL;
+  json_decref(version);
+  if (!text) return ronde__fail(RONDE_E_MEMORY, "version: no memory");
+  *json_out = text;
+  return RONDE_OK;
+}
