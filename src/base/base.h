@@ -17,7 +17,8 @@ void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((f
 /* Names the calling thread's rank in its error lines; -1: none (the default). */
 void ronde__log_set_rank(int rank);
 
-/* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by ronde__free. */
+/* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by
+ * ronde__free. */
 void *ronde__alloc(size_t bytes);
 void ronde__free(void *p);
 /* Assigns, or returns RONDE_E_MEMORY with one line that says how much for what. */
@@ -31,7 +32,7 @@ void ronde__free(void *p);
 void *ronde__pages_map(size_t bytes);
 void ronde__pages_unmap(void *p, size_t bytes);
 
-char *ronde__strdup(const char *text);                                        /* NULL for NULL or where there is no memory; free() */
+char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 
 uint64_t ronde__now_ns(void);     /* monotonic */

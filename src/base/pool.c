@@ -45,7 +45,8 @@ ronde_status ronde__pool_create(int n_threads, ronde__pool **pool_out) {
     int error = pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]);
     if (error) {
       ronde__pool_destroy(pool);
-      return ronde__fail(RONDE_E_MEMORY, "thread pool: cannot start thread %d of %d: %s", i + 2, n_threads, strerror(error));
+      return ronde__fail(RONDE_E_MEMORY, "thread pool: cannot start thread %d of %d: %s", i + 2, n_threads,
+                         strerror(error));
     }
     pool->n_started++;
     ronde__busy_add(1);

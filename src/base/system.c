@@ -69,7 +69,8 @@ static int read_numbers(const char *folder, const char *name, long long out[2]) 
 static int quota_of_group(const char *folder) {
   long long v[2], period[2];
   bool known = read_numbers(folder, "cpu.max", v) == 2;
-  if (!known && read_numbers(folder, "cpu.cfs_quota_us", v) == 1 && read_numbers(folder, "cpu.cfs_period_us", period) == 1) {
+  if (!known && read_numbers(folder, "cpu.cfs_quota_us", v) == 1 &&
+      read_numbers(folder, "cpu.cfs_period_us", period) == 1) {
     v[1] = period[0];
     known = true;
   }

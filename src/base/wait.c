@@ -36,8 +36,8 @@ void ronde__event_signal(ronde__event *event) {
   if (atomic_load(&event->n_sleepers)) futex(&event->count, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-/* True when the count moved on within limit_ns of begin_ns. Yields in between: on a busy machine the awaited thread may stand in
- * the queue of this very core, and then spinning alone made a hand-over 40 times slower. */
+/* True when the count moved on within limit_ns of begin_ns. Yields in between: on a busy machine the awaited thread
+ * may stand in the queue of this very core, and then spinning alone made a hand-over 40 times slower. */
 static bool spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t limit_ns) {
   do {
     for (int i = 0; i < PAUSES_PER_CLOCK; i++) {

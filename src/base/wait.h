@@ -1,5 +1,5 @@
-/* Waiting inside the process: an event to be waited for without missed wake-ups, that spins shortly where a core is free for
- * it and then sleeps. The pool, the transport of threads and the communication threads wait with it. */
+/* Waiting inside the process: an event to be waited for without missed wake-ups, that spins shortly where a core is
+ * free for it and then sleeps. The pool, the transport of threads and the communication threads wait with it. */
 #ifndef RONDE_WAIT_H
 #define RONDE_WAIT_H
 
@@ -24,8 +24,8 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
 /* The same for waits that are long by nature: never spins, and does not count as computing meanwhile. */
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
-/* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more than the
- * cores: the spinner would hold the core that the awaited one needs. */
+/* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more
+ * than the cores: the spinner would hold the core that the awaited one needs. */
 void ronde__busy_add(int n_threads);
 bool ronde__may_spin(void);
 

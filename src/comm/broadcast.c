@@ -1,6 +1,7 @@
 #include "comm/collective.h"
 
-/* Ranks are counted from the root: v. The lowest set bit of v leads to its parent; its children are v plus every lower bit. */
+/* Ranks are counted from the root: v. The lowest set bit of v leads to its parent; its children are v plus every
+ * lower bit. */
 ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, int root, void *data, size_t bytes) {
   int p = transport->size, v = (transport->rank - root + p) % p, bit = 1;
   uint32_t wire = RONDE__WIRE_TAG(tag, 0);

@@ -1,5 +1,5 @@
-/* Every collective, on every transport, against an f64 oracle: inputs differ on each rank, results are equal to the bit on all
- * ranks and in every run. One planted bug shows that the comparison can fail. */
+/* Every collective, on every transport, against an f64 oracle: inputs differ on each rank, results are equal to the
+ * bit on all ranks and in every run. One planted bug shows that the comparison can fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,8 @@ typedef struct flipper {
   float copy[1 << 16];
 } flipper;
 
-static ronde_status flip_isend(ronde__transport *t, int peer, uint32_t tag, const void *data, size_t bytes, ronde__request *request) {
+static ronde_status flip_isend(ronde__transport *t, int peer, uint32_t tag, const void *data, size_t bytes,
+                               ronde__request *request) {
   flipper *f = (flipper *)t;
   if (f->sent++ == f->message && bytes > 0 && bytes <= sizeof f->copy) {
     memcpy(f->copy, data, bytes);
@@ -67,7 +68,8 @@ static ronde_status flip_isend(ronde__transport *t, int peer, uint32_t tag, cons
   }
   return f->inner->ops->isend(f->inner, peer, tag, data, bytes, request);
 }
-static ronde_status flip_irecv(ronde__transport *t, int peer, uint32_t tag, void *data, size_t bytes, ronde__request *request) {
+static ronde_status flip_irecv(ronde__transport *t, int peer, uint32_t tag, void *data, size_t bytes,
+                               ronde__request *request) {
   return ((flipper *)t)->inner->ops->irecv(((flipper *)t)->inner, peer, tag, data, bytes, request);
 }
 static ronde_status flip_wait(ronde__transport *t, ronde__request *requests, int n, uint64_t timeout_ns) {

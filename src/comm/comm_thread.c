@@ -22,7 +22,8 @@ struct ronde__comm_thread {
   ronde__event submitted, finished;
 };
 
-/* Runs the first job unless one is running; false: there was none to run. Called with the lock held, which is given up meanwhile. */
+/* Runs the first job unless one is running; false: there was none to run. Called with the lock held, which is given
+ * up meanwhile. */
 static bool run_one(ronde__comm_thread *self) {
   if (self->running || self->n_queued == 0) return false;
   job next = self->jobs[self->first];

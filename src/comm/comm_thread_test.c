@@ -66,7 +66,8 @@ static void jobs_run_in_order_one_at_a_time(void **state) {
 static void after_an_error_the_others_are_skipped(void **state) {
   static diary diary;
   memset(&diary, 0, sizeof diary);
-  task good = {&diary, 1, 0, RONDE_OK}, first = {&diary, 2, 2000000, RONDE_E_LOST}, second = {&diary, 3, 0, RONDE_E_NUMERIC};
+  task good = {&diary, 1, 0, RONDE_OK};
+  task first = {&diary, 2, 2000000, RONDE_E_LOST}, second = {&diary, 3, 0, RONDE_E_NUMERIC};
   ronde__comm_thread *thread = make();
   assert_int_equal(ronde__comm_thread_submit(thread, write_down, &good), RONDE_OK);
   assert_int_equal(ronde__comm_thread_submit(thread, write_down, &first), RONDE_OK);
@@ -97,7 +98,9 @@ static void destroy_skips_what_has_not_begun(void **state) {
 }
 
 static char last_line[256];
-static void keep_line(void *user, ronde_log_level level, const char *line) { snprintf(last_line, sizeof last_line, "%s", line); }
+static void keep_line(void *user, ronde_log_level level, const char *line) {
+  snprintf(last_line, sizeof last_line, "%s", line);
+}
 
 typedef struct place {
   pthread_t thread;

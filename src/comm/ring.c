@@ -1,6 +1,7 @@
-/* Ring all-reduce: each rank's segment travels once round the ring and is summed on the way, then once more and is copied.
- * Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009. The segments go in pieces, so that a rank sums one
- * while the next is coming: cost as in collective.h, plus one piece a step. */
+/* Ring all-reduce: each rank's segment travels once round the ring and is summed on the way, then once more and is
+ * copied.
+ * Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009. The segments go in pieces, so that
+ * a rank sums one while the next is coming: cost as in collective.h, plus one piece a step. */
 #include "comm/collective.h"
 
 /* Fits the second-level cache twice; long enough to hide a message's latency. */
@@ -40,8 +41,8 @@ static ronde_status post_receive(ring *ring, const segment *in, int64_t j, int p
   ronde__transport *transport = ring->transport;
   int previous = (transport->rank + transport->size - 1) % transport->size;
   float *to = part == PART_REDUCE ? ring->scratch + j % 2 * ring->slot : in->x + j * PIECE;
-  return transport->ops->irecv(transport, previous, RONDE__WIRE_TAG(ring->tag, part), to, sizeof(float) * (size_t)piece_n(in, j),
-                               &ring->receives[j % 2]);
+  return transport->ops->irecv(transport, previous, RONDE__WIRE_TAG(ring->tag, part), to,
+                               sizeof(float) * (size_t)piece_n(in, j), &ring->receives[j % 2]);
 }
 
 static ronde_status post_send(ring *ring, const segment *out, int64_t j, int part) {
@@ -84,8 +85,8 @@ static ronde_status rounds(ring *ring) {
   return RONDE_OK;
 }
 
-ronde_status ronde__allreduce_ring(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
-                                   float *scratch) {
+ronde_status ronde__allreduce_ring(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                                   size_t n, float *scratch) {
   if (transport->size == 1 || n == 0) return RONDE_OK;
   ring ring = {.transport = transport, .kernels = kernels, .tag = tag, .x = x, .scratch = scratch, .n = (int64_t)n};
   ring.slot = (int64_t)ronde__allreduce_ring_scratch(n, transport->size) / 2;

@@ -1,5 +1,5 @@
-/* Ranks as threads of one process. Each rank has a mailbox with a queue of waiting sends and one of waiting receives for every
- * source; who comes second finds the other there and copies, outside the lock. */
+/* Ranks as threads of one process. Each rank has a mailbox with a queue of waiting sends and one of waiting receives
+ * for every source; who comes second finds the other there and copies, outside the lock. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -138,8 +138,9 @@ static void copy(const transfer *send, transfer *receive) {
     if (send->bytes) memcpy(receive->data, send->data, send->bytes);
     return;
   }
-  receive->status = ronde__fail(RONDE_E_INTERNAL, "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu",
-                                receive->peer, receive->owner->head.rank, receive->tag, send->bytes, receive->bytes);
+  receive->status =
+      ronde__fail(RONDE_E_INTERNAL, "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu",
+                  receive->peer, receive->owner->head.rank, receive->tag, send->bytes, receive->bytes);
 }
 
 /* Finds the other side in the mailbox and copies, or waits there to be found. */
@@ -147,8 +148,12 @@ static void transfer_post(transfer *mine) {
   endpoint *mailbox = mailbox_of(mine);
   pthread_mutex_lock(&mailbox->lock);
   transfer *other = queue_take_tag(queue_of(mine, !mine->is_send), mine->tag);
-  atomic_store_explicit(other ? &other->state : &mine->state, other ? STATE_COPYING : STATE_QUEUED, memory_order_relaxed);
-  if (!other) queue_append(queue_of(mine, mine->is_send), mine);
+  if (other) {
+    atomic_store_explicit(&other->state, STATE_COPYING, memory_order_relaxed);
+  } else {
+    atomic_store_explicit(&mine->state, STATE_QUEUED, memory_order_relaxed);
+    queue_append(queue_of(mine, mine->is_send), mine);
+  }
   pthread_mutex_unlock(&mailbox->lock);
   if (!other) return;
   if (mine->is_send) copy(mine, other);
@@ -176,7 +181,8 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
   endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->group->aborted, memory_order_relaxed)) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
-    return ronde__fail(RONDE_E_INTERNAL, "transport threads: there is no rank %d among %d", wanted.peer, transport->size);
+    return ronde__fail(RONDE_E_INTERNAL, "transport threads: there is no rank %d among %d", wanted.peer,
+                       transport->size);
   transfer *t = transfer_take(self);
   if (!t) return ronde__fail(RONDE_E_MEMORY, "transport threads: no memory for a message to rank %d", wanted.peer);
   t->owner = self;
@@ -193,12 +199,14 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
 
 static ronde_status threads_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                                   ronde__request *request_out) {
-  return post(transport, (transfer){.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes}, request_out);
+  transfer wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
+  return post(transport, wanted, request_out);
 }
 
 static ronde_status threads_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                                   ronde__request *request_out) {
-  return post(transport, (transfer){.peer = peer, .tag = tag, .data = data, .bytes = bytes}, request_out);
+  transfer wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
+  return post(transport, wanted, request_out);
 }
 
 static void threads_cancel(ronde__transport *transport, ronde__request *requests, int n) {
@@ -233,7 +241,8 @@ static ronde_status advance(ronde__transport *transport, ronde__request *request
     state now = atomic_load_explicit(&t->state, memory_order_acquire);
     if (now == STATE_DONE) RONDE_TRY(settle(transport, &requests[i]));
     else if (now == STATE_QUEUED && peer_left)
-      return ronde__fail(RONDE_E_LOST, "rank %d has left, with a message under way (tag %#" PRIx32 ")", t->peer, t->tag);
+      return ronde__fail(RONDE_E_LOST, "rank %d has left, with a message under way (tag %#" PRIx32 ")", t->peer,
+                         t->tag);
     else ++*n_left_out;
   }
   return RONDE_OK;
@@ -271,7 +280,8 @@ static ronde_status time_out(endpoint *self, const ronde__request *requests, int
   }
   for (int i = 0; i < n; i++)
     if (requests[i].impl) list_rank(peers, sizeof peers, ((transfer *)requests[i].impl)->peer);
-  return ronde__fail(RONDE_E_LOST, "no message exchanged with rank %s for %.3g s, though all ranks wait", peers, seconds);
+  return ronde__fail(RONDE_E_LOST, "no message exchanged with rank %s for %.3g s, though all ranks wait", peers,
+                     seconds);
 }
 
 static ronde_status threads_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
@@ -330,8 +340,10 @@ static void threads_destroy(ronde__transport *transport) {
   endpoint *self = endpoint_of(transport);
   group *group = self->group;
   for (block *b = self->blocks; b; b = b->next)
-    for (int i = 0; i < TRANSFERS_PER_BLOCK; i++)
-      if (atomic_load_explicit(&b->transfers[i].state, memory_order_acquire) != STATE_FREE) transfer_withdraw(&b->transfers[i]);
+    for (int i = 0; i < TRANSFERS_PER_BLOCK; i++) {
+      transfer *t = &b->transfers[i];
+      if (atomic_load_explicit(&t->state, memory_order_relaxed) != STATE_FREE) transfer_withdraw(t);
+    }
   atomic_store_explicit(&self->left, true, memory_order_release);
   wake_all(group);
   if (atomic_fetch_sub(&group->n_present, 1) == 1) group_free(group);

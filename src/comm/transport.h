@@ -1,5 +1,5 @@
-/* Point-to-point messages between ranks, and the only clock and the only waiting that strategies and collectives may use: they never
- * read clocks, sleep or lock, so that the same code runs on threads, MPI and in virtual time.
+/* Point-to-point messages between ranks, and the only clock and the only waiting that strategies and collectives may
+ * use: they never read clocks, sleep or lock, so that the same code runs on threads, MPI and in virtual time.
  * An endpoint belongs to one rank; the rank's own thread and its communication thread may use it at once. */
 #ifndef RONDE_TRANSPORT_H
 #define RONDE_TRANSPORT_H
@@ -15,21 +15,25 @@ typedef struct ronde__request {
 
 typedef struct ronde__transport_ops {
   const char *name;
-  /* Messages between two ranks match by tag, in order. Lengths must be equal on both sides (else RONDE_E_INTERNAL on the receiver).
+  /* Messages between two ranks match by tag, in order. Lengths must be equal on both sides (else RONDE_E_INTERNAL on
+   * the receiver).
    * Neither call blocks. Errors are per peer: RONDE_E_LOST names it. */
-  ronde_status (*isend)(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes, ronde__request *request_out);
-  ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes, ronde__request *request_out);
+  ronde_status (*isend)(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
+                        ronde__request *request_out);
+  ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
+                        ronde__request *request_out);
   /* done_out tells; a done request is reset to zero. An error is the request's end, as in wait. */
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
-  /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST after timeout_ns (one line names the ranks
-   * that are missing), when the peer has left, or, silently, when the group was aborted; RONDE_E_CANCELLED never. After an error all n
-   * are cancelled. */
+  /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST after timeout_ns (one
+   * line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
+   * RONDE_E_CANCELLED never. After an error all n are cancelled. */
   ronde_status (*wait)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
-  /* Ends what is not done without waiting for a peer, resets all n to zero: the buffers are the caller's again. Such a transfer may
-   * have happened, in part or not at all: only for giving up. */
+  /* Ends what is not done without waiting for a peer, resets all n to zero: the buffers are the caller's again. Such
+   * a transfer may have happened, in part or not at all: only for giving up. */
   void (*cancel)(ronde__transport *transport, ronde__request *requests, int n);
   uint64_t (*now_ns)(ronde__transport *transport);
-  /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has said why. */
+  /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
+   * said why. */
   void (*abort)(ronde__transport *transport);
   /* Requests that are still under way are cancelled. To the others the rank has left. */
   void (*destroy)(ronde__transport *transport);
@@ -47,8 +51,8 @@ struct ronde__transport {
 
 /* One rank alone. */
 ronde_status ronde__transport_self(ronde__transport **transport_out);
-/* n ranks of one process: transports_out [n], one for each rank's thread, destroyed one by one. A message is copied once, straight from
- * the sender's buffer to the receiver's, by whichever of the two comes second. */
+/* n ranks of one process: transports_out [n], one for each rank's thread, destroyed one by one. A message is copied
+ * once, straight from the sender's buffer to the receiver's, by whichever of the two comes second. */
 ronde_status ronde__transport_threads(int n, ronde__transport **transports_out);
 void ronde__transport_destroy(ronde__transport *transport);
 

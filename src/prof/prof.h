@@ -1,5 +1,6 @@
-/* The ledger of one rank: where each nanosecond went. One phase is open at any time, so phases add up to the wall time
- * exactly; per-op spans lie inside forward, backward and update. One rank's thread writes, without locks; read when it rests.
+/* The ledger of one rank: where each nanosecond went. One phase is open at any time, so phases add up to the wall
+ * time exactly; per-op spans lie inside forward, backward and update. One rank's thread writes, without locks; read
+ * when it rests.
  * prof NULL is a ledger that keeps nothing. */
 #ifndef RONDE_PROF_H
 #define RONDE_PROF_H
@@ -36,21 +37,24 @@ void ronde__prof_destroy(ronde__prof *prof);
 
 /* Closes the open phase now and opens `phase`; returns the time of the switch. The first call opens the ledger. */
 uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase);
-/* Moves ns from a closed phase to another after the fact (what of an exchange was waiting); at most what `from` holds. In the
- * trace the moved part becomes the beginning of the last closed span, where that is of phase `from` and long enough. */
+/* Moves ns from a closed phase to another after the fact (what of an exchange was waiting); at most what `from`
+ * holds. In the trace the moved part becomes the beginning of the last closed span, where that is of phase `from` and
+ * long enough. */
 void ronde__prof_move(ronde__prof *prof, ronde__phase from, ronde__phase to, uint64_t ns);
 /* Phase totals since the ledger was opened, up to the last switch. */
 void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES]);
 
-/* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory (logged), or prof NULL. */
+/* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory (logged), or prof
+ * NULL. */
 int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation);
 /* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). Slot -1: nothing. */
 void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops);
 /* Owned by prof, valid until the next new row. */
 const ronde__prof_op *ronde__prof_ops(const ronde__prof *prof, int *n_out);
 
-/* Writes the spans of all ranks (phases as one row, ops as another, a process per rank) as a Chrome trace. Times count from the
- * first span of any rank. The file is whole or absent. What was dropped stands under otherData. RONDE_E_WRITE. */
+/* Writes the spans of all ranks (phases as one row, ops as another, a process per rank) as a Chrome trace. Times
+ * count from the first span of any rank. The file is whole or absent. What was dropped stands under otherData.
+ * RONDE_E_WRITE. */
 ronde_status ronde__prof_write_trace(ronde__prof *const *profs, int n_profs, const char *path);
 
 #endif

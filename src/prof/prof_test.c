@@ -205,7 +205,9 @@ static void spans_beyond_the_bound_are_counted(void **state) {
 }
 
 static char last_line[2048];
-static void keep_line(void *user, ronde_log_level level, const char *line) { snprintf(last_line, sizeof last_line, "%s", line); }
+static void keep_line(void *user, ronde_log_level level, const char *line) {
+  snprintf(last_line, sizeof last_line, "%s", line);
+}
 
 static void an_unwritable_path_is_named(void **state) {
   ronde__prof *prof = make(0, true);

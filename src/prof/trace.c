@@ -24,7 +24,8 @@ static void write_string(FILE *file, const char *text) {
 }
 
 static void write_name(FILE *file, const char **separator, int rank, int row, const char *kind, const char *name) {
-  fprintf(file, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", *separator, rank, row, kind, name);
+  fprintf(file, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,", *separator, rank, row);
+  fprintf(file, "\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", kind, name);
   *separator = ",\n";
 }
 
@@ -40,8 +41,8 @@ static void write_rank(FILE *file, const ronde__prof *prof, uint64_t zero_ns, co
       bool phase = span->what < RONDE__N_PHASES;
       const ronde__prof_op *op = phase ? NULL : &prof->ops[span->what - RONDE__N_PHASES];
       uint64_t at = span->begin_ns - zero_ns, ns = span->end_ns - span->begin_ns;
-      fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRIu64 ".%03d,\"dur\":%" PRIu64 ".%03d,\"name\":", prof->rank,
-              phase ? ROW_PHASES : ROW_OPS, at / 1000, (int)(at % 1000), ns / 1000, (int)(ns % 1000));
+      fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRIu64 ".%03d,\"dur\":%" PRIu64 ".%03d,\"name\":",
+              prof->rank, phase ? ROW_PHASES : ROW_OPS, at / 1000, (int)(at % 1000), ns / 1000, (int)(ns % 1000));
       write_string(file, phase ? ronde__phase_name((ronde__phase)span->what) : op->op);
       if (op) {
         fprintf(file, ",\"args\":{\"phase\":\"%s\",\"implementation\":", ronde__phase_name(op->phase));
