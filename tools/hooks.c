@@ -51,11 +51,11 @@ static double now_s(void) {
 static void say_epoch(const ronde_progress *progress) {
   char rate[32], elapsed[32], test[64] = "";
   if (progress->test_accuracy >= 0) {
-    snprintf(test, sizeof test, "  test loss %.4f  accuracy %.4f", progress->test_loss, progress->test_accuracy);
+    snprintf(test, sizeof test, "  test loss %.5g  accuracy %.4f", progress->test_loss, progress->test_accuracy);
   } else if (isfinite(progress->test_loss) && progress->test_loss > 0) {
-    snprintf(test, sizeof test, "  test loss %.4g", progress->test_loss);
+    snprintf(test, sizeof test, "  test loss %.5g", progress->test_loss);
   }
-  tool_say("epoch %lld  loss %.4f%s  %s examples/s  %s", (long long)progress->epoch,
+  tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch,
            shown.loss_sum / (double)shown.n_steps, test, tool_count(progress->examples_per_s, rate),
            tool_duration(progress->elapsed_s, elapsed));
 }
@@ -63,7 +63,7 @@ static void say_epoch(const ronde_progress *progress) {
 static void draw_bar(const ronde_progress *progress, int columns) {
   char rate[32], left[32], text[256], bar[64] = "", line[512];
   double done = progress->steps > 0 ? (double)progress->step / (double)progress->steps : 0;
-  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %.4f  %s/s  left %s", 100 * done,
+  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %.5g  %s/s  left %s", 100 * done,
            (long long)progress->step, (long long)progress->steps, (long long)progress->epoch, progress->loss,
            tool_count(progress->examples_per_s, rate), tool_duration(progress->left_s, left));
   int room = columns - 1 - (int)strlen(text) - 3;

@@ -8,8 +8,14 @@ ronde_status tool_init(const tool_call *call) {
   char *text;
   ronde_status status = ronde_init(call->config, &hooks, &text);
   if (status) return status;
-  if (call->json) tool_print_json(text);
-  tool_say("wrote %s", ronde_config_get(call->config, "output"));
+  json_t *json = tool_json(text);
+  if (json) {
+    char parameters[32];
+    if (call->json) tool_print_json(text);
+    tool_say("wrote %s: %s parameters, sha256 %s", ronde_config_get(call->config, "output"),
+             tool_count(tool_number(json, "parameters"), parameters), tool_string(json, "weights_sha256"));
+    json_decref(json);
+  }
   free(text);
-  return RONDE_OK;
+  return status;
 }

@@ -41,8 +41,8 @@ static void say_head(const json_t *run) {
            tool_string(world, "strategy"), tool_count(tool_number(totals, "steps"), steps),
            tool_count(tool_number(totals, "examples"), examples));
   append(figures, sizeof figures, "%.4f", "test accuracy", tool_number(result, "test_accuracy"));
-  append(figures, sizeof figures, "%.4f", "test loss", tool_number(result, "test_loss"));
-  append(figures, sizeof figures, "%.4f", "train loss", tool_number(result, "train_loss"));
+  append(figures, sizeof figures, "%.5g", "test loss", tool_number(result, "test_loss"));
+  append(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
   if (*figures) tool_say("  %s", figures);
   tool_say("  %s examples/s; wall %s (set-up %s), CPU %s; peak memory %s",
            tool_count(tool_number(totals, "examples_per_s"), rate), tool_duration(tool_number(totals, "wall_s"), wall),
@@ -62,7 +62,7 @@ static void say_phases(const json_t *run) {
     tool_say("  %-14s %10.3f %7.1f", phases[i].text, phase_s, 100 * phase_s / wall_s);
   }
   tool_say("  %-14s %10.3f %7.1f", "training", wall_s, 100.0);
-  tool_say("  %-14s %10.3f   (apart, as are checkpoints: %.3f s)", "evaluation", epochs_sum(run, "eval_s"),
+  tool_say("  %-14s %10.3f   (apart; checkpoints %.3f s)", "evaluation", epochs_sum(run, "eval_s"),
            epochs_sum(run, "checkpoint_s"));
 }
 

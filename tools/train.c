@@ -24,7 +24,8 @@ static ronde_status show(const tool_call *call, const char *text, bool dry_run) 
 ronde_status tool_train(const tool_call *call) {
   bool dry_run = is_on(call->config, "dry-run");
   tool_signals_start();
-  ronde_hooks hooks = tool_hooks(!call->quiet, strtoll(ronde_config_get(call->config, "log-every"), NULL, 10));
+  ronde_hooks hooks =
+      tool_hooks(!call->quiet && !dry_run, strtoll(ronde_config_get(call->config, "log-every"), NULL, 10));
   char *text = NULL;
   ronde_status status = ronde_train(call->config, &hooks, &text);
   tool_foot(NULL);

@@ -254,7 +254,10 @@ static void test_record_holds_typed_and_resolved_values(void **state) {
 }
 
 static void test_numbers_do_not_depend_on_the_locale(void **state) {
-  if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8")) skip();
+  if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8")) {
+    print_message("SKIP: no locale with a decimal comma is installed\n");
+    skip();
+  }
   ronde_status status = ronde_config_set(*state, "lr", "0.25");
   char text[32];
   snprintf(text, sizeof text, "%s", ronde_config_get(*state, "lr"));
