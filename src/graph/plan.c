@@ -11,7 +11,8 @@ typedef struct builder {
   int *n_uses;            /* [tensors] */
   bool *wants_gradient;   /* [tensors]: it depends on a parameter */
   bool *for_loss, *for_output; /* [tensors] */
-  int *fused_into;        /* [nodes]: an activation that its layer executes, -1: none */
+  int *fused_into;        /* [nodes]: the node that executes this activation, -1: itself */
+  ronde__activation *act; /* [nodes]: the activation that a node executes beside its own work */
 } builder;
 
 /* ---- facts about the graph ---- */
@@ -21,6 +22,27 @@ static void mark_needed(const ronde_graph *graph, int tensor, bool *needed) {
   for (int i = graph->n_nodes - 1; i >= 0; i--)
     if (needed[graph->nodes[i].out])
       for (int j = 0; j < graph->nodes[i].n_inputs; j++) needed[graph->nodes[i].in[j]] = true;
+}
+
+static int only_reader(const ronde_graph *graph, int tensor) {
+  for (int i = 0; i < graph->n_nodes; i++)
+    for (int j = 0; j < graph->nodes[i].n_inputs; j++)
+      if (graph->nodes[i].in[j] == tensor) return i;
+  return -1;
+}
+
+/* An activation whose input nobody else reads is executed by the layer in front of it; a ReLU whose output only a max pooling reads, by the pooling. */
+static int executor_of(const builder *b, int index) {
+  const ronde_graph *graph = b->graph;
+  const ronde__node *node = &graph->nodes[index];
+  int producer = graph->tensors[node->in[0]]->producer;
+  if (node->attr.act == RONDE__ACT_RELU && b->n_uses[node->out] == 1 && node->out != graph->output) {
+    int reader = only_reader(graph, node->out);
+    if (graph->nodes[reader].kind == RONDE__OP_MAX_POOL2D) return reader;
+  }
+  if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
+  bool layer = graph->nodes[producer].kind == RONDE__OP_CONV2D || graph->nodes[producer].kind == RONDE__OP_LINEAR;
+  return layer && b->act[producer] == RONDE__ACT_NONE ? producer : -1;
 }
 
 static void study(builder *b) {
@@ -36,14 +58,11 @@ static void study(builder *b) {
     }
     b->wants_gradient[node->out] = depends && b->options->training;
   }
-  /* An activation behind a layer whose output nobody else reads is executed by the layer. */
   for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = -1;
   for (int i = 0; i < graph->n_nodes; i++) {
-    const ronde__node *node = &graph->nodes[i];
-    if (node->kind != RONDE__OP_ACTIVATION) continue;
-    int producer = graph->tensors[node->in[0]]->producer;
-    bool layer = producer >= 0 && (graph->nodes[producer].kind == RONDE__OP_CONV2D || graph->nodes[producer].kind == RONDE__OP_LINEAR);
-    if (layer && b->n_uses[node->in[0]] == 1 && node->in[0] != graph->output) b->fused_into[i] = producer;
+    if (graph->nodes[i].kind != RONDE__OP_ACTIVATION) continue;
+    b->fused_into[i] = executor_of(b, i);
+    if (b->fused_into[i] >= 0) b->act[b->fused_into[i]] = graph->nodes[i].attr.act;
   }
 }
 
@@ -105,8 +124,7 @@ static void add_step(builder *b, int index) {
   ronde__op_desc *desc = &step.desc;
   *desc = (ronde__op_desc){.attr = node->attr, .n_inputs = node->n_inputs, .n_params = node->n_params};
   set_options(b, desc);
-  for (int i = index + 1; i < graph->n_nodes; i++)
-    if (b->fused_into[i] == index) desc->attr.act = graph->nodes[i].attr.act;
+  if (b->act[index]) desc->attr.act = b->act[index];
   if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
   ronde__shape in[RONDE__OP_MAX_INPUTS];
   for (int i = 0; i < node->n_inputs; i++) {
@@ -207,10 +225,12 @@ static const char *joint_name(const ronde__plan_step *step) {
   static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh", "convolution+sigmoid"};
   static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
   static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
+  static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
   ronde__activation act = step->desc.attr.act;
   if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
   if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
   if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
+  if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
   return step->op->name;
 }
 
@@ -235,13 +255,14 @@ static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_optio
 
 static ronde_status builder_create(builder *b) {
   int tensors = b->graph->n_tensors, nodes = b->graph->n_nodes;
-  size_t bytes = (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * sizeof(int);
+  size_t bytes = (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * (sizeof(int) + sizeof *b->act);
   int *memory;
   RONDE__ALLOC(memory, bytes, "plan");
   b->value_of = memory;
   b->n_uses = memory + tensors;
   b->fused_into = memory + 2 * tensors;
-  b->wants_gradient = (bool *)(b->fused_into + nodes);
+  b->act = (ronde__activation *)(b->fused_into + nodes);
+  b->wants_gradient = (bool *)(b->act + nodes);
   b->for_loss = b->wants_gradient + tensors;
   b->for_output = b->for_loss + tensors;
   for (int i = 0; i < tensors; i++) b->value_of[i] = -1;

@@ -4,6 +4,7 @@
 #define RONDE_CONV_H
 
 #include "ops/axis.h"
+#include "ops/fused.h"
 #include "ops/gemm_list.h"
 
 typedef struct ronde__conv_form {
@@ -25,10 +26,5 @@ static inline ronde__axis ronde__conv_axis_h(const ronde__op_desc *d) {
 static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
   return ronde__axis_make(d->in[0].w, d->attr.kernel[1], d->attr.stride[1], d->attr.padding[1]);
 }
-
-/* Bias gradient of a BLOCKS or LANES output; dout is the gradient before the activation. */
-void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call);
-/* Turns the gradient behind the fused activation into the one before it, in place. */
-void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call);
 
 #endif

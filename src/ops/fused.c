@@ -1,5 +1,6 @@
-/* What convolution and linear layers share in backward: the fused activation and the bias. */
-#include "ops/conv.h"
+#include "ops/fused.h"
+
+#include "ops/gemm_list.h"
 
 #include <string.h>
 
