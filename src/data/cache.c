@@ -71,7 +71,7 @@ static bool is_set(const char *text) { return text && *text; }
 
 /* NULL where nothing says where it could be. */
 static char *cache_folder(void) {
-  const char *own = getenv("RONDE_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const char *own = getenv("RONDE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   if (is_set(own)) return ronde__strdup(own);
   if (is_set(xdg)) return ronde__format("%s/ronde", xdg);
   return is_set(home) ? ronde__format("%s/.cache/ronde", home) : NULL;
@@ -242,7 +242,7 @@ static ronde_status open_in(const ronde__set *set, char *folder, const char *pat
     if (!error) return RONDE_OK;
   }
   ronde__log(RONDE_LOG_WARNING, "%s: the cache cannot be written: %s; this process keeps a copy of its own",
-             folder ? folder : "no HOME, XDG_CACHE_HOME or RONDE_CACHE", strerror(error));
+             folder ? folder : "no HOME, XDG_CACHE_HOME or RONDE_CACHE_DIR", strerror(error));
   return ronde__store_decode(set, &facts, both, true, store_out);
 }
 

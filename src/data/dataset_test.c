@@ -12,7 +12,7 @@ enum { N = 25, N_TEST = 6, H = 4, W = 5, ELEMS = H * W, CLASSES = 7 };
 /* A folder with an IDX set, and a cache of its own. */
 static int setup(void **state) {
   char *folder = test_folder_create(), *cache = ronde__format("%s/deep/cache", folder);
-  setenv("RONDE_CACHE", cache, 1);
+  setenv("RONDE_CACHE_DIR", cache, 1);
   free(cache);
   test_log_start(&lines);
   test_write_idx_pair(folder, "train", N, H, W, CLASSES, false);
@@ -86,7 +86,7 @@ static void test_values_and_hash_with_and_without_cache(void **state) {
   for (int round = 0; round < 4; ++round) {
     ronde__data *data;
     bool normalize = round % 2; /* rounds 0 and 1: without a cache; 2 misses, 3 hits */
-    assert_int_equal(count_files(getenv("RONDE_CACHE")), round == 3 ? 1 : 0);
+    assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), round == 3 ? 1 : 0);
     assert_int_equal(
         open_set("mnist", *state, (ronde__data_options){.cache = round >= 2, .normalize = normalize}, &data), RONDE_OK);
     assert_float_equal(data->mean, normalize ? .1307 : 0, 1e-7);
@@ -100,7 +100,7 @@ static void test_values_and_hash_with_and_without_cache(void **state) {
 }
 
 static char *cache_file(void) {
-  char *command = ronde__format("find '%s' -type f", getenv("RONDE_CACHE")), path[4096] = "";
+  char *command = ronde__format("find '%s' -type f", getenv("RONDE_CACHE_DIR")), path[4096] = "";
   FILE *pipe = popen(command, "r");
   assert_non_null(fgets(path, sizeof path, pipe));
   pclose(pipe);
@@ -144,7 +144,7 @@ static void test_a_damaged_cache_is_decoded_again(void **state) {
     assert_int_equal(truncate(path, bytes), 0);
     open_and_check(*state);
   }
-  assert_int_equal(count_files(getenv("RONDE_CACHE")), 1);
+  assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), 1);
   assert_int_equal(lines.n_errors, 0);
   free(path);
 }
@@ -156,12 +156,12 @@ static void test_other_files_get_another_cache(void **state) {
   assert_int_equal(open_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
   assert_int_equal(data->source.n_examples[0], N + 1);
   ronde__data_close(data);
-  assert_int_equal(count_files(getenv("RONDE_CACHE")), 2);
+  assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), 2);
 }
 
 static void test_a_folder_that_cannot_be_written_is_a_warning(void **state) {
   char *below_a_file = ronde__format("%s/train-images-idx3-ubyte/cache", (char *)*state);
-  setenv("RONDE_CACHE", below_a_file, 1);
+  setenv("RONDE_CACHE_DIR", below_a_file, 1);
   open_and_check(*state);
   assert_int_equal(lines.n_warnings, 1);
   assert_non_null(strstr(lines.warning, below_a_file));
@@ -171,7 +171,7 @@ static void test_a_folder_that_cannot_be_written_is_a_warning(void **state) {
 
 static void test_the_folder_comes_from_the_environment(void **state) {
   char *xdg = ronde__format("%s/xdg", (char *)*state), *home = ronde__format("%s/home", (char *)*state);
-  unsetenv("RONDE_CACHE");
+  unsetenv("RONDE_CACHE_DIR");
   setenv("XDG_CACHE_HOME", xdg, 1);
   setenv("HOME", home, 1);
   open_and_check(*state);
@@ -182,7 +182,7 @@ static void test_the_folder_comes_from_the_environment(void **state) {
   assert_int_equal(count_files(below_home), 1);
   unsetenv("HOME");
   open_and_check(*state);
-  assert_non_null(strstr(lines.warning, "RONDE_CACHE"));
+  assert_non_null(strstr(lines.warning, "RONDE_CACHE_DIR"));
   free(below_home);
   free(xdg);
   free(home);
@@ -212,7 +212,7 @@ static void test_processes_do_not_disturb_each_other(void **state) {
       assert_int_equal(waitpid(children[c], &status, 0), children[c]);
       assert_int_equal(status, 0);
     }
-    assert_int_equal(count_files(getenv("RONDE_CACHE")), 1);
+    assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), 1);
     char *path = cache_file();
     flip_byte(path, 4096);
     free(path);

@@ -312,7 +312,7 @@ static files files_make(int64_t n) {
   files f = {.folder = test_folder_create()};
   f.cache = ronde__format("%s/cache", f.folder);
   f.spec = ronde__format("mnist:%s", f.folder);
-  setenv("RONDE_CACHE", f.cache, 1);
+  setenv("RONDE_CACHE_DIR", f.cache, 1);
   test_log_start(&lines);
   test_write_idx_pair(f.folder, "train", n, 2, 3, CLASSES, true);
   test_write_idx_pair(f.folder, "t10k", 3, 2, 3, CLASSES, false);
