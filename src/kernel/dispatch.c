@@ -71,7 +71,7 @@ static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shap
 #endif
 
 ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape) {
-  ronde__gemm gemm = {.shape = *shape, .fn = kernels->gemm_tile, .implementation = tile_name(kernels)};
+  ronde__gemm gemm = {.shape = *shape, .fn = kernels->gemm_tile, .kernels = kernels, .implementation = tile_name(kernels)};
 #ifdef RONDE_HAVE_XSMM
   if (impl == RONDE__GEMM_XSMM && !tile_is_faster(kernels, shape)) ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
 #endif

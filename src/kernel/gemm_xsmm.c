@@ -7,17 +7,36 @@
 #include <pthread.h>
 #include <string.h>
 
-static void run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-                int64_t count, float *c) {
-  const ronde__gemm_shape *s = &gemm->shape;
-  if (count == 0) { /* the compiled code would run one term */
-    if (!s->accumulate)
-      for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
-    return;
-  }
+static void call(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+                 int64_t count, float *c) {
   unsigned long long n_terms = (unsigned long long)count;
   ((libxsmm_smmfunction_reducebatch_offs)gemm->jit)(b, a, c, &n_terms, (const unsigned long long *)b_offsets,
                                                     (const unsigned long long *)a_offsets);
+}
+
+static void run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+                int64_t count, float *c) {
+  const ronde__gemm_shape *s = &gemm->shape;
+  if (count > 0) {
+    call(gemm, a, a_offsets, b, b_offsets, count, c);
+    return;
+  }
+  for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float)); /* the compiled code would run one term */
+}
+
+enum { SUM_ELEMS = 16384 };
+
+/* Its beta of 1 would go on from C in one chain of additions, whose error grows with the length of the whole reduction; a sum of its
+ * own for each call, added at the end, keeps it at the length of the call. */
+static void run_add(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
+                    int64_t count, float *c) {
+  const ronde__gemm_shape *s = &gemm->shape;
+  float sum[SUM_ELEMS] __attribute__((aligned(64)));
+  if (count == 0) return;
+  call(gemm, a, a_offsets, b, b_offsets, count, sum);
+  if (s->ldc == s->n) gemm->kernels->add(c, sum, c, (int64_t)s->m * s->n);
+  else
+    for (int i = 0; i < s->m; i++) gemm->kernels->add(c + i * s->ldc, sum + i * s->n, c + i * s->ldc, s->n);
 }
 
 /* Silent, and for the table's instruction set instead of the CPU's best, so that RONDE_ISA rules here too. */
@@ -36,7 +55,11 @@ bool ronde__gemm_xsmm_resolve(const ronde__kernels *kernels, const ronde__gemm_s
   static int arch;
   if (s->m <= 0 || s->n <= 0 || s->k <= 0 || s->lda > INT_MAX || s->ldb > INT_MAX || s->ldc > INT_MAX) return false;
   libxsmm_blasint lda = (libxsmm_blasint)s->ldb, ldb = (libxsmm_blasint)s->lda, ldc = (libxsmm_blasint)s->ldc;
-  float alpha = 1, beta = s->accumulate ? 1 : 0;
+  float alpha = 1, beta = 0;
+  if (s->accumulate) {
+    if ((int64_t)s->m * s->n > SUM_ELEMS) return false;
+    ldc = s->n;
+  }
   int flags = s->trans_a ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
   libxsmm_smmfunction_reducebatch_offs jit = NULL;
   pthread_mutex_lock(&mutex);
@@ -48,7 +71,7 @@ bool ronde__gemm_xsmm_resolve(const ronde__kernels *kernels, const ronde__gemm_s
     jit = libxsmm_smmdispatch_reducebatch_offs(s->n, s->m, s->k, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
   pthread_mutex_unlock(&mutex);
   if (!jit) return false;
-  gemm->fn = run;
+  gemm->fn = s->accumulate ? run_add : run;
   gemm->jit = (void (*)(void))jit;
   gemm->implementation = "xsmm";
   return true;

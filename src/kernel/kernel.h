@@ -26,6 +26,7 @@ struct ronde__gemm {
   ronde__gemm_shape shape;
   ronde__gemm_fn fn;
   void (*jit)(void);  /* libxsmm's kernel, where that is the implementation */
+  const struct ronde__kernels *kernels;
   const char *implementation; /* "xsmm", "tile-avx2": for the per-op table */
 };
 
