@@ -47,7 +47,8 @@ void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES
 /* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory (logged), or prof
  * NULL. */
 int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation);
-/* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). Slot -1: nothing. */
+/* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). Slot -1: nothing; nor in
+ * phase eval, which stands apart: the table explains the phases of training. */
 void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops);
 /* Owned by prof, valid until the next new row. */
 const ronde__prof_op *ronde__prof_ops(const ronde__prof *prof, int *n_out);
