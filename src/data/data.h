@@ -28,6 +28,10 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 /* The same around a caller's source, which is copied; what it points to must outlive the set. */
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out);
 void ronde__data_close(ronde__data *data);
+/* What the source reads, checked: RONDE_E_INPUT where a label is not within the classes. A caller's function that fails
+ * has no way to say so: the line is written here. */
+ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                              int64_t *labels, float *targets);
 
 /* ---- which examples, in which order ----------------------------------------------------------------------------
  * The list of global batches is a function of these fields and of nothing else. A step takes

@@ -78,6 +78,21 @@ ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *
   return read_rows(data->impl, store, split, ids, n, x, labels);
 }
 
+ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                              int64_t *labels, float *targets) {
+  const ronde_source *source = &data->source;
+  ronde_status status = source->read(source->user, split, ids, n, x, labels, targets);
+  if (status != RONDE_OK && !data->impl)
+    ronde__fail(status, "%s: its read function failed: %s", source->name, ronde_status_text(status));
+  RONDE_TRY(status);
+  for (int64_t i = 0; i < n && source->classes > 0; ++i)
+    if (labels[i] < 0 || labels[i] >= source->classes)
+      return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
+                         source->name, (long long)labels[i], (long long)ids[i], (long long)source->classes,
+                         (long long)source->classes - 1);
+  return RONDE_OK;
+}
+
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 /* Names the first label that is not below the limit, if one is. */

@@ -49,28 +49,11 @@ static ronde_status begin_epoch(ronde__loader *l) {
   return RONDE_OK;
 }
 
-static ronde_status check_labels(const ronde__loader *l, const int64_t *ids, int64_t n, const int64_t *labels) {
-  for (int64_t i = 0; i < n; ++i)
-    if (labels[i] < 0 || labels[i] >= l->source->classes)
-      return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
-                         l->source->name, (long long)labels[i], (long long)ids[i], (long long)l->source->classes,
-                         (long long)l->source->classes - 1);
-  return RONDE_OK;
-}
-
 static ronde_status read_examples(ronde__loader *l, const int64_t *ids, int64_t n, slot *s) {
-  const ronde_source *source = l->source;
+  const ronde__data *data = l->options.data;
   if (n == 0) return RONDE_OK;
-  if (ronde__data_decodes(l->options.data)) {
-    RONDE_TRY(ronde__data_read_from(l->options.data, &l->store, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels));
-  } else {
-    ronde_status status = source->read(source->user, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels, s->targets);
-    /* A caller's function has no way to write the line itself. */
-    if (status != RONDE_OK && !l->options.data->impl)
-      ronde__fail(status, "%s: its read function failed: %s", source->name, ronde_status_text(status));
-    RONDE_TRY(status);
-  }
-  return source->classes ? check_labels(l, ids, n, s->labels) : RONDE_OK;
+  if (ronde__data_decodes(data)) return ronde__data_read_from(data, &l->store, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels);
+  return ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels, s->targets);
 }
 
 /* Reads the batch at the reader's place and moves the place on. */

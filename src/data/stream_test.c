@@ -10,7 +10,7 @@ static test_log lines;
 
 static test_bytes make_text(void) {
   test_bytes text = {malloc(N_TEXT), N_TEXT};
-  for (int i = 0; i < N_TEXT; ++i) text.data[i] = (uint8_t)(i * i >> 3);
+  for (int i = 0; i < N_TEXT; ++i) text.data[i] = (uint8_t)((int64_t)i * i >> 3);
   return text;
 }
 

@@ -1,0 +1,31 @@
+/* npy files: what is accepted must be readable whole, but for values that are no labels or not finite. */
+#include <stdlib.h>
+
+#include "data/set.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_items(ronde__stream *stream, const ronde__npy *npy) {
+  bool is_float = npy->type == 'f';
+  size_t item_bytes = is_float ? (size_t)npy->item_bytes : sizeof(int64_t);
+  void *to = malloc((size_t)npy->n_items * item_bytes);
+  if (!to) return;
+  if (is_float && npy->item_bytes == 4) (void)ronde__npy_read(stream, npy, to);
+  if (!is_float) {
+    if (npy->item_bytes == 1 && npy->type == 'u' && ronde__npy_read(stream, npy, to) != RONDE_OK) abort();
+    int64_t *labels = to;
+    if (ronde__npy_read_labels(stream, npy, labels) == RONDE_OK)
+      for (int64_t i = 0; i < npy->n_items; ++i)
+        if (labels[i] < 0 || labels[i] > RONDE__LABEL_MAX) abort();
+  }
+  free(to);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  ronde__stream *stream;
+  ronde__npy npy;
+  if (ronde__stream_open_memory("input", data, size, &stream) != RONDE_OK) return 0;
+  if (ronde__npy_scan(stream, &npy) == RONDE_OK) read_items(stream, &npy);
+  ronde__stream_close(stream);
+  return 0;
+}
