@@ -44,15 +44,17 @@ INLINE ivec as_int(vec x) { return (ivec)x; }
 /* Lanes of a where the mask (all ones or all zeros, as comparisons give) is set, else of b. */
 INLINE vec select(ivec mask, vec a, vec b) { return as_float((mask & as_int(a)) | (~mask & as_int(b))); }
 
-/* Pairs of lanes first, always in the same order. */
+/* Halves onto each other, always in the same order. */
 INLINE float lane_sum(vec x) {
-  float lane[LANES];
-  memcpy(lane, &x, sizeof lane);
-#pragma GCC unroll 4
-  for (int step = LANES / 2; step > 0; step /= 2)
-#pragma GCC unroll 8
-    for (int i = 0; i < step; i++) lane[i] += lane[i + step];
-  return lane[0];
+  typedef float quad __attribute__((vector_size(16)));
+  quad part[LANES / 4];
+  memcpy(part, &x, sizeof part);
+#pragma GCC unroll 2
+  for (int step = LANES / 8; step > 0; step /= 2)
+#pragma GCC unroll 2
+    for (int i = 0; i < step; i++) part[i] += part[i + step];
+  quad sum = part[0] + __builtin_shufflevector(part[0], part[0], 2, 3, 0, 1);
+  return sum[0] + sum[1];
 }
 
 /* The functions of the table. */

@@ -20,19 +20,26 @@ INLINE vec apply(vec x, const ronde__activation act) {
     case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break;    \
   }
 
+/* The vector that `valid` cuts is computed whole where the row goes on behind it, and its lanes past `valid` are cleared. */
 INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, const ronde__activation act) {
+  const int64_t cut = valid / LANES * LANES, rest = valid - cut, cleared = cut + (rest ? LANES : 0);
+  const bool roomy = cleared <= n;
+  vec last_bias = rest && bias ? load_some(bias + cut, rest) : (vec){0};
+  ivec last_mask;
+  for (int i = 0; i < LANES; i++) last_mask[i] = i < rest ? -1 : 0;
   for (int64_t r = 0; r < rows; r++, y += ld) {
-    int64_t j = 0;
-    for (; j + LANES <= valid; j += LANES) {
+    for (int64_t j = 0; j < cut; j += LANES) {
       vec x = load(y + j);
       store(y + j, apply(bias ? x + load(bias + j) : x, act));
     }
-    if (j < valid) {
-      int64_t live = valid - j;
-      vec x = load_some(y + j, live);
-      store_some(y + j, apply(bias ? x + load_some(bias + j, live) : x, act), live);
+    if (rest && roomy) {
+      store(y + cut, select(last_mask, apply(bias ? load(y + cut) + last_bias : load(y + cut), act), (vec){0}));
+    } else if (rest) {
+      vec x = load_some(y + cut, rest);
+      store_some(y + cut, apply(bias ? x + last_bias : x, act), rest);
+      memset(y + valid, 0, (size_t)(n - valid) * sizeof(float));
     }
-    if (valid < n) memset(y + valid, 0, (size_t)(n - valid) * sizeof(float));
+    if (roomy && cleared < n) memset(y + cleared, 0, (size_t)(n - cleared) * sizeof(float));
   }
 }
 

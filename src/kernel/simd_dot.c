@@ -10,6 +10,13 @@ enum { TILE_M = 4, TILE_K = 6, SUMS = 12 };
 #endif
 enum { CHUNK = 4096 };
 
+/* A vector that is used several times is loaded once: GCC makes an operand in memory of it for every use. */
+#ifdef __x86_64__
+#define IN_REGISTER(x) __asm__("" : "+v"(x))
+#else
+#define IN_REGISTER(x) __asm__("" : "+w"(x))
+#endif
+
 typedef struct planes {
   const float *a, *b;
   int64_t a_stride, b_stride, a_row, b_row, rows, len;
@@ -36,6 +43,7 @@ INLINE void tile(const int m, const int k, const planes *p) {
 #pragma GCC unroll 8
       for (int j = 0; j < k; j++) {
         vec y = load(b[j] + e);
+        IN_REGISTER(y);
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
       }

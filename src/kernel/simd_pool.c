@@ -2,6 +2,20 @@
 #include "kernel/simd.h"
 
 typedef uint8_t bytes_vec __attribute__((vector_size(LANES)));
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+/* The low byte of each lane, part by part: compilers turn a plain conversion into moves of single bytes. */
+INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
+  bytes16 part[LANES / 4];
+  uint8_t bytes[LANES];
+  memcpy(part, &index, sizeof part);
+#pragma GCC unroll 4
+  for (int i = 0; i < LANES / 4; i++) {
+    bytes16 low = __builtin_shufflevector(part[i], part[i], 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+    memcpy((live == LANES ? p : bytes) + 4 * i, &low, 4);
+  }
+  if (live != LANES) memcpy(p, bytes, (size_t)live);
+}
 
 INLINE ivec load_indices(const uint8_t *p, int64_t live) {
   bytes_vec x = {0};
@@ -11,17 +25,17 @@ INLINE ivec load_indices(const uint8_t *p, int64_t live) {
 
 INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, float *y, uint8_t *which) {
   vec best = load_some(x + offsets[0], live);
-  ivec index = {0};
+  ivec index = {0}, present = {0};
   for (int i = 1; i < count; i++) {
+    present += 1;
     vec next = load_some(x + offsets[i], live);
     /* Larger, or NaN; the first NaN stays. */
     ivec take = ~(next <= best) & (best == best);
     best = select(take, next, best);
-    index = (take & i) | (~take & index);
+    index = (take & present) | (~take & index);
   }
   store_some(y, best, live);
-  bytes_vec narrow = __builtin_convertvector(index, bytes_vec);
-  memcpy(which, &narrow, (size_t)live);
+  store_indices(which, index, live);
 }
 
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which) {
