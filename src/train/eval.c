@@ -18,7 +18,7 @@ typedef struct rank {
 static ronde_status evaluate(rank *r, ronde__net *net) {
   const ronde__job *job = r->job;
   if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, r->sha256));
-  return ronde__evaluate(net, &job->data->source, RONDE_SPLIT_TEST, NULL, job->data->source.n_examples[RONDE_SPLIT_TEST], r->number, job->world,
+  return ronde__evaluate(net, job->data, RONDE_SPLIT_TEST, NULL, job->data->source.n_examples[RONDE_SPLIT_TEST], r->number, job->world,
                          job->local_batch, &r->score);
 }
 

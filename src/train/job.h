@@ -65,7 +65,7 @@ typedef struct ronde__score {
   double loss_sum;
   int64_t n_correct, n;
 } ronde__score;
-ronde_status ronde__evaluate(ronde__net *net, const ronde_source *source, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
+ronde_status ronde__evaluate(ronde__net *net, const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
                              int64_t chunk, ronde__score *score_out);
 
 #endif
