@@ -3,6 +3,7 @@
 #include "io/safetensors.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -80,7 +81,9 @@ static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
   step->examples = ronde__min(end * job->batch, ronde__sampler_epoch_examples(job->sampler)) - first * job->batch;
 }
 
-static ronde_status broken(const ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
+/* All ranks come here together; one of them says it. */
+static ronde_status broken(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
+  r->agreed = true;
   if (r->transport->rank != 0) return RONDE_E_NUMERIC;
   int n_params;
   const ronde__net_param *params = ronde__net_params(r->net, &n_params);
@@ -116,6 +119,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   *own_out += own_examples(r, step);
   ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples, step->lr, end - begin};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
+  r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
 }
 
@@ -131,20 +135,13 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
     n = job->data->source.n_examples[RONDE_SPLIT_TEST];
   }
   if (n == 0) return RONDE_OK;
-  return ronde__evaluate(r->net, &job->data->source, split, ids, n, r->transport->rank, job->world, job->local_batch, score_out);
+  return ronde__evaluate(r->net, job->data, split, ids, n, r->transport->rank, job->world, job->local_batch, score_out);
 }
 
-/* Everybody's phases and scores of the epoch, to everybody; rank 0 reports. */
-static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES], int64_t own_examples, bool score) {
-  ronde__epoch_part *own = &r->parts[r->transport->rank];
-  *own = (ronde__epoch_part){.examples = own_examples};
-  if (score) {
-    ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
-    RONDE_TRY(evaluate(r, &own->score));
-  }
-  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  ronde__prof_totals(r->prof, own->ns);
-  for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
+/* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
+static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
+  ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
+  RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
   for (int i = 0; i < r->job->world; i++) {
     epoch->score.loss_sum += r->parts[i].score.loss_sum;
@@ -152,8 +149,38 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
     epoch->score.n += r->parts[i].score.n;
   }
   epoch->has_score = epoch->score.n > 0;
+  return RONDE_OK;
+}
+
+/* Everybody's phases of the epoch, to everybody; rank 0 reports. */
+static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES], int64_t own_examples, bool with_score) {
+  ronde__epoch_part *own = &r->parts[r->transport->rank];
+  *own = (ronde__epoch_part){.examples = own_examples};
+  if (with_score) RONDE_TRY(score(r, epoch));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  ronde__prof_totals(r->prof, own->ns);
+  for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
+  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
   epoch->parts = r->parts;
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
+}
+
+/* The last update is followed by no step that would notice; replicas and scores are equal, so all ranks agree. */
+static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int64_t step) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
+  const float *values = ronde__net_values(r->net);
+  r->agreed = true;
+  bool speaks = r->transport->rank == 0;
+  for (int i = 0; i < n_params; i++) {
+    if (r->job->kernels->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) continue;
+    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": its update left NaN or Inf in %s, on every rank", step, params[i].name)
+                  : RONDE_E_NUMERIC;
+  }
+  if (!isfinite(epoch->score.loss_sum))
+    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the test loss after it is NaN or Inf, on every rank", step) : RONDE_E_NUMERIC;
+  r->agreed = false;
+  return RONDE_OK;
 }
 
 static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inout, int64_t last_step) {
@@ -168,10 +195,12 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inou
     step_size(job, i, &step);
     status = one_step(r, &epoch, &step, &own);
   }
-  /* What was done up to a cancellation or to broken numbers is reported too; these end all ranks alike. */
-  if (status != RONDE_OK && status != RONDE_E_CANCELLED && status != RONDE_E_NUMERIC) return status;
-  RONDE_TRY(close_epoch(r, &epoch, before, own, status == RONDE_OK && r->max_steps == 0));
-  return status;
+  /* What was done up to a cancellation or to broken numbers is reported too. */
+  if (status != RONDE_OK && !r->agreed) return status;
+  ronde_status closed = close_epoch(r, &epoch, before, own, status == RONDE_OK && r->max_steps == 0);
+  if (closed != RONDE_OK) r->agreed = false;
+  RONDE_TRY(closed);
+  return status == RONDE_OK ? check_numbers(r, &epoch, *step_inout) : status;
 }
 
 ronde_status ronde__rank_train(ronde__rank *r) {

@@ -48,11 +48,13 @@ typedef struct ronde__rank {
   ronde__worker worker;
   void *strategy_state;
   ronde__epoch_part *parts;        /* [world] */
+  bool agreed;                     /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* Everything up to the first step. */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
-/* The steps. RONDE_E_CANCELLED, RONDE_E_NUMERIC on all ranks alike; another error of one rank aborts the transport. */
+/* The steps. A cancellation or broken numbers end all ranks alike (`agreed`); after an error of one rank alone its
+ * transport must be aborted. */
 ronde_status ronde__rank_train(ronde__rank *rank);
 void ronde__rank_tear_down(ronde__rank *rank);
 

@@ -124,6 +124,17 @@ static ronde_status fill_results(ronde__run *r) {
   return RONDE_OK;
 }
 
+static ronde_status write_trace(const ronde__run *r) {
+  ronde__prof **profs;
+  RONDE__ALLOC(profs, (size_t)r->job->world * sizeof *profs, "trace");
+  for (int i = 0; i < r->job->world; i++) profs[i] = r->ranks[i].prof;
+  char *path = ronde__format("%s/trace.json", r->job->options->out);
+  ronde_status status = path ? ronde__prof_write_trace(profs, r->job->world, path) : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
+  ronde__free(profs);
+  free(path);
+  return status;
+}
+
 ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   const ronde__options *o = r->job->options;
   ronde__record *record = &r->record;
@@ -137,15 +148,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
     if (status == RONDE_OK && o->save && whole)
       status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
-    if (status == RONDE_OK && o->trace && o->out) {
-      ronde__prof **profs;
-      char *path = ronde__format("%s/trace.json", o->out);
-      RONDE__ALLOC(profs, (size_t)r->job->world * sizeof *profs, "trace");
-      for (int i = 0; i < r->job->world; i++) profs[i] = r->ranks[i].prof;
-      status = path ? ronde__prof_write_trace(profs, r->job->world, path) : RONDE_E_MEMORY;
-      ronde__free(profs);
-      free(path);
-    }
+    if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
   }
   record->status = status == RONDE_OK ? r->status : status;
   record->wall_s = seconds(ronde__now_ns() - r->begin_ns);

@@ -35,7 +35,7 @@ static void *run_rank(void *arg) {
   if (status == RONDE_OK && all_set_up(r)) status = ronde__rank_train(rank);
   if (status != RONDE_OK) {
     note_failure(r, status);
-    if (status != RONDE_E_CANCELLED && status != RONDE_E_NUMERIC) rank->transport->ops->abort(rank->transport);
+    if (!rank->agreed) rank->transport->ops->abort(rank->transport);
   }
   ronde__log_set_rank(-1);
   return NULL;
@@ -51,6 +51,7 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   for (int i = 1; i < world; i++, n_started++)
     if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));
+      r->transports[0]->ops->abort(r->transports[0]);
       break;
     }
   if (n_started == world - 1) run_rank(&r->ranks[0]);
