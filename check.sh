@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds Ronde and runs every check: unit, golden and command-line tests, the direction of dependencies, the installed library with
-# the example, and the tests again under sanitizers. Ends with "N passed, N failed, N skipped"; exit code 7 where anything failed.
+# Builds Ronde and runs every check: unit, golden and command-line tests, the direction of dependencies, the installed
+# library with the example, and the tests again under sanitizers. Ends with "N passed, N failed, N skipped"; exit code 7
+# where anything failed.
 #   --quick   no sanitizers
 set -eu
 cd "$(dirname "$0")"
@@ -10,7 +11,7 @@ quick=false
 for option in "$@"; do
   case $option in
     --quick) quick=true ;;
-    -h | --help) sed -n '2,4s/^# *//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,5s/^# *//p' "$0"; exit 0 ;;
     *) echo "ronde: error: check.sh: unknown option $option (there is --quick)" >&2; exit 2 ;;
   esac
 done
@@ -19,8 +20,8 @@ need_packages $BUILD_PACKAGES $TEST_PACKAGES $DATA_PACKAGES
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
-# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped" for each, headed by
-# $1, and the reasons of skipped tests; shows what failed tests said.
+# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped" for
+# each, headed by $1, and the reasons of skipped tests; shows what failed tests said.
 run_suites() {
   label=$1 folder=$2
   shift 2
@@ -40,7 +41,9 @@ run_suites() {
     /^[0-9]+: .*SKIP: / { reason = $0; sub(/.*SKIP: /, "", reason); reasons[test] = reasons[test] "\n" reason }
     /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
       n_run++
-      test = $0; sub(/^[^#]*#/, "", test); name = test; sub(/:.*/, "", test); sub(/^[0-9]+: /, "", name); sub(/[ .].*/, "", name)
+      test = name = $0
+      sub(/^[^#]*#/, "", test); sub(/:.*/, "", test)
+      sub(/^[^:]*: /, "", name); sub(/[ .].*/, "", name)
       good = $0 ~ / Passed /
       if (good && !passed[test] && !skipped[test]) passed[test] = 1
       if (!good && !failed[test]) failed[test] = 1
@@ -60,8 +63,9 @@ if ! $quick; then
 fi
 
 echo
-awk -F ' [0-9]+ [0-9]+ [0-9]+$' 'BEGIN { printf "%-40s %7s %7s %7s\n", "suite", "passed", "failed", "skipped" }
-  { n = split($0, part, " "); printf "%-40s %7d %7d %7d%s\n", $1, part[n-2], part[n-1], part[n], part[n-1] ? "  <--" : "" }' "$results/suites"
+awk 'BEGIN { printf "%-50s %7s %7s %7s\n", "suite", "passed", "failed", "skipped" }
+  { counts = sprintf("%7d %7d %7d%s", $(NF-2), $(NF-1), $NF, $(NF-1) ? "  <--" : "")
+    NF -= 3; printf "%-50s %s\n", $0, counts }' "$results/suites"
 if [ -s "$results/skips" ]; then
   echo
   echo 'skipped:'

@@ -9,7 +9,8 @@ need_packages $BUILD_PACKAGES $DATA_PACKAGES
 echo '== building into build/' >&2
 build_into build -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
 
-set -- train --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --batch 64 --optimizer adam --lr 0.001 --out runs/demo "$@"
+set -- --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --batch 64 --optimizer adam --lr 0.001 "$@"
+set -- train --out runs/demo "$@"
 echo "== build/ronde $*" >&2
 status=0
 build/ronde "$@" || status=$?

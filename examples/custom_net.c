@@ -3,8 +3,9 @@
  *   cc custom_net.c $(pkg-config --cflags --libs ronde) -lm -o custom_net
  *   ./custom_net [classify|regress] [STEPS_BEFORE_CANCEL]
  *
- * classify: which way do the stripes of an image run (cross entropy); regress: how steep and how wide are they (squared error).
- * Exit code: 0 where training brought the loss down, 1 where not, else that of Ronde's status (130: cancelled). */
+ * classify: which way do the stripes of an image run (cross entropy); regress: how steep and how wide are they (squared
+ * error). Exit code: 0 where training brought the loss down, 1 where not, else that of Ronde's status (130: cancelled).
+ */
 #include <math.h>
 #include <ronde/ronde.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct app {
   double first_loss, last_loss;
 } app;
 
-/* ---- data: an example is a function of its number ---------------------------------------------------------------------- */
+/* ---- data: an example is a function of its number ---------------------------------------------------------------- */
 
 static double hash_unit(int64_t id, uint64_t what) {
   uint64_t h = (uint64_t)id * 0x9e3779b97f4a7c15u + what * 0xbf58476d1ce4e5b9u;
@@ -29,12 +30,14 @@ static double hash_unit(int64_t id, uint64_t what) {
 }
 
 /* x [n][1][SIZE][SIZE]; labels [n], or targets [n][2]. Called from several threads at once: it only reads. */
-static ronde_status read_stripes(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
+static ronde_status read_stripes(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                                 int64_t *labels, float *targets) {
   const app *a = user;
   for (int64_t i = 0; i < n; i++) {
     int64_t id = ids[i] + (split == RONDE_SPLIT_TEST ? TRAIN : 0);
     int64_t direction = (int64_t)(hash_unit(id, 1) * CLASSES) % CLASSES;
-    double angle = (double)direction * 3.14159265 / CLASSES, width = 1 + hash_unit(id, 2), phase = 6.2831853 * hash_unit(id, 3);
+    double angle = (double)direction * 3.14159265 / CLASSES, width = 1 + hash_unit(id, 2),
+           phase = 6.2831853 * hash_unit(id, 3);
     for (int h = 0; h < SIZE; h++)
       for (int w = 0; w < SIZE; w++) {
         double wave = sin(width * (cos(angle) * w + sin(angle) * h) + phase);
@@ -50,7 +53,7 @@ static ronde_status read_stripes(void *user, ronde_split split, const int64_t *i
   return RONDE_OK;
 }
 
-/* ---- the network: two convolutions with a shortcut around the second ------------------------------------------------------ */
+/* ---- the network: two convolutions with a shortcut around the second --------------------------------------------- */
 
 static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
   const app *a = user;
@@ -66,7 +69,7 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return y;
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
 static void on_log(void *user, ronde_log_level level, const char *line) {
   if (level <= RONDE_LOG_WARNING) fprintf(stderr, "custom_net: %s\n", line);
@@ -77,7 +80,7 @@ static void on_progress(void *user, const ronde_progress *progress) {
   a->steps = (long)progress->step;
   if (progress->step == 1) a->first_loss = progress->loss;
   a->last_loss = progress->loss;
-  if (!progress->epoch_end) return;
+  if (!progress->epoch_end || isnan(progress->test_loss)) return; /* an epoch that was broken off has no test loss */
   printf("epoch %d: loss %.4f, test loss %.4f", (int)progress->epoch, progress->loss, progress->test_loss);
   if (progress->test_accuracy >= 0) printf(", test accuracy %.3f", progress->test_accuracy);
   printf("\n");
@@ -89,10 +92,17 @@ static bool on_cancel(void *user) {
 }
 
 static ronde_status train(app *a) {
-  ronde_source source = {.name = "stripes", .rank = 3, .dims = {1, SIZE, SIZE}, .classes = a->regress ? 0 : CLASSES, .target_elems = a->regress ? 2 : 0,
-                         .n_examples = {TRAIN, TEST}, .read = read_stripes, .user = a};
+  ronde_source source = {.name = "stripes",
+                         .rank = 3,
+                         .dims = {1, SIZE, SIZE},
+                         .classes = a->regress ? 0 : CLASSES,
+                         .target_elems = a->regress ? 2 : 0,
+                         .n_examples = {TRAIN, TEST},
+                         .read = read_stripes,
+                         .user = a};
   ronde_hooks hooks = {.model = build, .source = &source, .progress = on_progress, .cancel = on_cancel, .user = a};
-  static const char *const settings[][2] = {{"workers", "2"}, {"batch", "50"}, {"epochs", "3"}, {"optimizer", "adam"}, {"lr", "0.003"}};
+  static const char *const settings[][2] = {
+      {"workers", "2"}, {"batch", "50"}, {"epochs", "3"}, {"optimizer", "adam"}, {"lr", "0.003"}};
 
   ronde_config *config;
   ronde_status status = ronde_config_create("train", &config);

@@ -1,5 +1,6 @@
-/* Golden files from PyTorch (tests/golden/make_golden.py): every model's loss, gradients and ten steps of two optimizers.
- * The error of each tensor against f64 may be at most BOUND times PyTorch's own in f32, with a floor of some ulps of its norm. */
+/* Golden files from PyTorch (tests/golden/make_golden.py): every model's loss, gradients and ten steps of two
+ * optimizers. The error of each tensor against f64 may be at most BOUND times PyTorch's own in f32, with a floor of
+ * some ulps of its norm. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -27,7 +28,7 @@
 #define THREADS_ONLY false
 #endif
 
-/* ---- numbers by hash: tests/golden/models.py has the same functions ------------------------------------------------ */
+/* ---- numbers by hash: tests/golden/models.py has the same functions ---------------------------------------------- */
 
 enum { INPUT_STREAM = 1000, LABEL_STREAM = 1001, SKETCH_STREAM = 2000, SKETCH = 64 };
 
@@ -41,11 +42,12 @@ static uint32_t hash32(uint32_t stream, uint32_t i) {
 }
 
 static void fill_values(uint32_t stream, size_t n, double scale, float *x) {
-  for (size_t i = 0; i < n; i++) x[i] = (float)((int32_t)(hash32(stream, (uint32_t)i) >> 8) - (1 << 23)) * (float)(scale / (1 << 23));
+  for (size_t i = 0; i < n; i++)
+    x[i] = (float)((int32_t)(hash32(stream, (uint32_t)i) >> 8) - (1 << 23)) * (float)(scale / (1 << 23));
 }
 
-/* All of a tensor up to SKETCH elements, else SKETCH signed sums that hold every element; the norm of a difference of sketches
- * measures the norm of the difference of the tensors. */
+/* All of a tensor up to SKETCH elements, else SKETCH signed sums that hold every element; the norm of a difference of
+ * sketches measures the norm of the difference of the tensors. */
 static size_t sketch(const float *x, size_t n, double out[SKETCH]) {
   if (n <= SKETCH) {
     for (size_t i = 0; i < n; i++) out[i] = x[i];
@@ -59,7 +61,7 @@ static size_t sketch(const float *x, size_t n, double out[SKETCH]) {
   return SKETCH;
 }
 
-/* ---- one golden file ------------------------------------------------------------------------------------------------ */
+/* ---- one golden file --------------------------------------------------------------------------------------------- */
 
 typedef struct golden {
   const char *name;
@@ -105,7 +107,7 @@ static void golden_close(golden *g) {
   free(g->labels);
 }
 
-/* ---- the network under test ------------------------------------------------------------------------------------------- */
+/* ---- the network under test -------------------------------------------------------------------------------------- */
 
 typedef struct machine {
   const ronde__kernels *kernels;
@@ -135,7 +137,8 @@ static ronde_graph *make_graph(const golden *g) {
 
 static subject subject_create(const golden *g, const machine *m) {
   subject s = {.graph = make_graph(g)};
-  snprintf(s.text, sizeof s.text, "%s, %s, %s, %d threads", g->name, m->kernels->isa, m->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile", m->threads);
+  snprintf(s.text, sizeof s.text, "%s, %s, %s, %d threads", g->name, m->kernels->isa,
+           m->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile", m->threads);
   assert_int_equal(ronde__pool_create(m->threads, &s.pool), RONDE_OK);
   ronde__net_options options = {.kernels = m->kernels, .gemm = m->gemm, .pool = s.pool, .training = true};
   assert_int_equal(ronde__net_create(s.graph, &options, &s.net), RONDE_OK);
@@ -172,16 +175,19 @@ static double gradients(const golden *g, subject *s, int64_t begin, int64_t end)
   return result.loss_sum / (double)batch.n;
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------------------------ */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 static bool within(const char *where, const char *what, double error, double peer_error, double norm, bool quiet) {
   double bound = BOUND * peer_error + FLOOR * norm;
   if (error <= bound) return true; /* false for NaN */
-  if (!quiet) print_error("%s: %s: error %.3g, bound %.3g (PyTorch f32: %.3g, norm %.3g)\n", where, what, error, bound, peer_error, norm);
+  if (!quiet)
+    print_error("%s: %s: error %.3g, bound %.3g (PyTorch f32: %.3g, norm %.3g)\n", where, what, error, bound,
+                peer_error, norm);
   return false;
 }
 
-static int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n, bool quiet) {
+static int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n,
+                           bool quiet) {
   const json_t *tensor = field(field(stage, "tensors"), name), *wanted = field(tensor, "sketch");
   double mine[SKETCH], error = 0;
   size_t length = sketch(x, n, mine);
@@ -210,7 +216,8 @@ static int loss_failures(const json_t *stage, const char *where, const double *l
   double peer_error = 0;
   int failures = 0;
   for (size_t k = 0; k < STEPS; k++)
-    peer_error = fmax(peer_error, fabs(json_number_value(json_array_get(f32, k)) - json_number_value(json_array_get(f64, k))));
+    peer_error =
+        fmax(peer_error, fabs(json_number_value(json_array_get(f32, k)) - json_number_value(json_array_get(f64, k))));
   for (size_t k = 0; k < STEPS; k++) {
     char what[32];
     double wanted = json_number_value(json_array_get(f64, k));
@@ -220,7 +227,7 @@ static int loss_failures(const json_t *stage, const char *where, const double *l
   return failures;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_gradients(void **state) {
   golden g = {.name = *state};
@@ -234,7 +241,8 @@ static void test_gradients(void **state) {
       subject s = subject_create(&g, &m);
       double loss = gradients(&g, &s, 0, g.batch), wanted = number(stage, "loss_f64");
       assert_int_equal(ronde_graph_parameters(s.graph), whole(g.json, "parameters"));
-      failures += !within(s.text, "loss", fabs(loss - wanted), fabs(number(stage, "loss_f32") - wanted), fabs(wanted), false);
+      failures +=
+          !within(s.text, "loss", fabs(loss - wanted), fabs(number(stage, "loss_f32") - wanted), fabs(wanted), false);
       failures += net_failures(stage, &s, true);
       subject_destroy(&s);
     }
@@ -267,7 +275,8 @@ static int ten_steps(const golden *g, const char *optimizer, const ronde__optim_
 
 static void test_steps(void **state) {
   static const ronde__optim_options sgd = {.kind = RONDE__OPTIM_SGD, .lr = 0.05, .momentum = 0.9};
-  static const ronde__optim_options adam = {.kind = RONDE__OPTIM_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+  static const ronde__optim_options adam = {
+      .kind = RONDE__OPTIM_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
   golden g = {.name = *state};
   if (THREADS_ONLY && strstr(g.name, "large")) {
     print_message("SKIP: %s: ten steps take minutes under the thread sanitizer\n", g.name);
@@ -323,15 +332,17 @@ static void test_planted_bugs(void **state) {
 }
 
 int main(void) {
-  static const char *const cases[] = {"lenet5-3x32x32-b7",    "lenet5-3x32x32-b42",  "lenet5-1x28x28-b7",   "mnist-small-same-b7",
-                                      "mnist-small-valid-b7", "mnist-large-same-b7", "mnist-large-valid-b7"};
+  static const char *const cases[] = {"lenet5-3x32x32-b7",   "lenet5-3x32x32-b42",   "lenet5-1x28x28-b7",
+                                      "mnist-small-same-b7", "mnist-small-valid-b7", "mnist-large-same-b7",
+                                      "mnist-large-valid-b7"};
   struct CMUnitTest tests[2 * RONDE__COUNT(cases) + 1];
   char names[2 * RONDE__COUNT(cases)][64];
   size_t n = 0;
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
     for (int steps = 0; steps < 2; steps++, n++) {
       snprintf(names[n], sizeof names[n], "%s: %s", cases[i], steps ? "ten steps" : "gradients");
-      tests[n] = (struct CMUnitTest){names[n], steps ? test_steps : test_gradients, NULL, NULL, (void *)(uintptr_t)cases[i]};
+      tests[n] =
+          (struct CMUnitTest){names[n], steps ? test_steps : test_gradients, NULL, NULL, (void *)(uintptr_t)cases[i]};
     }
   }
   tests[n] = (struct CMUnitTest){"planted bugs are seen", test_planted_bugs, NULL, NULL, (void *)(uintptr_t)cases[0]};

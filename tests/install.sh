@@ -21,7 +21,11 @@ check() {
   fi
   passed=$((passed + 1))
 }
-holds() { check 0 "$1" grep -q "$2" "$3"; }
+# The file $2 must hold a line like $3; "output" is what the last command said.
+holds() {
+  cp "$stage/$2" "$stage/held"
+  check 0 "$1" grep -q "$3" "$stage/held"
+}
 
 check 0 'make install' env DESTDIR="$stage" cmake --install "$build"
 pc=$(find "$stage" -name ronde.pc)
@@ -33,14 +37,15 @@ export LD_LIBRARY_PATH
 
 check 0 'the library has a soname' sh -c "objdump -p '$libdir/libronde.so' | grep -q 'SONAME *libronde.so.0.1'"
 nm -D --defined-only "$libdir/libronde.so" | awk '{ print $NF }' >"$stage/symbols"
-holds 'the library gives the public functions' '^ronde_train$' "$stage/symbols"
+holds 'the library gives the public functions' symbols '^ronde_train$'
 check 1 'and nothing else' grep -vE '^ronde_[a-z]' "$stage/symbols"
 check 0 'the installed program runs' "$(find "$stage" -path '*/bin/ronde')" version
 
 cp "$source/examples/custom_net.c" "$stage"
 cd "$stage"
 compiler=${CC:-cc}
-check 0 'the example compiles' $compiler -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror custom_net.c $(pkg-config --cflags --libs ronde) -lm -o shared
+check 0 'the example compiles' $compiler -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror custom_net.c \
+  $(pkg-config --cflags --libs ronde) -lm -o shared
 check 0 'it links statically' $compiler -std=gnu11 custom_net.c $(pkg-config --cflags ronde) "$libdir/libronde.a" \
   $(pkg-config --libs-only-L --libs-only-l --static ronde | sed 's/-lronde //') -lm -o static
 echo '#include <ronde/ronde.h>
@@ -52,5 +57,5 @@ check 0 'cross entropy falls' ./shared classify
 check 0 'squared error falls' ./shared regress
 check 0 'the static one learns too' ./static classify
 check 130 'cancel is heard' ./shared classify 5
-holds 'at once' 'after [567] steps' output
+holds 'at once' output 'after [567] steps'
 echo "[  PASSED  ] $passed test(s)"

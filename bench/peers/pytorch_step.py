@@ -4,12 +4,14 @@
     OMP_NUM_THREADS=1 LD_PRELOAD=libtcmalloc_minimal.so.4 taskset -c 0 python3 bench/peers/pytorch_step.py \\
         --model mnist-small --batch 128 --optimizer adam [--channels-last] [--threads 1]
 
-Reads lines from stdin: "go N" makes N steps and prints {"median_ms", "min_ms", "steps", "loss", "peak_rss_bytes"} as a JSON line;
-"quit" or the end of input ends it. A step is forward, backward and update (fused optimizer) on a batch that is in memory. The
-preload (Debian package libtcmalloc-minimal4) spares PyTorch the cost of fresh pages at every step; leave it out to see it.
-The first line tells what importing PyTorch alone took ("import_rss_bytes"): its builds differ much in that.
+Reads lines from stdin: "go N" makes N steps and prints {"median_ms", "min_ms", "steps", "loss", "peak_rss_bytes"} as a
+JSON line; "quit" or the end of input ends it. A step is forward, backward and update (fused optimizer) on a batch that
+is in memory. The preload (Debian package libtcmalloc-minimal4) spares PyTorch the cost of fresh pages at every step;
+leave it out to see it. The first line tells what importing PyTorch alone took ("import_rss_bytes"): its builds differ
+much in that.
 Requirements: torch >= 2, numpy.
 """
+
 import argparse
 import json
 import pathlib
@@ -40,7 +42,9 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
 
-    channels, size, _ = (int(d) for d in (args.shape or ("3x32x32" if args.model == "lenet5" else "1x28x28")).split("x"))
+    channels, size, _ = (
+        int(d) for d in (args.shape or ("3x32x32" if args.model == "lenet5" else "1x28x28")).split("x")
+    )
     net = models.build(args.model, channels, size, args.classes, args.padding)
     x = torch.randn(args.batch, channels, size, size)
     y = torch.randint(0, args.classes, (args.batch,))
@@ -49,7 +53,9 @@ def main():
     if args.optimizer == "adam":
         optimizer = torch.optim.Adam(net.parameters(), lr=0.001, fused=True)
     else:
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9 if args.optimizer == "momentum" else 0, fused=True)
+        optimizer = torch.optim.SGD(
+            net.parameters(), lr=0.01, momentum=0.9 if args.optimizer == "momentum" else 0, fused=True
+        )
 
     def step():
         optimizer.zero_grad()
@@ -60,8 +66,17 @@ def main():
 
     for _ in range(5):
         step()
-    print(json.dumps({"ready": True, "parameters": sum(p.numel() for p in net.parameters()), "torch": torch.__version__,
-                      "import_rss_bytes": IMPORT_RSS_BYTES}), flush=True)
+    print(
+        json.dumps(
+            {
+                "ready": True,
+                "parameters": sum(p.numel() for p in net.parameters()),
+                "torch": torch.__version__,
+                "import_rss_bytes": IMPORT_RSS_BYTES,
+            }
+        ),
+        flush=True,
+    )
     for line in sys.stdin:
         words = line.split()
         if not words or words[0] == "quit":
@@ -71,8 +86,18 @@ def main():
             begin = time.perf_counter()
             loss = step()
             times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps({"median_ms": round(statistics.median(times), 4), "min_ms": round(min(times), 4), "steps": len(times),
-                          "loss": round(loss.item(), 6), "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "median_ms": round(statistics.median(times), 4),
+                    "min_ms": round(min(times), 4),
+                    "steps": len(times),
+                    "loss": round(loss.item(), 6),
+                    "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                }
+            ),
+            flush=True,
+        )
 
 
 main()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trains on Fashion-MNIST in PyTorch as `ronde train` does: same network, initial distribution, optimizer, normalisation.
+"""Trains on Fashion-MNIST in PyTorch as `ronde train` does: same network, initialisation, optimizer, normalisation.
 
     python3 bench/peers/pytorch_train.py --model mnist-small --optimizer adam --lr 0.001 --batch 128 --epochs 5 --seed 1
 
-Prints a JSON line an epoch: {"seed", "epoch", "train_loss", "test_loss", "test_accuracy", "wall_s"}. The data lie in memory, the
-order is drawn anew each epoch, the short last batch is kept. Requirements: torch >= 2, numpy.
+Prints a JSON line an epoch: {"seed", "epoch", "train_loss", "test_loss", "test_accuracy", "wall_s"}. The data lie in
+memory, the order is drawn anew each epoch, the short last batch is kept. Requirements: torch >= 2, numpy.
 """
+
 import argparse
 import gzip
 import json
@@ -25,7 +26,7 @@ MEAN, DEVIATION = 0.2860, 0.3530
 def read_idx(path):
     with gzip.open(path) as file:
         data = file.read()
-    dims = [int.from_bytes(data[4 + 4 * i:8 + 4 * i], "big") for i in range(data[3])]
+    dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3])]
     return np.frombuffer(data, np.uint8, offset=4 + 4 * len(dims)).reshape(dims)
 
 
@@ -79,8 +80,19 @@ def main():
             loss_sum += loss.item() * len(ids)
         wall_s = time.perf_counter() - begin
         test_loss, test_accuracy = evaluate(net, test_x, test_y)
-        print(json.dumps({"seed": args.seed, "epoch": epoch, "train_loss": round(loss_sum / len(x), 5), "test_loss": round(test_loss, 5),
-                          "test_accuracy": test_accuracy, "wall_s": round(wall_s, 2)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "seed": args.seed,
+                    "epoch": epoch,
+                    "train_loss": round(loss_sum / len(x), 5),
+                    "test_loss": round(test_loss, 5),
+                    "test_accuracy": test_accuracy,
+                    "wall_s": round(wall_s, 2),
+                }
+            ),
+            flush=True,
+        )
 
 
 main()

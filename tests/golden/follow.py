@@ -4,10 +4,11 @@
     python3 tests/golden/follow.py --model mnist-small --shape 3x20x20 --classes 7 --batch 9 --steps 25 \\
         --optimizer adamw --lr 0.003 --seed 5 --ronde build/ronde [--workers 3] [-- further options of ronde train]
 
-Compares the loss of every step and the weights at the end: Ronde's error against f64 may be at most 4 times PyTorch's own in f32,
-with a floor of some ulps. Exit code 0 where it holds, 7 where it does not. Without --ronde it writes data and weights (--keep DIR)
-and shows PyTorch's own error. See models.py for requirements.
+Compares the loss of every step and the weights at the end: Ronde's error against f64 may be at most 4 times PyTorch's
+own in f32, with a floor of some ulps. Exit code 0 where it holds, 7 where it does not. Without --ronde it writes data
+and weights (--keep DIR) and shows PyTorch's own error in both columns. See models.py for requirements.
 """
+
 import argparse
 import json
 import pathlib
@@ -54,7 +55,8 @@ def make_optimizer(args, parameters):
     more = {k: v for k, v in (("weight_decay", args.weight_decay), ("eps", args.eps)) if v is not None}
     if args.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum, nesterov=args.nesterov, **more)
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad}[args.optimizer](parameters, lr=args.lr, **more)
+    others = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad}
+    return others[args.optimizer](parameters, lr=args.lr, **more)
 
 
 def run_pytorch(args, x, y, state, dtype):
@@ -90,14 +92,21 @@ def read_safetensors(path):
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])
     header.pop("__metadata__", None)
-    return {name: np.frombuffer(data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]], dtype="<f4").reshape(t["shape"]).astype(np.float64)
-            for name, t in header.items()}
+    tensors = {}
+    for name, t in header.items():
+        first, last = t["data_offsets"]
+        tensors[name] = (
+            np.frombuffer(data[begin + first : begin + last], dtype="<f4").reshape(t["shape"]).astype(np.float64)
+        )
+    return tensors
 
 
 def run_ronde(args, folder):
-    command = [args.ronde, "train", "--model", args.model, "--data", f"npy:{folder}", "--classes", args.classes, "--init", folder / "init.safetensors",
-               "--shuffle", "off", "--augment", "off", "--normalize", "off", "--dropout", 0, "--batch", args.batch, "--steps", args.steps,
-               "--optimizer", args.optimizer, "--lr", args.lr, "--workers", args.workers, "--save", folder / "out.safetensors", "--out", folder / "run"]
+    command = f"{args.ronde} train --model {args.model} --data npy:{folder} --classes {args.classes}".split()
+    command += f"--init {folder}/init.safetensors --save {folder}/out.safetensors --out {folder}/run".split()
+    command += "--shuffle off --augment off --normalize off --dropout 0".split()
+    command += f"--batch {args.batch} --steps {args.steps} --workers {args.workers}".split()
+    command += f"--optimizer {args.optimizer} --lr {args.lr}".split()
     if args.model != "lenet5":
         command += ["--padding", args.padding]
     for option in ("momentum", "weight_decay", "eps", "clip"):
@@ -129,7 +138,12 @@ def compare(args, f64, f32, ours):
     if set(ours[1]) != set(f64[1]):
         sys.exit(f"other tensors: {sorted(set(ours[1]) ^ set(f64[1]))}")
     for name, wanted in f64[1].items():
-        row(name, np.linalg.norm(ours[1][name] - wanted), np.linalg.norm(f32[1][name] - wanted), np.linalg.norm(wanted))
+        row(
+            name,
+            np.linalg.norm(ours[1][name] - wanted),
+            np.linalg.norm(f32[1][name] - wanted),
+            np.linalg.norm(wanted),
+        )
     return failures
 
 

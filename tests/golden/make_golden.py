@@ -3,10 +3,12 @@
 
     python3 tests/golden/make_golden.py [CASE...]
 
-Each file holds, from PyTorch in f64 and in f32 on one thread, started from the same f32 weights and inputs: loss and gradients of
-the first batch, and the losses of ten steps and the weights after them with SGD with momentum and with Adam. Of each tensor it
-holds a sketch (models.py) of the f64 values, and `error`, the norm of f32 - f64 over all elements. See models.py for requirements.
+Each file holds, from PyTorch in f64 and in f32 on one thread, started from the same f32 weights and inputs: loss and
+gradients of the first batch, and the losses of ten steps and the weights after them with SGD with momentum and with
+Adam. Of each tensor it holds a sketch (models.py) of the f64 values, and `error`, the norm of f32 - f64 over all
+elements. See models.py for requirements.
 """
+
 import json
 import pathlib
 import sys
@@ -33,7 +35,11 @@ def tensors(pairs64, pairs32):
     out = {}
     for (name, a), (_, b) in zip(pairs64, pairs32):
         a, b = a.detach().numpy().astype(np.float64), b.detach().numpy().astype(np.float64)
-        out[name] = {"sketch": [float(v) for v in models.sketch(a)], "norm": float(np.linalg.norm(a)), "error": float(np.linalg.norm(a - b))}
+        out[name] = {
+            "sketch": [float(v) for v in models.sketch(a)],
+            "norm": float(np.linalg.norm(a)),
+            "error": float(np.linalg.norm(a - b)),
+        }
     return out
 
 
@@ -50,8 +56,14 @@ def make(model, padding, channels, size, classes, batch):
 
     net, scales = fresh(torch.float32)
     case = {
-        "schema": "ronde.golden.v1", "model": model, "padding": padding, "shape": [channels, size, size], "classes": classes,
-        "batch": batch, "examples": n, "parameters": sum(p.numel() for p in net.parameters()),
+        "schema": "ronde.golden.v1",
+        "model": model,
+        "padding": padding,
+        "shape": [channels, size, size],
+        "classes": classes,
+        "batch": batch,
+        "examples": n,
+        "parameters": sum(p.numel() for p in net.parameters()),
         "params": [{"name": name, "elems": p.numel(), "scale": scales[name]} for name, p in net.named_parameters()],
         "torch": torch.__version__,
     }
@@ -62,16 +74,22 @@ def make(model, padding, channels, size, classes, batch):
         loss.backward()
         losses[dtype] = loss.item()
         grads[dtype] = [(name, p.grad) for name, p in net.named_parameters()]
-    case["gradient"] = {"loss_f64": losses[torch.float64], "loss_f32": losses[torch.float32],
-                        "tensors": tensors(grads[torch.float64], grads[torch.float32])}
+    case["gradient"] = {
+        "loss_f64": losses[torch.float64],
+        "loss_f32": losses[torch.float32],
+        "tensors": tensors(grads[torch.float64], grads[torch.float32]),
+    }
     for optimizer, factory in models.OPTIMIZERS.items():
         after = {}
         for dtype in inputs:
             net, _ = fresh(dtype)
             losses[dtype] = models.train(net, factory, inputs[dtype], y, batch, STEPS)
             after[dtype] = list(net.named_parameters())
-        case[optimizer] = {"losses_f64": losses[torch.float64], "losses_f32": losses[torch.float32],
-                           "tensors": tensors(after[torch.float64], after[torch.float32])}
+        case[optimizer] = {
+            "losses_f64": losses[torch.float64],
+            "losses_f32": losses[torch.float32],
+            "tensors": tensors(after[torch.float64], after[torch.float32]),
+        }
     return case
 
 
@@ -82,8 +100,10 @@ def main():
         case = make(*CASES[name])
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
         sgd, adam = case["sgd"], case["adam"]
-        print(f"{name}: {case['parameters']} parameters, sgd {sgd['losses_f64'][0]:.4f} -> {sgd['losses_f64'][-1]:.4f}, "
-              f"adam -> {adam['losses_f64'][-1]:.4f}")
+        print(
+            f"{name}: {case['parameters']} parameters, sgd {sgd['losses_f64'][0]:.4f} -> {sgd['losses_f64'][-1]:.4f}, "
+            f"adam -> {adam['losses_f64'][-1]:.4f}"
+        )
 
 
 main()

@@ -1,7 +1,8 @@
 """The networks in PyTorch, and the numbers that C and Python make alike without a file.
 
-Requirements: torch >= 2, numpy; safetensors for follow.py. They are needed to make or follow golden data, never to build or test.
+Requirements: torch >= 2, numpy. They are needed to make or follow golden data, never to build or test.
 """
+
 import collections
 
 import numpy as np
@@ -12,19 +13,31 @@ from torch import nn
 def lenet5(channels, size, classes, padding):
     layers = [nn.ZeroPad2d(2)] if size == 28 else []
     named = [(f"pad{i}", layer) for i, layer in enumerate(layers)] + [
-        ("conv1", nn.Conv2d(channels, 6, 5)), ("tanh1", nn.Tanh()), ("pool1", nn.AvgPool2d(2)),
-        ("conv2", nn.Conv2d(6, 16, 5)), ("tanh2", nn.Tanh()), ("pool2", nn.AvgPool2d(2)), ("flatten", nn.Flatten()),
-        ("fc1", nn.Linear(400, 120)), ("tanh3", nn.Tanh()), ("fc2", nn.Linear(120, 84)), ("tanh4", nn.Tanh()),
-        ("fc3", nn.Linear(84, classes))]
+        ("conv1", nn.Conv2d(channels, 6, 5)),
+        ("tanh1", nn.Tanh()),
+        ("pool1", nn.AvgPool2d(2)),
+        ("conv2", nn.Conv2d(6, 16, 5)),
+        ("tanh2", nn.Tanh()),
+        ("pool2", nn.AvgPool2d(2)),
+        ("flatten", nn.Flatten()),
+        ("fc1", nn.Linear(400, 120)),
+        ("tanh3", nn.Tanh()),
+        ("fc2", nn.Linear(120, 84)),
+        ("tanh4", nn.Tanh()),
+        ("fc3", nn.Linear(84, classes)),
+    ]
     return nn.Sequential(collections.OrderedDict(named))
 
 
 def mnist(widths, hidden, channels, size, classes, padding):
-    """Convolutions of `widths`, each with ReLU and a 2x2 max-pool, then fully connected layers of `hidden` and the classes."""
+    """Convolutions of `widths`, each with ReLU and a 2x2 max-pool, then linear layers of `hidden` and the classes."""
     named = []
     for i, width in enumerate(widths, 1):
-        named += [(f"conv{i}", nn.Conv2d(channels, width, 3, padding=1 if padding == "same" else 0)), (f"relu{i}", nn.ReLU()),
-                  (f"pool{i}", nn.MaxPool2d(2))]
+        named += [
+            (f"conv{i}", nn.Conv2d(channels, width, 3, padding=1 if padding == "same" else 0)),
+            (f"relu{i}", nn.ReLU()),
+            (f"pool{i}", nn.MaxPool2d(2)),
+        ]
         channels = width
         size = (size if padding == "same" else size - 2) // 2
     named.append(("flatten", nn.Flatten()))
@@ -54,18 +67,20 @@ INPUT_STREAM, LABEL_STREAM, SKETCH_STREAM = 1000, 1001, 2000
 def hash32(stream, n):
     """A 32-bit hash of (stream, i) for i = 0..n-1, as uint32 (murmur3's finaliser)."""
     with np.errstate(over="ignore"):
-        h = np.arange(n, dtype=np.uint32) * np.uint32(2654435761) + np.uint32((stream * 2246822519 + 374761393) & 0xffffffff)
+        h = np.arange(n, dtype=np.uint32) * np.uint32(2654435761)
+        h += np.uint32((stream * 2246822519 + 374761393) & 0xFFFFFFFF)
         h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85ebca6b)
+        h *= np.uint32(0x85EBCA6B)
         h ^= h >> np.uint32(13)
-        h *= np.uint32(0xc2b2ae35)
+        h *= np.uint32(0xC2B2AE35)
         h ^= h >> np.uint32(16)
     return h
 
 
 def values(stream, n, scale):
     """n f32 values in [-scale, scale), exact: 24-bit fractions times a power of two."""
-    return ((hash32(stream, n) >> np.uint32(8)).astype(np.int64) - (1 << 23)).astype(np.float32) * np.float32(scale / (1 << 23))
+    fractions = (hash32(stream, n) >> np.uint32(8)).astype(np.int64) - (1 << 23)
+    return fractions.astype(np.float32) * np.float32(scale / (1 << 23))
 
 
 def labels(n, classes):
@@ -76,9 +91,10 @@ SKETCH = 64
 
 
 def sketch(x):
-    """What a golden file holds of a tensor: all of it up to 64 elements; else 64 sums, where element i is added to sum h % 64 with
-    the sign of bit 31 of h = hash(SKETCH_STREAM, i). Every element counts, and the norm of a difference of sketches is an unbiased
-    measure of the norm of the difference (Charikar, Chen, Farach-Colton, "Finding frequent items in data streams", 2002)."""
+    """What a golden file holds of a tensor: all of it up to 64 elements; else 64 sums, where element i is added to sum
+    h % 64 with the sign of bit 31 of h = hash(SKETCH_STREAM, i). Every element counts, and the norm of a difference of
+    sketches is an unbiased measure of the norm of the difference (Charikar, Chen, Farach-Colton, "Finding frequent
+    items in data streams", 2002)."""
     x = np.asarray(x, dtype=np.float64).ravel()
     if x.size <= SKETCH:
         return x
@@ -94,7 +110,9 @@ def set_weights(net):
             weight = net.state_dict()[name.rsplit(".", 1)[0] + ".weight"]
             fan_in = weight[0].numel()
             scales[name] = 2.0 ** round(np.log2(1 / np.sqrt(fan_in)))
-            parameter.copy_(torch.from_numpy(values(stream, parameter.numel(), scales[name]).reshape(parameter.shape)))
+            parameter.copy_(
+                torch.from_numpy(values(stream, parameter.numel(), scales[name]).reshape(parameter.shape))
+            )
     return scales
 
 
@@ -108,7 +126,7 @@ def batches(x, y, batch):
     """Consecutive batches in order, the last one of an epoch short, without end."""
     while True:
         for begin in range(0, len(x), batch):
-            yield x[begin:begin + batch], y[begin:begin + batch]
+            yield x[begin : begin + batch], y[begin : begin + batch]
 
 
 def train(net, make_optimizer, x, y, batch, steps):
