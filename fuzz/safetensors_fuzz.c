@@ -29,7 +29,8 @@ static void walk(const ronde__safetensors *file) {
     require(n >= 0 && (n == 0 || (uintptr_t)tensor->data % bytes_each == 0));
     sink += sum_bytes(tensor->data, (size_t)n * bytes_each);
   }
-  for (int i = 0; i < file->n_meta; ++i) require(ronde__safetensors_meta(file, file->meta[i].key) == file->meta[i].value);
+  for (int i = 0; i < file->n_meta; ++i)
+    require(ronde__safetensors_meta(file, file->meta[i].key) == file->meta[i].value);
   (void)ronde__safetensors_check_finite(file);
   (void)sink;
 }

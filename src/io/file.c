@@ -32,7 +32,8 @@ static ronde_status folder_open(const char *path, const char *base, int *folder_
 static ronde_status target_check(const char *path) {
   struct stat info;
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-    return ronde__fail(RONDE_E_WRITE, "%s: cannot replace it: %s", path, S_ISDIR(info.st_mode) ? "it is a folder" : "not a regular file");
+    return ronde__fail(RONDE_E_WRITE, "%s: cannot replace it: %s", path,
+                       S_ISDIR(info.st_mode) ? "it is a folder" : "not a regular file");
   return RONDE_OK;
 }
 
@@ -90,7 +91,8 @@ ronde_status ronde__file_commit(ronde__file_out *out) {
   int file = out->file;
   out->file = -1;
   if (close(file)) return abandon_errno(out, "cannot close");
-  if (renameat(out->folder, out->temporary, out->folder, out->base)) return abandon_errno(out, "cannot rename the finished file to it");
+  if (renameat(out->folder, out->temporary, out->folder, out->base))
+    return abandon_errno(out, "cannot rename the finished file to it");
   /* Some file systems cannot sync a folder and say EINVAL: their renames are as safe as they get. */
   int synced = fsync(out->folder) == 0 || errno == EINVAL;
   int error = errno;

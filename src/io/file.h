@@ -4,13 +4,14 @@
 
 #include "base/base.h"
 
-/* Replaces path by data: temporary file beside it, fsync, rename, fsync of the folder. RONDE_E_WRITE names the file and the reason. */
+/* Replaces path by data: temporary file beside it, fsync, rename, fsync of the folder. RONDE_E_WRITE names the file and
+ * the reason. */
 ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes);
 /* Makes a folder and its parents where they are missing. */
 ronde_status ronde__folder_make(const char *path);
 
-/* The same in pieces, for what should not be assembled in memory: begin, any number of appends, then commit. Where one of them
- * fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid until then. */
+/* The same in pieces, for what should not be assembled in memory: begin, any number of appends, then commit. Where one
+ * of them fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid. */
 typedef struct ronde__file_out {
   const char *path;
   const char *base; /* the part of path after the folder */

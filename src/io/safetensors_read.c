@@ -58,8 +58,8 @@ static const char *printable(const char *text, char out[96]) {
   return out;
 }
 
-__attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const reader *r, const char *name, uint64_t offset,
-                                                                      const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const reader *r, const char *name,
+                                                                      uint64_t offset, const char *format, ...) {
   char reason[256], name_text[96];
   va_list args;
   va_start(args, format);
@@ -74,27 +74,30 @@ __attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const read
 static ronde_status header_load(reader *r) {
   if (r->n_bytes == 0) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file is empty", r->path);
   if (r->n_bytes < 8)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: %zu bytes are too few for a safetensors file", r->path, r->n_bytes);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: %zu bytes are too few for a safetensors file", r->path,
+                       r->n_bytes);
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | r->bytes[i];
   if (length > r->n_bytes - 8)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the header claims %llu bytes, the file holds %zu after its length (not safetensors, or cut short)",
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: offset 0: the header claims %llu bytes, the file holds %zu after that (cut short?)",
                        r->path, (unsigned long long)length, r->n_bytes - 8);
   if (length > MAX_HEADER_BYTES)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the header claims %llu bytes, more than the format's limit of %u", r->path,
-                       (unsigned long long)length, MAX_HEADER_BYTES);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the header claims %llu bytes, more than the format's limit of %u",
+                       r->path, (unsigned long long)length, MAX_HEADER_BYTES);
   r->header_bytes = (size_t)length;
   r->data_begin = 8 + length;
   const char *text = (const char *)r->bytes + 8;
-  if (length == 0 || text[0] != '{') return ronde__fail(RONDE_E_INPUT, "%s: offset 8: the header is not a JSON object", r->path);
+  if (length == 0 || text[0] != '{')
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: the header is not a JSON object", r->path);
   json_error_t error;
   r->root = json_loadb(text, r->header_bytes, JSON_REJECT_DUPLICATES, &error);
   if (r->root) return RONDE_OK;
   if (json_error_code(&error) == json_error_out_of_memory)
     return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the header of %zu bytes", r->path, r->header_bytes);
   char reason[96];
-  return ronde__fail(RONDE_E_INPUT, "%s: offset %llu: the header is not valid JSON: %s", r->path, 8ull + (unsigned)error.position,
-                     printable(error.text, reason));
+  return ronde__fail(RONDE_E_INPUT, "%s: offset %llu: the header is not valid JSON: %s", r->path,
+                     8ull + (unsigned)error.position, printable(error.text, reason));
 }
 
 static ronde_status dtype_read(const reader *r, const char *name, const json_t *json, entry *out) {
@@ -102,13 +105,15 @@ static ronde_status dtype_read(const reader *r, const char *name, const json_t *
   if (!text) return fail_tensor(r, name, 8, "no dtype, or not a string");
   if (ronde__source_dtype_find(text, &out->dtype)) return RONDE_OK;
   char shown[96];
-  return fail_tensor(r, name, 8, "dtype \"%.20s\" cannot be read (F32, F64, F16, BF16 and I64 can)", printable(text, shown));
+  return fail_tensor(r, name, 8, "dtype \"%.20s\" cannot be read (F32, F64, F16, BF16 and I64 can)",
+                     printable(text, shown));
 }
 
 static ronde_status shape_read(const reader *r, const char *name, const json_t *json, entry *out) {
   if (!json_is_array(json)) return fail_tensor(r, name, 8, "no shape, or not a list");
   size_t rank = json_array_size(json);
-  if (rank > RONDE_MAX_RANK) return fail_tensor(r, name, 8, "its shape has %zu dimensions, at most %d can be read", rank, RONDE_MAX_RANK);
+  if (rank > RONDE_MAX_RANK)
+    return fail_tensor(r, name, 8, "its shape has %zu dimensions, at most %d can be read", rank, RONDE_MAX_RANK);
   out->shape = (ronde__shape){.rank = (int)rank};
   /* The product of the dimensions other than 0 must fit too: a 0 in front must not hide an overflow from later code. */
   int64_t product = 1;
@@ -134,12 +139,13 @@ static ronde_status offsets_read(const reader *r, const char *name, const json_t
   int64_t begin = json_integer_value(begin_json), end = json_integer_value(end_json);
   uint64_t available = r->n_bytes - r->data_begin;
   if (begin < 0 || end < begin || (uint64_t)end > available)
-    return fail_tensor(r, name, 8, "data_offsets [%lld, %lld] are not within the %llu bytes of data", (long long)begin, (long long)end,
-                       (unsigned long long)available);
+    return fail_tensor(r, name, 8, "data_offsets [%lld, %lld] are not within the %llu bytes of data", (long long)begin,
+                       (long long)end, (unsigned long long)available);
   uint64_t wanted = out->n_elems * ronde__source_dtype_bytes(out->dtype);
   if ((uint64_t)(end - begin) != wanted)
-    return fail_tensor(r, name, r->data_begin + (uint64_t)begin, "its data has %lld bytes, its shape and dtype need %llu",
-                       (long long)(end - begin), (unsigned long long)wanted);
+    return fail_tensor(r, name, r->data_begin + (uint64_t)begin,
+                       "its data has %lld bytes, its shape and dtype need %llu", (long long)(end - begin),
+                       (unsigned long long)wanted);
   out->begin = (uint64_t)begin;
   out->end = (uint64_t)end;
   return RONDE_OK;
@@ -154,13 +160,15 @@ static ronde_status entry_read(const reader *r, const char *name, const json_t *
 }
 
 static ronde_status meta_check(reader *r, json_t *json) {
-  if (!json_is_object(json)) return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ is not a JSON object", r->path);
+  if (!json_is_object(json))
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ is not a JSON object", r->path);
   const char *key;
   json_t *value;
   json_object_foreach(json, key, value) {
     char shown[96];
     if (!json_is_string(value))
-      return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ \"%s\" is not a string", r->path, printable(key, shown));
+      return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ \"%s\" is not a string", r->path,
+                         printable(key, shown));
   }
   r->n_meta = (int)json_object_size(json);
   return RONDE_OK;
@@ -201,9 +209,11 @@ static ronde_status cover_check(reader *r) {
     const entry *e = &r->entries[i];
     char before[96];
     if (e->begin < covered)
-      return fail_tensor(r, e->name, r->data_begin + e->begin, "its data overlaps that of \"%s\"", printable(e[-1].name, before));
+      return fail_tensor(r, e->name, r->data_begin + e->begin, "its data overlaps that of \"%s\"",
+                         printable(e[-1].name, before));
     if (e->begin > covered)
-      return fail_tensor(r, e->name, r->data_begin + e->begin, "a gap of %llu bytes that belong to no tensor lies before its data",
+      return fail_tensor(r, e->name, r->data_begin + e->begin,
+                         "a gap of %llu bytes that belong to no tensor lies before its data",
                          (unsigned long long)(e->begin - covered));
     covered = e->end;
   }
@@ -228,7 +238,8 @@ static ronde_status tensors_make(const reader *r, impl *own, ronde__safetensors 
   for (int i = 0; i < r->n_entries; ++i)
     if (!in_place(r, &r->entries[i])) own->converted_bytes += converted_bytes(&r->entries[i]);
   if (own->converted_bytes > 0 && !(own->converted = ronde__pages_map(own->converted_bytes)))
-    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes of converted tensors", r->path, own->converted_bytes);
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes of converted tensors", r->path,
+                       own->converted_bytes);
   char *next = own->converted;
   for (int i = 0; i < r->n_entries; ++i) {
     const entry *e = &r->entries[i];
@@ -309,7 +320,8 @@ static ronde_status file_map(const char *path, void **map_out, size_t *bytes_out
   void *map = NULL;
   if (fstat(fd, &info)) status = ronde__fail(RONDE_E_INPUT, "%s: cannot read: %s", path, strerror(errno));
   else if (!S_ISREG(info.st_mode))
-    status = ronde__fail(RONDE_E_INPUT, "%s: cannot read: %s", path, S_ISDIR(info.st_mode) ? "it is a folder" : "not a regular file");
+    status = ronde__fail(RONDE_E_INPUT, "%s: cannot read: %s", path,
+                         S_ISDIR(info.st_mode) ? "it is a folder" : "not a regular file");
   else if (info.st_size > 0) {
     map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) status = ronde__fail(RONDE_E_INPUT, "%s: cannot map: %s", path, strerror(errno));
@@ -379,8 +391,8 @@ ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file) {
     for (int64_t j = 0; j < n; ++j) {
       char name[96];
       if (!isfinite(x[j]))
-        return ronde__fail(RONDE_E_INPUT, "%s: tensor \"%s\": the value at index %lld is %s", own->path, printable(tensor->name, name),
-                           (long long)j, isnan(x[j]) ? "NaN" : "Inf");
+        return ronde__fail(RONDE_E_INPUT, "%s: tensor \"%s\": the value at index %lld is %s", own->path,
+                           printable(tensor->name, name), (long long)j, isnan(x[j]) ? "NaN" : "Inf");
     }
   }
   return RONDE_OK;

@@ -47,7 +47,8 @@ static const char *in_folder(const char *name) {
   return out;
 }
 
-/* A file of a header and n_data bytes 0, 1, 2, ...; exactly as long as it says, so that a sanitizer sees every step beyond. */
+/* A file of a header and n_data bytes 0, 1, 2, ...; exactly as long as it says, so that a sanitizer sees every step
+ * beyond. */
 typedef struct image {
   unsigned char *bytes;
   size_t n;
@@ -73,7 +74,8 @@ static void assert_refused(ronde_status status, const char *reason) {
 
 /* ---- bad headers ---- */
 
-#define F32(name, shape, begin, end) "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
+#define F32(name, shape, begin, end) \
+  "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
 static const struct {
   const char *header;
@@ -92,7 +94,8 @@ static const struct {
     {"{\"a\":7}", 0, "tensor \"a\": offset 8: its description is not a JSON object"},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor \"a\": offset 8: no dtype"},
     {"{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor \"a\": offset 8: no dtype"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "tensor \"a\": offset 8: dtype \"U8\" cannot be read"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4,
+     "tensor \"a\": offset 8: dtype \"U8\" cannot be read"},
     {"{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype \"f32\" cannot be read"},
     {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no shape"},
     {"{" F32("a", "{}", "0", "4") "}", 4, "no shape"},
@@ -105,8 +108,10 @@ static const struct {
     {"{" F32("a", "[0,4294967296,4294967296]", "0", "0") "}", 0, "overflows at dimension 2"},
     {"{" F32("a", "[92233720368547758070]", "0", "4") "}", 4, "the header is not valid JSON: too big integer"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets is not a list of two whole numbers"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets is not a list of two whole numbers"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "data_offsets is not a list of two whole numbers"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
+     "data_offsets is not a list of two whole numbers"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
+     "data_offsets is not a list of two whole numbers"},
     {"{" F32("a", "[1]", "0", "4.0") "}", 4, "data_offsets is not a list of two whole numbers"},
     {"{" F32("a", "[1]", "-4", "0") "}", 4, "data_offsets [-4, 0] are not within the 4 bytes of data"},
     {"{" F32("a", "[1]", "4", "0") "}", 4, "data_offsets [4, 0] are not within"},
@@ -114,9 +119,11 @@ static const struct {
     {"{" F32("a", "[1]", "9223372036854775803", "9223372036854775807") "}", 4, "are not within"},
     {"{" F32("a", "[1]", "0", "8") "}", 8, "its data has 8 bytes, its shape and dtype need 4"},
     {"{" F32("a", "[]", "0", "0") "}", 0, "its data has 0 bytes, its shape and dtype need 4"},
-    {"{" F32("a", "[2]", "0", "8") "," F32("b", "[2]", "4", "12") "}", 12, "tensor \"b\": offset 120: its data overlaps that of \"a\""},
+    {"{" F32("a", "[2]", "0", "8") "," F32("b", "[2]", "4", "12") "}", 12,
+     "tensor \"b\": offset 120: its data overlaps that of \"a\""},
     {"{" F32("b", "[1]", "0", "4") "," F32("a", "[1]", "0", "4") "}", 4, "its data overlaps that of"},
-    {"{" F32("a", "[1]", "0", "4") "," F32("b", "[1]", "6", "10") "}", 10, "tensor \"b\": offset 122: a gap of 2 bytes"},
+    {"{" F32("a", "[1]", "0", "4") "," F32("b", "[1]", "6", "10") "}", 10,
+     "tensor \"b\": offset 122: a gap of 2 bytes"},
     {"{" F32("a", "[1]", "4", "8") "}", 8, "a gap of 4 bytes"},
     {"{" F32("a", "[1]", "0", "4") "}", 7, "3 bytes after the last tensor belong to none"},
     {"{}", 1, "offset 10: 1 bytes after the last tensor belong to none"},
@@ -160,7 +167,8 @@ static void a_header_beyond_the_limit_is_refused(void **state) {
   assert_int_equal(ronde__file_replace("weights", &length, 8), RONDE_OK);
   assert_int_equal(truncate("weights", 101000000), 0);
   ronde__safetensors *parsed = NULL;
-  assert_refused(ronde__safetensors_open("weights", &parsed), "the header claims 100000001 bytes, more than the format's limit of 100000000");
+  assert_refused(ronde__safetensors_open("weights", &parsed),
+                 "the header claims 100000001 bytes, more than the format's limit of 100000000");
   assert_int_equal(chdir("/"), 0);
 }
 
@@ -259,8 +267,10 @@ static void other_dtypes_become_f32(void **state) {
 static void data_of_any_alignment_can_be_used(void **state) {
   for (size_t pad = 0; pad < 8; ++pad) {
     char header[256];
-    snprintf(header, sizeof header, "{\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}," F32("f", "[3]", "2", "14")
-             ",\"i\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[14,30]}}%*s", (int)pad, "");
+    snprintf(header, sizeof header,
+             "{\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}," /* leaves the rest unaligned */
+             F32("f", "[3]", "2", "14") ",\"i\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[14,30]}}%*s",
+             (int)pad, "");
     image file = image_make(header, 30);
     unsigned char *data = file.bytes + file.n - 30;
     const float floats[] = {1, -2, 3};
@@ -280,7 +290,9 @@ static void data_of_any_alignment_can_be_used(void **state) {
 }
 
 static void tensors_without_elements_need_no_conversion(void **state) {
-  image file = image_make("{\"h\":{\"dtype\":\"F16\",\"shape\":[0,4294967296],\"data_offsets\":[0,0]}," F32("f", "[2,0]", "0", "0") "} ", 0);
+  image file = image_make(
+      "{\"h\":{\"dtype\":\"F16\",\"shape\":[0,4294967296],\"data_offsets\":[0,0]}," F32("f", "[2,0]", "0", "0") "} ",
+      0);
   ronde__safetensors *parsed = parse(&file);
   assert_int_equal(parsed->n_tensors, 2);
   assert_int_equal(ronde__safetensors_find(parsed, "h")->shape.dim[1], 4294967296);
@@ -297,7 +309,8 @@ static void unknown_keys_of_a_tensor_are_allowed(void **state) {
 
 static void values_that_are_not_finite_are_named(void **state) {
   static const float bad[] = {NAN, INFINITY, -INFINITY};
-  image file = image_make("{" F32("a", "[2,3]", "0", "24") ",\"i\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[24,32]}}", 32);
+  image file = image_make(
+      "{" F32("a", "[2,3]", "0", "24") ",\"i\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[24,32]}}", 32);
   unsigned char *data = file.bytes + file.n - 32;
   memset(data, 0, 24);
   memset(data + 24, 0xff, 8); /* would be NaN as floats */
@@ -307,7 +320,8 @@ static void values_that_are_not_finite_are_named(void **state) {
   for (size_t b = 0; b < RONDE__COUNT(bad); ++b) {
     memcpy(data + 5 * sizeof(float), &bad[b], sizeof(float));
     parsed = parse(&file);
-    assert_refused(ronde__safetensors_check_finite(parsed), b ? "tensor \"a\": the value at index 5 is Inf" : "tensor \"a\": the value at index 5 is NaN");
+    assert_refused(ronde__safetensors_check_finite(parsed),
+                   b ? "tensor \"a\": the value at index 5 is Inf" : "tensor \"a\": the value at index 5 is NaN");
     ronde__safetensors_close(parsed);
   }
   free(file.bytes);

@@ -29,9 +29,10 @@ static ronde_status names_check(const char *path, const ronde__file_tensor *cons
 
 static json_t *entry_make(const ronde__file_tensor *tensor, size_t begin) {
   json_t *shape = json_array();
-  for (int i = 0; shape && i < tensor->shape.rank; ++i) json_array_append_new(shape, json_integer(tensor->shape.dim[i]));
-  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor->dtype == RONDE__FILE_I64 ? "I64" : "F32", "shape", shape, "data_offsets",
-                   (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
+  for (int i = 0; shape && i < tensor->shape.rank; ++i)
+    json_array_append_new(shape, json_integer(tensor->shape.dim[i]));
+  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tensor->dtype == RONDE__FILE_I64 ? "I64" : "F32", "shape", shape,
+                   "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
 }
 
 static ronde_status header_fill(const char *path, json_t *root, const ronde__file_tensor *const *sorted, int n_tensors,
@@ -57,8 +58,8 @@ static ronde_status header_fill(const char *path, json_t *root, const ronde__fil
 }
 
 /* The header as it stands in the file: its length, the JSON, and spaces to a multiple of 8. */
-static ronde_status header_make(const char *path, const ronde__file_tensor *const *sorted, int n_tensors, const ronde__file_meta *meta,
-                                int n_meta, char **header_out, size_t *bytes_out) {
+static ronde_status header_make(const char *path, const ronde__file_tensor *const *sorted, int n_tensors,
+                                const ronde__file_meta *meta, int n_meta, char **header_out, size_t *bytes_out) {
   json_t *root = json_object();
   if (!root) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its header", path);
   ronde_status status = header_fill(path, root, sorted, n_tensors, meta, n_meta);
@@ -81,7 +82,8 @@ static ronde_status header_make(const char *path, const ronde__file_tensor *cons
   return RONDE_OK;
 }
 
-static ronde_status stream(const char *path, const char *header, size_t header_bytes, const ronde__file_tensor *const *sorted, int n) {
+static ronde_status stream(const char *path, const char *header, size_t header_bytes,
+                           const ronde__file_tensor *const *sorted, int n) {
   ronde__file_out out;
   RONDE_TRY(ronde__file_begin(path, &out));
   RONDE_TRY(ronde__file_append(&out, header, header_bytes));
@@ -92,7 +94,8 @@ static ronde_status stream(const char *path, const char *header, size_t header_b
   return ronde__file_commit(&out);
 }
 
-ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor *tensors, int n_tensors, const ronde__file_meta *meta, int n_meta) {
+ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                                      const ronde__file_meta *meta, int n_meta) {
   const ronde__file_tensor **sorted;
   RONDE__ALLOC(sorted, (size_t)n_tensors * sizeof *sorted, path);
   for (int i = 0; i < n_tensors; ++i) sorted[i] = &tensors[i];

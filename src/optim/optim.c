@@ -41,7 +41,8 @@ size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t 
   return (size_t)states_needed(kind, momentum) * n * sizeof(float);
 }
 
-ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n, ronde__optim **optim_out) {
+ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
+                                 ronde__optim **optim_out) {
   ronde__optim *optim;
   RONDE__ALLOC(optim, sizeof *optim, "optimizer");
   *optim = (ronde__optim){.options = *options, .kernels = kernels, .n = n};
@@ -50,7 +51,8 @@ ronde_status ronde__optim_create(const ronde__optim_options *options, const rond
     float *state = ronde__pages_map(n * sizeof *state);
     if (!state) {
       ronde__optim_destroy(optim);
-      return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted, n * sizeof *state);
+      return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted,
+                         n * sizeof *state);
     }
     optim->state[optim->n_states] = state;
   }
@@ -64,8 +66,8 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim);
 }
 
-/* 1 - beta^t of the rounded beta that the kernel weighs with: then the weights of the mean add up to 1 exactly. With the beta
- * as given, 0.999 alone would leave an error of 1e-5 in every second moment. */
+/* 1 - beta^t of the rounded beta that the kernel weighs with: then the weights of the mean add up to 1 exactly. With
+ * the beta as given, 0.999 alone would leave an error of 1e-5 in every second moment. */
 static double bias_correction(float beta, int64_t t) { return -expm1((double)t * log((double)beta)); }
 
 static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {

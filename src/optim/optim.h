@@ -6,7 +6,12 @@
 #include "base/pool.h"
 #include "kernel/kernel.h"
 
-typedef enum ronde__optim_kind { RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW, RONDE__OPTIM_ADAGRAD } ronde__optim_kind;
+typedef enum ronde__optim_kind {
+  RONDE__OPTIM_SGD,
+  RONDE__OPTIM_ADAM,
+  RONDE__OPTIM_ADAMW,
+  RONDE__OPTIM_ADAGRAD
+} ronde__optim_kind;
 
 typedef struct ronde__optim_options {
   ronde__optim_kind kind;
@@ -19,34 +24,40 @@ typedef struct ronde__optim ronde__optim;
 
 /* n elements of parameters; state starts as PyTorch's does (zeros, no updates). kernels must outlive it.
  * eps is the caller's choice: PyTorch's default is 1e-8 for Adam and AdamW, 1e-10 for Adagrad. */
-ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n, ronde__optim **optim_out);
+ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
+                                 ronde__optim **optim_out);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
-/* One update of w [n] by g [n] (scaled already) at this step's learning rate: begin once a step, then any cover of [0, n) by
- * ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. w and g are those of the
- * whole, whatever the range. */
+/* One update of w [n] by g [n] (scaled already) at this step's learning rate: begin once a step, then any cover of
+ * [0, n) by ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. w and
+ * g are those of the whole, whatever the range. */
 void ronde__optim_begin(ronde__optim *optim, double lr);
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t begin, size_t end);
 /* begin and the whole range, split over the pool at multiples of 4096 elements. */
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
-/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of updates. */
+/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of
+ * updates. */
 int ronde__optim_n_states(const ronde__optim *optim);
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);
 size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n);
 
-/* The factor that brings the gradient's norm down to `clip` (PyTorch's clip_grad_norm_: clip / (norm + 1e-6), at most 1).
- * A norm that is NaN gives NaN, one that is Inf gives 0, as there. */
+/* The factor that brings the gradient's norm down to `clip` (PyTorch's clip_grad_norm_: clip / (norm + 1e-6), at most
+ * 1). A norm that is NaN gives NaN, one that is Inf gives 0, as there. */
 float ronde__clip_factor(double sum_squares, double clip);
 
-typedef enum ronde__schedule_kind { RONDE__SCHEDULE_CONSTANT, RONDE__SCHEDULE_STEP, RONDE__SCHEDULE_COSINE } ronde__schedule_kind;
+typedef enum ronde__schedule_kind {
+  RONDE__SCHEDULE_CONSTANT,
+  RONDE__SCHEDULE_STEP,
+  RONDE__SCHEDULE_COSINE
+} ronde__schedule_kind;
 
 /* The rate of update `step`, from 1 to `steps`, is lr times two factors:
- *   warm-up   step / warmup_steps up to step warmup_steps, then 1: step 1 gets lr / warmup_steps, step warmup_steps gets lr
+ *   warm-up   step / warmup_steps up to step warmup_steps, then 1: step 1 gets lr / warmup_steps, step warmup_steps lr
  *   CONSTANT  1
  *   STEP      gamma ^ floor((epoch - 1) / step_epochs), epochs from 1, warm-up included: StepLR stepped once an epoch
  *   COSINE    (1 + cos(pi k / (steps - warmup_steps))) / 2 for k = step - warmup_steps - 1, and 1 during the warm-up:
- *             CosineAnnealingLR stepped once an update. Step warmup_steps + 1 gets lr; the last step the rate just before 0, so
- *             that no update is spent on a rate of 0; steps beyond the last get 0.
+ *             CosineAnnealingLR stepped once an update. Step warmup_steps + 1 gets lr; the last step the rate just
+ *             before 0, so that no update is spent on a rate of 0; steps beyond the last get 0.
  * STEP needs step_epochs and steps_per_epoch of at least 1. */
 typedef struct ronde__schedule {
   ronde__schedule_kind kind;

@@ -27,7 +27,8 @@ static const optimizer_case cases[] = {
     {"momentum-decay", {.kind = RONDE__OPTIM_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}},
     {"nesterov", {.kind = RONDE__OPTIM_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
     {"adam", {.kind = RONDE__OPTIM_ADAM, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}},
-    {"adam-decay", {.kind = RONDE__OPTIM_ADAM, .lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.01}},
+    {"adam-decay",
+     {.kind = RONDE__OPTIM_ADAM, .lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.01}},
     {"adamw", {.kind = RONDE__OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1}},
     {"adagrad", {.kind = RONDE__OPTIM_ADAGRAD, .lr = 0.05, .eps = 1e-10}},
     {"adagrad-decay", {.kind = RONDE__OPTIM_ADAGRAD, .lr = 0.05, .eps = 1e-10, .weight_decay = 0.01}},
@@ -58,7 +59,8 @@ static ronde__optim *create(const ronde__optim_options *options, const ronde__ke
   return optim;
 }
 
-static ronde__optim *run_steps(const ronde__optim_options *options, const ronde__kernels *kernels, ronde__pool *pool, float *w, size_t n) {
+static ronde__optim *run_steps(const ronde__optim_options *options, const ronde__kernels *kernels, ronde__pool *pool,
+                               float *w, size_t n) {
   float *g = malloc(n * sizeof *g);
   ronde__optim *optim = create(options, kernels, n);
   fill_weights(w, n);
@@ -103,10 +105,8 @@ static exact exact_run(const ronde__optim_options *o, size_t i) {
   return x;
 }
 
-static double error_of(const optimizer_case *c, const char *array, size_t i, double got, double want, double scale) {
-  double error = fabs(got - want);
-  if (!(error <= 3e-6 * scale)) fail_msg("%s: %s[%zu] is %.9g, not %.17g", c->name, array, i, got, want);
-  return error;
+static void assert_near(const optimizer_case *c, const char *array, size_t i, double got, double want, double scale) {
+  if (!(fabs(got - want) <= 3e-6 * scale)) fail_msg("%s: %s[%zu] is %.9g, not %.17g", c->name, array, i, got, want);
 }
 
 static void thirty_steps_follow_the_definitions(void **state) {
@@ -120,9 +120,11 @@ static void thirty_steps_follow_the_definitions(void **state) {
       const char *name;
       for (size_t i = 0; i < N; ++i) {
         exact x = exact_run(o, i);
-        error_of(&cases[c], "weight", i, w[i], x.w, 1);
-        if (n_states > 0) error_of(&cases[c], "state 0", i, ronde__optim_state(optim, 0, &name)[i], x.first, 1 + fabs(x.first));
-        if (n_states > 1) error_of(&cases[c], "state 1", i, ronde__optim_state(optim, 1, &name)[i], x.second, 1 + fabs(x.second));
+        assert_near(&cases[c], "weight", i, w[i], x.w, 1);
+        if (n_states > 0)
+          assert_near(&cases[c], "state 0", i, ronde__optim_state(optim, 0, &name)[i], x.first, 1 + fabs(x.first));
+        if (n_states > 1)
+          assert_near(&cases[c], "state 1", i, ronde__optim_state(optim, 1, &name)[i], x.second, 1 + fabs(x.second));
       }
       ronde__optim_destroy(optim);
     }
@@ -137,7 +139,8 @@ static void golden_line(FILE *file, const char *name, const char *array, const c
   rewind(file);
   while (fgets(line, sizeof line, file)) {
     int used;
-    if (sscanf(line, "%31s %31s %7s%n", a, b, d, &used) != 3 || strcmp(a, name) || strcmp(b, array) || strcmp(d, dtype)) continue;
+    if (sscanf(line, "%31s %31s %7s%n", a, b, d, &used) != 3 || strcmp(a, name) || strcmp(b, array) || strcmp(d, dtype))
+      continue;
     char *next = line + used;
     for (int i = 0; i < GOLDEN_N; ++i) {
       char *end;
@@ -150,8 +153,8 @@ static void golden_line(FILE *file, const char *name, const char *array, const c
   fail_msg("optim.golden has no line %s %s %s", name, array, dtype);
 }
 
-/* The kernels weigh a new gradient by 1 - (float)beta, not by 1 - beta: this scales all of the state, and the bias correction
- * takes it out of the update again. */
+/* The kernels weigh a new gradient by 1 - (float)beta, not by 1 - beta: this scales all of the state, and the bias
+ * correction takes it out of the update again. */
 static double state_scale_error(const ronde__optim_options *o, const char *array) {
   double beta = strcmp(array, "exp_avg") == 0 ? o->beta1 : strcmp(array, "exp_avg_sq") == 0 ? o->beta2 : 0;
   return fabs((1 - (double)(float)beta) / (1 - beta) - 1);
@@ -169,7 +172,8 @@ static void golden_compare(FILE *file, const optimizer_case *c, const char *arra
   }
   /* Where PyTorch was lucky to within half a unit in the last place, no bound follows from it. */
   double allowed = 4 * fmax(theirs, largest * 0x1p-24) + largest * state_scale_error(&c->options, array);
-  if (!(own <= allowed)) fail_msg("%s: %s is %g away from PyTorch in f64, %g are allowed", c->name, array, own, allowed);
+  if (!(own <= allowed))
+    fail_msg("%s: %s is %g away from PyTorch in f64, %g are allowed", c->name, array, own, allowed);
 }
 
 static void thirty_steps_follow_pytorch(void **state) {
@@ -193,7 +197,8 @@ static void thirty_steps_follow_pytorch(void **state) {
 
 /* ---- ranges, threads, state ---- */
 
-static void assert_equal_bits(const optimizer_case *c, ronde__optim *a, ronde__optim *b, const float *wa, const float *wb, size_t n) {
+static void assert_equal_bits(const optimizer_case *c, ronde__optim *a, ronde__optim *b, const float *wa,
+                              const float *wb, size_t n) {
   if (memcmp(wa, wb, n * sizeof *wa)) fail_msg("%s: the weights differ", c->name);
   for (int i = 0; i < ronde__optim_n_states(a); ++i) {
     const char *name;
@@ -216,7 +221,8 @@ static void ranges_in_any_order_give_the_same_bits(void **state) {
       for (int step = 1; step <= STEPS; ++step) {
         fill_gradients(g, N, step);
         ronde__optim_begin(b, rate(o, step));
-        for (size_t i = 0; i < RONDE__COUNT(order); ++i) ronde__optim_range(b, parts, g, cuts[order[i]], cuts[order[i] + 1]);
+        for (size_t i = 0; i < RONDE__COUNT(order); ++i)
+          ronde__optim_range(b, parts, g, cuts[order[i]], cuts[order[i] + 1]);
       }
       assert_equal_bits(&cases[c], a, b, whole, parts, N);
       ronde__optim_destroy(a);

@@ -38,8 +38,10 @@ static void warm_up_may_fill_the_run(void **state) {
 
 /* Three steps an epoch, a drop every second epoch: steps 1 to 6, 7 to 12, 13 on. */
 static void step_drops_at_whole_epochs(void **state) {
-  ronde__schedule s = {.kind = RONDE__SCHEDULE_STEP, .lr = 0.8, .gamma = 0.5, .step_epochs = 2, .steps_per_epoch = 3, .steps = 15};
-  for (int64_t step = 1; step <= 15; ++step) assert_near(ronde__schedule_lr(&s, step), step <= 6 ? 0.8 : step <= 12 ? 0.4 : 0.2);
+  ronde__schedule s = {
+      .kind = RONDE__SCHEDULE_STEP, .lr = 0.8, .gamma = 0.5, .step_epochs = 2, .steps_per_epoch = 3, .steps = 15};
+  for (int64_t step = 1; step <= 15; ++step)
+    assert_near(ronde__schedule_lr(&s, step), step <= 6 ? 0.8 : step <= 12 ? 0.4 : 0.2);
   s.warmup_steps = 8;
   assert_near(ronde__schedule_lr(&s, 6), 0.8 * 6 / 8);
   assert_near(ronde__schedule_lr(&s, 7), 0.4 * 7 / 8);
@@ -61,7 +63,7 @@ static void cosine_starts_after_the_warm_up(void **state) {
   for (int i = 0; i < 9; ++i) assert_near(ronde__schedule_lr(&s, i + 1), want[i]);
 }
 
-/* The recurrence that torch.optim.lr_scheduler.CosineAnnealingLR(T_max=n, eta_min=0) steps by, once after each update. */
+/* The recurrence that torch.optim.lr_scheduler.CosineAnnealingLR(T_max=n, eta_min=0) steps by after each update. */
 static void cosine_is_pytorchs(void **state) {
   const int n = 37;
   const ronde__schedule s = {.kind = RONDE__SCHEDULE_COSINE, .lr = 0.1, .steps = n};
@@ -74,7 +76,8 @@ static void cosine_is_pytorchs(void **state) {
 
 /* The recurrence of torch.optim.lr_scheduler.StepLR, stepped once an epoch. */
 static void step_is_pytorchs(void **state) {
-  const ronde__schedule s = {.kind = RONDE__SCHEDULE_STEP, .lr = 0.1, .gamma = 0.7, .step_epochs = 3, .steps_per_epoch = 5, .steps = 100};
+  const ronde__schedule s = {
+      .kind = RONDE__SCHEDULE_STEP, .lr = 0.1, .gamma = 0.7, .step_epochs = 3, .steps_per_epoch = 5, .steps = 100};
   double lr = 0.1;
   for (int epoch = 1; epoch <= 20; ++epoch) {
     for (int i = 0; i < 5; ++i) assert_near(ronde__schedule_lr(&s, (epoch - 1) * 5 + i + 1), lr);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes optim.golden beside this script: 30 updates of each optimizer by PyTorch, in f64 and in f32.
 
-Weights and gradients are made of small integers, exact in both dtypes, so that the C test makes the same ones. One line an
-array: case, array, dtype, values. Needs torch (2.x); run by hand, the tests read the file only.
+Weights and gradients are made of small integers, exact in both dtypes, so that the C test makes the same ones. One
+line an array: case, array, dtype, values. Needs torch (2.x); run by hand, the tests read the file only.
 """
 import pathlib
 
