@@ -14,8 +14,9 @@ ronde_status tool_init(const tool_call *call) {
     if (call->json) tool_print_json(text);
     tool_say("wrote %s: %s parameters, sha256 %s", ronde_config_get(call->config, "output"),
              tool_count(tool_number(json, "parameters"), parameters), tool_string(json, "weights_sha256"));
-    json_decref(json);
   }
+  status = json ? RONDE_OK : RONDE_E_INTERNAL;
+  json_decref(json);
   free(text);
   return status;
 }
