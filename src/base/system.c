@@ -35,12 +35,13 @@ int64_t ronde__peak_rss_bytes(void) {
   return (int64_t)kib * 1024;
 }
 
+/* Of the first thread: the calling one may be pinned. */
 static int cores_of_affinity(void) {
   /* A fixed cpu_set_t ends at 1024 cores; the call fails until the set is as large as the kernel's. */
   for (int n = 1024; n <= 1 << 20; n *= 2) {
     cpu_set_t *set = CPU_ALLOC(n);
     if (!set) break;
-    int found = sched_getaffinity(0, CPU_ALLOC_SIZE(n), set) == 0 ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
+    int found = sched_getaffinity(getpid(), CPU_ALLOC_SIZE(n), set) == 0 ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
     CPU_FREE(set);
     if (found > 0) return found;
   }

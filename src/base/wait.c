@@ -16,16 +16,21 @@
 static _Atomic int n_busy = 1;
 static _Atomic int n_cores; /* 0: not asked yet */
 
-void ronde__busy_add(int n_threads) { atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed); }
-
-bool ronde__may_spin(void) {
-  int cores = atomic_load_explicit(&n_cores, memory_order_relaxed);
-  if (cores == 0) {
-    cores = ronde__cores();
-    atomic_store_explicit(&n_cores, cores, memory_order_relaxed);
-  }
-  return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores;
+static int cores(void) {
+  int n = atomic_load_explicit(&n_cores, memory_order_relaxed);
+  if (n > 0) return n;
+  n = ronde__cores();
+  atomic_store_explicit(&n_cores, n, memory_order_relaxed);
+  return n;
 }
+
+/* Asks for the cores before the threads exist: later they may be pinned. */
+void ronde__busy_add(int n_threads) {
+  cores();
+  atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed);
+}
+
+bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores(); }
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
   return syscall(SYS_futex, (uint32_t *)word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);

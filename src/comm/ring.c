@@ -4,8 +4,10 @@
  * a rank sums one while the next is coming: cost as in collective.h, plus one piece a step. */
 #include "comm/collective.h"
 
-/* Fits the second-level cache twice; long enough to hide a message's latency. */
-#define PIECE ((int64_t)(64 << 10) / (int64_t)sizeof(float))
+/* Long enough to hide a message's latency; two fit the second-level cache. Larger ones cost less, but leave less to
+ * overlap. */
+#define MIN_PIECE ((int64_t)(64 << 10) / (int64_t)sizeof(float))
+#define MAX_PIECE ((int64_t)(256 << 10) / (int64_t)sizeof(float))
 
 enum { PART_REDUCE, PART_GATHER };
 
@@ -13,15 +15,19 @@ typedef struct ring {
   ronde__transport *transport;
   const ronde__kernels *kernels;
   uint32_t tag;
-  float *x, *scratch; /* scratch [2][slot] */
-  int64_t n, slot;
+  float *x, *scratch; /* scratch [2][piece] */
+  int64_t n, piece;
   /* The present and the next piece. */
   ronde__request receives[2], sends[2];
 } ring;
 
-size_t ronde__allreduce_ring_scratch(size_t n, int p) {
-  return p == 1 ? 0 : 2 * (size_t)ronde__min(ronde__ceil_div((int64_t)n, p), PIECE);
+/* The longest segment in two pieces, within the bounds. */
+static int64_t piece_for(int64_t n, int p) {
+  int64_t segment = ronde__ceil_div(n, p), half = ronde__ceil_div(segment, 2);
+  return ronde__min(segment, ronde__min(ronde__max(half, MIN_PIECE), MAX_PIECE));
 }
+
+size_t ronde__allreduce_ring_scratch(size_t n, int p) { return p == 1 ? 0 : 2 * (size_t)piece_for((int64_t)n, p); }
 
 /* A run of x that is cut into pieces. */
 typedef struct segment {
@@ -32,24 +38,32 @@ typedef struct segment {
 static segment segment_of(const ring *ring, int index) {
   int p = ring->transport->size, r = (index % p + p) % p;
   int64_t begin = ronde__share_begin(ring->n, r, p), end = ronde__share_begin(ring->n, r + 1, p);
-  return (segment){ring->x + begin, end - begin, ronde__ceil_div(end - begin, PIECE)};
+  return (segment){ring->x + begin, end - begin, ronde__ceil_div(end - begin, ring->piece)};
 }
 
-static int64_t piece_n(const segment *segment, int64_t j) { return ronde__min(segment->n - j * PIECE, PIECE); }
+static float *piece_of(const ring *ring, const segment *segment, int64_t j, int64_t *n_out) {
+  *n_out = ronde__min(segment->n - j * ring->piece, ring->piece);
+  return segment->x + j * ring->piece;
+}
+
+static float *scratch_of(const ring *ring, int64_t j) { return ring->scratch + j % 2 * ring->piece; }
 
 static ronde_status post_receive(ring *ring, const segment *in, int64_t j, int part) {
   ronde__transport *transport = ring->transport;
   int previous = (transport->rank + transport->size - 1) % transport->size;
-  float *to = part == PART_REDUCE ? ring->scratch + j % 2 * ring->slot : in->x + j * PIECE;
-  return transport->ops->irecv(transport, previous, RONDE__WIRE_TAG(ring->tag, part), to,
-                               sizeof(float) * (size_t)piece_n(in, j), &ring->receives[j % 2]);
+  int64_t n;
+  float *x = piece_of(ring, in, j, &n), *to = part == PART_REDUCE ? scratch_of(ring, j) : x;
+  return transport->ops->irecv(transport, previous, RONDE__WIRE_TAG(ring->tag, part), to, sizeof *to * (size_t)n,
+                               &ring->receives[j % 2]);
 }
 
 static ronde_status post_send(ring *ring, const segment *out, int64_t j, int part) {
   ronde__transport *transport = ring->transport;
   int next = (transport->rank + 1) % transport->size;
-  return transport->ops->isend(transport, next, RONDE__WIRE_TAG(ring->tag, part), out->x + j * PIECE,
-                               sizeof(float) * (size_t)piece_n(out, j), &ring->sends[j % 2]);
+  int64_t n;
+  const float *x = piece_of(ring, out, j, &n);
+  return transport->ops->isend(transport, next, RONDE__WIRE_TAG(ring->tag, part), x, sizeof *x * (size_t)n,
+                               &ring->sends[j % 2]);
 }
 
 static ronde_status wait(ring *ring, ronde__request *requests, int n) {
@@ -67,8 +81,9 @@ static ronde_status step(ring *ring, const segment *out, const segment *in, int 
     }
     if (j < in->n_pieces) {
       RONDE_TRY(wait(ring, &ring->receives[j % 2], 1));
-      float *x = in->x + j * PIECE;
-      if (part == PART_REDUCE) ring->kernels->add(x, ring->scratch + j % 2 * ring->slot, x, piece_n(in, j));
+      int64_t n;
+      float *x = piece_of(ring, in, j, &n);
+      if (part == PART_REDUCE) ring->kernels->add(x, scratch_of(ring, j), x, n);
     }
   }
   return wait(ring, ring->sends, 2);
@@ -89,7 +104,7 @@ ronde_status ronde__allreduce_ring(ronde__transport *transport, const ronde__ker
                                    size_t n, float *scratch) {
   if (transport->size == 1 || n == 0) return RONDE_OK;
   ring ring = {.transport = transport, .kernels = kernels, .tag = tag, .x = x, .scratch = scratch, .n = (int64_t)n};
-  ring.slot = (int64_t)ronde__allreduce_ring_scratch(n, transport->size) / 2;
+  ring.piece = piece_for((int64_t)n, transport->size);
   ronde_status status = rounds(&ring);
   if (status != RONDE_OK) {
     transport->ops->cancel(transport, ring.receives, 2);
