@@ -42,12 +42,10 @@ static void make_places(place *places, int64_t n, int shift) {
   }
 }
 
-/* -128..127 between the four nodes around it. */
-static int smooth_at(const int8_t *grid, place y, place x) {
-  const int8_t *node = grid + y.node * G + x.node;
-  int upper = node[0] * (ONE - x.fraction) + node[1] * x.fraction;
-  int lower = node[G] * (ONE - x.fraction) + node[G + 1] * x.fraction;
-  return (upper * (ONE - y.fraction) + lower * y.fraction) / (ONE * ONE);
+/* The grid's columns at the height of one row, times ONE. */
+static void blend_rows(const int8_t *grid, place y, int columns[G]) {
+  const int8_t *upper = grid + y.node * G, *lower = upper + G;
+  for (int g = 0; g < G; ++g) columns[g] = upper[g] * (ONE - y.fraction) + lower[g] * y.fraction;
 }
 
 typedef struct maker {
@@ -72,13 +70,18 @@ static void make_example(const maker *m, int64_t id, uint8_t *x, int64_t *label_
   const int8_t *grid = m->prototypes + label * dims[0] * G * G;
   int64_t i = 0;
   for (int64_t c = 0; c < dims[0]; ++c, grid += G * G)
-    for (int64_t h = 0; h < dims[1]; ++h)
+    for (int64_t h = 0; h < dims[1]; ++h) {
+      int at_row[G];
+      blend_rows(grid, m->rows[h], at_row);
       for (int64_t w = 0; w < dims[2]; ++w, ++i) {
         if (i % 16 == 0) random_block(m->set->seed, m->stream, block + BLOCK_NOISE + (uint64_t)(i / 16), bytes);
         int noise = (bytes[i % 16] - 128) / 2;
-        int value = 128 + smooth_at(grid, m->rows[h], m->columns[w]) * contrast / (2 * ONE) + noise;
+        place p = m->columns[w];
+        int smooth = (at_row[p.node] * (ONE - p.fraction) + at_row[p.node + 1] * p.fraction) / (ONE * ONE);
+        int value = 128 + smooth * contrast / (2 * ONE) + noise;
         x[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
       }
+    }
   *label_out = label;
 }
 
