@@ -48,8 +48,8 @@ run_suites() {
       if (good && !passed[test] && !skipped[test]) passed[test] = 1
       if (!good && !failed[test]) failed[test] = 1
       print label name, passed[test] + 0, failed[test] + 0, skipped[test] + 0 >>suites
-      n = split(reasons[test], reason, "\n")
-      for (i = 2; i <= n; i++) print label name ": " reason[i] >>skips
+      n = split(reasons[test], listed, "\n")
+      for (i = 2; i <= n; i++) print label name ": " listed[i] >>skips
       if (!good) { print said[test]; print }
     }
     END { if (!n_run) { print "no tests were run"; print label "tests", 0, 1, 0 >>suites } }
