@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/wait.h"
+#include "comm/copy.h"
 #include "comm/transport.h"
 
 typedef struct endpoint endpoint;
@@ -135,7 +136,7 @@ static queue *queue_of(const transfer *t, bool sends) {
 
 static void copy(const transfer *send, transfer *receive) {
   if (send->bytes == receive->bytes) {
-    if (send->bytes) memcpy(receive->data, send->data, send->bytes);
+    if (send->bytes) ronde__copy_past_cache(receive->data, send->data, send->bytes);
     return;
   }
   receive->status =

@@ -110,6 +110,26 @@ static void a_rank_may_send_to_itself_and_nothing_at_all(void **state) {
   destroy(1, t);
 }
 
+/* Long messages are copied by lines: heads and tails of every length, and nothing beside. */
+static void every_length_and_alignment_arrives_whole(void **state) {
+  static unsigned char out[9000], in[9000];
+  ronde__transport *t[2];
+  make(2, t);
+  for (size_t i = 0; i < sizeof out; i++) out[i] = (unsigned char)(i * 7 + i / 256 + 1);
+  for (size_t bytes = 4000; bytes < 4300; bytes += bytes % 5 + 1)
+    for (size_t shift = 0; shift < 70; shift += shift % 7 + 1) {
+      size_t from = bytes % 64, to = 100 + shift;
+      memset(in, 0, sizeof in);
+      ronde__request sent = send(t[0], 1, 1, out + from, bytes), received = receive(t[1], 0, 1, in + to, bytes);
+      assert_int_equal(wait(t[1], &received, 1), RONDE_OK);
+      assert_int_equal(wait(t[0], &sent, 1), RONDE_OK);
+      assert_memory_equal(in + to, out + from, bytes);
+      assert_int_equal(in[to - 1], 0);
+      assert_int_equal(in[to + bytes], 0);
+    }
+  destroy(2, t);
+}
+
 static void unequal_lengths_are_the_receivers_error(void **state) {
   ronde__transport *t[2];
   make(2, t);
@@ -340,6 +360,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(messages_match_by_source_and_tag_in_order),
       cmocka_unit_test(a_rank_may_send_to_itself_and_nothing_at_all),
+      cmocka_unit_test(every_length_and_alignment_arrives_whole),
       cmocka_unit_test(unequal_lengths_are_the_receivers_error),
       cmocka_unit_test(a_rank_that_does_not_exist_is_refused),
       cmocka_unit_test(after_a_time_out_the_buffer_is_free),
