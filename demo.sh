@@ -12,7 +12,4 @@ build_into build -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
 set -- --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --batch 64 --optimizer adam --lr 0.001 "$@"
 set -- train --out runs/demo "$@"
 echo "== build/ronde $*" >&2
-status=0
-build/ronde "$@" || status=$?
-[ $status = 0 ] && echo '== the record of this run: runs/demo/run.json; each step: runs/demo/steps.jsonl' >&2
-exit $status
+exec build/ronde "$@"
