@@ -7,7 +7,8 @@ ronde__axis ronde__axis_make(int64_t in, int kernel, int stride, int padding) {
 ronde__taps ronde__axis_forward(const ronde__axis *axis, int64_t o) {
   int64_t start = o * axis->stride - axis->padding;
   int64_t first = ronde__max(0, -start), end = ronde__min(axis->kernel, axis->in - start);
-  return (ronde__taps){(int)first, (int)ronde__max(0, end - first), start + first};
+  if (end <= first) return (ronde__taps){0, 0, 0};
+  return (ronde__taps){(int)first, (int)(end - first), start + first};
 }
 
 ronde__taps ronde__axis_backward(const ronde__axis *axis, int64_t i) {

@@ -10,7 +10,7 @@ typedef struct ronde__axis {
   int kernel, stride, padding;
 } ronde__axis;
 
-/* Taps first, first + step, ... (count of them), at positions at, at + 1, ... of the other side. */
+/* Taps first, first + step, ... (count of them), at positions at, at + 1, ... of the other side; all 0 where there is none. */
 typedef struct ronde__taps {
   int first, count;
   int64_t at;
