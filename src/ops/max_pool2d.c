@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+  if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
+    return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0], attr->kernel[1]);
+  return ronde__pool2d_infer(attr, label, in, in_labels, out);
+}
+
 static size_t saved_elems(const ronde__op_desc *desc, const void *state) { /* a byte for each output: which place of its window */
   return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out), (int64_t)sizeof(float));
 }
@@ -41,7 +47,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 }
 
 const ronde__op ronde__op_max_pool2d = {
-    .name = "max_pool", .infer = ronde__pool2d_infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
+    .name = "max_pool", .infer = infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release, .saved_elems = saved_elems, .forward = forward, .backward = backward,
     .implementation = ronde__pool2d_implementation,
 };

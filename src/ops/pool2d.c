@@ -11,8 +11,6 @@ ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, 
   for (int d = 0; d < 2; d++) {
     if (attr->kernel[d] < 1 || attr->stride[d] < 1 || attr->padding[d] < 0 || attr->padding[d] > attr->kernel[d] / 2)
       return ronde__fail(RONDE_E_USAGE, "%s: kernel and stride must be positive and padding at most half the kernel", label);
-    if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
-      return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0], attr->kernel[1]);
     int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
     if (padded < attr->kernel[d])
       return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d window is larger than its input: %s gives %s", label, attr->kernel[0],
