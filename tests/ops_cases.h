@@ -1,0 +1,156 @@
+/* The shapes at which the ops are tested. A row: batch, input CxHxW, and what the op needs. */
+#ifndef RONDE_OPS_CASES_H
+#define RONDE_OPS_CASES_H
+
+#include "ops/op.h"
+
+typedef struct op_case {
+  ronde__op_kind kind;
+  int64_t n, c, h, w; /* every input; a loss's target too */
+  bool vector;        /* the op sees [C*H*W]: a flattened image where H*W > 1 */
+  ronde__op_attr attr;
+} op_case;
+
+#define RELU RONDE__ACT_RELU
+#define TANH RONDE__ACT_TANH
+#define SIGMOID RONDE__ACT_SIGMOID
+
+#define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...)                                                          \
+  {RONDE__OP_CONV2D, n, c, h, w, false, {.out_channels = o, .kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}, __VA_ARGS__}}
+#define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, {.out_channels = o, __VA_ARGS__}}
+#define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...)                                                       \
+  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, {.kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}, __VA_ARGS__}}
+#define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, {__VA_ARGS__}}
+
+static const op_case op_cases[] = {
+    /* 1x1 maps; dead taps: kernels of which most only meet padding */
+    CONV(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, .bias = true),
+    CONV(7, 3, 1, 1, 10, 1, 1, 1, 1, 0, 0, .bias = true, .act = TANH),
+    CONV(42, 10, 1, 1, 67, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(126, 67, 1, 1, 3, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV(7, 3, 1, 1, 3, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV(7, 16, 2, 2, 32, 5, 5, 1, 1, 2, 2, .bias = true, .act = SIGMOID),
+    CONV(7, 3, 2, 2, 10, 5, 5, 1, 1, 2, 2, .bias = false, .act = SIGMOID),
+    CONV(1, 67, 2, 2, 67, 5, 5, 1, 1, 2, 2, .bias = true, .act = TANH),
+    CONV(1, 3, 2, 1, 40, 7, 7, 1, 1, 3, 3, .bias = true),
+    /* more padding than kernel: outputs without any tap */
+    CONV(7, 3, 4, 4, 40, 1, 1, 1, 1, 2, 2, .bias = true, .act = RELU),
+    CONV(7, 3, 4, 4, 5, 1, 1, 1, 1, 2, 2, .bias = true),
+    CONV(7, 67, 3, 3, 10, 1, 1, 1, 1, 2, 2, .bias = false),
+    CONV(7, 3, 3, 4, 40, 2, 1, 1, 1, 3, 2, .bias = true),
+    CONV(7, 20, 3, 3, 40, 2, 2, 3, 3, 3, 3, .bias = true),
+    CONV(7, 3, 3, 3, 4, 2, 2, 3, 3, 3, 3, .bias = false),
+    /* first layers */
+    CONV(42, 3, 8, 8, 67, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(126, 1, 12, 12, 16, 5, 5, 1, 1, 0, 0, .bias = true, .act = RELU),
+    CONV(7, 1, 28, 28, 6, 5, 5, 1, 1, 2, 2, .bias = true, .act = TANH),
+    CONV(7, 1, 28, 28, 32, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(1, 3, 16, 16, 64, 7, 7, 2, 2, 3, 3, .bias = false),
+    CONV(1, 3, 3, 150, 40, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV(42, 10, 5, 5, 32, 3, 3, 2, 2, 0, 0, .bias = true),
+    /* few channels */
+    CONV(7, 6, 14, 14, 16, 5, 5, 1, 1, 0, 0, .bias = true, .act = TANH),
+    CONV(1, 3, 9, 9, 10, 3, 3, 2, 2, 1, 1, .bias = true, .act = SIGMOID),
+    CONV(7, 3, 9, 7, 10, 3, 2, 2, 1, 1, 0, .bias = true),
+    CONV(42, 10, 3, 9, 10, 1, 7, 1, 1, 0, 3, .bias = true),
+    CONV(126, 3, 6, 6, 3, 2, 2, 2, 2, 0, 0, .bias = false, .act = RELU),
+    /* the borders between the forms */
+    CONV(7, 16, 4, 4, 31, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV(7, 17, 4, 4, 31, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV(7, 16, 4, 4, 32, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(1, 5, 4, 4, 33, 3, 3, 1, 1, 1, 1, .bias = false, .act = RELU),
+    /* many channels */
+    CONV(7, 128, 4, 4, 128, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(42, 128, 2, 2, 64, 3, 3, 1, 1, 1, 1, .bias = false),
+    CONV(126, 32, 3, 3, 32, 3, 3, 1, 1, 0, 0, .bias = true, .act = SIGMOID),
+    CONV(42, 16, 5, 5, 120, 5, 5, 1, 1, 0, 0, .bias = true, .act = TANH),
+    CONV(7, 67, 9, 3, 16, 7, 1, 1, 1, 3, 0, .bias = true),
+    CONV(7, 64, 5, 5, 10, 7, 7, 1, 1, 3, 3, .bias = true),
+    CONV(1, 67, 5, 6, 67, 2, 2, 1, 1, 1, 1, .bias = false, .act = TANH),
+    CONV(1, 20, 3, 200, 20, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(300, 20, 2, 3, 20, 3, 3, 1, 1, 1, 1, .bias = true),
+    /* strides: past the edge, larger than the kernel, different by axis */
+    CONV(7, 10, 6, 6, 10, 3, 3, 2, 2, 0, 0, .bias = true),
+    CONV(1, 67, 5, 5, 67, 2, 2, 2, 2, 0, 0, .bias = true),
+    CONV(42, 67, 5, 5, 10, 3, 3, 3, 3, 0, 0, .bias = true),
+    CONV(7, 3, 8, 8, 10, 2, 2, 3, 3, 0, 0, .bias = true),
+    CONV(7, 67, 8, 8, 10, 1, 1, 3, 2, 0, 0, .bias = true),
+    CONV(7, 10, 8, 8, 67, 1, 1, 3, 3, 1, 1, .bias = true),
+    CONV(7, 10, 7, 9, 67, 2, 3, 1, 2, 0, 1, .bias = true, .act = RELU),
+    CONV(7, 32, 7, 7, 64, 3, 3, 2, 2, 1, 1, .bias = true),
+    CONV(1, 32, 8, 8, 64, 1, 1, 2, 2, 0, 0, .bias = false),
+    CONV(7, 16, 11, 10, 8, 5, 5, 3, 2, 2, 1, .bias = true),
+
+    LINEAR(1, 1, 1, 1, 1, .bias = true),
+    LINEAR(7, 10, 1, 1, 67, .bias = true, .act = RELU),
+    LINEAR(42, 67, 1, 1, 10, .bias = true, .act = TANH),
+    LINEAR(126, 256, 1, 1, 64, .bias = true, .act = SIGMOID),
+    LINEAR(7, 400, 1, 1, 120, .bias = true, .act = TANH),
+    LINEAR(1, 513, 1, 1, 128, .bias = false),
+    LINEAR(42, 513, 1, 1, 1, .bias = true),
+    LINEAR(7, 6272, 1, 1, 67, .bias = true, .act = RELU),
+    LINEAR(2, 1, 1, 1, 130, .bias = false, .act = RELU),
+    LINEAR(7, 16, 5, 5, 120, .bias = true, .act = TANH),
+    LINEAR(42, 3, 9, 19, 10, .bias = true),
+    LINEAR(7, 128, 7, 7, 10, .bias = true),
+    LINEAR(126, 67, 2, 2, 67, .bias = true, .act = SIGMOID),
+    LINEAR(1, 10, 3, 3, 3, .bias = false, .act = SIGMOID),
+    LINEAR(300, 20, 1, 2, 10, .bias = true),
+
+    POOL(MAX, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
+    POOL(MAX, 7, 3, 8, 8, 2, 2, 2, 2, 0, 0),
+    POOL(MAX, 42, 10, 9, 7, 2, 2, 1, 2, 1, 1),
+    POOL(MAX, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1),
+    POOL(MAX, 1, 128, 6, 6, 3, 3, 1, 1, 1, 1),
+    POOL(MAX, 126, 16, 4, 4, 3, 3, 3, 3, 0, 0),
+    POOL(MAX, 7, 3, 7, 8, 2, 3, 3, 1, 1, 0),
+    POOL(MAX, 7, 20, 2, 2, 3, 3, 1, 1, 1, 1),
+    POOL(MAX, 1, 3, 16, 16, 16, 16, 1, 1, 0, 0),
+    POOL(MAX, 7, 32, 1, 1, 2, 2, 2, 2, 1, 1),
+
+    POOL(AVG, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
+    POOL(AVG, 7, 6, 28, 28, 2, 2, 2, 2, 0, 0),
+    POOL(AVG, 42, 10, 9, 7, 2, 2, 1, 2, 1, 1),
+    POOL(AVG, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1),
+    POOL(AVG, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1, .exclude_padding = true),
+    POOL(AVG, 126, 16, 4, 4, 3, 3, 3, 3, 0, 0),
+    POOL(AVG, 7, 3, 7, 8, 2, 3, 3, 1, 1, 1, .exclude_padding = true),
+    POOL(AVG, 1, 128, 6, 6, 6, 6, 1, 1, 0, 0),
+    POOL(AVG, 7, 32, 1, 1, 2, 2, 2, 2, 1, 1, .exclude_padding = true),
+    POOL(AVG, 7, 3, 40, 40, 20, 20, 10, 10, 10, 10),
+
+    PLAIN_OP(ACTIVATION, 1, 1, 1, 1, false, .act = RELU),
+    PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU),
+    PLAIN_OP(ACTIVATION, 42, 10, 2, 3, false, .act = TANH),
+    PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = SIGMOID),
+    PLAIN_OP(ACTIVATION, 126, 3, 5, 1, false, .act = SIGMOID),
+    PLAIN_OP(ACTIVATION, 7, 10, 1, 1, true, .act = TANH),
+
+    PLAIN_OP(FLATTEN, 1, 1, 1, 1, false, 0),
+    PLAIN_OP(FLATTEN, 7, 67, 2, 3, false, 0),
+    PLAIN_OP(FLATTEN, 7, 10, 1, 1, true, 0),
+
+    PLAIN_OP(ADD, 1, 1, 1, 1, false, 0),
+    PLAIN_OP(ADD, 7, 67, 3, 3, false, 0),
+    PLAIN_OP(ADD, 42, 10, 2, 3, false, 0),
+    PLAIN_OP(ADD, 7, 10, 1, 1, true, 0),
+
+    PLAIN_OP(REORDER, 1, 1, 1, 1, false, 0),
+    PLAIN_OP(REORDER, 7, 67, 3, 3, false, 0),
+    PLAIN_OP(REORDER, 42, 10, 2, 3, false, 0),
+    PLAIN_OP(REORDER, 126, 16, 1, 5, false, 0),
+    PLAIN_OP(REORDER, 7, 130, 1, 1, true, 0),
+
+    PLAIN_OP(CROSS_ENTROPY, 1, 1, 1, 1, true, 0),
+    PLAIN_OP(CROSS_ENTROPY, 7, 10, 1, 1, true, 0),
+    PLAIN_OP(CROSS_ENTROPY, 42, 67, 1, 1, true, 0),
+    PLAIN_OP(CROSS_ENTROPY, 126, 130, 1, 1, true, 0),
+    PLAIN_OP(CROSS_ENTROPY, 7, 3, 2, 2, true, 0),
+
+    PLAIN_OP(MSE_LOSS, 1, 1, 1, 1, true, 0),
+    PLAIN_OP(MSE_LOSS, 7, 10, 1, 1, true, 0),
+    PLAIN_OP(MSE_LOSS, 42, 67, 2, 3, false, 0),
+    PLAIN_OP(MSE_LOSS, 126, 3, 2, 2, true, 0),
+};
+
+#endif

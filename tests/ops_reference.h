@@ -1,0 +1,248 @@
+/* What an op must give at a case, by the naive references, with a bound for the rounding of f32.
+ * The bound of an element is u * (4 + 2 sqrt(L)) * M: u half a unit in the last place, L the terms of its sum, M the sum of the terms'
+ * magnitudes (the reference on absolute values); so it is 0 where nothing but zeros is added. */
+#ifndef RONDE_OPS_REFERENCE_H
+#define RONDE_OPS_REFERENCE_H
+
+#include "kernel/ref.h"
+#include "ops_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Logical, row-major. */
+typedef struct expected {
+  int64_t n;
+  float *exact, *magnitude;
+  double length; /* terms of the sums */
+} expected;
+
+typedef struct reference {
+  int n_inputs, n_params;       /* inputs with data; a loss's values too */
+  ronde__shape out_shape;
+  float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout;
+  int64_t n_param[RONDE__OP_MAX_PARAMS];
+  int64_t *labels;
+  expected out, din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
+  double loss_sum, loss_bound;  /* losses */
+  int64_t n_correct;
+} reference;
+
+static uint32_t random_state;
+
+static inline float random_float(void) { /* in [-1, 1) */
+  random_state = random_state * 1664525u + 1013904223u;
+  return (float)(random_state >> 8) / (float)(1 << 23) - 1.0f;
+}
+
+static inline float *random_floats(int64_t n) {
+  float *x = malloc((size_t)n * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = random_float();
+  return x;
+}
+
+static inline float *magnitudes_of(const float *x, int64_t n) {
+  float *y = malloc((size_t)n * sizeof *y);
+  for (int64_t i = 0; i < n; i++) y[i] = fabsf(x[i]);
+  return y;
+}
+
+static inline expected expected_make(int64_t n, double length) {
+  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length};
+}
+
+static inline double expected_bound(const expected *e, int64_t i) {
+  return ldexp(4 + 2 * sqrt(e->length), -24) * (double)e->magnitude[i];
+}
+
+static inline int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
+static inline int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
+
+static inline ronde__ref_conv window_of(const op_case *c) {
+  const ronde__op_attr *a = &c->attr;
+  return (ronde__ref_conv){c->n, c->c, c->h, c->w, a->out_channels, a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1]};
+}
+
+/* The output of a sliding window over [H, W]. */
+static inline ronde__shape window_shape(const op_case *c, int64_t channels) {
+  const ronde__op_attr *a = &c->attr;
+  return (ronde__shape){3, {channels, (c->h + 2 * a->padding[0] - a->kernel[0]) / a->stride[0] + 1,
+                            (c->w + 2 * a->padding[1] - a->kernel[1]) / a->stride[1] + 1}};
+}
+
+static inline void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
+  r->out_shape = shape;
+  r->out = expected_make(c->n * ronde__shape_elems(&shape), length);
+  r->dout = random_floats(r->out.n);
+}
+
+static inline void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
+  r->n_params = n_bias ? 2 : 1;
+  r->n_param[0] = n_weight, r->n_param[1] = n_bias;
+  for (int i = 0; i < r->n_params; i++) {
+    r->param[i] = random_floats(r->n_param[i]);
+    r->dparam[i] = expected_make(r->n_param[i], length);
+  }
+  for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= (float)(2 / sqrt(fan_in));
+}
+
+/* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those of the sums:
+ * no activation has a slope above 1. */
+static inline float *activate(const op_case *c, reference *r) {
+  float *dz = malloc((size_t)r->out.n * sizeof *dz);
+  ronde__ref_act_forward(c->attr.act, r->out.n, r->out.exact, r->out.exact);
+  ronde__ref_act_backward(c->attr.act, r->out.n, r->out.exact, r->dout, dz);
+  for (int64_t i = 0; i < r->out.n; i++) r->out.magnitude[i] += fabsf(r->out.exact[i]);
+  return dz;
+}
+
+static inline void conv_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  int64_t taps = (int64_t)p.kh * p.kw;
+  make_output(c, r, window_shape(c, p.o), (double)(c->c * taps + 1));
+  make_params(r, p.o * p.c * taps, c->attr.bias ? p.o : 0, (double)(p.c * taps), (double)(r->out.n / p.o));
+  r->din[0] = expected_make(input_elems(c), (double)(p.o * taps));
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_conv_forward(&p, r->in[0], r->param[0], r->param[1], r->out.exact);
+  ronde__ref_conv_forward(&p, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  float *dz = activate(c, r);
+  ronde__ref_conv_backward(&p, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact, r->dparam[1].exact);
+  ronde__ref_conv_backward(&p, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude, r->dparam[1].magnitude);
+  free(x), free(w), free(b), free(dy), free(dz);
+}
+
+static inline void linear_reference(const op_case *c, reference *r) {
+  int64_t features = example_elems(c), o = c->attr.out_channels;
+  make_output(c, r, (ronde__shape){1, {o}}, (double)(features + 1));
+  make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)c->n);
+  r->din[0] = expected_make(input_elems(c), (double)o);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out.exact);
+  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  float *dz = activate(c, r);
+  ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact, r->dparam[1].exact);
+  ronde__ref_linear_backward(c->n, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude, r->dparam[1].magnitude);
+  free(x), free(w), free(b), free(dy), free(dz);
+}
+
+static inline void max_pool_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  make_output(c, r, window_shape(c, c->c), 0);
+  r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
+  for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] = roundf(r->in[0][i] * 8) / 8; /* ties */
+  float *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact); /* magnitude 0: the values are copied */
+  ronde__ref_max_pool_backward(&p, r->in[0], r->dout, r->din[0].exact);
+  ronde__ref_max_pool_backward(&p, r->in[0], dy, r->din[0].magnitude);
+  free(dy);
+}
+
+static inline void avg_pool_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  bool exclude = c->attr.exclude_padding;
+  make_output(c, r, window_shape(c, c->c), (double)p.kh * p.kw);
+  r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out.exact);
+  ronde__ref_avg_pool_forward(&p, exclude, x, r->out.magnitude);
+  ronde__ref_avg_pool_backward(&p, exclude, r->dout, r->din[0].exact);
+  ronde__ref_avg_pool_backward(&p, exclude, dy, r->din[0].magnitude);
+  free(x), free(dy);
+}
+
+static inline ronde__shape input_shape(const op_case *c) {
+  return c->vector ? (ronde__shape){1, {example_elems(c)}} : (ronde__shape){3, {c->c, c->h, c->w}};
+}
+
+static inline void activation_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  r->din[0] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; i < r->out.n; i++) r->in[0][i] *= 4;
+  memcpy(r->out.exact, r->in[0], (size_t)r->out.n * sizeof(float));
+  float *dz = activate(c, r);
+  memcpy(r->din[0].exact, dz, (size_t)r->out.n * sizeof(float));
+  for (int64_t i = 0; i < r->out.n; i++) r->din[0].magnitude[i] = fabsf(r->dout[i]);
+  free(dz);
+}
+
+/* Sums of the inputs; of one input, a copy. */
+static inline void sum_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < r->n_inputs; j++) {
+    r->din[j] = expected_make(r->out.n, 0);
+    memcpy(r->din[j].exact, r->dout, (size_t)r->out.n * sizeof(float));
+    for (int64_t i = 0; i < r->out.n; i++) {
+      if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
+      r->out.exact[i] += r->in[j][i];
+    }
+  }
+}
+
+static inline void flatten_reference(const op_case *c, reference *r) {
+  sum_reference(c, r);
+  r->out_shape = (ronde__shape){1, {example_elems(c)}};
+}
+
+static inline void cross_entropy_reference(const op_case *c, reference *r) {
+  int64_t classes = example_elems(c);
+  r->labels = malloc((size_t)c->n * sizeof *r->labels);
+  r->din[0] = expected_make(input_elems(c), 16); /* the exponent's own error */
+  for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] *= 4;
+  for (int64_t n = 0; n < c->n; n++) {
+    const float *logits = r->in[0] + n * classes;
+    int64_t best = 0;
+    for (int64_t k = 1; k < classes; k++)
+      if (logits[k] > logits[best]) best = k;
+    r->labels[n] = n % 3 == 0 ? best : n * 5 % classes;
+    r->n_correct += r->labels[n] == best;
+  }
+  r->loss_sum = (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], r->labels, r->din[0].exact);
+  r->loss_bound = 1e-6 * (double)c->n;
+  for (int64_t i = 0; i < input_elems(c); i++) {
+    bool right = i % classes == r->labels[i / classes];
+    r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : 0);
+  }
+}
+
+static inline void mse_reference(const op_case *c, reference *r) {
+  r->din[0] = expected_make(input_elems(c), 0);
+  r->loss_sum = (double)c->n * ronde__ref_mse(input_elems(c), r->in[0], r->in[1], r->din[0].exact);
+  r->loss_bound = 1e-12 * (double)c->n;
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]);
+}
+
+/* An op without a row here fails the test. */
+static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = {
+    [RONDE__OP_CONV2D] = conv_reference,
+    [RONDE__OP_LINEAR] = linear_reference,
+    [RONDE__OP_MAX_POOL2D] = max_pool_reference,
+    [RONDE__OP_AVG_POOL2D] = avg_pool_reference,
+    [RONDE__OP_ACTIVATION] = activation_reference,
+    [RONDE__OP_FLATTEN] = flatten_reference,
+    [RONDE__OP_ADD] = sum_reference,
+    [RONDE__OP_REORDER] = sum_reference,
+    [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
+    [RONDE__OP_MSE_LOSS] = mse_reference,
+};
+
+static inline reference reference_make(const op_case *c) {
+  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS ? 2 : 1};
+  random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
+  for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(input_elems(c));
+  references[c->kind](c, &r);
+  return r;
+}
+
+static inline void expected_free(expected *e) { free(e->exact), free(e->magnitude); }
+
+static inline void reference_free(reference *r) {
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(r->in[i]), expected_free(&r->din[i]);
+  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(r->param[i]), expected_free(&r->dparam[i]);
+  expected_free(&r->out);
+  free(r->dout), free(r->labels);
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* Every op of ops.inc against the naive references, at the cases of ops_cases.h: in every layout that a producer may offer, under
+ * every instruction set of this machine and both GEMMs, on 1, 2 and 3 threads with the same bits. */
+#include "ops_testing.h"
+
+static ronde__pool *pools[4]; /* by threads; [1]: none */
+
+static int start_pools(void **unused) {
+  return ronde__pool_create(2, &pools[2]) != RONDE_OK || ronde__pool_create(3, &pools[3]) != RONDE_OK;
+}
+
+static int stop_pools(void **unused) {
+  ronde__pool_destroy(pools[2]);
+  ronde__pool_destroy(pools[3]);
+  return 0;
+}
+
+/* One layout and choice of gradients: on one thread overwriting and accumulating, then the same bits on more threads. */
+static bool check_threads(const op_case *c, const reference *ref, variant v, const ronde__phys *out) {
+  uint64_t bits[4];
+  for (int threads = 1; threads <= 3; threads++) {
+    v.pool = pools[threads];
+    if (!op_run_check(c, ref, &v, out, &bits[threads])) return false;
+    if (bits[threads] != bits[1])
+      return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
+  }
+  v.pool = NULL;
+  v.accumulate = true;
+  return op_run_check(c, ref, &v, out, &bits[0]);
+}
+
+static bool check_layouts(const op_case *c, const reference *ref, variant v) {
+  bool held = true;
+  unsigned needs = v.op->is_loss || ref->n_inputs == 1 ? 2 : 4;
+  for (v.offered = RONDE__ROWS; v.offered <= RONDE__BLOCKS; v.offered++)
+    for (v.need = 0; v.need < needs && held; v.need++) {
+      if (c->kind != RONDE__OP_REORDER) held = check_threads(c, ref, v, NULL);
+      else
+        for (ronde__layout to = RONDE__ROWS; to <= RONDE__BLOCKS && held; to++) {
+          ronde__phys out = ronde__phys_make(to, c->n, c->c, c->h, c->w);
+          held = check_threads(c, ref, v, &out);
+        }
+    }
+  return held;
+}
+
+static bool check_case(const op_case *c, const reference *ref, const ronde__op *op) {
+  bool held = true;
+  const ronde__kernels *kernels;
+  for (int i = 0; (kernels = ronde__kernels_available(i)) && held; i++)
+    for (ronde__gemm_impl gemm = RONDE__GEMM_TILE; gemm <= RONDE__GEMM_XSMM && held; gemm++) {
+      bool has_gemm = op->params != NULL;
+      if (gemm == RONDE__GEMM_TILE || (has_gemm && i == 0))
+        held = check_layouts(c, ref, (variant){.op = op, .kernels = kernels, .gemm = gemm});
+    }
+  return held;
+}
+
+static void ops_match_the_references(void **unused) {
+  int n_cases[RONDE__N_OPS] = {0};
+  for (size_t i = 0; i < RONDE__COUNT(op_cases); i++) {
+    const op_case *c = &op_cases[i];
+    reference ref = reference_make(c);
+    *finding = 0;
+    if (!check_case(c, &ref, ronde__ops[c->kind])) print_error("%s\n", finding);
+    reference_free(&ref);
+    assert_string_equal(finding, "");
+    n_cases[c->kind]++;
+  }
+  for (int kind = 0; kind < RONDE__N_OPS; kind++)
+    if (n_cases[kind] == 0) fail_msg("no case for %s", ronde__ops[kind]->name);
+}
+
+/* Plans of all batch sizes share the weights, so what layouts() says of them and of the forms must not depend on n. */
+static void layouts_do_not_depend_on_the_batch(void **unused) {
+  static const int64_t batches[] = {1, 7, 16, 126, 300};
+  for (size_t i = 0; i < RONDE__COUNT(op_cases); i++) {
+    const ronde__op *op = ronde__ops[op_cases[i].kind];
+    for (int variant = 0; op->layouts && variant < 6; variant++) {
+      ronde__op_desc first;
+      for (size_t b = 0; b < RONDE__COUNT(batches); b++) {
+        op_case c = op_cases[i];
+        ronde__shape in[2] = {input_shape(&c), input_shape(&c)}, out;
+        assert_int_equal(op->infer(&c.attr, "op", in, (const char *const[]){"a", "b"}, &out), RONDE_OK);
+        ronde__phys offered = ronde__phys_make(variant / 2, batches[b], c.c, c.h, c.w);
+        ronde__op_desc d = {.attr = c.attr, .n_inputs = 2, .in = {offered, offered}, .need_dinput = {variant % 2, variant % 2}};
+        op->layouts(&d, in, &out);
+        if (b == 0) first = d;
+        assert_int_equal(d.in[0].layout, first.in[0].layout);
+        assert_int_equal(d.out.layout, first.out.layout);
+        for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) {
+          assert_int_equal(d.param[p].form, first.param[p].form);
+          assert_int_equal(ronde__weight_elems(&d.param[p]), ronde__weight_elems(&first.param[p]));
+          if (d.param[p].form != RONDE__PLAIN) assert_int_equal(d.param[p].block_o, first.param[p].block_o);
+          if (d.param[p].form == RONDE__BLOCKED) assert_int_equal(d.param[p].block_i, first.param[p].block_i);
+        }
+      }
+    }
+  }
+}
+
+/* ---- planted bugs, each of which the harness must name ---- */
+
+static const ronde__op *sound;
+
+static void drop_a_tap(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->backward(d, state, call);
+  const ronde__weight_layout *l = &d->param[0];
+  call->dparam[0][ronde__weight_index(l, l->o - 1, l->i - 1, l->t - 1)] = 0;
+}
+
+static void drop_the_last_example_of_the_bias(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  float last = call->dout[ronde__phys_index(&d->out, d->out.n - 1, 0, 0)];
+  sound->backward(d, state, call);
+  call->dparam[1][0] -= last;
+}
+
+static void overwrite_instead_of_adding(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  ronde__op_call other = *call;
+  other.accumulate_dinput[0] = false;
+  sound->backward(d, state, &other);
+}
+
+static void write_past_the_end(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->forward(d, state, call);
+  call->out[ronde__phys_elems(&d->out)] = 0;
+}
+
+static void leave_dirt_in_padded_channels(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->forward(d, state, call);
+  if (d->out.layout == RONDE__BLOCKS && d->out.c % d->out.block) call->out[ronde__phys_elems(&d->out) - 1] = 1e-30f;
+}
+
+static void leave_dirt_in_padded_lanes(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->backward(d, state, call);
+  if (call->din[0] && d->in[0].layout == RONDE__LANES) call->din[0][d->in[0].block - 1] = 1e-30f;
+}
+
+static void read_an_old_output(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->forward(d, state, call);
+  call->out[0] += 0 * call->work[0];
+}
+
+static void round_by_thread(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  sound->backward(d, state, call);
+  if (ronde__pool_threads(call->pool) > 1) call->dparam[0][0] = nextafterf(call->dparam[0][0], 2);
+}
+
+static size_t work_of_one(const ronde__op_desc *d, const void *state, bool backward) { return 64; }
+
+static void planted_bugs_are_found(void **unused) {
+  static const op_case conv = CONV(7, 3, 6, 6, 10, 3, 3, 1, 1, 1, 1, .bias = true), relu = PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU);
+  static const op_case linear = LINEAR(7, 67, 1, 1, 10, .bias = true);
+  typedef void (*call_fn)(const ronde__op_desc *d, const void *state, const ronde__op_call *call);
+  static const struct {
+    const op_case *c;
+    call_fn forward, backward;
+    const char *finding;
+  } bugs[] = {
+      {&conv, NULL, drop_a_tap, "weight gradient [269]"},
+      {&conv, NULL, drop_the_last_example_of_the_bias, "bias gradient [0]"},
+      {&linear, NULL, drop_a_tap, "weight gradient [669]"},
+      {&linear, NULL, overwrite_instead_of_adding, "input gradient [0]"},
+      {&linear, write_past_the_end, NULL, "output: written outside"},
+      {&relu, leave_dirt_in_padded_channels, NULL, "output: a padded channel holds 1e-30"},
+      {&relu, NULL, leave_dirt_in_padded_lanes, "input gradient: a padded lane holds 1e-30"},
+      {&relu, read_an_old_output, NULL, "output [0]: nan"},
+      {&conv, NULL, round_by_thread, "2 threads, ROWS, need 0, accumulate 0): other bits than on one thread"},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(bugs); i++) {
+    reference ref = reference_make(bugs[i].c);
+    sound = ronde__ops[bugs[i].c->kind];
+    ronde__op broken = *sound;
+    if (bugs[i].forward) broken.forward = bugs[i].forward;
+    if (bugs[i].backward) broken.backward = bugs[i].backward;
+    if (bugs[i].forward == read_an_old_output) broken.work_elems = work_of_one;
+    *finding = 0;
+    assert_false(check_case(bugs[i].c, &ref, &broken));
+    if (!strstr(finding, bugs[i].finding)) fail_msg("\"%s\" is not in \"%s\"", bugs[i].finding, finding);
+    *finding = 0;
+    assert_true(check_case(bugs[i].c, &ref, sound));
+    reference_free(&ref);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ops_match_the_references),
+      cmocka_unit_test(layouts_do_not_depend_on_the_batch),
+      cmocka_unit_test(planted_bugs_are_found),
+  };
+  return cmocka_run_group_tests(tests, start_pools, stop_pools);
+}
