@@ -218,7 +218,8 @@ static void test_size_of_buckets_changes_rounding_only(void **state) {
 }
 
 static void test_seed_decides(void **state) {
-  observed a = train(&problems[0], 20, NULL, "steps=2 batch=8"), b = train(&problems[0], 20, NULL, "steps=2 batch=8 seed=2");
+  observed a = train(&problems[0], 20, NULL, "steps=2 batch=8");
+  observed b = train(&problems[0], 20, NULL, "steps=2 batch=8 seed=2");
   assert_string_not_equal(a.sha256[0], b.sha256[0]);
   free(a.weights);
   free(b.weights);
@@ -316,7 +317,7 @@ static void test_validation_split(void **state) {
   free(none.weights);
 }
 
-/* ---- optimizers, schedules, clipping ------------------------------------------------------------------------------- */
+/* ---- optimizers, schedules, clipping ----------------------------------------------------------------------------- */
 
 /* eps keeps Adam's first step, of the size of lr whatever the gradient, from magnifying rounding. */
 static void test_every_optimizer_on_many_workers(void **state) {

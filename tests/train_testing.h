@@ -155,7 +155,7 @@ static inline json_t *steps_file(const char *folder) {
   return steps;
 }
 
-/* ---- runs whose ranks can be looked into --------------------------------------------------------------------------- */
+/* ---- runs whose ranks can be looked into-------------------------------------------------------------------------- */
 
 enum { OBSERVED_STEPS = 64, OBSERVED_RANKS = 8 };
 
