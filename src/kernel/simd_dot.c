@@ -3,8 +3,10 @@
 #include "kernel/simd.h"
 
 /* As many sums as leave registers for a vector of each of the tile's planes of a and one of b. */
-#if RONDE_VECTOR_BYTES == 64 || defined __aarch64__
+#if RONDE_VECTOR_BYTES == 64
 enum { TILE_M = 5, TILE_K = 6, SUMS = 25 };
+#elif defined __aarch64__
+enum { TILE_M = 4, TILE_K = 6, SUMS = 20 };
 #else
 enum { TILE_M = 4, TILE_K = 6, SUMS = 12 };
 #endif

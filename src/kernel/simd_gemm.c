@@ -9,7 +9,7 @@
 #define ROWS 14
 enum { CHUNK = 192 };
 #elif defined __aarch64__
-#define ROWS 12
+#define ROWS 8 /* compilers load all broadcasts of a step at once */
 enum { CHUNK = 256 };
 #elif RONDE_VECTOR_BYTES == 32
 #define ROWS 6
@@ -77,8 +77,8 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
 #define UP_TO_3(X) X(1, 4) X(2, 4) X(3, 4)
 #define UP_TO_5(X) UP_TO_3(X) X(4, 2) X(5, 2)
 #define UP_TO_6(X) UP_TO_5(X) X(6, 2)
-#define UP_TO_12(X) UP_TO_6(X) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2)
-#define UP_TO_14(X) UP_TO_12(X) X(13, 2) X(14, 2)
+#define UP_TO_8(X) UP_TO_6(X) X(7, 2) X(8, 2)
+#define UP_TO_14(X) UP_TO_8(X) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)
 #define EACH_(rows, X) UP_TO_##rows(X)
 #define EACH(rows, X) EACH_(rows, X)
 

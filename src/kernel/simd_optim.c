@@ -1,40 +1,61 @@
-/* Optimizer steps with PyTorch's definitions, in its order of operations. */
+/* Optimizer steps with PyTorch's definitions, in its order of operations. Written in vectors throughout: left to itself a compiler
+ * may fuse other products in the tail than in the body, and a value would depend on how its array is cut. */
 #include "kernel/simd.h"
 
 #include <math.h>
 
-void NAME(sgd)(const ronde__sgd_args *args, float *restrict w, const float *restrict g, float *restrict velocity, int64_t n) {
-  const float lr = args->lr, momentum = args->momentum, weight_decay = args->weight_decay;
-  if (!velocity) {
-    for (int64_t i = 0; i < n; i++) w[i] -= lr * (g[i] + weight_decay * w[i]);
-  } else if (args->nesterov) {
-    for (int64_t i = 0; i < n; i++) {
-      float d = g[i] + weight_decay * w[i];
-      float v = velocity[i] = momentum * velocity[i] + d;
-      w[i] -= lr * (d + momentum * v);
-    }
-  } else {
-    for (int64_t i = 0; i < n; i++) w[i] -= lr * (velocity[i] = momentum * velocity[i] + (g[i] + weight_decay * w[i]));
-  }
+INLINE vec square_root(vec x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+  for (int i = 0; i < LANES; i++) lane[i] = sqrtf(lane[i]);
+  memcpy(&x, lane, sizeof lane);
+  return x;
 }
 
-void NAME(adam)(const ronde__adam_args *args, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
-          int64_t n) {
+INLINE void sgd_some(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t live) {
+  vec weight = load_some(w, live), d = load_some(g, live) + args->weight_decay * weight;
+  if (velocity) {
+    vec v = args->momentum * load_some(velocity, live) + d;
+    store_some(velocity, v, live);
+    d = args->nesterov ? d + args->momentum * v : v;
+  }
+  store_some(w, weight - args->lr * d, live);
+}
+
+void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n) {
+  const ronde__sgd_args a = *args;
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) sgd_some(&a, w + i, g + i, velocity ? velocity + i : NULL, LANES);
+  if (i < n) sgd_some(&a, w + i, g + i, velocity ? velocity + i : NULL, n - i);
+}
+
+INLINE void adam_some(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t live) {
+  vec weight = load_some(w, live), d = load_some(g, live) + args->weight_decay * weight;
+  vec mean = args->beta1 * load_some(m, live) + (1.0f - args->beta1) * d;
+  vec square = args->beta2 * load_some(v, live) + (1.0f - args->beta2) * (d * d);
+  store_some(m, mean, live);
+  store_some(v, square, live);
+  vec step = mean / (square_root(square) * args->inv_sqrt_bias2 + args->eps);
+  store_some(w, args->decay * weight - args->step_size * step, live);
+}
+
+void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
   const ronde__adam_args a = *args;
-  const float rest1 = 1.0f - a.beta1, rest2 = 1.0f - a.beta2;
-  for (int64_t i = 0; i < n; i++) {
-    float x = a.decay * w[i], d = g[i] + a.weight_decay * w[i];
-    float mean = m[i] = a.beta1 * m[i] + rest1 * d;
-    float square = v[i] = a.beta2 * v[i] + rest2 * (d * d);
-    w[i] = x - a.step_size * (mean / (sqrtf(square) * a.inv_sqrt_bias2 + a.eps));
-  }
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) adam_some(&a, w + i, g + i, m + i, v + i, LANES);
+  if (i < n) adam_some(&a, w + i, g + i, m + i, v + i, n - i);
 }
 
-void NAME(adagrad)(const ronde__adagrad_args *args, float *restrict w, const float *restrict g, float *restrict sum, int64_t n) {
-  const float lr = args->lr, eps = args->eps, weight_decay = args->weight_decay;
-  for (int64_t i = 0; i < n; i++) {
-    float d = g[i] + weight_decay * w[i];
-    float s = sum[i] += d * d;
-    w[i] -= lr * (d / (sqrtf(s) + eps));
-  }
+INLINE void adagrad_some(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t live) {
+  vec weight = load_some(w, live), d = load_some(g, live) + args->weight_decay * weight;
+  vec s = load_some(sum, live) + d * d;
+  store_some(sum, s, live);
+  store_some(w, weight - args->lr * (d / (square_root(s) + args->eps)), live);
+}
+
+void NAME(adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n) {
+  const ronde__adagrad_args a = *args;
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) adagrad_some(&a, w + i, g + i, sum + i, LANES);
+  if (i < n) adagrad_some(&a, w + i, g + i, sum + i, n - i);
 }
