@@ -43,6 +43,7 @@ typedef enum ronde__activation { RONDE__ACT_NONE, RONDE__ACT_RELU, RONDE__ACT_TA
 typedef struct ronde__sgd_args { float lr, momentum, weight_decay; bool nesterov; } ronde__sgd_args;
 typedef struct ronde__adam_args {
   float beta1, beta2, eps, weight_decay;
+  float rest1, rest2;    /* 1 - beta, rounded once: 1 - (float)beta would be off by 1e-5 for 0.999 */
   float step_size;       /* lr / (1 - beta1^t) */
   float inv_sqrt_bias2;  /* 1 / sqrt(1 - beta2^t) */
   float decay;           /* AdamW: w *= decay first (1 - lr * weight_decay); Adam: 1, and weight_decay is added to g */

@@ -62,13 +62,13 @@ static void adam_exact(const void *user, exact *e, double g) {
   const ronde__adam_args *args = user;
   double d = g + (double)args->weight_decay * e->w;
   e->w *= args->decay;
-  e->a = (double)args->beta1 * e->a + (1 - (double)args->beta1) * d;
-  e->b = (double)args->beta2 * e->b + (1 - (double)args->beta2) * d * d;
+  e->a = (double)args->beta1 * e->a + (double)args->rest1 * d;
+  e->b = (double)args->beta2 * e->b + (double)args->rest2 * d * d;
   e->w -= (double)args->step_size * e->a / (sqrt(e->b) * (double)args->inv_sqrt_bias2 + (double)args->eps);
 }
 
 static void test_adam(void **state) {
-  ronde__adam_args args = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .step_size = 0.01f, .inv_sqrt_bias2 = 5, .decay = 1};
+  ronde__adam_args args = {.beta1 = 0.9f, .beta2 = 0.999f, .rest1 = 0.1f, .rest2 = 0.001f, .eps = 1e-8f, .step_size = 0.01f, .inv_sqrt_bias2 = 5, .decay = 1};
   check(&args, adam_step, adam_exact);
   args.weight_decay = 0.05f;
   check(&args, adam_step, adam_exact);
@@ -99,7 +99,7 @@ static void test_nan_reaches_the_weight(void **state) {
     kernels->sgd(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, w, g, a, 20);
     for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
     w[i] = 0, a[i] = 0;
-    kernels->adam(&(ronde__adam_args){.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f, .step_size = 1, .inv_sqrt_bias2 = 1, .decay = 1}, w, g, a, b, 20);
+    kernels->adam(&(ronde__adam_args){.beta1 = 0.9f, .beta2 = 0.9f, .rest1 = 0.1f, .rest2 = 0.1f, .eps = 1e-8f, .step_size = 1, .inv_sqrt_bias2 = 1, .decay = 1}, w, g, a, b, 20);
     for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
   }
 }

@@ -31,8 +31,8 @@ void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *vel
 
 INLINE void adam_some(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t live) {
   vec weight = load_some(w, live), d = load_some(g, live) + args->weight_decay * weight;
-  vec mean = args->beta1 * load_some(m, live) + (1.0f - args->beta1) * d;
-  vec square = args->beta2 * load_some(v, live) + (1.0f - args->beta2) * (d * d);
+  vec mean = args->beta1 * load_some(m, live) + args->rest1 * d;
+  vec square = args->beta2 * load_some(v, live) + args->rest2 * (d * d);
   store_some(m, mean, live);
   store_some(v, square, live);
   vec step = mean / (square_root(square) * args->inv_sqrt_bias2 + args->eps);

@@ -66,9 +66,8 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim);
 }
 
-/* 1 - beta^t of the rounded beta that the kernel weighs with: then the weights of the mean add up to 1 exactly. With
- * the beta as given, 0.999 alone would leave an error of 1e-5 in every second moment. */
-static double bias_correction(float beta, int64_t t) { return -expm1((double)t * log((double)beta)); }
+/* 1 - beta^t */
+static double bias_correction(double beta, int64_t t) { return -expm1((double)t * log(beta)); }
 
 static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
   const ronde__optim_options *o = &optim->options;
@@ -76,8 +75,10 @@ static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
   ronde__adam_args args = {.beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps};
   args.weight_decay = decoupled ? 0 : (float)o->weight_decay;
   args.decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
-  args.step_size = (float)(lr / bias_correction(args.beta1, optim->n_updates));
-  args.inv_sqrt_bias2 = (float)(1 / sqrt(bias_correction(args.beta2, optim->n_updates)));
+  args.rest1 = (float)(1 - o->beta1);
+  args.rest2 = (float)(1 - o->beta2);
+  args.step_size = (float)(lr / bias_correction(o->beta1, optim->n_updates));
+  args.inv_sqrt_bias2 = (float)(1 / sqrt(bias_correction(o->beta2, optim->n_updates)));
   return args;
 }
 
