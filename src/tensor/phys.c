@@ -90,13 +90,31 @@ static void zero_padding(const ronde__phys *phys, float *x) {
   }
 }
 
+/* Two BLOCKS forms with different splits of the features into channels and pixels. */
+static void move_features(const ronde__phys *s, const float *src, const ronde__phys *d, float *dst, bool accumulate) {
+  int64_t s_pixels = s->h * s->w, d_pixels = d->h * d->w;
+  for (int64_t f = 0; f < s->c * s_pixels; f++) {
+    const float *in = src + ronde__phys_index(s, 0, f / s_pixels, f % s_pixels);
+    float *out = dst + ronde__phys_index(d, 0, f / d_pixels, f % d_pixels);
+    for (int64_t n = 0; n < s->n; n++) out[n * d->block] = in[n * s->block] + (accumulate ? out[n * d->block] : 0);
+  }
+}
+
 void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst, bool accumulate) {
-  strides s = strides_of(src_phys), d = strides_of(dst_phys);
-  int64_t step = src_phys->c; /* channels that are affine on both sides */
-  if (src_phys->layout == RONDE__BLOCKS) step = src_phys->block;
-  if (dst_phys->layout == RONDE__BLOCKS) step = ronde__min(step, dst_phys->block);
-  if (!accumulate) zero_padding(dst_phys, dst);
-  for (int64_t c = 0; c < src_phys->c; c += step)
-    move_block(src + ronde__phys_index(src_phys, 0, c, 0), s, dst + ronde__phys_index(dst_phys, 0, c, 0), d,
-               ronde__min(step, src_phys->c - c), src_phys->h * src_phys->w, src_phys->n, accumulate);
+  ronde__phys s = *src_phys, d = *dst_phys;
+  if (!accumulate) zero_padding(&d, dst);
+  /* ROWS and LANES lie alike for every split of their features: they take the other side's. */
+  if (d.layout != RONDE__BLOCKS) d.c = s.c, d.h = s.h, d.w = s.w;
+  else if (s.layout != RONDE__BLOCKS) s.c = d.c, s.h = d.h, s.w = d.w;
+  else if (s.c != d.c) {
+    move_features(&s, src, &d, dst, accumulate);
+    return;
+  }
+  strides from = strides_of(&s), to = strides_of(&d);
+  int64_t step = s.c; /* channels that are affine on both sides */
+  if (s.layout == RONDE__BLOCKS) step = s.block;
+  if (d.layout == RONDE__BLOCKS) step = ronde__min(step, d.block);
+  for (int64_t c = 0; c < s.c; c += step)
+    move_block(src + ronde__phys_index(&s, 0, c, 0), from, dst + ronde__phys_index(&d, 0, c, 0), to, ronde__min(step, s.c - c), s.h * s.w, s.n,
+               accumulate);
 }

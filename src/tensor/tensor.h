@@ -39,7 +39,8 @@ bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b);
 /* Channels per block: at most 64, a multiple of the quantum, as little padding as the number of blocks allows. */
 int64_t ronde__channel_block(int64_t channels);
 
-/* Copies between two forms of the same (n, c, h*w); padding of dst is set to zero. accumulate: dst += src instead. */
+/* Copies between two forms of the same n and c*h*w features, which a flattened image and a vector may split differently; padding of dst
+ * is set to zero. accumulate: dst += src instead. */
 void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst, bool accumulate);
 
 /* How a weight is stored while training; logical is [O][I][T] (a bias is O alone, I = T = 1), as in files and hashes.
