@@ -50,13 +50,20 @@ ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_op
   return build(build_model, &b, shape, classes, graph_out);
 }
 
+static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  const ronde_hooks *hooks = user;
+  ronde_tensor *y = hooks->model(graph, x, classes, hooks->user);
+  if (!y && ronde_graph_status(graph) == RONDE_OK) ronde__fail(RONDE_E_USAGE, "the caller's model function returned no output");
+  return y;
+}
+
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   if (job->model) {
     ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME};
     RONDE_TRY(ronde__model_graph(job->model, &options, &job->shape, job->classes, &graph));
   } else {
-    RONDE_TRY(build(job->hooks.model, job->hooks.user, &job->shape, job->classes, &graph));
+    RONDE_TRY(build(build_callers, (void *)&job->hooks, &job->shape, job->classes, &graph));
   }
   ronde_status status = job->data ? check_targets(job, graph) : RONDE_OK;
   if (status != RONDE_OK) ronde_graph_destroy(graph);
