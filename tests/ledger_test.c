@@ -37,7 +37,8 @@ static double sum_over(json_t *rows, const char *field) {
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 static void check_rows_add_up(json_t *run) {
-  static const char *const epoch_phases[] = {"load_s", "forward_s", "backward_s", "communication_s", "update_s", "other_s"};
+  static const char *const epoch_phases[] = {"load_s",          "forward_s", "backward_s",
+                                             "communication_s", "update_s",  "other_s"};
   size_t i;
   json_t *row, *epochs = json_at(run, "epochs"), *workers = json_at(run, "workers");
   json_array_foreach(epochs, i, row) {
@@ -276,7 +277,7 @@ static void test_trace_holds_all_ranks(void **state) {
       char *field = ronde__format("%s_s", ronde__phase_name((ronde__phase)p));
       double difference = fabs(us[rank][p] * 1e-6 - real_at(row, field));
       if (difference > 0.01 * real_at(row, field) + 1e-4)
-        fail_msg("rank %d: %s is %g in the trace, %g in run.json", rank, field, us[rank][p] * 1e-6, real_at(row, field));
+        fail_msg("rank %d: the trace and run.json differ by %g in %s", rank, difference, field);
       free(field);
     }
   }
