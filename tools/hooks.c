@@ -38,8 +38,6 @@ static bool is_cancelled(void *user) {
 static struct {
   int64_t log_every;
   double redrawn_s;
-  double loss_sum; /* over the steps of the present epoch */
-  int64_t n_steps;
 } shown;
 
 static double now_s(void) {
@@ -56,7 +54,7 @@ static void say_epoch(const ronde_progress *progress) {
     snprintf(test, sizeof test, "  test loss %.5g", progress->test_loss);
   }
   tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch,
-           shown.loss_sum / (double)shown.n_steps, test, tool_count(progress->examples_per_s, rate),
+           progress->loss, test, tool_count(progress->examples_per_s, rate),
            tool_duration(progress->elapsed_s, elapsed));
 }
 
@@ -81,18 +79,13 @@ static void draw_bar(const ronde_progress *progress, int columns) {
 
 static void show(void *user, const ronde_progress *progress) {
   (void)user;
-  shown.loss_sum += progress->loss;
-  shown.n_steps++;
-  if (shown.log_every > 0 && progress->step % shown.log_every == 0) {
+  if (progress->epoch_end) {
+    say_epoch(progress);
+  } else if (shown.log_every > 0 && progress->step % shown.log_every == 0) {
     char rate[32];
     tool_say("step %lld/%lld  epoch %lld  loss %.6g  lr %.6g  %s examples/s", (long long)progress->step,
              (long long)progress->steps, (long long)progress->epoch, progress->loss, progress->lr,
              tool_count(progress->examples_per_s, rate));
-  }
-  if (progress->epoch_end) {
-    say_epoch(progress);
-    shown.loss_sum = 0;
-    shown.n_steps = 0;
   }
   double now = now_s();
   if (now - shown.redrawn_s < REDRAW_S && progress->step < progress->steps) return;

@@ -113,7 +113,8 @@ static ronde_status run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   keep_standard_files();
-  signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk */
+  signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk, */
+  signal(SIGXFSZ, SIG_IGN); /* and so is a file above the process's limit */
   tool_log_start();
   ronde_status status = run(argc, argv);
   ronde_status flushed = tool_flush();

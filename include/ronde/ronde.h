@@ -176,11 +176,11 @@ typedef struct ronde_source {
 typedef struct ronde_progress {
   int64_t step, steps;  /* done, in all */
   int64_t epoch;        /* the present one, from 1 */
-  double loss;          /* the step's mean loss before its update */
+  double loss;          /* the step's mean loss before its update; at an epoch's end the mean over the epoch */
   double lr;
   double examples_per_s;
   double elapsed_s, left_s;
-  bool epoch_end;       /* then the next two are set; accuracy < 0: no test data, or no classes */
+  bool epoch_end;       /* a call of its own after each epoch: the next two are set; accuracy < 0: no test data, or no classes */
   double test_loss, test_accuracy;
 } ronde_progress;
 
