@@ -24,9 +24,13 @@ static void mark_needed(const ronde_graph *graph, int tensor, bool *needed) {
       for (int j = 0; j < graph->nodes[i].n_inputs; j++) needed[graph->nodes[i].in[j]] = true;
 }
 
-static int only_reader(const ronde_graph *graph, int tensor) {
+/* Nodes that neither the loss nor the output needs are no part of the plan. */
+static bool is_needed(const builder *b, const ronde__node *node) { return b->for_loss[node->out] || b->for_output[node->out]; }
+
+static int only_reader(const builder *b, int tensor) {
+  const ronde_graph *graph = b->graph;
   for (int i = 0; i < graph->n_nodes; i++)
-    for (int j = 0; j < graph->nodes[i].n_inputs; j++)
+    for (int j = 0; j < graph->nodes[i].n_inputs && is_needed(b, &graph->nodes[i]); j++)
       if (graph->nodes[i].in[j] == tensor) return i;
   return -1;
 }
@@ -37,7 +41,7 @@ static int executor_of(const builder *b, int index) {
   const ronde__node *node = &graph->nodes[index];
   int producer = graph->tensors[node->in[0]]->producer;
   if (node->attr.act == RONDE__ACT_RELU && b->n_uses[node->out] == 1 && node->out != graph->output) {
-    int reader = only_reader(graph, node->out);
+    int reader = only_reader(b, node->out);
     if (graph->nodes[reader].kind == RONDE__OP_MAX_POOL2D) return reader;
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
@@ -51,6 +55,7 @@ static void study(builder *b) {
   mark_needed(graph, graph->output, b->for_output);
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
+    if (!is_needed(b, node)) continue;
     bool depends = node->n_params > 0;
     for (int j = 0; j < node->n_inputs; j++) {
       depends |= b->wants_gradient[node->in[j]];
@@ -60,7 +65,7 @@ static void study(builder *b) {
   }
   for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = -1;
   for (int i = 0; i < graph->n_nodes; i++) {
-    if (graph->nodes[i].kind != RONDE__OP_ACTIVATION) continue;
+    if (graph->nodes[i].kind != RONDE__OP_ACTIVATION || !is_needed(b, &graph->nodes[i])) continue;
     b->fused_into[i] = executor_of(b, i);
     if (b->fused_into[i] >= 0) b->act[b->fused_into[i]] = graph->nodes[i].attr.act;
   }
@@ -275,7 +280,8 @@ static ronde_status lay_out(builder *b) {
   study(b);
   plan->input = add_value(plan, phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
   b->value_of[graph->input] = plan->input;
-  for (int i = 0; i < graph->n_nodes; i++) add_step(b, i);
+  for (int i = 0; i < graph->n_nodes; i++)
+    if (is_needed(b, &graph->nodes[i])) add_step(b, i);
   plan->output = b->value_of[graph->output];
   bool *written;
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
