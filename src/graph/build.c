@@ -51,6 +51,23 @@ static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, i
   return graph->tensors[graph->n_tensors++] = x;
 }
 
+/* A dimension or product beyond these is a mistake, and could overflow an index. */
+#define MAX_EXAMPLE_ELEMS INT32_MAX
+#define MAX_PARAM_ELEMS (INT64_C(1) << 40)
+
+static bool fits(const ronde__shape *shape, int64_t max_elems) {
+  int64_t n = 1;
+  for (int d = 0; d < shape->rank; d++)
+    if (__builtin_mul_overflow(n, shape->dim[d], &n) || n > max_elems) return false;
+  return true;
+}
+
+static ronde_status too_large(const char *label, const ronde__shape *shape) {
+  char text[128];
+  ronde__shape_text(shape, text, sizeof text);
+  return ronde__fail(RONDE_E_USAGE, "%s: %s is too large", label, text);
+}
+
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
   if (graph->input >= 0) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name, graph->tensors[graph->input]->label));
@@ -59,6 +76,7 @@ ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const 
     shape.dim[d] = dims[d];
     if (dims[d] < 1 || dims[d] > INT32_MAX) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
+  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return fail(graph, too_large(name, &shape));
   ronde_tensor *x = add_tensor(graph, &shape, -1, name);
   if (x) graph->input = x->id;
   return x;
@@ -90,6 +108,21 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
   return graph->n_params++;
 }
 
+/* The target is for losses alone, and nothing reads a loss. */
+static ronde_status check_inputs(const ronde__op *op, const char *label, const ronde_tensor *const *inputs, int n_inputs) {
+  const ronde_graph *graph = inputs[0]->graph;
+  for (int i = 0; i < n_inputs; i++) {
+    const ronde_tensor *x = inputs[i];
+    if (x->graph != graph) return ronde__fail(RONDE_E_USAGE, "%s: its inputs are of different graphs", label);
+    bool is_target = op->is_loss && i == n_inputs - 1;
+    if (is_target && x->id != graph->target) return ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", label, x->label);
+    if (!is_target && x->id == graph->target) return ronde__fail(RONDE_E_USAGE, "%s: the target is no input of a layer", label);
+    if (x->producer >= 0 && ronde__ops[graph->nodes[x->producer].kind]->is_loss)
+      return ronde__fail(RONDE_E_USAGE, "%s: the loss %s is no input of a layer", label, x->label);
+  }
+  return RONDE_OK;
+}
+
 /* Records one op; name NULL: made up from the op's. */
 static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr, const ronde_tensor *const *inputs, int n_inputs) {
   for (int i = 0; i < n_inputs; i++)
@@ -97,8 +130,6 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
   ronde_graph *graph = inputs[0]->graph;
   const ronde__op *op = ronde__ops[kind];
   if (graph->status != RONDE_OK) return NULL;
-  for (int i = 1; i < n_inputs; i++)
-    if (inputs[i]->graph != graph) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: its inputs are of different graphs", name ? name : op->name));
   ronde__node node = {.kind = kind, .attr = *attr, .n_inputs = n_inputs};
   ronde__shape in[RONDE__OP_MAX_INPUTS], out;
   const char *labels[RONDE__OP_MAX_INPUTS];
@@ -114,10 +145,14 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
     free(node.label);
     return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
   }
-  ronde_status status = op->infer(attr, node.label, in, labels, &out);
+  ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
+  if (status == RONDE_OK) status = op->infer(attr, node.label, in, labels, &out);
+  if (status == RONDE_OK && !fits(&out, MAX_EXAMPLE_ELEMS)) status = too_large(node.label, &out);
   ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
   int n_params = status == RONDE_OK && op->params ? op->params(attr, in, specs) : 0;
-  for (int i = 0; i < n_params && graph->status == RONDE_OK; i++) {
+  for (int i = 0; i < n_params && status == RONDE_OK; i++)
+    if (!fits(&specs[i].shape, MAX_PARAM_ELEMS)) status = too_large(node.label, &specs[i].shape);
+  for (int i = 0; i < n_params && status == RONDE_OK && graph->status == RONDE_OK; i++) {
     node.param[i] = add_param(graph, node.label, &specs[i]);
     node.n_params++;
   }
@@ -179,8 +214,6 @@ ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
 }
 
 static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target) {
-  if (x && target && target->id != target->graph->target)
-    return fail(target->graph, ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", ronde__ops[kind]->name, target->label));
   return add_node(kind, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){x, target}, 2);
 }
 
@@ -198,13 +231,17 @@ int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]) {
 }
 
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
-  if (output) graph->output = output->id;
+  if (!output) return;
+  if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
+    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
+  else
+    graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
-  if (loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
-    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss", loss->label));
+  if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
+    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
   else
     graph->loss = loss->id;
 }

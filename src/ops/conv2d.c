@@ -26,7 +26,7 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 }
 
 static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
-  float bound = (float)(1 / sqrt((double)(in[0].dim[0] * attr->kernel[0] * attr->kernel[1])));
+  float bound = (float)(1 / sqrt((double)in[0].dim[0] * attr->kernel[0] * attr->kernel[1]));
   specs[0] = (ronde__param_spec){"weight", {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}}, bound};
   specs[1] = (ronde__param_spec){"bias", {1, {attr->out_channels}}, bound};
   return attr->bias ? 2 : 1;
