@@ -107,6 +107,8 @@ static const op_case op_cases[] = {
     POOL(MAX, 7, 20, 2, 2, 3, 3, 1, 1, 1, 1),
     POOL(MAX, 1, 3, 16, 16, 16, 16, 1, 1, 0, 0),
     POOL(MAX, 7, 32, 1, 1, 2, 2, 2, 2, 1, 1),
+    POOL(MAX, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1, .act = RELU),
+    POOL(MAX, 42, 3, 6, 6, 2, 2, 2, 2, 0, 0, .act = RELU),
 
     POOL(AVG, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
     POOL(AVG, 7, 6, 28, 28, 2, 2, 2, 2, 0, 0),

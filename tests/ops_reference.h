@@ -133,11 +133,12 @@ static inline void max_pool_reference(const op_case *c, reference *r) {
   make_output(c, r, window_shape(c, c->c), 0);
   r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
   for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] = roundf(r->in[0][i] * 8) / 8; /* ties */
-  float *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact); /* magnitude 0: the values are copied */
-  ronde__ref_max_pool_backward(&p, r->in[0], r->dout, r->din[0].exact);
+  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact);
+  float *dy = magnitudes_of(r->dout, r->out.n), *dz = activate(c, r);
+  memset(r->out.magnitude, 0, (size_t)r->out.n * sizeof(float)); /* values are copied, exactly */
+  ronde__ref_max_pool_backward(&p, r->in[0], dz, r->din[0].exact);
   ronde__ref_max_pool_backward(&p, r->in[0], dy, r->din[0].magnitude);
-  free(dy);
+  free(dy), free(dz);
 }
 
 static inline void avg_pool_reference(const op_case *c, reference *r) {
