@@ -3,6 +3,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CMAKE ?= cmake
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+MAKEFLAGS += --no-print-directory
 
 all:
 	@$(CMAKE) -S . -B $(BUILD) -G "Unix Makefiles"
