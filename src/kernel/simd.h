@@ -15,6 +15,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a loop of few turns, so that the vectors it counts through can live in registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum { LANES = RONDE_VECTOR_BYTES / 4 };
 typedef float vec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
 typedef int32_t ivec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
@@ -49,9 +56,9 @@ INLINE float lane_sum(vec x) {
   typedef float quad __attribute__((vector_size(16)));
   quad part[LANES / 4];
   memcpy(part, &x, sizeof part);
-#pragma GCC unroll 2
+  UNROLL
   for (int step = LANES / 8; step > 0; step /= 2)
-#pragma GCC unroll 2
+    UNROLL
     for (int i = 0; i < step; i++) part[i] += part[i + step];
   quad sum = part[0] + __builtin_shufflevector(part[0], part[0], 2, 3, 0, 1);
   return sum[0] + sum[1];

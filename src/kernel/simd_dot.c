@@ -28,32 +28,32 @@ typedef struct planes {
 
 INLINE void tile(const int m, const int k, const planes *p) {
   vec sum[TILE_M][TILE_K];
-#pragma GCC unroll 8
+  UNROLL
   for (int i = 0; i < m; i++)
-#pragma GCC unroll 8
+    UNROLL
     for (int j = 0; j < k; j++) sum[i][j] = (vec){0};
   for (int64_t r = 0; r < p->rows; r++) {
     const float *a[TILE_M], *b[TILE_K];
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < m; i++) a[i] = p->a + i * p->a_stride + r * p->a_row;
-#pragma GCC unroll 8
+    UNROLL
     for (int j = 0; j < k; j++) b[j] = p->b + j * p->b_stride + r * p->b_row;
     for (int64_t e = 0; e < p->len; e += LANES) {
       vec x[TILE_M];
-#pragma GCC unroll 8
+      UNROLL
       for (int i = 0; i < m; i++) x[i] = load(a[i] + e);
-#pragma GCC unroll 8
+      UNROLL
       for (int j = 0; j < k; j++) {
         vec y = load(b[j] + e);
         IN_REGISTER(y);
-#pragma GCC unroll 8
+        UNROLL
         for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
       }
     }
   }
-#pragma GCC unroll 8
+  UNROLL
   for (int i = 0; i < m; i++)
-#pragma GCC unroll 8
+    UNROLL
     for (int j = 0; j < k; j++) p->out[i * p->ldo + j] += lane_sum(sum[i][j]);
 }
 

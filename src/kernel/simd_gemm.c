@@ -37,39 +37,39 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
   const panel p = *whole; /* a copy: stores to C cannot change it */
   const int64_t step = trans_a ? p.lda : 1;
   vec sum[ROWS][VECS];
-#pragma GCC unroll 16
+  UNROLL
   for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
+    UNROLL
     for (int v = 0; v < vecs; v++) sum[i][v] = (vec){0};
   for (int64_t t = 0; t < p.count; t++) {
     const float *b = at(p.b, p.b_offsets[t]);
     const float *a[POINTERS];
     a[0] = at(p.a, p.a_offsets[t]);
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 1; i < POINTERS; i++) a[i] = trans_a ? a[0] : a[i - 1] + 3 * p.lda;
     for (int64_t k = p.k; k > 0; k--) {
       vec row[VECS];
-#pragma GCC unroll 4
+      UNROLL
       for (int v = 0; v < vecs; v++) row[v] = load(b + v * LANES);
-#pragma GCC unroll 16
+      UNROLL
       for (int i = 0; i < rows; i++) {
         float x = trans_a ? a[0][i] : a[i / 3][i % 3 * p.lda];
-#pragma GCC unroll 4
+        UNROLL
         for (int v = 0; v < vecs; v++) sum[i][v] += x * row[v];
       }
       b += p.ldb;
-#pragma GCC unroll 8
+      UNROLL
       for (int i = 0; i < POINTERS; i++) a[i] += step;
     }
   }
   if (p.add)
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
+      UNROLL
       for (int v = 0; v < vecs; v++) sum[i][v] += load(p.c + i * p.ldc + v * LANES);
-#pragma GCC unroll 16
+  UNROLL
   for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
+    UNROLL
     for (int v = 0; v < vecs; v++) store(p.c + i * p.ldc + v * LANES, sum[i][v]);
 }
 

@@ -1,4 +1,4 @@
-/* Optimizer steps with PyTorch's definitions, in its order of operations. Written in vectors throughout: left to itself a compiler
+/* Optimizer steps with PyTorch's definitions, in its order of operations. In vectors throughout, the tail too: left to itself a compiler
  * may fuse other products in the tail than in the body, and a value would depend on how its array is cut. */
 #include "kernel/simd.h"
 
@@ -29,21 +29,29 @@ void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *vel
   if (i < n) sgd_some(&a, w + i, g + i, velocity ? velocity + i : NULL, n - i);
 }
 
-INLINE void adam_some(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t live) {
-  vec weight = load_some(w, live), d = load_some(g, live) + args->weight_decay * weight;
-  vec mean = args->beta1 * load_some(m, live) + args->rest1 * d;
-  vec square = args->beta2 * load_some(v, live) + args->rest2 * (d * d);
-  store_some(m, mean, live);
-  store_some(v, square, live);
-  vec step = mean / (square_root(square) * args->inv_sqrt_bias2 + args->eps);
-  store_some(w, args->decay * weight - args->step_size * step, live);
+/* Whole vectors only, and compiled once: which of two added products is fused is for the compiler to choose. */
+static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
+  const ronde__adam_args a = *args;
+  for (int64_t i = 0; i < n; i += LANES) {
+    vec weight = load(w + i), d = load(g + i) + a.weight_decay * weight;
+    vec mean = a.beta1 * load(m + i) + (1.0f - a.beta1) * d;
+    vec square = a.beta2 * load(v + i) + (1.0f - a.beta2) * (d * d);
+    store(m + i, mean);
+    store(v + i, square);
+    store(w + i, a.decay * weight - a.step_size * (mean / (square_root(square) * a.inv_sqrt_bias2 + a.eps)));
+  }
 }
 
 void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
-  const ronde__adam_args a = *args;
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) adam_some(&a, w + i, g + i, m + i, v + i, LANES);
-  if (i < n) adam_some(&a, w + i, g + i, m + i, v + i, n - i);
+  int64_t body = n / LANES * LANES, rest = n - body;
+  adam_vectors(args, w, g, m, v, body);
+  if (!rest) return;
+  float tail[4][LANES] = {{0}};
+  float *const from[] = {w + body, m + body, v + body};
+  for (int i = 0; i < 3; i++) memcpy(tail[i], from[i], (size_t)rest * sizeof(float));
+  memcpy(tail[3], g + body, (size_t)rest * sizeof(float));
+  adam_vectors(args, tail[0], tail[3], tail[1], tail[2], LANES);
+  for (int i = 0; i < 3; i++) memcpy(from[i], tail[i], (size_t)rest * sizeof(float));
 }
 
 INLINE void adagrad_some(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t live) {

@@ -9,7 +9,7 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
   bytes16 part[LANES / 4];
   uint8_t bytes[LANES];
   memcpy(part, &index, sizeof part);
-#pragma GCC unroll 4
+  UNROLL
   for (int i = 0; i < LANES / 4; i++) {
     bytes16 low = __builtin_shufflevector(part[i], part[i], 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
     memcpy((live == LANES ? p : bytes) + 4 * i, &low, 4);

@@ -11,12 +11,12 @@ INLINE void add_columns(const float *dy, int64_t ld, int64_t rows, const int vec
   for (int v = 0; v < vecs; v++) total[v] = (vec){0};
   for (int64_t left = rows; left > 0; left -= CHUNK_ROWS) {
     vec sum[COLUMN_VECS];
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < vecs; v++) sum[v] = (vec){0};
     for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, dy += ld)
-#pragma GCC unroll 8
+      UNROLL
       for (int v = 0; v < vecs; v++) sum[v] += load_some(dy + v * LANES, live);
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < vecs; v++) total[v] += sum[v];
   }
   for (int v = 0; v < vecs; v++) store_some(db + v * LANES, load_some(db + v * LANES, live) + total[v], live);
@@ -38,7 +38,7 @@ float NAME(sum)(const float *x, int64_t n) {
     vec sum[4] = {{0}, {0}, {0}, {0}};
     int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
     for (; i + 4 * LANES <= chunk; i += 4 * LANES)
-#pragma GCC unroll 4
+      UNROLL
       for (int v = 0; v < 4; v++) sum[v] += load(x + i + v * LANES);
     for (; i < chunk; i += LANES) sum[0] += load_some(x + i, ronde__min(LANES, chunk - i));
     total += lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
