@@ -17,7 +17,7 @@
 
 /* Before a loop of few turns, so that the vectors it counts through can live in registers. */
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
