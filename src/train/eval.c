@@ -30,8 +30,10 @@ static ronde_status run_rank(rank *r) {
   ronde_status status = ronde__job_graph(job, &graph);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
-  if (status == RONDE_OK) status = ronde__weights_load(net, job->init, job->options->init);
-  if (status == RONDE_OK) status = evaluate(r, net);
+  if (status == RONDE_OK) {
+    ronde__weights_load(net, job->init);
+    status = evaluate(r, net);
+  }
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
   ronde_graph_destroy(graph);

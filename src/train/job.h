@@ -51,8 +51,10 @@ ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_op
 int64_t ronde__graph_train_flops(const ronde_graph *graph);
 
 /* weights.c */
-/* Every parameter of the net from the file; missing, extra and differently shaped tensors are errors. */
-ronde_status ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file, const char *path);
+/* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. */
+ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path);
+/* Every parameter of a net from a file that was checked against its graph. */
+void ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file);
 /* Writes the parameters; the file also says what they are of: model, shape, classes, padding and normalisation of the job. */
 ronde_status ronde__weights_save(const ronde__net *net, const char *path, const ronde__job *job);
 /* "same" or "valid" where the job's model has it, else NULL. */

@@ -97,10 +97,13 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   ronde__net *net = NULL;
   job->shape = im->shape;
   ronde_status status = ronde__job_graph(job, &graph);
+  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->options->init);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
-  if (status == RONDE_OK) status = ronde__weights_load(net, job->init, job->options->init);
-  if (status == RONDE_OK) status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
+  if (status == RONDE_OK) {
+    ronde__weights_load(net, job->init);
+    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
+  }
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
   ronde_graph_destroy(graph);

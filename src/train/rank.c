@@ -26,7 +26,7 @@ static ronde_status make_net(ronde__rank *r) {
   ronde__net_options options = {job->kernels, job->gemm, r->pool, r->prof, true};
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
-  if (job->init) RONDE_TRY(ronde__weights_load(r->net, job->init, job->options->init));
+  if (job->init) ronde__weights_load(r->net, job->init);
   return ronde__optim_create(&job->optim, job->kernels, ronde__net_n_elems(r->net), &r->optim);
 }
 

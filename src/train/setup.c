@@ -203,12 +203,13 @@ static ronde_status set_up_training(ronde__job *job) {
   return resolve_drill(job);
 }
 
-/* Shape errors, and data that do not fit the network, are found here, before any rank starts. */
+/* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
   RONDE_TRY(ronde__job_graph(job, &graph));
+  ronde_status status = job->init ? ronde__weights_check(graph, job->init, job->options->init) : RONDE_OK;
   ronde_graph_destroy(graph);
-  return RONDE_OK;
+  return status;
 }
 
 static ronde_status resolve(ronde__job *job) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ronde_status check_tensor(const ronde__net_param *param, const ronde__file_tensor *tensor, const char *path) {
+static ronde_status check_tensor(const ronde__param *param, const ronde__file_tensor *tensor, const char *path) {
   if (!tensor) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is missing", path, param->name);
   if (tensor->dtype != RONDE__FILE_F32) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not a float", path, param->name);
   if (!ronde__shape_equal(&tensor->shape, &param->shape)) {
@@ -20,25 +20,30 @@ static ronde_status check_tensor(const ronde__net_param *param, const ronde__fil
   return RONDE_OK;
 }
 
-static bool is_param(const ronde__net_param *params, int n_params, const char *name) {
-  for (int i = 0; i < n_params; i++)
-    if (strcmp(params[i].name, name) == 0) return true;
+static bool is_param(const ronde_graph *graph, const char *name) {
+  for (int i = 0; i < graph->n_params; i++)
+    if (strcmp(graph->params[i].name, name) == 0) return true;
   return false;
 }
 
-ronde_status ronde__weights_load(ronde__net *net, const ronde__safetensors *file, const char *path) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  for (int i = 0; i < n_params; i++) RONDE_TRY(check_tensor(&params[i], ronde__safetensors_find(file, params[i].name), path));
+ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path) {
+  for (int i = 0; i < graph->n_params; i++)
+    RONDE_TRY(check_tensor(&graph->params[i], ronde__safetensors_find(file, graph->params[i].name), path));
   for (int i = 0; i < file->n_tensors; i++)
-    if (!is_param(params, n_params, file->tensors[i].name))
+    if (!is_param(graph, file->tensors[i].name))
       return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not in the network", path, file->tensors[i].name);
-  for (int i = 0; i < n_params; i++) ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
   return RONDE_OK;
 }
 
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  for (int i = 0; i < n_params; i++) ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
+}
+
 const char *ronde__job_padding(const ronde__job *job) {
-  return job->model && job->model->has_padding ? ronde_config_get(job->config, "padding") : NULL;
+  if (!job->model || !job->model->has_padding) return NULL;
+  return job->options->padding == RONDE__PADDING_SAME ? "same" : "valid";
 }
 
 static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors, const ronde__job *job) {
