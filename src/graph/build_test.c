@@ -1,0 +1,289 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char logged[1024];
+static int n_lines;
+
+static void keep_line(void *user, ronde_log_level level, const char *line) {
+  snprintf(logged, sizeof logged, "%s", line);
+  n_lines++;
+}
+
+static int set_up(void **state) {
+  ronde_graph *graph;
+  *logged = 0;
+  n_lines = 0;
+  ronde_log_set(keep_line, NULL);
+  if (ronde_graph_create(&graph) != RONDE_OK) return 1;
+  *state = graph;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  ronde_graph_destroy(*state);
+  ronde_log_set(NULL, NULL);
+  return 0;
+}
+
+/* The graph failed with one line, and goes on failing without another. */
+static void check_error(ronde_graph *graph, const ronde_tensor *x, const char *line) {
+  assert_null(x);
+  assert_string_equal(logged, line);
+  assert_int_equal(n_lines, 1);
+  assert_int_equal(ronde_graph_status(graph), RONDE_E_USAGE);
+  assert_int_equal(ronde__graph_finish(graph), RONDE_E_USAGE);
+  assert_null(ronde_relu(graph->input >= 0 ? graph->tensors[graph->input] : NULL));
+  assert_int_equal(n_lines, 1);
+}
+
+static void check_finish(ronde_graph *graph, const char *line) {
+  assert_int_equal(ronde__graph_finish(graph), RONDE_E_USAGE);
+  check_error(graph, NULL, line);
+}
+
+static ronde_tensor *image(ronde_graph *graph, int64_t c, int64_t h, int64_t w) { return ronde_input(graph, "input", 3, (int64_t[]){c, h, w}); }
+static ronde_tensor *vector(ronde_graph *graph, int64_t n) { return ronde_input(graph, "input", 1, &n); }
+static ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
+  return ronde_conv2d(x, name, &(ronde_conv2d_options){.out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
+}
+
+static void check_dims(const ronde_tensor *x, int rank, int64_t a, int64_t b, int64_t c) {
+  int64_t dims[RONDE_MAX_RANK];
+  assert_int_equal(ronde_tensor_dims(x, dims), rank);
+  if (rank > 0) assert_int_equal(dims[0], a);
+  if (rank > 1) assert_int_equal(dims[1], b);
+  if (rank > 2) assert_int_equal(dims[2], c);
+}
+
+static void shapes_parameters_and_flops(void **state) {
+  ronde_graph *graph = *state;
+  ronde_tensor *x = image(graph, 3, 32, 30);
+  check_dims(x = conv(x, "conv1", 8, 5, 2, 1), 3, 8, 15, 14);
+  check_dims(x = ronde_relu(x), 3, 8, 15, 14);
+  check_dims(x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 2}}), 3, 8, 5, 7);
+  check_dims(x = ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {2, 2}, .stride = {1, 2}, .padding = {1, 0}}), 3, 8, 6, 3);
+  x = ronde_conv2d(x, "conv2", &(ronde_conv2d_options){.out_channels = 4, .kernel = {1, 3}, .no_bias = true});
+  check_dims(x, 3, 4, 6, 1);
+  check_dims(x = ronde_flatten(x), 1, 24, 0, 0);
+  check_dims(x = ronde_linear(x, "fc1", 10, true), 1, 10, 0, 0);
+  ronde_graph_set_output(graph, x);
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  check_dims(graph->tensors[graph->loss], 0, 0, 0, 0);
+  assert_int_equal(ronde_graph_parameters(graph), 8 * 75 + 8 + 4 * 24 + 240 + 10);
+  assert_int_equal(ronde_graph_forward_flops(graph), 2 * (8 * 15 * 14 * 75 + 24 * 24 + 240));
+  static const char *const names[] = {"conv1.weight", "conv1.bias", "conv2.weight", "fc1.weight", "fc1.bias"};
+  assert_int_equal(graph->n_params, 5);
+  for (int i = 0; i < 5; i++) assert_string_equal(graph->params[i].name, names[i]);
+}
+
+static void the_loss_is_cross_entropy_unless_set(void **state) {
+  ronde_graph *graph = *state;
+  ronde_tensor *y = ronde_linear(vector(graph, 5), "fc1", 3, true);
+  ronde_graph_set_output(graph, y);
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  assert_int_equal(graph->nodes[graph->tensors[graph->loss]->producer].kind, RONDE__OP_CROSS_ENTROPY);
+  ronde_tensor *loss = ronde_mse_loss(y, ronde_target(graph));
+  ronde_graph_set_loss(graph, loss);
+  int n_nodes = graph->n_nodes;
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  assert_int_equal(graph->n_nodes, n_nodes);
+  assert_int_equal(graph->loss, loss->id);
+  assert_ptr_equal(ronde_target(graph), ronde_target(graph));
+}
+
+static void kernel_larger_than_the_input(void **state) {
+  ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 5, 1, 0);
+  check_error(*state, conv(x, "conv2", 4, 7, 1, 1), "conv2: the 7x7 kernel is larger than its input: conv1 gives 4x4x4, with padding 1x1");
+}
+
+static void window_larger_than_the_input(void **state) {
+  ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 7, 1, 0);
+  check_error(*state, ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}}), "max_pool_2: the 3x3 window is larger than its input: conv1 gives 4x2x2");
+}
+
+static void linear_on_an_image(void **state) {
+  ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 7, 1, 0);
+  check_error(*state, ronde_linear(x, "fc1", 10, true), "fc1: a linear layer takes a vector, but conv1 gives 4x2x2 (flatten it first)");
+}
+
+static void convolution_on_a_vector(void **state) {
+  ronde_tensor *x = ronde_linear(vector(*state, 5), "fc1", 3, true);
+  check_error(*state, conv(x, "conv1", 4, 3, 1, 0), "conv1: a convolution takes CxHxW, but fc1 gives 3");
+}
+
+static void pooling_on_a_vector(void **state) {
+  check_error(*state, ronde_avg_pool2d(vector(*state, 5), &(ronde_pool2d_options){.kernel = {2, 2}}), "avg_pool_1: pooling takes CxHxW, but input gives 5");
+}
+
+static void sum_of_different_shapes(void **state) {
+  ronde_tensor *x = image(*state, 3, 8, 8), *a = conv(x, "conv1", 4, 3, 1, 1), *b = conv(x, "conv2", 4, 3, 2, 1);
+  check_error(*state, ronde_add(a, b), "add_3: conv1 gives 4x8x8, but conv2 gives 4x4x4");
+}
+
+static void cross_entropy_of_an_image(void **state) {
+  ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 3, 1, 1);
+  check_error(*state, ronde_cross_entropy(x, ronde_target(*state)), "cross_entropy_2: the cross entropy takes a vector of logits, but conv1 gives 4x8x8");
+}
+
+static void windows_that_make_no_sense(void **state) {
+  static const ronde_pool2d_options options[] = {
+      {.kernel = {0, 2}}, {.kernel = {2, 2}, .stride = {-1, 1}}, {.kernel = {2, 2}, .padding = {2, 0}}, {.kernel = {2, 2}, .padding = {0, -1}},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(options); i++) {
+    ronde_graph *graph;
+    assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+    n_lines = 0;
+    check_error(graph, ronde_max_pool2d(image(graph, 3, 8, 8), &options[i]), "max_pool_1: kernel and stride must be positive and padding at most half the kernel");
+    ronde_graph_destroy(graph);
+  }
+}
+
+static void window_with_too_many_places(void **state) {
+  check_error(*state, ronde_max_pool2d(image(*state, 3, 32, 32), &(ronde_pool2d_options){.kernel = {17, 16}}), "max_pool_1: a window of 17x16 has more than 256 places");
+}
+
+static void convolution_that_makes_no_sense(void **state) {
+  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", 0, 3, 1, 0), "conv1: out_channels, kernel and stride must be positive and padding not negative");
+}
+
+static void linear_without_outputs(void **state) {
+  check_error(*state, ronde_linear(vector(*state, 5), "fc1", 0, true), "fc1: out_features must be positive");
+}
+
+static void duplicate_names(void **state) {
+  ronde_tensor *x = ronde_linear(vector(*state, 5), "fc1", 3, true);
+  check_error(*state, ronde_linear(x, "fc1", 3, true), "fc1.weight: the graph has a parameter of this name already");
+}
+
+static void tensors_of_two_graphs(void **state) {
+  ronde_graph *other;
+  assert_int_equal(ronde_graph_create(&other), RONDE_OK);
+  ronde_tensor *a = vector(*state, 5), *b = vector(other, 5);
+  check_error(*state, ronde_add(a, b), "add_1: its inputs are of different graphs");
+  n_lines = 0;
+  ronde_graph_set_output(other, a);
+  check_error(other, NULL, "input is no output of this network");
+  ronde_graph_destroy(other);
+}
+
+static void loss_of_another_graph(void **state) {
+  ronde_graph *other;
+  assert_int_equal(ronde_graph_create(&other), RONDE_OK);
+  ronde_tensor *loss = ronde_mse_loss(vector(other, 5), ronde_target(other));
+  vector(*state, 5);
+  ronde_graph_set_loss(*state, loss);
+  check_error(*state, NULL, "mse_loss_1 is no loss of this network");
+  ronde_graph_destroy(other);
+}
+
+static void a_layer_is_no_loss(void **state) {
+  ronde_graph_set_loss(*state, ronde_relu(vector(*state, 5)));
+  check_error(*state, NULL, "activation_1 is no loss of this network");
+}
+
+static void a_layer_is_no_target(void **state) {
+  ronde_tensor *x = vector(*state, 5);
+  check_error(*state, ronde_mse_loss(x, x), "mse_loss_1: its target is input, not the graph's target");
+}
+
+static void the_target_is_no_input(void **state) { check_error(*state, ronde_flatten(ronde_target(*state)), "flatten_1: the target is no input of a layer"); }
+
+static void the_target_is_no_prediction(void **state) {
+  ronde_tensor *target = ronde_target(*state);
+  check_error(*state, ronde_mse_loss(target, target), "mse_loss_1: the target is no input of a layer");
+}
+
+static void the_target_is_no_output(void **state) {
+  ronde_graph_set_output(*state, ronde_target(*state));
+  check_error(*state, NULL, "target is no output of this network");
+}
+
+static void a_loss_is_no_input(void **state) {
+  ronde_tensor *loss = ronde_mse_loss(vector(*state, 5), ronde_target(*state));
+  check_error(*state, ronde_relu(loss), "activation_2: the loss mse_loss_1 is no input of a layer");
+}
+
+static void two_inputs(void **state) {
+  vector(*state, 5);
+  check_error(*state, ronde_input(*state, "second", 1, (int64_t[]){3}), "second: the graph has the input input already");
+}
+
+static void inputs_that_make_no_sense(void **state) {
+  static const struct {
+    int rank;
+    int64_t dims[3];
+    const char *line;
+  } inputs[] = {
+      {2, {3, 4}, "x: an input has 1 or 3 dims (F, or C,H,W), not 2"},
+      {0, {0}, "x: an input has 1 or 3 dims (F, or C,H,W), not 0"},
+      {3, {3, 0, 4}, "x: dim 1 is 0"},
+      {1, {-2}, "x: dim 0 is -2"},
+      {3, {INT32_MAX, INT32_MAX, INT32_MAX}, "x: 2147483647x2147483647x2147483647 is too large"},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(inputs); i++) {
+    ronde_graph *graph;
+    assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+    n_lines = 0;
+    check_error(graph, ronde_input(graph, "x", inputs[i].rank, inputs[i].dims), inputs[i].line);
+    ronde_graph_destroy(graph);
+  }
+}
+
+static void sizes_that_overflow(void **state) {
+  check_error(*state, ronde_linear(vector(*state, INT32_MAX), "fc1", INT32_MAX, false), "fc1: 2147483647x2147483647 is too large");
+}
+
+static void channels_that_overflow(void **state) {
+  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", INT64_MAX, 3, 1, 0), "conv1: 9223372036854775807x6x6 is too large");
+}
+
+static void no_input(void **state) { check_finish(*state, "the network has no input"); }
+
+static void no_output(void **state) {
+  ronde_linear(vector(*state, 5), "fc1", 3, true);
+  check_finish(*state, "the network has no output");
+}
+
+static void no_parameters(void **state) {
+  ronde_graph_set_output(*state, ronde_relu(vector(*state, 5)));
+  check_finish(*state, "the network has no parameters");
+}
+
+static void null_goes_through(void **state) {
+  int64_t dims[RONDE_MAX_RANK];
+  assert_null(ronde_relu(NULL));
+  assert_null(ronde_linear(NULL, "fc1", 3, true));
+  assert_null(ronde_add(vector(*state, 5), NULL));
+  assert_null(ronde_cross_entropy(NULL, ronde_target(*state)));
+  assert_int_equal(ronde_tensor_dims(NULL, dims), 0);
+  ronde_graph_set_output(*state, NULL);
+  ronde_graph_set_loss(*state, NULL);
+  assert_int_equal(ronde_graph_status(*state), RONDE_OK);
+  assert_int_equal(n_lines, 0);
+  ronde_graph_destroy(NULL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(shapes_parameters_and_flops), TEST(the_loss_is_cross_entropy_unless_set), TEST(kernel_larger_than_the_input),
+      TEST(window_larger_than_the_input), TEST(linear_on_an_image), TEST(convolution_on_a_vector), TEST(pooling_on_a_vector),
+      TEST(sum_of_different_shapes), TEST(cross_entropy_of_an_image), TEST(windows_that_make_no_sense), TEST(window_with_too_many_places),
+      TEST(convolution_that_makes_no_sense), TEST(linear_without_outputs), TEST(duplicate_names), TEST(tensors_of_two_graphs),
+      TEST(loss_of_another_graph), TEST(a_layer_is_no_loss), TEST(a_layer_is_no_target), TEST(the_target_is_no_input),
+      TEST(the_target_is_no_prediction), TEST(the_target_is_no_output), TEST(a_loss_is_no_input), TEST(two_inputs),
+      TEST(inputs_that_make_no_sense), TEST(sizes_that_overflow), TEST(channels_that_overflow), TEST(no_input), TEST(no_output),
+      TEST(no_parameters), TEST(null_goes_through),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
