@@ -34,8 +34,8 @@ static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args,
   const ronde__adam_args a = *args;
   for (int64_t i = 0; i < n; i += LANES) {
     vec weight = load(w + i), d = load(g + i) + a.weight_decay * weight;
-    vec mean = a.beta1 * load(m + i) + (1.0f - a.beta1) * d;
-    vec square = a.beta2 * load(v + i) + (1.0f - a.beta2) * (d * d);
+    vec mean = a.beta1 * load(m + i) + a.rest1 * d;
+    vec square = a.beta2 * load(v + i) + a.rest2 * (d * d);
     store(m + i, mean);
     store(v + i, square);
     store(w + i, a.decay * weight - a.step_size * (mean / (square_root(square) * a.inv_sqrt_bias2 + a.eps)));
