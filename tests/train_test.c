@@ -155,6 +155,26 @@ static void test_cancelling(void **state) {
   check_cancelled(3);
 }
 
+static void check_eval_cancelled(int workers) {
+  heard h = {.cancel_at = 2};
+  ronde_source source = small_source(30, 12);
+  ronde_hooks hooks = {.model = small_model, .source = &source, .cancel = hear_cancel, .user = &h};
+  char *options = ronde__format("init=%s/w batch=3 workers=%d", folder, workers), *text = NULL;
+  ronde_config *config = config_make("eval", options);
+  assert_int_equal(ronde_eval(config, &hooks, &text), RONDE_E_CANCELLED);
+  assert_null(text);
+  ronde_config_destroy(config);
+  free(options);
+}
+
+static void test_cancelling_evaluation(void **state) {
+  ronde_source source = small_source(30, 12);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  json_decref(job_run("train", in_folder("batch=10 save=%s/w"), &hooks));
+  check_eval_cancelled(1);
+  check_eval_cancelled(3);
+}
+
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 typedef struct broken_source {
@@ -573,6 +593,7 @@ int main(void) {
       TEST(test_callbacks_of_a_run),
       TEST(test_no_callbacks_no_json),
       TEST(test_cancelling),
+      TEST(test_cancelling_evaluation),
       TEST(test_a_read_error_ends_all_ranks_with_its_status),
       TEST(test_labels_beyond_the_classes),
       TEST(test_broken_numbers_end_the_run),

@@ -189,7 +189,7 @@ typedef struct ronde_hooks {
   ronde_model_fn model;       /* instead of --model */
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
-  bool (*cancel)(void *user); /* asked once a step: true ends the job with RONDE_E_CANCELLED, outputs written */
+  bool (*cancel)(void *user); /* asked once a step or batch: true ends the job, RONDE_E_CANCELLED, outputs written */
   void *user;                 /* handed to all of the above */
 } ronde_hooks;
 

@@ -5,21 +5,32 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef struct rank {
   const ronde__job *job;
+  atomic_bool *cancelled; /* shared by the ranks */
   int number;
   ronde_status status;
   ronde__score score;
   char sha256[RONDE__SHA256_HEX];
 } rank;
 
+/* Rank 0 asks, the others hear of it. */
+static bool is_cancelled(void *user) {
+  rank *r = user;
+  const ronde_hooks *hooks = &r->job->hooks;
+  if (r->number == 0 && hooks->cancel && hooks->cancel(hooks->user)) atomic_store(r->cancelled, true);
+  return atomic_load(r->cancelled);
+}
+
 static ronde_status evaluate(rank *r, ronde__net *net) {
   const ronde__job *job = r->job;
   if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, r->sha256));
-  return ronde__evaluate(net, job->data, RONDE_SPLIT_TEST, NULL, job->data->source.n_examples[RONDE_SPLIT_TEST], r->number, job->world,
-                         job->local_batch, &r->score);
+  ronde__evaluation what = {.data = job->data, .split = RONDE_SPLIT_TEST, .n = job->data->source.n_examples[RONDE_SPLIT_TEST],
+                            .rank = r->number, .world = job->world, .chunk = job->local_batch, .cancel = is_cancelled, .user = r};
+  return ronde__evaluate(net, &what, &r->score);
 }
 
 static ronde_status run_rank(rank *r) {
@@ -85,8 +96,9 @@ static ronde_status eval(ronde__job *job, char **json_out) {
     return ronde__fail(RONDE_E_INPUT, "%s: the data have no test examples", job->data->source.name);
   job->local_batch = ronde__ceil_div(job->options->batch, job->world);
   rank *ranks;
+  atomic_bool cancelled = false;
   RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++) ranks[i] = (rank){.job = job, .number = i};
+  for (int i = 0; i < job->world; i++) ranks[i] = (rank){.job = job, .cancelled = &cancelled, .number = i};
   ronde_status status = run_ranks(job, ranks);
   if (status == RONDE_OK) status = report(job, ranks, json_out);
   ronde__free(ranks);

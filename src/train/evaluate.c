@@ -22,14 +22,16 @@ static ronde_status allocate(const ronde_source *source, int64_t chunk, buffers 
   return RONDE_OK;
 }
 
-static ronde_status run(ronde__net *net, const ronde__data *data, ronde_split split, const int64_t *ids, int64_t begin, int64_t end, int64_t chunk,
-                        buffers *b, ronde__score *score) {
-  for (int64_t i = begin; i < end; i += chunk) {
-    int64_t n = ronde__min(chunk, end - i);
-    for (int64_t j = 0; j < n; j++) b->ids[j] = ids ? ids[i + j] : i + j;
-    RONDE_TRY(ronde__data_read(data, split, b->ids, n, b->x, b->labels, b->targets));
+static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t begin, int64_t end, buffers *b,
+                        ronde__score *score) {
+  for (int64_t i = begin; i < end; i += what->chunk) {
+    int64_t n = ronde__min(what->chunk, end - i);
+    if (what->cancel && what->cancel(what->user)) return RONDE_E_CANCELLED;
+    for (int64_t j = 0; j < n; j++) b->ids[j] = what->ids ? what->ids[i + j] : i + j;
+    RONDE_TRY(ronde__data_read(what->data, what->split, b->ids, n, b->x, b->labels, b->targets));
+    ronde__net_batch batch = {n, b->x, b->labels, b->targets};
     ronde__net_result result;
-    RONDE_TRY(ronde__net_forward(net, &(ronde__net_batch){n, b->x, b->labels, b->targets}, 1, NULL, &result));
+    RONDE_TRY(ronde__net_forward(net, &batch, 1, NULL, &result));
     score->loss_sum += result.loss_sum;
     score->n_correct += result.n_correct;
     score->n += n;
@@ -37,13 +39,13 @@ static ronde_status run(ronde__net *net, const ronde__data *data, ronde_split sp
   return RONDE_OK;
 }
 
-ronde_status ronde__evaluate(ronde__net *net, const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
-                             int64_t chunk, ronde__score *score_out) {
+ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ronde__score *score_out) {
   buffers b = {0};
   ronde__score score = {0};
-  ronde_status status = allocate(&data->source, chunk, &b);
-  if (status == RONDE_OK)
-    status = run(net, data, split, ids, ronde__share_begin(n, rank, world), ronde__share_begin(n, rank + 1, world), chunk, &b, &score);
+  int64_t begin = ronde__share_begin(what->n, what->rank, what->world);
+  int64_t end = ronde__share_begin(what->n, what->rank + 1, what->world);
+  ronde_status status = allocate(&what->data->source, what->chunk, &b);
+  if (status == RONDE_OK) status = run(net, what, begin, end, &b, &score);
   release(&b);
   if (status == RONDE_OK) *score_out = score;
   return status;

@@ -62,12 +62,24 @@ const char *ronde__job_padding(const ronde__job *job);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian. */
 ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[65]);
 
-/* evaluate.c: this rank's share of the examples ids [n] (NULL: 0..n-1) of a split. */
+/* evaluate.c */
 typedef struct ronde__score {
   double loss_sum;
   int64_t n_correct, n;
 } ronde__score;
-ronde_status ronde__evaluate(ronde__net *net, const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, int rank, int world,
-                             int64_t chunk, ronde__score *score_out);
+
+typedef struct ronde__evaluation {
+  const ronde__data *data;
+  ronde_split split;
+  const int64_t *ids; /* [n] of the split; NULL: 0..n-1 */
+  int64_t n;
+  int rank, world;    /* whose share of them */
+  int64_t chunk;      /* examples at a time, at most */
+  bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
+  void *user;
+} ronde__evaluation;
+
+/* RONDE_E_CANCELLED where cancel said so. */
+ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ronde__score *score_out);
 
 #endif

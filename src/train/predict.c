@@ -78,7 +78,8 @@ static ronde_status classify(const ronde__job *job, ronde__net *net, const image
   ronde_status status = RONDE_OK;
   for (int64_t i = 0; i < im->n && status == RONDE_OK; i += CHUNK) {
     int64_t n = ronde__min(CHUNK, im->n - i);
-    status = ronde__net_predict(net, n, im->x + i * elems, y);
+    status = job->hooks.cancel && job->hooks.cancel(job->hooks.user) ? RONDE_E_CANCELLED : RONDE_OK;
+    if (status == RONDE_OK) status = ronde__net_predict(net, n, im->x + i * elems, y);
     for (int64_t j = 0; j < n && status == RONDE_OK; j++) {
       softmax(y + j * n_outputs, n_outputs);
       if (isnan(y[j * n_outputs])) status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf", job->options->input, (long long)(i + j));

@@ -127,15 +127,15 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
 
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   const ronde__job *job = r->job;
-  int64_t n;
-  const int64_t *ids = ronde__sampler_validation(job->sampler, &n);
-  ronde_split split = n > 0 ? RONDE_SPLIT_TRAIN : RONDE_SPLIT_TEST;
-  if (n == 0) {
-    ids = NULL;
-    n = job->data->source.n_examples[RONDE_SPLIT_TEST];
+  ronde__evaluation what = {.data = job->data, .split = RONDE_SPLIT_TRAIN, .rank = r->transport->rank, .world = job->world,
+                            .chunk = job->local_batch};
+  what.ids = ronde__sampler_validation(job->sampler, &what.n);
+  if (what.n == 0) {
+    what.split = RONDE_SPLIT_TEST;
+    what.ids = NULL;
+    what.n = job->data->source.n_examples[RONDE_SPLIT_TEST];
   }
-  if (n == 0) return RONDE_OK;
-  return ronde__evaluate(r->net, job->data, split, ids, n, r->transport->rank, job->world, job->local_batch, score_out);
+  return what.n > 0 ? ronde__evaluate(r->net, &what, score_out) : RONDE_OK;
 }
 
 /* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
