@@ -61,9 +61,9 @@ static const char *tile_name(const ronde__kernels *kernels) {
 }
 
 #ifdef RONDE_HAVE_XSMM
-/* Shapes at which libxsmm's AVX2 kernels are slower than the tile, as measured on Zen 4 in one alternated run (GFLOP/s, tile and libxsmm):
- * n 8: 65 and 26; n 16: 85 to 89 and 69 to 72; n 48: 89 and 81; n 37: 68 and 45; ldb 1024: 76 and 32. At n 24, 32, 64, 96 and
- * other ldb libxsmm is 3 to 10 % faster, and more where count * k is below 30. */
+/* Shapes at which libxsmm's AVX2 kernels are slower than the tile, as measured on Zen 4 in one alternated run (GFLOP/s,
+ * tile and libxsmm): n 8: 65 and 26; n 16: 85 to 89 and 69 to 72; n 48: 89 and 81; n 37: 68 and 45; ldb 1024: 76
+ * and 32. At n 24, 32, 64, 96 and other ldb libxsmm is 3 to 10 % faster, and more where count * k is below 30. */
 static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shape *shape) {
   if (strcmp(kernels->isa, "avx2")) return false;
   return shape->n < 24 || shape->n == 48 || shape->n % kernels->vector || shape->ldb % 1024 == 0;
@@ -71,7 +71,8 @@ static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shap
 #endif
 
 ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape) {
-  ronde__gemm gemm = {.shape = *shape, .fn = kernels->gemm_tile, .kernels = kernels, .implementation = tile_name(kernels)};
+  ronde__gemm gemm = {
+      .shape = *shape, .fn = kernels->gemm_tile, .kernels = kernels, .implementation = tile_name(kernels)};
 #ifdef RONDE_HAVE_XSMM
   if (impl == RONDE__GEMM_XSMM && !tile_is_faster(kernels, shape)) ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
 #endif

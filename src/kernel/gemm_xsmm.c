@@ -1,5 +1,5 @@
-/* libxsmm's batch-reduce GEMM, compiled at run time for each shape. libxsmm is column-major: our n is its m, our B its A, and so
- * on; our transposed A is its transposed B. */
+/* libxsmm's batch-reduce GEMM, compiled at run time for each shape. libxsmm is column-major: our n is its m, our B its
+ * A, and so on; our transposed A is its transposed B. */
 #include "kernel/gemm_xsmm.h"
 
 #include <libxsmm.h>
@@ -7,41 +7,45 @@
 #include <pthread.h>
 #include <string.h>
 
-static void call(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-                 int64_t count, float *c) {
+static void call(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                 const uint64_t *b_offsets, int64_t count, float *c) {
   unsigned long long n_terms = (unsigned long long)count;
   ((libxsmm_smmfunction_reducebatch_offs)gemm->jit)(b, a, c, &n_terms, (const unsigned long long *)b_offsets,
                                                     (const unsigned long long *)a_offsets);
 }
 
-static void run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-                int64_t count, float *c) {
+static void run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count > 0) {
     call(gemm, a, a_offsets, b, b_offsets, count, c);
     return;
   }
-  for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float)); /* the compiled code would run one term */
+  /* The compiled code would run one term. */
+  for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
 }
 
 enum { SUM_ELEMS = 16384 };
 
-/* Its beta of 1 would go on from C in one chain of additions, whose error grows with the length of the whole reduction; a sum of its
- * own for each call, added at the end, keeps it at the length of the call. */
-static void run_add(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-                    int64_t count, float *c) {
+/* Its beta of 1 would go on from C in one chain of additions, whose error grows with the length of the whole reduction;
+ * a sum of its own for each call, added at the end, keeps it at the length of the call. */
+static void run_add(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                    const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   float sum[SUM_ELEMS] __attribute__((aligned(64)));
   if (count == 0) return;
   call(gemm, a, a_offsets, b, b_offsets, count, sum);
-  if (s->ldc == s->n) gemm->kernels->add(c, sum, c, (int64_t)s->m * s->n);
+  if (s->ldc == s->n)
+    gemm->kernels->add(c, sum, c, (int64_t)s->m * s->n);
   else
     for (int i = 0; i < s->m; i++) gemm->kernels->add(c + i * s->ldc, sum + i * s->n, c + i * s->ldc, s->n);
 }
 
 /* Silent, and for the table's instruction set instead of the CPU's best, so that RONDE_ISA rules here too. */
 static int start(const ronde__kernels *kernels) {
-  int arch = !strcmp(kernels->isa, "avx512") ? LIBXSMM_X86_AVX512_CORE : !strcmp(kernels->isa, "avx2") ? LIBXSMM_X86_AVX2 : 0;
+  int arch = 0;
+  if (!strcmp(kernels->isa, "avx2")) arch = LIBXSMM_X86_AVX2;
+  if (!strcmp(kernels->isa, "avx512")) arch = LIBXSMM_X86_AVX512_CORE;
   if (!arch) return 0;
   libxsmm_init();
   libxsmm_set_verbosity(0);

@@ -25,7 +25,7 @@ typedef void (*ronde__gemm_fn)(const ronde__gemm *gemm, const float *a, const ui
 struct ronde__gemm {
   ronde__gemm_shape shape;
   ronde__gemm_fn fn;
-  void (*jit)(void);  /* libxsmm's kernel, where that is the implementation */
+  void (*jit)(void); /* libxsmm's kernel, where that is the implementation */
   const struct ronde__kernels *kernels;
   const char *implementation; /* "xsmm", "tile-avx2": for the per-op table */
 };
@@ -37,18 +37,28 @@ static inline void ronde__gemm_run(const ronde__gemm *gemm, const float *a, cons
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
-typedef enum ronde__activation { RONDE__ACT_NONE, RONDE__ACT_RELU, RONDE__ACT_TANH, RONDE__ACT_SIGMOID } ronde__activation;
+typedef enum ronde__activation {
+  RONDE__ACT_NONE,
+  RONDE__ACT_RELU,
+  RONDE__ACT_TANH,
+  RONDE__ACT_SIGMOID
+} ronde__activation;
 
 /* How one optimizer step is done; see optim/optim.h for the definitions. */
-typedef struct ronde__sgd_args { float lr, momentum, weight_decay; bool nesterov; } ronde__sgd_args;
+typedef struct ronde__sgd_args {
+  float lr, momentum, weight_decay;
+  bool nesterov;
+} ronde__sgd_args;
 typedef struct ronde__adam_args {
   float beta1, beta2, eps, weight_decay;
-  float rest1, rest2;    /* 1 - beta, rounded once: 1 - (float)beta would be off by 1e-5 for 0.999 */
-  float step_size;       /* lr / (1 - beta1^t) */
-  float inv_sqrt_bias2;  /* 1 / sqrt(1 - beta2^t) */
-  float decay;           /* AdamW: w *= decay first (1 - lr * weight_decay); Adam: 1, and weight_decay is added to g */
+  float rest1, rest2;   /* 1 - beta, rounded once: 1 - (float)beta would be off by 1e-5 for 0.999 */
+  float step_size;      /* lr / (1 - beta1^t) */
+  float inv_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
+  float decay;          /* AdamW: w *= decay first (1 - lr * weight_decay); Adam: 1, and weight_decay is added to g */
 } ronde__adam_args;
-typedef struct ronde__adagrad_args { float lr, eps, weight_decay; } ronde__adagrad_args;
+typedef struct ronde__adagrad_args {
+  float lr, eps, weight_decay;
+} ronde__adagrad_args;
 
 /* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
 typedef struct ronde__kernels {
@@ -59,11 +69,13 @@ typedef struct ronde__kernels {
 
   /* out[mi][kj] (+)= sum over r < rows, e < len of a[mi*a_stride + r*a_row + e] * b[kj*b_stride + r*b_row + e],
    * mi < m, kj < k: weight gradients with the batch in the lanes. len is a multiple of 16; out row stride ldo. */
-  void (*dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
-                   int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+  void (*dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
+                   int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
 
-  /* y[r][j] = act(y[r][j] + bias[j]), r < rows, j < n; rows ld apart; bias may be NULL. Columns from `valid` on are set to zero. */
-  void (*bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act);
+  /* y[r][j] = act(y[r][j] + bias[j]), r < rows, j < n; rows ld apart; bias may be NULL. Columns from `valid` on are set
+   * to zero. */
+  void (*bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
+                        ronde__activation act);
   /* y[j] = act(y[j] + bias), j < n */
   void (*bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);
   /* y[j] = act(x[j]) */
@@ -81,10 +93,12 @@ typedef struct ronde__kernels {
   double (*sum_squares)(const float *x, int64_t n);
   bool (*all_finite)(const float *x, int64_t n);
 
-  /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the largest). */
+  /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
+   * largest). */
   void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
   /* dx[offsets[i] + j] += dy[j] where which[j] == i */
-  void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx);
+  void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
+                              float *dx);
   /* y[j] = factor * sum over i of x[offsets[i] + j] */
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
   /* dx[offsets[i] + j] += factor * dy[j] */
@@ -96,7 +110,8 @@ typedef struct ronde__kernels {
   void (*from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
 
   /* Optimizers; g is the gradient, already scaled. */
-  void (*sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n); /* velocity NULL where momentum is 0 */
+  /* velocity: NULL where momentum is 0 */
+  void (*sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);
   void (*adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);
   void (*adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n);
 } ronde__kernels;
@@ -107,8 +122,8 @@ ronde_status ronde__kernels_get(const ronde__kernels **kernels_out);
 /* All that this CPU can run, the best first; NULL past the end. */
 const ronde__kernels *ronde__kernels_available(int i);
 
-/* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or has no
- * kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
+/* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
+ * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
 ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape);
 /* RONDE_GEMM=xsmm|tile, else xsmm where it is built in and the instruction set is AVX2 or AVX-512. */
 ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out);

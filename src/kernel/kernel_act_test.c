@@ -35,7 +35,8 @@ static void test_sigmoid_over_the_whole_range(void **state) { check_range(RONDE_
 
 /* f64 gives the same for these: no rounding but the last is involved. */
 static void test_special_values(void **state) {
-  const float denormal = from_bits(1), x[] = {0.0f, -0.0f, denormal, -denormal, INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 88.7f, -88.7f, -103.5f};
+  const float denormal = from_bits(1);
+  const float x[] = {0.0f, -0.0f, denormal, -denormal, INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 88.7f, -88.7f, -103.5f};
   enum { N = RONDE__COUNT(x) };
   for (size_t a = 0; a < RONDE__COUNT(acts); a++) {
     float y[N], want[N];
@@ -106,10 +107,12 @@ static void test_backward(void **state) {
   for (size_t a = 0; a < RONDE__COUNT(acts); a++)
     for (int n = 0; n < 50; n++)
       for (int accumulate = 0; accumulate < 2; accumulate++) {
-        floats dy = floats_make(n, 1), y = floats_make(n, 2), dx = floats_make(n, 3), got = floats_copy(&dx, 3), want = floats_make(n, 0);
+        floats dy = floats_make(n, 1), y = floats_make(n, 2), want = floats_make(n, 0);
+        floats dx = floats_make(n, 3), got = floats_copy(&dx, 3);
         ronde__ref_act_backward(acts[a], n, y.at, dy.at, want.at);
         kernels->act_backward(dy.at, y.at, got.at, n, acts[a], accumulate);
-        for (int j = 0; j < n; j++) assert_true(fabs((double)got.at[j] - (double)want.at[j] - (accumulate ? dx.at[j] : 0)) < 4e-7);
+        for (int j = 0; j < n; j++)
+          assert_true(fabs((double)got.at[j] - (double)want.at[j] - (accumulate ? dx.at[j] : 0)) < 4e-7);
         kernels->act_backward(dy.at, y.at, dy.at, n, acts[a], false);
         for (int j = 0; j < n; j++) assert_true(fabs((double)dy.at[j] - (double)want.at[j]) < 4e-7);
         floats_free(&dy), floats_free(&y), floats_free(&dx), floats_free(&got), floats_free(&want);

@@ -14,7 +14,9 @@
 
 static char last_line[256];
 
-static void keep_line(void *user, ronde_log_level level, const char *line) { snprintf(last_line, sizeof last_line, "%s", line); }
+static void keep_line(void *user, ronde_log_level level, const char *line) {
+  snprintf(last_line, sizeof last_line, "%s", line);
+}
 
 /* libxsmm can be asked for exactly where it is built in. */
 static bool has_xsmm(void) {
@@ -82,10 +84,8 @@ static void test_the_implementation_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_the_best_set_is_the_default),
-      cmocka_unit_test(test_every_set_can_be_asked_for),
-      cmocka_unit_test(test_an_unknown_set_is_refused_by_name),
-      cmocka_unit_test(test_the_gemm_can_be_asked_for),
+      cmocka_unit_test(test_the_best_set_is_the_default),       cmocka_unit_test(test_every_set_can_be_asked_for),
+      cmocka_unit_test(test_an_unknown_set_is_refused_by_name), cmocka_unit_test(test_the_gemm_can_be_asked_for),
       cmocka_unit_test(test_the_implementation_is_named),
   };
   ronde_log_set(keep_line, NULL);

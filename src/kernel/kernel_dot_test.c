@@ -2,8 +2,8 @@
 #include "kernel/kernel_testing.h"
 
 static void check(int m, int k, int64_t rows, int64_t len, bool accumulate) {
-  int64_t a_row = len + 16, b_row = len + 5, a_stride = rows * a_row + 3, b_stride = 7; /* b's planes overlap, as taps do */
-  int64_t ldo = k + 2;
+  int64_t a_row = len + 16, a_stride = rows * a_row + 3, ldo = k + 2;
+  int64_t b_row = len + 5, b_stride = 7; /* b's planes overlap, as taps do */
   floats a = floats_make(m * a_stride, 1), b = floats_make(k * b_stride + rows * b_row, 2);
   floats out = floats_make(m * ldo, 3), got = floats_copy(&out, 3);
   kernels->dot_tile(a.at, a_stride, a_row, m, b.at, b_stride, b_row, k, rows, len, got.at, ldo, accumulate);
@@ -15,7 +15,8 @@ static void check(int m, int k, int64_t rows, int64_t len, bool accumulate) {
         for (int64_t e = 0; e < len; e++)
           sum += (double)a.at[i * a_stride + r * a_row + e] * (double)b.at[j * b_stride + r * b_row + e];
       if (fabs((double)got.at[i * ldo + j] - sum) > (j < k ? bound : 0))
-        fail_msg("m %d k %d rows %d len %d: [%d][%d] is %g instead of %g", m, k, (int)rows, (int)len, i, j, got.at[i * ldo + j], sum);
+        fail_msg("m %d k %d rows %d len %d: [%d][%d] is %g instead of %g", m, k, (int)rows, (int)len, i, j,
+                 got.at[i * ldo + j], sum);
     }
   floats_free(&a), floats_free(&b), floats_free(&out), floats_free(&got);
 }

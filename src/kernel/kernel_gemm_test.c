@@ -41,7 +41,8 @@ static void run(const problem *p, ronde__gemm_impl impl, float *c) {
   ronde__gemm_run(&gemm, p->a.at, p->a_offsets, p->b.at, p->b_offsets, p->count, c);
 }
 
-/* Values are below 1: a sum of K products is off by some sqrt(K) roundings of some sqrt(K). Outside of [m][n], not a bit changes. */
+/* Values are below 1: a sum of K products is off by some sqrt(K) roundings of some sqrt(K). Outside of [m][n], not a
+ * bit changes. */
 static void check(int m, int n, int k, int64_t count, bool trans_a, bool accumulate, ronde__gemm_impl impl) {
   problem p = problem_make(m, n, k, count, trans_a, accumulate);
   floats exact = floats_copy(&p.c, 0), got = floats_copy(&p.c, 5);
@@ -53,8 +54,8 @@ static void check(int m, int n, int k, int64_t count, bool trans_a, bool accumul
     bool inside = i % p.shape.ldc < n;
     double off = fabs((double)got.at[i] - (double)exact.at[i]);
     if (inside ? off <= bound : same_bits(got.at + i, p.c.at + i, 1)) continue;
-    fail_msg("m %d n %d k %d count %d trans %d accumulate %d impl %d: element %d: %g instead of %g", m, n, k, (int)count, trans_a,
-             accumulate, (int)impl, (int)i, got.at[i], exact.at[i]);
+    fail_msg("m %d n %d k %d count %d trans %d accumulate %d impl %d: element %d: %g instead of %g", m, n, k,
+             (int)count, trans_a, accumulate, (int)impl, (int)i, got.at[i], exact.at[i]);
   }
   floats_free(&exact);
   floats_free(&got);
@@ -71,9 +72,10 @@ static void test_every_tile(void **state) {
 }
 
 static void test_shapes_of_networks(void **state) {
-  static const int shapes[][4] = {{42, 64, 64, 9},  {42, 64, 64, 1}, {64, 64, 42, 20}, {128, 32, 3, 3},  {6, 200, 5, 15},
-                                  {127, 10, 84, 1}, {1, 1, 1, 1},    {1, 120, 400, 1}, {16, 10, 147, 2}, {7, 5, 1000, 1},
-                                  {7, 67, 257, 3},  {3, 16, 2, 700}, {67, 1, 9, 31},   {1, 3, 255, 5},   {30, 48, 64, 13}};
+  static const int shapes[][4] = {{42, 64, 64, 9},  {42, 64, 64, 1},  {64, 64, 42, 20}, {128, 32, 3, 3},
+                                  {6, 200, 5, 15},  {127, 10, 84, 1}, {1, 1, 1, 1},     {1, 120, 400, 1},
+                                  {16, 10, 147, 2}, {7, 5, 1000, 1},  {7, 67, 257, 3},  {3, 16, 2, 700},
+                                  {67, 1, 9, 31},   {1, 3, 255, 5},   {30, 48, 64, 13}};
   for (size_t i = 0; i < RONDE__COUNT(shapes); i++) check_both(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
 }
 
@@ -86,7 +88,8 @@ static void test_no_terms(void **state) {
 static void test_overlapping_rows(void **state) {
   for (int impl = 0; impl < 2; impl++) {
     ronde__gemm_shape shape = {.m = 6, .n = 96, .k = 5, .lda = 6, .ldb = 16, .ldc = 96, .trans_a = true};
-    floats a = floats_make(5 * 6, 0), b = floats_make(4 * 16 + 96, 0), c = floats_make(6 * 96, 0), exact = floats_make(6 * 96, 0);
+    floats a = floats_make(5 * 6, 0), b = floats_make(4 * 16 + 96, 0);
+    floats c = floats_make(6 * 96, 0), exact = floats_make(6 * 96, 0);
     const uint64_t zero = 0;
     ronde__gemm gemm = ronde__gemm_resolve(kernels, (ronde__gemm_impl)impl, &shape);
     ronde__gemm_run(&gemm, a.at, &zero, b.at, &zero, 1, c.at);
@@ -105,7 +108,8 @@ static void test_rows_do_not_depend_on_m(void **state) {
     ronde__gemm_shape shape = p.shape;
     shape.m = m = m < 31 - row ? m : 31 - row;
     ronde__gemm gemm = ronde__gemm_resolve(kernels, RONDE__GEMM_TILE, &shape);
-    ronde__gemm_run(&gemm, p.a.at + row * shape.lda, p.a_offsets, p.b.at, p.b_offsets, p.count, parts.at + row * shape.ldc);
+    ronde__gemm_run(&gemm, p.a.at + row * shape.lda, p.a_offsets, p.b.at, p.b_offsets, p.count,
+                    parts.at + row * shape.ldc);
   }
   assert_true(same_bits(whole.at, parts.at, whole.n));
   floats_free(&whole), floats_free(&parts);
@@ -149,9 +153,12 @@ static void test_resolves_from_many_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_tile),       cmocka_unit_test(test_shapes_of_networks),
-      cmocka_unit_test(test_no_terms),         cmocka_unit_test(test_overlapping_rows),
-      cmocka_unit_test(test_nan_and_inf_pass), cmocka_unit_test(test_rows_do_not_depend_on_m),
+      cmocka_unit_test(test_every_tile),
+      cmocka_unit_test(test_shapes_of_networks),
+      cmocka_unit_test(test_no_terms),
+      cmocka_unit_test(test_overlapping_rows),
+      cmocka_unit_test(test_nan_and_inf_pass),
+      cmocka_unit_test(test_rows_do_not_depend_on_m),
       cmocka_unit_test(test_resolves_from_many_threads),
   };
   return RUN_WITH_EACH_TABLE(tests);

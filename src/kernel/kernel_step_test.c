@@ -36,11 +36,14 @@ static void check(const void *args, step_fn step, exact_fn step_exactly) {
     }
     assert_true(same_bits(w.at, w2.at, n) && same_bits(a.at, a2.at, n) && same_bits(b.at, b2.at, n));
     if (n) assert_true(w.at[n - 1] == 0 && a.at[n - 1] == 0 && b.at[n - 1] == 0);
-    floats_free(&w), floats_free(&a), floats_free(&b), floats_free(&g), floats_free(&w2), floats_free(&a2), floats_free(&b2);
+    floats_free(&w), floats_free(&a), floats_free(&b), floats_free(&g);
+    floats_free(&w2), floats_free(&a2), floats_free(&b2);
   }
 }
 
-static void sgd_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) { kernels->sgd(args, w, g, a, n); }
+static void sgd_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->sgd(args, w, g, a, n);
+}
 static void sgd_plain_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
   kernels->sgd(args, w, g, NULL, n);
 }
@@ -59,7 +62,9 @@ static void test_sgd(void **state) {
   check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}, sgd_step, sgd_exact);
 }
 
-static void adam_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) { kernels->adam(args, w, g, a, b, n); }
+static void adam_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->adam(args, w, g, a, b, n);
+}
 static void adam_exact(const void *user, exact *e, double g) {
   const ronde__adam_args *args = user;
   double d = g + (double)args->weight_decay * e->w;
@@ -70,8 +75,14 @@ static void adam_exact(const void *user, exact *e, double g) {
 }
 
 static void test_adam(void **state) {
-  ronde__adam_args args = {.beta1 = 0.9f, .beta2 = 0.999f, .rest1 = 0.1f, .rest2 = 0.001f, .eps = 1e-8f, .step_size = 0.01f,
-                           .inv_sqrt_bias2 = 5, .decay = 1};
+  ronde__adam_args args = {.beta1 = 0.9f,
+                           .beta2 = 0.999f,
+                           .rest1 = 0.1f,
+                           .rest2 = 0.001f,
+                           .eps = 1e-8f,
+                           .step_size = 0.01f,
+                           .inv_sqrt_bias2 = 5,
+                           .decay = 1};
   check(&args, adam_step, adam_exact);
   args.weight_decay = 0.05f;
   check(&args, adam_step, adam_exact);
@@ -96,8 +107,14 @@ static void test_adagrad(void **state) {
 }
 
 static void test_nan_reaches_the_weight(void **state) {
-  const ronde__adam_args adam_args = {.beta1 = 0.9f, .beta2 = 0.9f, .rest1 = 0.1f, .rest2 = 0.1f, .eps = 1e-8f, .step_size = 1,
-                                      .inv_sqrt_bias2 = 1, .decay = 1};
+  const ronde__adam_args adam_args = {.beta1 = 0.9f,
+                                      .beta2 = 0.9f,
+                                      .rest1 = 0.1f,
+                                      .rest2 = 0.1f,
+                                      .eps = 1e-8f,
+                                      .step_size = 1,
+                                      .inv_sqrt_bias2 = 1,
+                                      .decay = 1};
   for (int i = 0; i < 20; i++) {
     float w[20] = {0}, g[20] = {0}, a[20] = {0}, b[20] = {0};
     g[i] = NAN;

@@ -1,7 +1,8 @@
 /* Sums against f64, and the checks for NaN and Inf. */
 #include "kernel/kernel_testing.h"
 
-static const int64_t lengths[] = {0, 1, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000, 4095, 4096, 4097, 16384 + 5, 70001};
+static const int64_t lengths[] = {0,  1,  7,   8,    15,   16,   17,   31,        33,   63,
+                                  64, 65, 100, 1000, 4095, 4096, 4097, 16384 + 5, 70001};
 
 static void test_sum(void **state) {
   for (size_t l = 0; l < RONDE__COUNT(lengths); l++) {

@@ -18,12 +18,12 @@
 /* The table under test: main runs the whole group once for each. */
 static const ronde__kernels *kernels;
 
-#define RUN_WITH_EACH_TABLE(tests)                                                         \
-  ({                                                                                       \
-    int failed_ = 0;                                                                       \
-    for (int i_ = 0; (kernels = ronde__kernels_available(i_)); i_++)                       \
-      failed_ += cmocka_run_group_tests_name(kernels->isa, tests, NULL, NULL);             \
-    failed_;                                                                               \
+#define RUN_WITH_EACH_TABLE(tests)                                             \
+  ({                                                                           \
+    int failed_ = 0;                                                           \
+    for (int i_ = 0; (kernels = ronde__kernels_available(i_)); i_++)           \
+      failed_ += cmocka_run_group_tests_name(kernels->isa, tests, NULL, NULL); \
+    failed_;                                                                   \
   })
 
 static uint32_t random_state = 1;
@@ -33,7 +33,7 @@ static inline float random_float(void) { /* in [-1, 1) */
   return (float)(random_state >> 8) / (float)(1 << 23) - 1.0f;
 }
 
-/* Exactly n floats, `shift` floats past a 64-byte border, so that an overrun is seen and no alignment can be relied on. */
+/* Exactly n floats, `shift` floats past a 64-byte border: an overrun is seen, no alignment can be relied on. */
 typedef struct floats {
   void *block;
   float *at;
@@ -56,7 +56,9 @@ static inline floats floats_copy(const floats *from, int shift) {
 
 static inline void floats_free(floats *f) { free(f->block); }
 
-static inline bool same_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof(float)) == 0; }
+static inline bool same_bits(const float *a, const float *b, int64_t n) {
+  return memcmp(a, b, (size_t)n * sizeof(float)) == 0;
+}
 
 /* The distance of x from the exact value, in units of the last place of f32 there. */
 static inline double ulps(float x, double exact) {

@@ -77,13 +77,15 @@ static void test_max_backward_keeps_nan_apart(void **state) {
   const uint8_t which[4] = {0, 1, 1, 0};
   const int64_t two[2] = {0, 4};
   kernels->max_window_backward(dy, which, two, 2, 4, dx);
-  assert_true(isnan(dx[0]) && dx[4] == 0 && dx[1] == 0 && dx[5] == 1 && dx[2] == 0 && isinf(dx[6]) && dx[3] == 2 && dx[7] == 0);
+  assert_true(isnan(dx[0]) && dx[4] == 0 && dx[1] == 0 && dx[5] == 1 && dx[2] == 0 && isinf(dx[6]) && dx[3] == 2 &&
+              dx[7] == 0);
 }
 
 static void test_average_and_its_backward(void **state) {
   for (int count = 1; count <= WINDOWS; count++)
     for (int64_t n = 0; n <= 61; n++) {
-      floats x = floats_make(4 * STRIDE, 1), y = floats_make(n, 2), dx = floats_make(4 * STRIDE, 3), got = floats_copy(&dx, 3);
+      floats x = floats_make(4 * STRIDE, 1), y = floats_make(n, 2), dx = floats_make(4 * STRIDE, 3),
+             got = floats_copy(&dx, 3);
       float factor = 1.0f / (float)count;
       kernels->avg_window(x.at, offsets, count, n, factor, y.at);
       for (int64_t j = 0; j < n; j++) {

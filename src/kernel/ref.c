@@ -35,7 +35,8 @@ static int64_t input_at(const ronde__ref_conv *p, int64_t plane, int64_t oh, int
   return h < 0 || h >= p->h || w < 0 || w >= p->w ? -1 : (plane * p->h + h) * p->w + w;
 }
 
-void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias, float *y) {
+void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias,
+                             float *y) {
   for (int64_t n = 0; n < p->n; n++)
     for (int64_t o = 0; o < p->o; o++)
       for (int64_t oh = 0; oh < out_h(p); oh++)
@@ -76,7 +77,8 @@ void ronde__ref_conv_backward(const ronde__ref_conv *p, const float *x, const fl
   round_to(sum_bias, p->o, dbias);
 }
 
-void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *bias, float *y) {
+void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *bias,
+                               float *y) {
   for (int64_t r = 0; r < n; r++)
     for (int64_t j = 0; j < o; j++) {
       double sum = bias ? bias[j] : 0;
@@ -85,8 +87,8 @@ void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, 
     }
 }
 
-void ronde__ref_linear_backward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *dy, float *dx,
-                                float *dweight, float *dbias) {
+void ronde__ref_linear_backward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *dy,
+                                float *dx, float *dweight, float *dbias) {
   double *sum_x = zeros(n * i), *sum_weight = zeros(o * i), *sum_bias = zeros(o);
   for (int64_t r = 0; r < n; r++)
     for (int64_t j = 0; j < o; j++) {

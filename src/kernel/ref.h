@@ -1,5 +1,6 @@
-/* Naive references in f64 accumulation, row-major logical arrays: the oracle of the kernel and op tests. Not linked into the
- * library. Every result is rounded to f32 once; all outputs are overwritten, and gradients that are NULL are left out. */
+/* Naive references in f64 accumulation, row-major logical arrays: the oracle of the kernel and op tests. Not linked
+ * into the library. Every result is rounded to f32 once; all outputs are overwritten, and gradients that are NULL are
+ * left out. */
 #ifndef RONDE_REF_H
 #define RONDE_REF_H
 #include "kernel/kernel.h"
@@ -13,16 +14,20 @@ typedef struct ronde__ref_conv {
   int kh, kw, sh, sw, ph, pw;
 } ronde__ref_conv;
 /* x [N][C][H][W], weight [O][C][KH][KW], bias [O] or NULL, y [N][O][OH][OW] */
-void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias, float *y);
+void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias,
+                             float *y);
 /* any of dx, dweight, dbias may be NULL; all are overwritten */
-void ronde__ref_conv_backward(const ronde__ref_conv *p, const float *x, const float *weight, const float *dy, float *dx, float *dweight, float *dbias);
+void ronde__ref_conv_backward(const ronde__ref_conv *p, const float *x, const float *weight, const float *dy, float *dx,
+                              float *dweight, float *dbias);
 
 /* x [N][I], weight [O][I], bias [O] or NULL, y [N][O] */
-void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *bias, float *y);
-void ronde__ref_linear_backward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *dy, float *dx,
-                                float *dweight, float *dbias);
+void ronde__ref_linear_forward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *bias,
+                               float *y);
+void ronde__ref_linear_backward(int64_t n, int64_t i, int64_t o, const float *x, const float *weight, const float *dy,
+                                float *dx, float *dweight, float *dbias);
 
-/* Pooling: p->o is not read. x [N][C][H][W], y [N][C][OH][OW]. The first largest value of a window wins; NaN is the largest. */
+/* Pooling: p->o is not read. x [N][C][H][W], y [N][C][OH][OW]. The first largest value of a window wins; NaN is the
+ * largest. */
 void ronde__ref_max_pool_forward(const ronde__ref_conv *p, const float *x, float *y);
 void ronde__ref_max_pool_backward(const ronde__ref_conv *p, const float *x, const float *dy, float *dx);
 /* Divides by the window's size, or by its values inside the image where exclude_padding. */

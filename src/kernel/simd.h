@@ -1,6 +1,7 @@
-/* Inside the per-instruction-set sources (simd_*.c), which are compiled once for each RONDE_SIMD with its RONDE_VECTOR_BYTES:
- * vectors as GCC extensions, and names that differ by instruction set. The tail of an array takes the same arithmetic as its
- * body (partial loads and stores around full vectors), so that a value never depends on its place in the array. */
+/* Inside the per-instruction-set sources (simd_*.c), which are compiled once for each RONDE_SIMD with its
+ * RONDE_VECTOR_BYTES: vectors as GCC extensions, and names that differ by instruction set. The tail of an array takes
+ * the same arithmetic as its body (partial loads and stores around full vectors), so that a value never depends on its
+ * place in the array. */
 #ifndef RONDE_SIMD_H
 #define RONDE_SIMD_H
 
@@ -31,7 +32,8 @@ INLINE vec load(const float *p) { return *(const loose_vec *)p; }
 INLINE void store(float *p, vec x) { *(loose_vec *)p = x; }
 INLINE vec splat(float x) { return x - (vec){0}; }
 
-/* The first `live` lanes; the others read as zero and are not written. live == LANES known when compiling costs nothing. */
+/* The first `live` lanes; the others read as zero and are not written. live == LANES known when compiling costs
+ * nothing. */
 INLINE vec load_some(const float *p, int64_t live) {
   if (live == LANES) return load(p);
   vec x = {0};
@@ -57,20 +59,22 @@ INLINE float lane_sum(vec x) {
   quad part[LANES / 4];
   memcpy(part, &x, sizeof part);
   UNROLL
-  for (int step = LANES / 8; step > 0; step /= 2)
+  for (int step = LANES / 8; step > 0; step /= 2) {
     UNROLL
     for (int i = 0; i < step; i++) part[i] += part[i + step];
+  }
   quad sum = part[0] + __builtin_shufflevector(part[0], part[0], 2, 3, 0, 1);
   return sum[0] + sum[1];
 }
 
 /* The functions of the table. */
 
-void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-               int64_t count, float *c);
-void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
-              int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
-void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act);
+void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                     const uint64_t *b_offsets, int64_t count, float *c);
+void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
+                    int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
+                         ronde__activation act);
 void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);
 void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act);
 void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
@@ -81,7 +85,8 @@ void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
-void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx);
+void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
+                               float *dx);
 void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
 void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);

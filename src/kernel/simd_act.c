@@ -12,16 +12,17 @@ INLINE vec apply(vec x, const ronde__activation act) {
 }
 
 /* Calls a function with the activation as a constant, so that it is compiled once for each. */
-#define WITH_CONSTANT_ACT(call, ...)                                          \
-  switch (act) {                                                              \
-    case RONDE__ACT_NONE: call(__VA_ARGS__, RONDE__ACT_NONE); break;          \
-    case RONDE__ACT_RELU: call(__VA_ARGS__, RONDE__ACT_RELU); break;          \
-    case RONDE__ACT_TANH: call(__VA_ARGS__, RONDE__ACT_TANH); break;          \
-    case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break;    \
+#define WITH_CONSTANT_ACT(call, ...)                                       \
+  switch (act) {                                                           \
+    case RONDE__ACT_NONE: call(__VA_ARGS__, RONDE__ACT_NONE); break;       \
+    case RONDE__ACT_RELU: call(__VA_ARGS__, RONDE__ACT_RELU); break;       \
+    case RONDE__ACT_TANH: call(__VA_ARGS__, RONDE__ACT_TANH); break;       \
+    case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break; \
   }
 
-/* The vector that `valid` cuts is computed whole where the row goes on behind it, and its lanes past `valid` are cleared. */
-INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, const ronde__activation act) {
+/* The vector that `valid` cuts is computed whole where the row goes on behind it; its lanes past it are cleared. */
+INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
+                    const ronde__activation act) {
   const int64_t cut = valid / LANES * LANES, rest = valid - cut, cleared = cut + (rest ? LANES : 0);
   const bool roomy = cleared <= n;
   vec last_bias = rest && bias ? load_some(bias + cut, rest) : (vec){0};
@@ -43,8 +44,9 @@ INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid
   }
 }
 
-void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias, ronde__activation act) {
-  WITH_CONSTANT_ACT(rows_of, y, ld, rows, n, valid, bias)
+void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
+                         ronde__activation act) {
+  WITH_CONSTANT_ACT(rows_of, y, ld, rows, n, valid, bias);
 }
 
 INLINE void lanes_of(float *y, int64_t n, float bias, const ronde__activation act) {
@@ -53,7 +55,9 @@ INLINE void lanes_of(float *y, int64_t n, float bias, const ronde__activation ac
   if (j < n) store_some(y + j, apply(load_some(y + j, n - j) + bias, act), n - j);
 }
 
-void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act) { WITH_CONSTANT_ACT(lanes_of, y, n, bias) }
+void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act) {
+  WITH_CONSTANT_ACT(lanes_of, y, n, bias);
+}
 
 INLINE void forward_of(const float *x, float *y, int64_t n, const ronde__activation act) {
   int64_t j = 0;
@@ -61,7 +65,9 @@ INLINE void forward_of(const float *x, float *y, int64_t n, const ronde__activat
   if (j < n) store_some(y + j, apply(load_some(x + j, n - j), act), n - j);
 }
 
-void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act) { WITH_CONSTANT_ACT(forward_of, x, y, n) }
+void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act) {
+  WITH_CONSTANT_ACT(forward_of, x, y, n);
+}
 
 INLINE vec derive(vec dy, vec y, const ronde__activation act) {
   switch (act) {
@@ -73,17 +79,19 @@ INLINE vec derive(vec dy, vec y, const ronde__activation act) {
   return dy;
 }
 
-INLINE void backward_some(const float *dy, const float *y, float *dx, int64_t live, bool accumulate, const ronde__activation act) {
+INLINE void backward_some(const float *dy, const float *y, float *dx, int64_t live, bool accumulate,
+                          const ronde__activation act) {
   vec d = derive(load_some(dy, live), load_some(y, live), act);
   store_some(dx, accumulate ? load_some(dx, live) + d : d, live);
 }
 
-INLINE void backward_of(const float *dy, const float *y, float *dx, int64_t n, bool accumulate, const ronde__activation act) {
+INLINE void backward_of(const float *dy, const float *y, float *dx, int64_t n, bool accumulate,
+                        const ronde__activation act) {
   int64_t j = 0;
   for (; j + LANES <= n; j += LANES) backward_some(dy + j, y + j, dx + j, LANES, accumulate, act);
   if (j < n) backward_some(dy + j, y + j, dx + j, n - j, accumulate, act);
 }
 
 void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate) {
-  WITH_CONSTANT_ACT(backward_of, dy, y, dx, n, accumulate)
+  WITH_CONSTANT_ACT(backward_of, dy, y, dx, n, accumulate);
 }

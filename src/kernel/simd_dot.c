@@ -1,5 +1,6 @@
-/* Weight gradients with the batch in the lanes: a table of dot products of a's planes with b's, in register tiles. Rows are taken
- * in chunks that stay in the near caches; a chunk's sums are added to out, which also keeps rounding errors of long sums small. */
+/* Weight gradients with the batch in the lanes: a table of dot products of a's planes with b's, in register tiles. Rows
+ * are taken in chunks that stay in the near caches; a chunk's sums are added to out, which also keeps rounding errors
+ * of long sums small. */
 #include "kernel/simd.h"
 
 /* As many sums as leave registers for a vector of each of the tile's planes of a and one of b. */
@@ -29,9 +30,10 @@ typedef struct planes {
 INLINE void tile(const int m, const int k, const planes *p) {
   vec sum[TILE_M][TILE_K];
   UNROLL
-  for (int i = 0; i < m; i++)
+  for (int i = 0; i < m; i++) {
     UNROLL
     for (int j = 0; j < k; j++) sum[i][j] = (vec){0};
+  }
   for (int64_t r = 0; r < p->rows; r++) {
     const float *a[TILE_M], *b[TILE_K];
     UNROLL
@@ -52,9 +54,10 @@ INLINE void tile(const int m, const int k, const planes *p) {
     }
   }
   UNROLL
-  for (int i = 0; i < m; i++)
+  for (int i = 0; i < m; i++) {
     UNROLL
     for (int j = 0; j < k; j++) p->out[i * p->ldo + j] += lane_sum(sum[i][j]);
+  }
 }
 
 #define GRID(X) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5)
@@ -87,8 +90,8 @@ static void run_chunk(const planes *whole, int m, int k) {
   }
 }
 
-void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride, int64_t b_row, int k,
-              int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate) {
+void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
+                    int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate) {
   planes p = {.a_stride = a_stride, .b_stride = b_stride, .a_row = a_row, .b_row = b_row, .out = out, .ldo = ldo};
   if (!accumulate)
     for (int i = 0; i < m; i++) memset(out + i * ldo, 0, (size_t)k * sizeof(float));

@@ -1,7 +1,7 @@
 /* The own batch-reduce GEMM. C is cut into panels of two vectors of columns and tiles of ROWS rows, whose sums stay in
  * registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in the first
- * cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long reductions small.
- * The sums of a row depend on that row of A alone, never on m. */
+ * cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long reductions
+ * small. The sums of a row depend on that row of A alone, never on m. */
 #include "kernel/simd.h"
 
 /* As many rows as leave registers for two vectors of B and one broadcast. */
@@ -38,9 +38,10 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
   const int64_t step = trans_a ? p.lda : 1;
   vec sum[ROWS][VECS];
   UNROLL
-  for (int i = 0; i < rows; i++)
+  for (int i = 0; i < rows; i++) {
     UNROLL
     for (int v = 0; v < vecs; v++) sum[i][v] = (vec){0};
+  }
   for (int64_t t = 0; t < p.count; t++) {
     const float *b = at(p.b, p.b_offsets[t]);
     const float *a[POINTERS];
@@ -62,15 +63,18 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
       for (int i = 0; i < POINTERS; i++) a[i] += step;
     }
   }
-  if (p.add)
+  if (p.add) {
     UNROLL
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
       UNROLL
       for (int v = 0; v < vecs; v++) sum[i][v] += load(p.c + i * p.ldc + v * LANES);
+    }
+  }
   UNROLL
-  for (int i = 0; i < rows; i++)
+  for (int i = 0; i < rows; i++) {
     UNROLL
     for (int v = 0; v < vecs; v++) store(p.c + i * p.ldc + v * LANES, sum[i][v]);
+  }
 }
 
 /* Few rows take wider panels: more sums under way than one multiply-add takes cycles. */
@@ -82,18 +86,18 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
 #define EACH_(rows, X) UP_TO_##rows(X)
 #define EACH(rows, X) EACH_(rows, X)
 
-#define TILE(rows, vecs)                                                                     \
-  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }                   \
-  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }                   \
-  static void tile_##rows##_wide(const panel *p) { tile(rows, vecs, false, p); }             \
-  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }              \
-  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }              \
+#define TILE(rows, vecs)                                                         \
+  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }       \
+  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }       \
+  static void tile_##rows##_wide(const panel *p) { tile(rows, vecs, false, p); } \
+  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }  \
+  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }  \
   static void tile_trans_##rows##_wide(const panel *p) { tile(rows, vecs, true, p); }
 EACH(ROWS, TILE)
 
 typedef void (*tile_fn)(const panel *p);
-#define ENTRY(rows, vecs)                                                                    \
-  [rows] = {{[1] = tile_##rows##_1, tile_##rows##_2, [4] = tile_##rows##_wide},              \
+#define ENTRY(rows, vecs)                                                       \
+  [rows] = {{[1] = tile_##rows##_1, tile_##rows##_2, [4] = tile_##rows##_wide}, \
             {[1] = tile_trans_##rows##_1, tile_trans_##rows##_2, [4] = tile_trans_##rows##_wide}},
 /* By rows, trans_a, vectors. */
 static const tile_fn tiles[ROWS + 1][2][VECS + 1] = {EACH(ROWS, ENTRY)};
@@ -152,8 +156,8 @@ static void clear(const ronde__gemm_shape *s, float *c) {
   for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
 }
 
-void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b, const uint64_t *b_offsets,
-               int64_t count, float *c) {
+void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+                     const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count == 0 || s->k == 0) {
     if (!s->accumulate) clear(s, c);

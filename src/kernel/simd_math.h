@@ -1,4 +1,4 @@
-/* exp, tanh and the logistic function of a vector: every lane by itself, NaN to NaN, denormals and signed zeros right. */
+/* exp, tanh and the logistic function of a vector: every lane by itself, NaN to NaN, denormals and zeros right. */
 #ifndef RONDE_SIMD_MATH_H
 #define RONDE_SIMD_MATH_H
 
@@ -36,7 +36,8 @@ INLINE vec exp_vec(vec x) {
   return p * power_of_two(half) * power_of_two(n - half);
 }
 
-/* Below 0.625 an odd polynomial (Cephes, tanhf); above, 1 - 2 / (exp(2x) + 1), which is 1 from 9.02 on. Below 1.3 ulp. */
+/* Below 0.625 an odd polynomial (Cephes, tanhf); above, 1 - 2 / (exp(2x) + 1), which is 1 from 9.02 on. Off by 1.3 ulp
+ * at most. */
 INLINE vec tanh_vec(vec x) {
   const ivec sign_bit = as_int(splat(-0.0f));
   ivec sign = as_int(x) & sign_bit;

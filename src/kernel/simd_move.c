@@ -21,7 +21,7 @@ typedef float loose_quad __attribute__((vector_size(16), aligned(4), may_alias))
 
 INLINE quad load_quad(const float *p) { return *(const loose_quad *)p; }
 
-/* A shuffle of two vectors that does the same in each 128-bit part: 0 to 3 name a part's lanes of a, 4 to 7 those of b. */
+/* A shuffle of two vectors that does the same in each 128-bit part: 0 to 3 are a part's lanes of a, 4 to 7 of b. */
 #define LANE(part, i) (part) + (i) % 4 + (i) / 4 * LANES
 #define PART(part, i, j, k, l) LANE(part, i), LANE(part, j), LANE(part, k), LANE(part, l)
 #if RONDE_VECTOR_BYTES == 16
@@ -61,7 +61,7 @@ INLINE void transpose_tile(const float *src, int64_t ld_src, float *dst, int64_t
   store(dst + 3 * ld_dst, IN_PARTS(high01, high23, 2, 3, 6, 7));
 }
 
-/* Columns in groups of a cache line, so that a line of src is used up and the lines of dst are filled while they are near. */
+/* Columns in groups of a cache line, so that lines of src are used up and lines of dst filled while near. */
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst) {
   enum { GROUP = 16 };
   for (int64_t c0 = 0; c0 < cols; c0 += GROUP) {

@@ -1,5 +1,6 @@
-/* Optimizer steps with PyTorch's definitions, in its order of operations. In vectors throughout, the tail too: left to itself a compiler
- * may fuse other products in the tail than in the body, and a value would depend on how its array is cut. */
+/* Optimizer steps with PyTorch's definitions, in its order of operations. In vectors throughout, the tail too: left to
+ * itself a compiler may fuse other products in the tail than in the body, and a value would depend on how its array is
+ * cut. */
 #include "kernel/simd.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *vel
 }
 
 /* Whole vectors only, and compiled once: which of two added products is fused is for the compiler to choose. */
-static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
+static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args, float *w, const float *g, float *m,
+                                                   float *v, int64_t n) {
   const ronde__adam_args a = *args;
   for (int64_t i = 0; i < n; i += LANES) {
     vec weight = load(w + i), d = load(g + i) + a.weight_decay * weight;

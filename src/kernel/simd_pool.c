@@ -44,7 +44,8 @@ void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t
   if (j < n) max_some(x + j, offsets, count, n - j, y + j, which + j);
 }
 
-INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live, float *dx) {
+INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
+                              float *dx) {
   vec d = load_some(dy, live);
   ivec index = load_indices(which, live);
   for (int i = 0; i < count; i++) {
@@ -53,7 +54,8 @@ INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64
   }
 }
 
-void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n, float *dx) {
+void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
+                               float *dx) {
   int64_t j = 0;
   for (; j + LANES <= n; j += LANES) max_backward_some(dy + j, which + j, offsets, count, LANES, dx + j);
   if (j < n) max_backward_some(dy + j, which + j, offsets, count, n - j, dx + j);
@@ -71,7 +73,8 @@ void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t
   if (j < n) avg_some(x + j, offsets, count, n - j, factor, y + j);
 }
 
-INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor, float *dx) {
+INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor,
+                              float *dx) {
   vec d = load_some(dy, live) * factor;
   for (int i = 0; i < count; i++) store_some(dx + offsets[i], load_some(dx + offsets[i], live) + d, live);
 }

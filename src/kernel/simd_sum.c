@@ -1,4 +1,4 @@
-/* Sums. Long ones are made of chunks, so that rounding errors grow with the chunk and not with the length; the order is fixed. */
+/* Sums. Long ones are made of chunks, so that rounding errors do not grow with the length; the order is fixed. */
 #include "kernel/simd.h"
 
 enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 };
@@ -13,9 +13,10 @@ INLINE void add_columns(const float *dy, int64_t ld, int64_t rows, const int vec
     vec sum[COLUMN_VECS];
     UNROLL
     for (int v = 0; v < vecs; v++) sum[v] = (vec){0};
-    for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, dy += ld)
+    for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, dy += ld) {
       UNROLL
       for (int v = 0; v < vecs; v++) sum[v] += load_some(dy + v * LANES, live);
+    }
     UNROLL
     for (int v = 0; v < vecs; v++) total[v] += sum[v];
   }
@@ -26,7 +27,8 @@ void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, flo
   const int64_t rows_max = CHUNK_ROWS * CHUNK_ROWS;
   for (int64_t r = 0; r < rows; r += rows_max, dy += rows_max * ld) {
     int64_t some = ronde__min(rows_max, rows - r), j = 0;
-    for (; j + COLUMN_VECS * LANES <= n; j += COLUMN_VECS * LANES) add_columns(dy + j, ld, some, COLUMN_VECS, LANES, db + j);
+    for (; j + COLUMN_VECS * LANES <= n; j += COLUMN_VECS * LANES)
+      add_columns(dy + j, ld, some, COLUMN_VECS, LANES, db + j);
     for (; j + LANES <= n; j += LANES) add_columns(dy + j, ld, some, 1, LANES, db + j);
     if (j < n) add_columns(dy + j, ld, some, 1, n - j, db + j);
   }
@@ -37,9 +39,10 @@ float NAME(sum)(const float *x, int64_t n) {
   while (n > 0) {
     vec sum[4] = {{0}, {0}, {0}, {0}};
     int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
-    for (; i + 4 * LANES <= chunk; i += 4 * LANES)
+    for (; i + 4 * LANES <= chunk; i += 4 * LANES) {
       UNROLL
       for (int v = 0; v < 4; v++) sum[v] += load(x + i + v * LANES);
+    }
     for (; i < chunk; i += LANES) sum[0] += load_some(x + i, ronde__min(LANES, chunk - i));
     total += lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     x += chunk;
