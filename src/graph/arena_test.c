@@ -82,9 +82,6 @@ static void extremes(void **unused) {
   }
   assert_int_equal(place(one_by_one, 10), 1024);
   assert_int_equal(place(at_once, 10), 10240);
-  size_t total = 1;
-  assert_int_equal(ronde__arena_place(NULL, 0, &total), RONDE_OK);
-  assert_int_equal(total, 0);
 }
 
 int main(void) {
