@@ -15,7 +15,8 @@ typedef struct dims {
 } dims;
 
 static const dims shapes[] = {
-    {1, 1, 1, 1}, {1, 3, 5, 7}, {7, 10, 1, 1}, {7, 67, 3, 3}, {42, 3, 4, 5}, {16, 16, 2, 2}, {126, 17, 1, 3}, {2, 130, 2, 1}, {33, 64, 1, 1}, {1, 400, 1, 1}, {3, 128, 5, 1},
+    {1, 1, 1, 1},    {1, 3, 5, 7},   {7, 10, 1, 1},  {7, 67, 3, 3},  {42, 3, 4, 5},  {16, 16, 2, 2},
+    {126, 17, 1, 3}, {2, 130, 2, 1}, {33, 64, 1, 1}, {1, 400, 1, 1}, {3, 128, 5, 1},
 };
 
 static void channel_blocks(void **unused) {
@@ -106,7 +107,8 @@ static void reorders(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(shapes); i++)
     for (int pair = 0; pair < 9; pair++) {
       const dims *d = &shapes[i];
-      ronde__phys from = ronde__phys_make(pair / 3, d->n, d->c, d->h, d->w), to = ronde__phys_make(pair % 3, d->n, d->c, d->h, d->w);
+      ronde__phys from = ronde__phys_make(pair / 3, d->n, d->c, d->h, d->w);
+      ronde__phys to = ronde__phys_make(pair % 3, d->n, d->c, d->h, d->w);
       check_reorder(&from, &to, false);
       check_reorder(&from, &to, true);
     }
@@ -114,11 +116,15 @@ static void reorders(void **unused) {
 
 /* A flattened image meets a vector. */
 static void reorders_between_splits(void **unused) {
-  static const dims splits[][2] = {{{7, 10, 3, 3}, {7, 90, 1, 1}}, {{3, 67, 2, 2}, {3, 268, 1, 1}}, {{20, 6, 2, 5}, {20, 4, 3, 5}}, {{1, 1, 1, 100}, {1, 100, 1, 1}}};
+  static const dims splits[][2] = {{{7, 10, 3, 3}, {7, 90, 1, 1}},
+                                   {{3, 67, 2, 2}, {3, 268, 1, 1}},
+                                   {{20, 6, 2, 5}, {20, 4, 3, 5}},
+                                   {{1, 1, 1, 100}, {1, 100, 1, 1}}};
   for (size_t i = 0; i < RONDE__COUNT(splits); i++)
     for (int pair = 0; pair < 18; pair++) {
       const dims *a = &splits[i][pair / 9], *b = &splits[i][1 - pair / 9];
-      ronde__phys from = ronde__phys_make(pair / 3 % 3, a->n, a->c, a->h, a->w), to = ronde__phys_make(pair % 3, b->n, b->c, b->h, b->w);
+      ronde__phys from = ronde__phys_make(pair / 3 % 3, a->n, a->c, a->h, a->w);
+      ronde__phys to = ronde__phys_make(pair % 3, b->n, b->c, b->h, b->w);
       check_reorder(&from, &to, false);
       check_reorder(&from, &to, true);
     }
