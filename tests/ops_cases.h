@@ -15,11 +15,12 @@ typedef struct op_case {
 #define TANH RONDE__ACT_TANH
 #define SIGMOID RONDE__ACT_SIGMOID
 
-#define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...)                                                          \
-  {RONDE__OP_CONV2D, n, c, h, w, false, {.out_channels = o, .kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}, __VA_ARGS__}}
+#define WINDOW(kh, kw, sh, sw, ph, pw) .kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}
+#define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...) \
+  {RONDE__OP_CONV2D, n, c, h, w, false, {WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__}}
 #define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, {.out_channels = o, __VA_ARGS__}}
-#define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...)                                                       \
-  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, {.kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}, __VA_ARGS__}}
+#define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...) \
+  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, {WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__}}
 #define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, {__VA_ARGS__}}
 
 static const op_case op_cases[] = {

@@ -23,7 +23,8 @@ static double difference(const op_run *run, const double *from, const double *to
   }
   for (int64_t i = 0; i < ref->out.n; i++) {
     sum += to[i] - from[i];
-    if (to[i] != from[i]) magnitude += fabs((double)ref->dout[i]) * ((double)ref->out.magnitude[i] + fabs((double)ref->out.exact[i]));
+    if (to[i] != from[i])
+      magnitude += fabs((double)ref->dout[i]) * ((double)ref->out.magnitude[i] + fabs((double)ref->out.exact[i]));
   }
   *noise_out = ldexp(4 + 2 * sqrt(ref->out.length), -24) * magnitude;
   return sum;
@@ -35,7 +36,8 @@ typedef struct tally {
   int checked, kinks;
 } tally;
 
-/* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative to compare. */
+/* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative
+ * to compare. */
 static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, double gradient, tally *t) {
   const float h = 1.0f / 128, at = *x;
   double *middle = evaluate(run);
@@ -44,7 +46,8 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   *x = at - h;
   double *below = evaluate(run), down = (double)at - (double)*x;
   *x = at;
-  double noise, slope_up = difference(run, middle, above, &noise) / up, slope_down = difference(run, below, middle, &noise) / down;
+  double noise, slope_up = difference(run, middle, above, &noise) / up;
+  double slope_down = difference(run, below, middle, &noise) / down;
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D;
@@ -132,7 +135,8 @@ static void drop_a_tap(const ronde__op_desc *d, const void *state, const ronde__
 }
 
 static void planted_bugs_are_found(void **unused) {
-  static const op_case conv = CONV(7, 3, 5, 4, 4, 3, 3, 1, 1, 1, 1, .bias = true), tanh_op = PLAIN_OP(ACTIVATION, 7, 10, 1, 1, true, .act = TANH);
+  static const op_case conv = CONV(7, 3, 5, 4, 4, 3, 3, 1, 1, 1, 1, .bias = true),
+                       tanh_op = PLAIN_OP(ACTIVATION, 7, 10, 1, 1, true, .act = TANH);
   static const struct {
     const op_case *c;
     void (*backward)(const ronde__op_desc *d, const void *state, const ronde__op_call *call);

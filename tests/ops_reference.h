@@ -1,6 +1,6 @@
 /* What an op must give at a case, by the naive references, with a bound for the rounding of f32.
- * The bound of an element is u * (4 + 2 sqrt(L)) * M: u half a unit in the last place, L the terms of its sum, M the sum of the terms'
- * magnitudes (the reference on absolute values); so it is 0 where nothing but zeros is added. */
+ * The bound of an element is u * (4 + 2 sqrt(L)) * M: u half a unit in the last place, L the terms of its sum, M the
+ * sum of the terms' magnitudes (the reference on absolute values); so it is 0 where nothing but zeros is added. */
 #ifndef RONDE_OPS_REFERENCE_H
 #define RONDE_OPS_REFERENCE_H
 
@@ -61,7 +61,8 @@ static inline int64_t input_elems(const op_case *c) { return c->n * example_elem
 
 static inline ronde__ref_conv window_of(const op_case *c) {
   const ronde__op_attr *a = &c->attr;
-  return (ronde__ref_conv){c->n, c->c, c->h, c->w, a->out_channels, a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1]};
+  return (ronde__ref_conv){c->n,         c->c,         c->h,         c->w,          a->out_channels, a->kernel[0],
+                           a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1]};
 }
 
 /* The output of a sliding window over [H, W]. */
@@ -87,8 +88,8 @@ static inline void make_params(reference *r, int64_t n_weight, int64_t n_bias, d
   for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= (float)(2 / sqrt(fan_in));
 }
 
-/* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those of the sums:
- * no activation has a slope above 1. */
+/* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those
+ * of the sums: no activation has a slope above 1. */
 static inline float *activate(const op_case *c, reference *r) {
   float *dz = malloc((size_t)r->out.n * sizeof *dz);
   ronde__ref_act_forward(c->attr.act, r->out.n, r->out.exact, r->out.exact);
@@ -123,8 +124,10 @@ static inline void linear_reference(const op_case *c, reference *r) {
   ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out.exact);
   ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out.magnitude);
   float *dz = activate(c, r);
-  ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact, r->dparam[1].exact);
-  ronde__ref_linear_backward(c->n, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude, r->dparam[1].magnitude);
+  ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
+                             r->dparam[1].exact);
+  ronde__ref_linear_backward(c->n, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude,
+                             r->dparam[1].magnitude);
   free(x), free(w), free(b), free(dy), free(dz);
 }
 

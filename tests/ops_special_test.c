@@ -3,7 +3,8 @@
 
 /* Forward of a case with its inputs as they are in ref; the logical output. */
 static float *forward_of(const op_case *c, const reference *ref, ronde__layout offered) {
-  variant v = {.op = ronde__ops[c->kind], .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .offered = offered, .need = 1};
+  variant v = {.op = ronde__ops[c->kind], .kernels = ronde__kernels_available(0), .offered = offered, .need = 1};
+  v.gemm = RONDE__GEMM_XSMM;
   ronde__phys rows = ronde__phys_make(RONDE__ROWS, c->n, c->c, c->h, c->w);
   op_run run;
   assert_true(op_run_open(&run, c, ref, &v, c->kind == RONDE__OP_REORDER ? &rows : NULL));

@@ -1,5 +1,5 @@
-/* Every op of ops.inc against the naive references, at the cases of ops_cases.h: in every layout that a producer may offer, under
- * every instruction set of this machine and both GEMMs, on 1, 2 and 3 threads with the same bits. */
+/* Every op of ops.inc against the naive references, at the cases of ops_cases.h: in every layout that a producer may
+ * offer, under every instruction set of this machine and both GEMMs, on 1, 2 and 3 threads with the same bits. */
 #include "ops_testing.h"
 
 /* Under the thread sanitizer, arithmetic is slow and only threads are of interest. */
@@ -21,7 +21,7 @@ static int stop_pools(void **unused) {
   return 0;
 }
 
-/* One layout and choice of gradients: on one thread overwriting and accumulating, then the same bits on more threads. */
+/* One layout and choice of gradients: the same bits on all numbers of threads; overwriting and accumulating. */
 static bool check_threads(const op_case *c, const reference *ref, variant v, const ronde__phys *out) {
   uint64_t bits[4];
   for (int threads = 1; threads <= 3; threads++) {
@@ -98,7 +98,8 @@ static void layouts_do_not_depend_on_the_batch(void **unused) {
         ronde__shape in[2] = {input_shape(&c), input_shape(&c)}, out;
         assert_int_equal(op->infer(&c.attr, "op", in, (const char *const[]){"a", "b"}, &out), RONDE_OK);
         ronde__phys offered = ronde__phys_make(variant / 2, batches[b], c.c, c.h, c.w);
-        ronde__op_desc d = {.attr = c.attr, .n_inputs = 2, .in = {offered, offered}, .need_dinput = {variant % 2, variant % 2}};
+        ronde__op_desc d = {
+            .attr = c.attr, .n_inputs = 2, .in = {offered, offered}, .need_dinput = {variant % 2, variant % 2}};
         op->layouts(&d, in, &out);
         if (b == 0) first = d;
         assert_int_equal(d.in[0].layout, first.in[0].layout);
@@ -164,7 +165,8 @@ static void round_by_thread(const ronde__op_desc *d, const void *state, const ro
 static size_t work_of_one(const ronde__op_desc *d, const void *state, bool backward) { return 64; }
 
 static void planted_bugs_are_found(void **unused) {
-  static const op_case conv = CONV(7, 3, 6, 6, 10, 3, 3, 1, 1, 1, 1, .bias = true), relu = PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU);
+  static const op_case conv = CONV(7, 3, 6, 6, 10, 3, 3, 1, 1, 1, 1, .bias = true),
+                       relu = PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU);
   static const op_case linear = LINEAR(7, 67, 1, 1, 10, .bias = true);
   typedef void (*call_fn)(const ronde__op_desc *d, const void *state, const ronde__op_call *call);
   static const struct {

@@ -1,6 +1,6 @@
-/* Runs one op at one case as a plan would: layouts, prepare, forward, backward, each operand between guard zones, everything that
- * must be written poisoned before, everything that may be gone by then poisoned too. The first finding is kept as text, so that a test
- * can also demand one. */
+/* Runs one op at one case as a plan would: layouts, prepare, forward, backward, each operand between guard zones,
+ * everything that must be written poisoned before, everything that may be gone by then poisoned too. The first finding
+ * is kept as text, so that a test can also demand one. */
 #ifndef RONDE_OPS_TESTING_H
 #define RONDE_OPS_TESTING_H
 
@@ -50,13 +50,16 @@ __attribute__((format(printf, 2, 3))) static inline bool found(const op_run *run
   const op_case *c = run->c;
   const ronde__op_attr *a = &c->attr;
   if (*finding) return false;
-  int used = snprintf(finding, sizeof finding, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d (%s, gemm %d, %d threads, %s, need %u, accumulate %d): ",
-                      run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0], a->kernel[1],
-                      a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act, run->v->kernels->isa, run->v->gemm,
-                      ronde__pool_threads(run->v->pool), layouts[run->v->offered], run->v->need, run->v->accumulate);
+  size_t size = sizeof finding, used = 0;
+  used += (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
+                           run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels,
+                           a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
+  used += (size_t)snprintf(finding + used, size - used, " (%s, gemm %d, %d threads, %s, need %u, accumulate %d): ",
+                           run->v->kernels->isa, run->v->gemm, ronde__pool_threads(run->v->pool),
+                           layouts[run->v->offered], run->v->need, run->v->accumulate);
   va_list args;
   va_start(args, format);
-  vsnprintf(finding + used, sizeof finding - (size_t)used, format, args);
+  vsnprintf(finding + used, size - used, format, args);
   va_end(args);
   return false;
 }
@@ -96,7 +99,8 @@ static inline bool all_guards_hold(const op_run *run) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++)
     held = held && guards_hold(run, &run->in[i], "input") && guards_hold(run, &run->din[i], "input gradient");
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++)
-    held = held && guards_hold(run, &run->param[i], "parameter") && guards_hold(run, &run->dparam[i], "parameter gradient");
+    held = held && guards_hold(run, &run->param[i], "parameter") &&
+           guards_hold(run, &run->dparam[i], "parameter gradient");
   return held;
 }
 
@@ -114,7 +118,8 @@ static inline void put(const ronde__phys *phys, const float *logical, float *x) 
 
 /* Forward: zeros in padded channels; in padded lanes anything finite, and not small. */
 static inline void put_activation(const ronde__phys *phys, const float *logical, float *x) {
-  for (int64_t i = 0; i < ronde__phys_elems(phys); i++) x[i] = phys->layout == RONDE__LANES ? (float)(i % 113) - 40.0f : 0.0f;
+  for (int64_t i = 0; i < ronde__phys_elems(phys); i++)
+    x[i] = phys->layout == RONDE__LANES ? (float)(i % 113) - 40.0f : 0.0f;
   put(phys, logical, x);
 }
 
@@ -161,14 +166,17 @@ static inline bool describe(op_run *run) {
   d->n_params = op->params ? op->params(&c->attr, in, specs) : 0;
   if (d->n_params != run->ref->n_params) return found(run, "%d parameters", d->n_params);
   for (int i = 0; i < d->n_params; i++)
-    if (ronde__shape_elems(&specs[i].shape) != run->ref->n_param[i]) return found(run, "%s has another shape", specs[i].suffix);
+    if (ronde__shape_elems(&specs[i].shape) != run->ref->n_param[i])
+      return found(run, "%s has another shape", specs[i].suffix);
   if (op->layouts) op->layouts(d, in, &out);
   for (int i = 0; i < run->ref->n_inputs; i++)
-    if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != input_elems(c)) return found(run, "layouts changed the input's shape");
+    if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != input_elems(c))
+      return found(run, "layouts changed the input's shape");
   return true;
 }
 
-static inline bool op_run_open(op_run *run, const op_case *c, const reference *ref, const variant *v, const ronde__phys *out) {
+static inline bool op_run_open(op_run *run, const op_case *c, const reference *ref, const variant *v,
+                               const ronde__phys *out) {
   *run = (op_run){.c = c, .ref = ref, .v = v};
   if (!describe(run)) return false;
   if (out) run->desc.out = *out; /* a reorder's, which the plan chooses */
@@ -206,8 +214,9 @@ static inline void bind(op_run *run, bool backward) {
   const ronde__op *op = run->v->op;
   free(run->work.block);
   run->work = buffer_make(op->work_elems ? (int64_t)op->work_elems(&run->desc, run->state, backward) : 0);
-  run->call = (ronde__op_call){.out = run->out.at, .labels = run->ref->labels, .saved = run->saved.at, .work = run->work.at,
-                               .loss_scale = 1 / (float)run->c->n, .pool = run->v->pool};
+  run->call = (ronde__op_call){.out = run->out.at, .saved = run->saved.at, .work = run->work.at, .pool = run->v->pool};
+  run->call.labels = run->ref->labels;
+  run->call.loss_scale = 1 / (float)run->c->n;
   for (int i = 0; i < run->ref->n_inputs; i++) run->call.in[i] = run->in[i].at;
   for (int i = 0; i < run->desc.n_params; i++) run->call.param[i] = run->param[i].at;
 }
@@ -245,13 +254,15 @@ static inline void op_run_backward(op_run *run) {
     run->v->accumulate ? put_weight(&d->param[i], NULL, run->dparam[i].at) : poison(&run->dparam[i]);
   }
   if (op->is_view && run->din[0].at)
-    for (int64_t i = 0; i < run->dout.n; i++) run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
+    for (int64_t i = 0; i < run->dout.n; i++)
+      run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
   if (!op->is_view) op->backward(d, run->state, &run->call);
 }
 
 /* ---- checks ---- */
 
-static inline bool is_near(const op_run *run, const char *name, int64_t i, float x, const expected *e, bool accumulate) {
+static inline bool is_near(const op_run *run, const char *name, int64_t i, float x, const expected *e,
+                           bool accumulate) {
   double start = accumulate ? start_value(i) : 0, exact = start + (double)e->exact[i];
   double bound = expected_bound(e, i) + (accumulate ? ldexp(fabs(start) + fabs(exact), -23) : 0);
   if (fabs((double)x - exact) <= bound) return true;
@@ -259,7 +270,8 @@ static inline bool is_near(const op_run *run, const char *name, int64_t i, float
 }
 
 /* Padded channels and the padded lanes of gradients are zero, other padded lanes finite. */
-static inline bool padding_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x, bool gradient) {
+static inline bool padding_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x,
+                                 bool gradient) {
   int64_t pixels = phys->h * phys->w, tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   for (int64_t r = 0; phys->layout == RONDE__LANES && r < phys->c * pixels; r++)
     for (int64_t l = phys->n; l < phys->block; l++) {
@@ -274,13 +286,15 @@ static inline bool padding_holds(const op_run *run, const char *name, const rond
   return true;
 }
 
-static inline bool activation_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x, const expected *e, bool gradient) {
+static inline bool activation_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x,
+                                    const expected *e, bool gradient) {
   for (int64_t i = 0; i < e->n; i++)
     if (!is_near(run, name, i, x[place_of(phys, i)], e, gradient && run->v->accumulate)) return false;
   return padding_holds(run, name, phys, x, gradient);
 }
 
-static inline bool weight_holds(const op_run *run, const char *name, const ronde__weight_layout *l, buffer *packed, const expected *e) {
+static inline bool weight_holds(const op_run *run, const char *name, const ronde__weight_layout *l, buffer *packed,
+                                const expected *e) {
   float *rest = malloc((size_t)packed->n * sizeof *rest);
   memcpy(rest, packed->at, (size_t)packed->n * sizeof *rest);
   bool held = true;
@@ -301,7 +315,8 @@ static inline bool forward_holds(op_run *run) {
     for (int64_t j = 0; j < input_elems(run->c); j++)
       if (run->in[i].at[place_of(&run->desc.in[i], j)] != ref->in[i][j]) return found(run, "forward changed its input");
   if (!run->v->op->is_loss) return activation_holds(run, "output", &run->desc.out, run->out.at, &ref->out, false);
-  if (run->n_correct != ref->n_correct) return found(run, "%lld right instead of %lld", (long long)run->n_correct, (long long)ref->n_correct);
+  if (run->n_correct != ref->n_correct)
+    return found(run, "%lld right instead of %lld", (long long)run->n_correct, (long long)ref->n_correct);
   if (fabs(run->loss_sum - ref->loss_sum) <= ref->loss_bound) return true;
   return found(run, "loss %.12g instead of %.12g", run->loss_sum, ref->loss_sum);
 }
@@ -312,11 +327,13 @@ static inline bool backward_holds(op_run *run) {
   bool held = all_guards_hold(run);
   for (int i = 0; i < run->desc.n_params && held; i++) {
     for (int64_t j = 0; j < ref->n_param[i]; j++)
-      if (run->param[i].at[weight_place(&run->desc.param[i], j)] != ref->param[i][j]) return found(run, "backward changed a parameter");
+      if (run->param[i].at[weight_place(&run->desc.param[i], j)] != ref->param[i][j])
+        return found(run, "backward changed a parameter");
     held = weight_holds(run, weight_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
   }
   for (int i = 0; i < ref->n_inputs && held; i++)
-    if (run->din[i].at) held = activation_holds(run, "input gradient", &run->desc.in[i], run->din[i].at, &ref->din[i], true);
+    if (run->din[i].at)
+      held = activation_holds(run, "input gradient", &run->desc.in[i], run->din[i].at, &ref->din[i], true);
   return held;
 }
 
@@ -332,7 +349,8 @@ static inline uint64_t digest(uint64_t d, const buffer *b) {
 }
 
 /* One case in one variant; false where something was found. bits_out: of all results. */
-static inline bool op_run_check(const op_case *c, const reference *ref, const variant *v, const ronde__phys *out, uint64_t *bits_out) {
+static inline bool op_run_check(const op_case *c, const reference *ref, const variant *v, const ronde__phys *out,
+                                uint64_t *bits_out) {
   op_run run;
   bool held = op_run_open(&run, c, ref, v, out);
   if (held) op_run_forward(&run);

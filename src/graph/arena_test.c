@@ -19,13 +19,16 @@ typedef struct life {
 static size_t place(life *lives, int n) {
   ronde__arena_block blocks[MAX_BLOCKS];
   size_t total;
-  for (int i = 0; i < n; i++) blocks[i] = (ronde__arena_block){lives[i].bytes, lives[i].first, lives[i].last, &lives[i].offset};
+  for (int i = 0; i < n; i++)
+    blocks[i] = (ronde__arena_block){lives[i].bytes, lives[i].first, lives[i].last, &lives[i].offset};
   assert_int_equal(ronde__arena_place(blocks, n, &total), RONDE_OK);
   return total;
 }
 
 static bool meet_in_time(const life *a, const life *b) { return a->first <= b->last && b->first <= a->last; }
-static bool meet_in_space(const life *a, const life *b) { return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes; }
+static bool meet_in_space(const life *a, const life *b) {
+  return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
 static size_t rounded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 /* What lives at once at the busiest time. */
@@ -56,12 +59,14 @@ static void random_lives(void **unused) {
     for (int i = 0; i < n; i++) {
       assert_int_equal(lives[i].offset % ALIGNMENT, 0);
       assert_true(lives[i].offset + lives[i].bytes <= total);
-      for (int j = 0; j < i; j++) assert_false(meet_in_time(&lives[i], &lives[j]) && meet_in_space(&lives[i], &lives[j]));
+      for (int j = 0; j < i; j++)
+        assert_false(meet_in_time(&lives[i], &lives[j]) && meet_in_space(&lives[i], &lives[j]));
     }
   }
 }
 
-/* Forward activations that all live until their backward step, and gradients of which two live at once: as in a chain of layers. */
+/* Forward activations that all live until their backward step, and gradients of which two live at once: as in a chain
+ * of layers. */
 static void chain_is_placed_without_waste(void **unused) {
   enum { LAYERS = 12 };
   life lives[2 * LAYERS];

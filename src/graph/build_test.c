@@ -50,10 +50,15 @@ static void check_finish(ronde_graph *graph, const char *line) {
   check_error(graph, NULL, line);
 }
 
-static ronde_tensor *image(ronde_graph *graph, int64_t c, int64_t h, int64_t w) { return ronde_input(graph, "input", 3, (int64_t[]){c, h, w}); }
+static ronde_tensor *image(ronde_graph *graph, int64_t c, int64_t h, int64_t w) {
+  return ronde_input(graph, "input", 3, (int64_t[]){c, h, w});
+}
 static ronde_tensor *vector(ronde_graph *graph, int64_t n) { return ronde_input(graph, "input", 1, &n); }
 static ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
-  return ronde_conv2d(x, name, &(ronde_conv2d_options){.out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
+  return ronde_conv2d(
+      x, name,
+      &(ronde_conv2d_options){
+          .out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
 }
 
 static void check_dims(const ronde_tensor *x, int rank, int64_t a, int64_t b, int64_t c) {
@@ -70,7 +75,8 @@ static void shapes_parameters_and_flops(void **state) {
   check_dims(x = conv(x, "conv1", 8, 5, 2, 1), 3, 8, 15, 14);
   check_dims(x = ronde_relu(x), 3, 8, 15, 14);
   check_dims(x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 2}}), 3, 8, 5, 7);
-  check_dims(x = ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {2, 2}, .stride = {1, 2}, .padding = {1, 0}}), 3, 8, 6, 3);
+  check_dims(x = ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {2, 2}, .stride = {1, 2}, .padding = {1, 0}}), 3,
+             8, 6, 3);
   x = ronde_conv2d(x, "conv2", &(ronde_conv2d_options){.out_channels = 4, .kernel = {1, 3}, .no_bias = true});
   check_dims(x, 3, 4, 6, 1);
   check_dims(x = ronde_flatten(x), 1, 24, 0, 0);
@@ -102,17 +108,20 @@ static void the_loss_is_cross_entropy_unless_set(void **state) {
 
 static void kernel_larger_than_the_input(void **state) {
   ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 5, 1, 0);
-  check_error(*state, conv(x, "conv2", 4, 7, 1, 1), "conv2: the 7x7 kernel is larger than its input: conv1 gives 4x4x4, with padding 1x1");
+  check_error(*state, conv(x, "conv2", 4, 7, 1, 1),
+              "conv2: the 7x7 kernel is larger than its input: conv1 gives 4x4x4, with padding 1x1");
 }
 
 static void window_larger_than_the_input(void **state) {
   ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 7, 1, 0);
-  check_error(*state, ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}}), "max_pool_2: the 3x3 window is larger than its input: conv1 gives 4x2x2");
+  check_error(*state, ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}}),
+              "max_pool_2: the 3x3 window is larger than its input: conv1 gives 4x2x2");
 }
 
 static void linear_on_an_image(void **state) {
   ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 7, 1, 0);
-  check_error(*state, ronde_linear(x, "fc1", 10, true), "fc1: a linear layer takes a vector, but conv1 gives 4x2x2 (flatten it first)");
+  check_error(*state, ronde_linear(x, "fc1", 10, true),
+              "fc1: a linear layer takes a vector, but conv1 gives 4x2x2 (flatten it first)");
 }
 
 static void convolution_on_a_vector(void **state) {
@@ -121,7 +130,8 @@ static void convolution_on_a_vector(void **state) {
 }
 
 static void pooling_on_a_vector(void **state) {
-  check_error(*state, ronde_avg_pool2d(vector(*state, 5), &(ronde_pool2d_options){.kernel = {2, 2}}), "avg_pool_1: pooling takes CxHxW, but input gives 5");
+  check_error(*state, ronde_avg_pool2d(vector(*state, 5), &(ronde_pool2d_options){.kernel = {2, 2}}),
+              "avg_pool_1: pooling takes CxHxW, but input gives 5");
 }
 
 static void sum_of_different_shapes(void **state) {
@@ -131,28 +141,35 @@ static void sum_of_different_shapes(void **state) {
 
 static void cross_entropy_of_an_image(void **state) {
   ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 3, 1, 1);
-  check_error(*state, ronde_cross_entropy(x, ronde_target(*state)), "cross_entropy_2: the cross entropy takes a vector of logits, but conv1 gives 4x8x8");
+  check_error(*state, ronde_cross_entropy(x, ronde_target(*state)),
+              "cross_entropy_2: the cross entropy takes a vector of logits, but conv1 gives 4x8x8");
 }
 
 static void windows_that_make_no_sense(void **state) {
   static const ronde_pool2d_options options[] = {
-      {.kernel = {0, 2}}, {.kernel = {2, 2}, .stride = {-1, 1}}, {.kernel = {2, 2}, .padding = {2, 0}}, {.kernel = {2, 2}, .padding = {0, -1}},
+      {.kernel = {0, 2}},
+      {.kernel = {2, 2}, .stride = {-1, 1}},
+      {.kernel = {2, 2}, .padding = {2, 0}},
+      {.kernel = {2, 2}, .padding = {0, -1}},
   };
   for (size_t i = 0; i < RONDE__COUNT(options); i++) {
     ronde_graph *graph;
     assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
     n_lines = 0;
-    check_error(graph, ronde_max_pool2d(image(graph, 3, 8, 8), &options[i]), "max_pool_1: kernel and stride must be positive and padding at most half the kernel");
+    check_error(graph, ronde_max_pool2d(image(graph, 3, 8, 8), &options[i]),
+                "max_pool_1: kernel and stride must be positive and padding at most half the kernel");
     ronde_graph_destroy(graph);
   }
 }
 
 static void window_with_too_many_places(void **state) {
-  check_error(*state, ronde_max_pool2d(image(*state, 3, 32, 32), &(ronde_pool2d_options){.kernel = {17, 16}}), "max_pool_1: a window of 17x16 has more than 256 places");
+  check_error(*state, ronde_max_pool2d(image(*state, 3, 32, 32), &(ronde_pool2d_options){.kernel = {17, 16}}),
+              "max_pool_1: a window of 17x16 has more than 256 places");
 }
 
 static void convolution_that_makes_no_sense(void **state) {
-  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", 0, 3, 1, 0), "conv1: out_channels, kernel and stride must be positive and padding not negative");
+  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", 0, 3, 1, 0),
+              "conv1: out_channels, kernel and stride must be positive and padding not negative");
 }
 
 static void linear_without_outputs(void **state) {
@@ -195,7 +212,9 @@ static void a_layer_is_no_target(void **state) {
   check_error(*state, ronde_mse_loss(x, x), "mse_loss_1: its target is input, not the graph's target");
 }
 
-static void the_target_is_no_input(void **state) { check_error(*state, ronde_flatten(ronde_target(*state)), "flatten_1: the target is no input of a layer"); }
+static void the_target_is_no_input(void **state) {
+  check_error(*state, ronde_flatten(ronde_target(*state)), "flatten_1: the target is no input of a layer");
+}
 
 static void the_target_is_no_prediction(void **state) {
   ronde_tensor *target = ronde_target(*state);
@@ -214,7 +233,8 @@ static void a_loss_is_no_input(void **state) {
 
 static void two_inputs(void **state) {
   vector(*state, 5);
-  check_error(*state, ronde_input(*state, "second", 1, (int64_t[]){3}), "second: the graph has the input input already");
+  check_error(*state, ronde_input(*state, "second", 1, (int64_t[]){3}),
+              "second: the graph has the input input already");
 }
 
 static void inputs_that_make_no_sense(void **state) {
@@ -239,11 +259,13 @@ static void inputs_that_make_no_sense(void **state) {
 }
 
 static void sizes_that_overflow(void **state) {
-  check_error(*state, ronde_linear(vector(*state, INT32_MAX), "fc1", INT32_MAX, false), "fc1: 2147483647x2147483647 is too large");
+  check_error(*state, ronde_linear(vector(*state, INT32_MAX), "fc1", INT32_MAX, false),
+              "fc1: 2147483647x2147483647 is too large");
 }
 
 static void channels_that_overflow(void **state) {
-  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", INT64_MAX, 3, 1, 0), "conv1: 9223372036854775807x6x6 is too large");
+  check_error(*state, conv(image(*state, 3, 8, 8), "conv1", INT64_MAX, 3, 1, 0),
+              "conv1: 9223372036854775807x6x6 is too large");
 }
 
 static void no_input(void **state) { check_finish(*state, "the network has no input"); }
@@ -276,14 +298,36 @@ static void null_goes_through(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(shapes_parameters_and_flops), TEST(the_loss_is_cross_entropy_unless_set), TEST(kernel_larger_than_the_input),
-      TEST(window_larger_than_the_input), TEST(linear_on_an_image), TEST(convolution_on_a_vector), TEST(pooling_on_a_vector),
-      TEST(sum_of_different_shapes), TEST(cross_entropy_of_an_image), TEST(windows_that_make_no_sense), TEST(window_with_too_many_places),
-      TEST(convolution_that_makes_no_sense), TEST(linear_without_outputs), TEST(duplicate_names), TEST(tensors_of_two_graphs),
-      TEST(loss_of_another_graph), TEST(a_layer_is_no_loss), TEST(a_layer_is_no_target), TEST(the_target_is_no_input),
-      TEST(the_target_is_no_prediction), TEST(the_target_is_no_output), TEST(a_loss_is_no_input), TEST(two_inputs),
-      TEST(inputs_that_make_no_sense), TEST(sizes_that_overflow), TEST(channels_that_overflow), TEST(no_input), TEST(no_output),
-      TEST(no_parameters), TEST(null_goes_through),
+      TEST(shapes_parameters_and_flops),
+      TEST(the_loss_is_cross_entropy_unless_set),
+      TEST(kernel_larger_than_the_input),
+      TEST(window_larger_than_the_input),
+      TEST(linear_on_an_image),
+      TEST(convolution_on_a_vector),
+      TEST(pooling_on_a_vector),
+      TEST(sum_of_different_shapes),
+      TEST(cross_entropy_of_an_image),
+      TEST(windows_that_make_no_sense),
+      TEST(window_with_too_many_places),
+      TEST(convolution_that_makes_no_sense),
+      TEST(linear_without_outputs),
+      TEST(duplicate_names),
+      TEST(tensors_of_two_graphs),
+      TEST(loss_of_another_graph),
+      TEST(a_layer_is_no_loss),
+      TEST(a_layer_is_no_target),
+      TEST(the_target_is_no_input),
+      TEST(the_target_is_no_prediction),
+      TEST(the_target_is_no_output),
+      TEST(a_loss_is_no_input),
+      TEST(two_inputs),
+      TEST(inputs_that_make_no_sense),
+      TEST(sizes_that_overflow),
+      TEST(channels_that_overflow),
+      TEST(no_input),
+      TEST(no_output),
+      TEST(no_parameters),
+      TEST(null_goes_through),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,8 @@ static bool has_kinks(const ronde_graph *graph) {
 }
 
 /* Beside a kink of ReLU or max the gradient is the slope of one side; close steps meet few of them. */
-static bool gradient_holds(const ronde_graph *graph, ronde__net *net, const ronde__net_batch *batch, float *w, double gradient, tally *t) {
+static bool gradient_holds(const ronde_graph *graph, ronde__net *net, const ronde__net_batch *batch, float *w,
+                           double gradient, tally *t) {
   const bool kinks = has_kinks(graph);
   double slopes[2], bound = 3e-3 * fabs(gradient) + 2e-4;
   slopes_of(net, batch, w, kinks ? 1.0f / 1024 : 1.0f / 128, slopes);
@@ -43,7 +44,7 @@ static bool gradient_holds(const ronde_graph *graph, ronde__net *net, const rond
   return kinks && (fabs(slopes[0] - gradient) <= bound || fabs(slopes[1] - gradient) <= bound) && ++t->kinks;
 }
 
-/* The name of the first parameter whose gradient is wrong, or NULL. `spoil`: a parameter whose gradient is bent first. */
+/* The name of the first parameter whose gradient is wrong, or NULL. `spoil`: one whose gradient is bent first. */
 static const char *wrong_gradient(const ronde_graph *graph, ronde__gemm_impl gemm, int spoil, tally *t) {
   ronde__net_options options = {.kernels = ronde__kernels_available(0), .gemm = gemm, .training = true};
   ronde__net *net;
@@ -77,7 +78,8 @@ static void gradients_are_slopes_of_the_loss(void **unused) {
       tally t = {0};
       const char *wrong = wrong_gradient(graph, gemm, -1, &t);
       if (wrong) fail_msg("%s: the gradient of %s is wrong", networks[i].name, wrong);
-      if (t.kinks * 4 > t.checked || t.largest < 0.01) fail_msg("%s: %d compared, %d kinks, at most %g", networks[i].name, t.checked, t.kinks, t.largest);
+      if (t.kinks * 4 > t.checked || t.largest < 0.01)
+        fail_msg("%s: %d compared, %d kinks, at most %g", networks[i].name, t.checked, t.kinks, t.largest);
       ronde_graph_destroy(graph);
     }
 }

@@ -12,7 +12,8 @@ static int stop_pool(void **unused) {
 }
 
 static ronde__net *net_of(const ronde_graph *graph, ronde__pool *threads, bool training) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = threads, .training = training};
+  ronde__net_options options = {
+      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = threads, .training = training};
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
   assert_int_equal(ronde__net_init(net, 7), RONDE_OK);
@@ -21,11 +22,12 @@ static ronde__net *net_of(const ronde_graph *graph, ronde__pool *threads, bool t
 
 static void check_near(const char *name, const float *x, const float *exact, int64_t n) {
   for (int64_t i = 0; i < n; i++)
-    if (!(fabsf(x[i] - exact[i]) <= 2e-5f * (1 + fabsf(exact[i])))) fail_msg("%s: [%lld] is %g, not %g", name, (long long)i, (double)x[i], (double)exact[i]);
+    if (!(fabsf(x[i] - exact[i]) <= 2e-5f * (1 + fabsf(exact[i]))))
+      fail_msg("%s: [%lld] is %g, not %g", name, (long long)i, (double)x[i], (double)exact[i]);
 }
 
-/* Plans of all batch sizes share the parameters; a plan made anew, or used again after others have left their values in the arena,
- * gives the same bits. */
+/* Plans of all batch sizes share the parameters; a plan made anew, or used again after others have left their values in
+ * the arena, gives the same bits. */
 static void outputs_and_losses(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(networks); i++) {
     ronde_graph *graph = graph_of(&networks[i]);
@@ -33,7 +35,8 @@ static void outputs_and_losses(void **unused) {
       ronde__net *net = net_of(graph, NULL, training);
       examples e = examples_make(graph, 42);
       int64_t elems = elems_of(graph, graph->output);
-      float *exact = malloc((size_t)(42 * elems) * sizeof *exact), *y = malloc((size_t)(42 * elems) * sizeof *y), first[7 * 400];
+      float *exact = malloc((size_t)(42 * elems) * sizeof *exact), *y = malloc((size_t)(42 * elems) * sizeof *y);
+      float first[7 * 400];
       assert_true(elems <= 400);
       for (size_t b = 0; b < RONDE__COUNT(batches); b++) {
         ronde__net_batch batch = part_of(&e, 0, batches[b]);
@@ -42,7 +45,8 @@ static void outputs_and_losses(void **unused) {
         assert_int_equal(ronde__net_predict(net, batch.n, batch.x, y), RONDE_OK);
         check_near(networks[i].name, y, exact, batch.n * elems);
         assert_int_equal(ronde__net_forward(net, &batch, 1 / (float)batch.n, NULL, &result), RONDE_OK);
-        if (fabs(result.loss_sum - loss) > 1e-5 * (double)batch.n) fail_msg("%s: loss %g, not %g", networks[i].name, result.loss_sum, loss);
+        if (fabs(result.loss_sum - loss) > 1e-5 * (double)batch.n)
+          fail_msg("%s: loss %g, not %g", networks[i].name, result.loss_sum, loss);
         if (b == 0) memcpy(first, y, (size_t)(7 * elems) * sizeof *y);
       }
       assert_memory_equal(first, y, (size_t)(7 * elems) * sizeof *y);
@@ -76,8 +80,9 @@ static void classified_rightly(void **unused) {
   ronde_graph_destroy(graph);
 }
 
-/* One step's gradients, all parameters one after the other; garbage is there before where they are to be overwritten. */
-static float *gradients_of(ronde__net *net, const ronde__net_batch *batch, float loss_scale, bool accumulate, const ronde__net_hooks *hooks, size_t *n_out) {
+/* One step's gradients, all parameters one after the other; garbage lies where they are to be overwritten. */
+static float *gradients_of(ronde__net *net, const ronde__net_batch *batch, float loss_scale, bool accumulate,
+                           const ronde__net_hooks *hooks, size_t *n_out) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   size_t n = 0;
@@ -90,7 +95,8 @@ static float *gradients_of(ronde__net *net, const ronde__net_batch *batch, float
   assert_int_equal(ronde__net_forward(net, batch, loss_scale, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(net, accumulate, hooks), RONDE_OK);
   float *all = malloc(n * sizeof *all);
-  for (size_t i = 0, at = 0; i < (size_t)n_params; at += (size_t)ronde__shape_elems(&params[i++].shape)) ronde__net_get_gradient(net, (int)i, all + at);
+  for (size_t i = 0, at = 0; i < (size_t)n_params; at += (size_t)ronde__shape_elems(&params[i++].shape))
+    ronde__net_get_gradient(net, (int)i, all + at);
   *n_out = n;
   return all;
 }
@@ -108,7 +114,8 @@ static void gradients_of_parts_add_up(void **unused) {
       parts = gradients_of(net, &part, 0.1f, begin > 0, NULL, &n);
     }
     for (size_t j = 0; j < n; j++)
-      if (!(fabsf(whole[j] - parts[j]) <= 1e-5f * (1 + fabsf(whole[j])))) fail_msg("%s: [%zu] is %g, not %g", networks[i].name, j, (double)parts[j], (double)whole[j]);
+      if (!(fabsf(whole[j] - parts[j]) <= 1e-5f * (1 + fabsf(whole[j]))))
+        fail_msg("%s: [%zu] is %g, not %g", networks[i].name, j, (double)parts[j], (double)whole[j]);
     free(whole), free(parts);
     examples_free(&e);
     ronde__net_destroy(net);
@@ -122,7 +129,8 @@ static void threads_give_the_same_bits(void **unused) {
     ronde__net *one = net_of(graph, NULL, true), *three = net_of(graph, pool, true);
     examples e = examples_make(graph, 20);
     size_t n;
-    float *a = gradients_of(one, &e.batch, 0.05f, false, NULL, &n), *b = gradients_of(three, &e.batch, 0.05f, false, NULL, &n);
+    float *a = gradients_of(one, &e.batch, 0.05f, false, NULL, &n);
+    float *b = gradients_of(three, &e.batch, 0.05f, false, NULL, &n);
     assert_memory_equal(a, b, n * sizeof *a);
     free(a), free(b);
     examples_free(&e);
@@ -175,7 +183,8 @@ static void gradients_are_ready_once_and_final(void **unused) {
       const ronde__net_param *param = &ronde__net_params(net, &n_params)[p];
       assert_memory_equal(w.seen[p], ronde__net_gradients(net) + param->offset, param->n_elems * sizeof(float));
       free(w.seen[p]);
-      bool dead = strncmp(param->name, "dead", 4) == 0 || (networks[i].build == build_two_heads && strncmp(param->name, "fc2", 3) == 0);
+      bool dead = strncmp(param->name, "dead", 4) == 0 ||
+                  (networks[i].build == build_two_heads && strncmp(param->name, "fc2", 3) == 0);
       assert_int_equal(w.needed[p], !dead);
     }
     if (networks[i].build == build_mlp || networks[i].build == build_lenet)
@@ -239,7 +248,8 @@ static void parameters_are_kept(void **unused) {
     }
     double bound = (double)graph->params[p].bound, spread = bound / sqrt(3.0 * (double)elems);
     assert_true(fabs(sum / (double)elems) < 5 * spread);
-    if (elems > 100) assert_true(fabs(squares / (double)elems / (bound * bound) - 1.0 / 3) < 5 * 0.3 / sqrt((double)elems));
+    if (elems > 100)
+      assert_true(fabs(squares / (double)elems / (bound * bound) - 1.0 / 3) < 5 * 0.3 / sqrt((double)elems));
     ronde__net_set(a, p, y);
     ronde__net_get(a, p, x);
     assert_memory_equal(x, y, (size_t)elems * sizeof *x);
