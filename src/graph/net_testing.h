@@ -1,5 +1,5 @@
-/* Networks for the tests of plan and execution, each for one way in which graphs are awkward, and an interpreter: the recorded graph node by
- * node through the naive references, with none of the plan's layouts, fusions or memory. */
+/* Networks for the tests of plan and execution, each for one way in which graphs are awkward, and an interpreter: the
+ * recorded graph node by node through the naive references, with none of the plan's layouts, fusions or memory. */
 #ifndef RONDE_NET_TESTING_H
 #define RONDE_NET_TESTING_H
 
@@ -25,15 +25,22 @@ typedef struct network {
   void (*build)(ronde_graph *graph, ronde_tensor *x);
 } network;
 
-static inline ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
-  return ronde_conv2d(x, name, &(ronde_conv2d_options){.out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
+static inline ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride,
+                                 int padding) {
+  return ronde_conv2d(
+      x, name,
+      &(ronde_conv2d_options){
+          .out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
 }
 
 static inline ronde_tensor *max_pool(const ronde_tensor *x, int kernel, int padding) {
-  return ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {kernel, kernel}, .stride = {2, 2}, .padding = {padding, padding}});
+  return ronde_max_pool2d(
+      x, &(ronde_pool2d_options){.kernel = {kernel, kernel}, .stride = {2, 2}, .padding = {padding, padding}});
 }
 
-static inline ronde_tensor *avg_pool(const ronde_tensor *x, int kernel) { return ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {kernel, kernel}}); }
+static inline ronde_tensor *avg_pool(const ronde_tensor *x, int kernel) {
+  return ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {kernel, kernel}});
+}
 
 static inline void classify(ronde_graph *graph, const ronde_tensor *x, const char *name) {
   ronde_graph_set_output(graph, ronde_linear(ronde_flatten(x), name, 5, true));
@@ -103,7 +110,8 @@ static inline void build_dead_branch(ronde_graph *graph, ronde_tensor *x) {
 static inline void build_two_layouts(ronde_graph *graph, ronde_tensor *x) {
   x = ronde_tanh(conv(x, "conv1", 8, 3, 1, 1));
   ronde_tensor *few = conv(x, "conv2", 6, 3, 2, 1), *many = conv(conv(x, "conv3", 40, 3, 2, 1), "conv4", 6, 1, 1, 0);
-  ronde_tensor *more = conv(max_pool(x, 2, 0), "conv5", 6, 1, 1, 0), *again = conv(conv(x, "conv6", 35, 1, 2, 0), "conv7", 6, 1, 1, 0);
+  ronde_tensor *more = conv(max_pool(x, 2, 0), "conv5", 6, 1, 1, 0),
+               *again = conv(conv(x, "conv6", 35, 1, 2, 0), "conv7", 6, 1, 1, 0);
   classify(graph, ronde_add(ronde_add(few, many), ronde_add(again, more)), "fc1");
 }
 
@@ -127,13 +135,18 @@ static inline void build_stacked_activations(ronde_graph *graph, ronde_tensor *x
   ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
 }
 
-static inline void build_flatten_lanes(ronde_graph *graph, ronde_tensor *x) { classify(graph, ronde_tanh(conv(x, "conv1", 3, 3, 1, 1)), "fc1"); }
-static inline void build_flatten_blocks(ronde_graph *graph, ronde_tensor *x) { classify(graph, ronde_tanh(conv(x, "conv1", 67, 3, 2, 1)), "fc1"); }
+static inline void build_flatten_lanes(ronde_graph *graph, ronde_tensor *x) {
+  classify(graph, ronde_tanh(conv(x, "conv1", 3, 3, 1, 1)), "fc1");
+}
+static inline void build_flatten_blocks(ronde_graph *graph, ronde_tensor *x) {
+  classify(graph, ronde_tanh(conv(x, "conv1", 67, 3, 2, 1)), "fc1");
+}
 static inline void build_flatten_input(ronde_graph *graph, ronde_tensor *x) { classify(graph, x, "fc1"); }
 
 /* The sum of a flattened image and a vector: two splits of the same features; and the other way round. */
 static inline void build_mixed_sum(ronde_graph *graph, ronde_tensor *x) {
-  ronde_tensor *image = ronde_flatten(ronde_tanh(conv(x, "conv1", 20, 3, 2, 1))), *v = ronde_linear(ronde_flatten(x), "fc1", 180, true);
+  ronde_tensor *image = ronde_flatten(ronde_tanh(conv(x, "conv1", 20, 3, 2, 1))),
+               *v = ronde_linear(ronde_flatten(x), "fc1", 180, true);
   ronde_tensor *sum = ronde_tanh(ronde_add(image, v)), *other = ronde_tanh(ronde_add(v, image));
   ronde_graph_set_output(graph, ronde_add(ronde_linear(sum, "fc2", 5, true), ronde_linear(other, "fc3", 5, true)));
 }
@@ -179,7 +192,8 @@ static const network networks[] = {
 static inline ronde_graph *graph_of(const network *network) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
-  network->build(graph, ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
+  network->build(graph,
+                 ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
   return graph;
 }
@@ -199,8 +213,12 @@ static inline float *random_floats(int64_t n) {
   return x;
 }
 
-static inline const ronde__node *loss_node(const ronde_graph *graph) { return &graph->nodes[graph->tensors[graph->loss]->producer]; }
-static inline int64_t elems_of(const ronde_graph *graph, int tensor) { return ronde__shape_elems(&graph->tensors[tensor]->shape); }
+static inline const ronde__node *loss_node(const ronde_graph *graph) {
+  return &graph->nodes[graph->tensors[graph->loss]->producer];
+}
+static inline int64_t elems_of(const ronde_graph *graph, int tensor) {
+  return ronde__shape_elems(&graph->tensors[tensor]->shape);
+}
 
 /* Inputs, labels and values; whichever the loss wants is in the batch. */
 typedef struct examples {
@@ -238,12 +256,22 @@ static inline void examples_free(examples *e) { free(e->x), free(e->targets), fr
 static inline ronde__ref_conv window_of(const ronde_graph *graph, const ronde__node *node, int64_t n) {
   const int64_t *d = graph->tensors[node->in[0]]->shape.dim;
   const ronde__op_attr *a = &node->attr;
-  return (ronde__ref_conv){n, d[0], d[1], d[2], a->out_channels, a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1]};
+  return (ronde__ref_conv){n,
+                           d[0],
+                           d[1],
+                           d[2],
+                           a->out_channels,
+                           a->kernel[0],
+                           a->kernel[1],
+                           a->stride[0],
+                           a->stride[1],
+                           a->padding[0],
+                           a->padding[1]};
 }
 
 /* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
-static inline void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch, float *const *values,
-                                  float *const *params, float *y, double *loss_out) {
+static inline void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
+                                  float *const *values, float *const *params, float *y, double *loss_out) {
   const float *x = values[node->in[0]];
   int64_t n = batch->n, elems = elems_of(graph, node->in[0]);
   ronde__ref_conv p;
@@ -253,24 +281,31 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
     ronde__ref_conv_forward(&p, x, params[node->param[0]], node->n_params > 1 ? params[node->param[1]] : NULL, y);
     break;
   case RONDE__OP_LINEAR:
-    ronde__ref_linear_forward(n, elems, node->attr.out_channels, x, params[node->param[0]], node->n_params > 1 ? params[node->param[1]] : NULL, y);
+    ronde__ref_linear_forward(n, elems, node->attr.out_channels, x, params[node->param[0]],
+                              node->n_params > 1 ? params[node->param[1]] : NULL, y);
     break;
   case RONDE__OP_MAX_POOL2D: p = window_of(graph, node, n), ronde__ref_max_pool_forward(&p, x, y); break;
-  case RONDE__OP_AVG_POOL2D: p = window_of(graph, node, n), ronde__ref_avg_pool_forward(&p, node->attr.exclude_padding, x, y); break;
+  case RONDE__OP_AVG_POOL2D:
+    p = window_of(graph, node, n), ronde__ref_avg_pool_forward(&p, node->attr.exclude_padding, x, y);
+    break;
   case RONDE__OP_ACTIVATION: ronde__ref_act_forward(node->attr.act, n * elems, x, y); break;
   case RONDE__OP_FLATTEN: memcpy(y, x, (size_t)(n * elems) * sizeof *y); break;
   case RONDE__OP_ADD:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];
     break;
-  case RONDE__OP_CROSS_ENTROPY: *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL); break;
+  case RONDE__OP_CROSS_ENTROPY:
+    *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);
+    break;
   case RONDE__OP_MSE_LOSS: *loss_out = (double)n * ronde__ref_mse(n * elems, x, batch->targets, NULL); break;
   default: fail_msg("no reference for %s", ronde__ops[node->kind]->name);
   }
 }
 
 /* The loss summed over the batch, and the output [n][elems]. */
-static inline double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__net_batch *batch, float *output_out) {
-  float **values = calloc((size_t)graph->n_tensors, sizeof *values), **params = calloc((size_t)graph->n_params, sizeof *params);
+static inline double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__net_batch *batch,
+                               float *output_out) {
+  float **values = calloc((size_t)graph->n_tensors, sizeof *values),
+        **params = calloc((size_t)graph->n_params, sizeof *params);
   double loss = NAN;
   for (int i = 0; i < graph->n_params; i++) {
     params[i] = malloc((size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float));
@@ -280,7 +315,8 @@ static inline double interpret(const ronde_graph *graph, const ronde__net *net, 
   memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss) interpret_node(graph, node, batch, values, params, values[node->out], &loss);
+    if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss)
+      interpret_node(graph, node, batch, values, params, values[node->out], &loss);
   }
   memcpy(output_out, values[graph->output], (size_t)(batch->n * elems_of(graph, graph->output)) * sizeof(float));
   for (int i = 0; i < graph->n_tensors; i++) free(values[i]);
