@@ -256,17 +256,9 @@ static inline void examples_free(examples *e) { free(e->x), free(e->targets), fr
 static inline ronde__ref_conv window_of(const ronde_graph *graph, const ronde__node *node, int64_t n) {
   const int64_t *d = graph->tensors[node->in[0]]->shape.dim;
   const ronde__op_attr *a = &node->attr;
-  return (ronde__ref_conv){n,
-                           d[0],
-                           d[1],
-                           d[2],
-                           a->out_channels,
-                           a->kernel[0],
-                           a->kernel[1],
-                           a->stride[0],
-                           a->stride[1],
-                           a->padding[0],
-                           a->padding[1]};
+  const int *kernel = a->kernel, *stride = a->stride, *padding = a->padding;
+  return (ronde__ref_conv){n, d[0], d[1], d[2], a->out_channels, kernel[0], kernel[1], stride[0], stride[1], padding[0],
+                           padding[1]};
 }
 
 /* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
