@@ -60,6 +60,10 @@ static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
     if (path && !key_add_file(state, path))
       status = ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", path, strerror(errno));
   }
+  for (int split = 0; split < 2; ++split)
+    for (int64_t i = 0; i < set->files[split].n && status == RONDE_OK; ++i)
+      if (!key_add_file(state, set->files[split].path[i]))
+        status = ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", set->files[split].path[i], strerror(errno));
   XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
   key[0] = hash.high64;

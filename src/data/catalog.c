@@ -10,19 +10,24 @@ typedef ronde_status (*find_fn)(const char *rest, ronde__set *set);
 
 static ronde_status find_idx(const char *dir, ronde__set *set);
 static ronde_status find_npy(const char *dir, ronde__set *set);
+static ronde_status find_cifar10(const char *dir, ronde__set *set);
+static ronde_status find_cifar100(const char *dir, ronde__set *set);
 static ronde_status find_synthetic(const char *shape, ronde__set *set);
 
 static const struct entry {
   const char *name;
   find_fn find; /* gets what follows the colon, or NULL */
   int64_t class_limit;
-  float mean, deviation; /* the usual ones, of pixels in 0..1; deviation 0: none */
+  ronde__normalization normalization; /* the usual one */
 } entries[] = {
-    {"fashion-mnist", find_idx, 10, .2860f, .3530f},
-    {"mnist", find_idx, 10, .1307f, .3081f},
-    {"npy", find_npy, 0, 0, 0},
-    {"synthetic", find_synthetic, 0, 0, 0},
+    {"fashion-mnist", find_idx, 10, {1, {.2860f}, {.3530f}}},
+    {"mnist", find_idx, 10, {1, {.1307f}, {.3081f}}},
+    {"cifar10", find_cifar10, 10, {3, {.4914f, .4822f, .4465f}, {.2470f, .2435f, .2616f}}},
+    {"cifar100", find_cifar100, 100, {3, {.5071f, .4865f, .4409f}, {.2673f, .2564f, .2762f}}},
+    {"npy", find_npy, 0, {0}},
+    {"synthetic", find_synthetic, 0, {0}},
 };
+#define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, synthetic:CxHxW:classes:n"
 
 static ronde_status no_memory(const ronde__set *set) { return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name); }
 
@@ -41,11 +46,6 @@ static char *find_file(const char *dir, const char *part, const char *kind) {
   return NULL;
 }
 
-static bool dir_has_idx(const char *dir) {
-  char *images = find_file(dir, "train-images", "idx3");
-  free(images);
-  return images != NULL;
-}
 
 /* Where a set without a DIR may lie, in order; NULL past the end. To be freed. */
 static char *place_to_look(int i, const char *name) {
@@ -62,12 +62,18 @@ static char *place_to_look(int i, const char *name) {
   }
 }
 
-static ronde_status search(const ronde__set *set, char **dir_out) {
+/* The first file of a set in a folder, to be freed; NULL: it is not there. */
+typedef char *(*probe_fn)(const char *dir);
+
+/* what: the file to look for, in words. */
+static ronde_status search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
   char looked[1500] = "";
   size_t used = 0;
   char *dir;
   for (int i = 0; (dir = place_to_look(i, set->name)); ++i) {
-    if (*dir && dir_has_idx(dir)) {
+    char *first = *dir ? probe(dir) : NULL;
+    free(first);
+    if (first) {
       *dir_out = dir;
       return RONDE_OK;
     }
@@ -76,9 +82,11 @@ static ronde_status search(const ronde__set *set, char **dir_out) {
     free(dir);
   }
   return ronde__fail(RONDE_E_INPUT,
-                     "%s: its files were not found; looked for train-images-idx3-ubyte[.gz] in %s (or give %s:DIR)",
-                     set->name, looked, set->name);
+                     "%s: its files were not found; looked for %s in %s (or give %s:DIR)", set->name, what, looked,
+                     set->name);
 }
+
+static char *first_of_idx(const char *dir) { return find_file(dir, "train-images", "idx3"); }
 
 static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
   const char *x_part = split == RONDE_SPLIT_TRAIN ? "train-images" : "t10k-images";
@@ -98,11 +106,77 @@ static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
 static ronde_status find_idx(const char *given_dir, ronde__set *set) {
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, &dir));
+  else RONDE_TRY(search(set, first_of_idx, "train-images-idx3-ubyte[.gz]", &dir));
   if (!dir) return no_memory(set);
   set->kind = &ronde__idx_kind;
   ronde_status status = find_pair(dir, RONDE_SPLIT_TRAIN, set);
   if (status == RONDE_OK) status = find_pair(dir, RONDE_SPLIT_TEST, set);
+  free(dir);
+  return status;
+}
+
+/* ---- CIFAR ------------------------------------------------------------------------------------------------------ */
+
+#define CIFAR10_FOLDER "cifar-10-batches-bin"
+#define CIFAR100_FOLDER "cifar-100-binary"
+
+/* In DIR itself or in the folder of the published archive, perhaps compressed; to be freed; NULL: none. */
+static char *find_batch(const char *dir, const char *folder, const char *name) {
+  for (int i = 0; i < 4; ++i) {
+    const char *end = i < 2 ? "" : ".gz";
+    char *path = i % 2 ? ronde__format("%s/%s/%s%s", dir, folder, name, end) : ronde__format("%s/%s%s", dir, name, end);
+    if (path && !access(path, F_OK)) return path;
+    free(path);
+  }
+  return NULL;
+}
+
+static char *first_of_cifar10(const char *dir) { return find_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
+static char *first_of_cifar100(const char *dir) { return find_batch(dir, CIFAR100_FOLDER, "train.bin"); }
+
+/* All the files of a split, or, of the test split, none. */
+static ronde_status find_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
+                                 ronde__set *set) {
+  ronde__files *files = &set->files[split];
+  files->path = calloc((size_t)n, sizeof *files->path);
+  if (!files->path) return no_memory(set);
+  for (int i = 0; i < n; ++i) {
+    char *path = find_batch(dir, folder, names[i]);
+    if (path) {
+      files->path[files->n++] = path;
+    } else if (split == RONDE_SPLIT_TEST) {
+      ronde__log(RONDE_LOG_WARNING, "%s: no %s in %s: there are no test examples", set->name, names[i], dir);
+    } else {
+      return ronde__fail(RONDE_E_INPUT, "%s/%s: not found, nor in %s/", dir, names[i], folder);
+    }
+  }
+  return RONDE_OK;
+}
+
+static ronde_status find_cifar10(const char *given_dir, ronde__set *set) {
+  static const char *const train[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                      "data_batch_5.bin"};
+  static const char *const test[] = {"test_batch.bin"};
+  char *dir = NULL;
+  if (given_dir) dir = ronde__strdup(given_dir);
+  else RONDE_TRY(search(set, first_of_cifar10, "data_batch_1.bin", &dir));
+  if (!dir) return no_memory(set);
+  set->kind = &ronde__cifar10_kind;
+  ronde_status status = find_batches(dir, CIFAR10_FOLDER, train, RONDE__COUNT(train), RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_batches(dir, CIFAR10_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
+  free(dir);
+  return status;
+}
+
+static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
+  static const char *const train[] = {"train.bin"}, *const test[] = {"test.bin"};
+  char *dir = NULL;
+  if (given_dir) dir = ronde__strdup(given_dir);
+  else RONDE_TRY(search(set, first_of_cifar100, "train.bin", &dir));
+  if (!dir) return no_memory(set);
+  set->kind = &ronde__cifar100_kind;
+  ronde_status status = find_batches(dir, CIFAR100_FOLDER, train, 1, RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_batches(dir, CIFAR100_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
   free(dir);
   return status;
 }
@@ -189,8 +263,7 @@ static ronde_status unknown_name(const char *spec, size_t length) {
     if (distance(spec, length, entries[i].name) < distance(spec, length, nearest->name)) nearest = &entries[i];
   return ronde__fail(
       RONDE_E_USAGE,
-      "data set %.*s is unknown: did you mean %s? There are fashion-mnist, mnist, npy:DIR, synthetic:CxHxW:classes:n",
-      (int)ronde__min((int64_t)length, 100), spec, nearest->name);
+      "data set %.*s is unknown: did you mean %s? There are " NAMES, (int)ronde__min((int64_t)length, 100), spec, nearest->name);
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
@@ -203,9 +276,7 @@ ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_ou
   if (!entry) return unknown_name(spec, length);
   ronde__set set = {.name = ronde__strdup(entry->name),
                     .class_limit = entry->class_limit,
-                    .has_normalization = entry->deviation > 0,
-                    .mean = entry->mean,
-                    .deviation = entry->deviation};
+                    .normalization = entry->normalization};
   if (!set.name) return ronde__fail(RONDE_E_MEMORY, "data set %s: no memory", spec);
   ronde_status status = entry->find(rest, &set);
   /* Of the others the seed changes nothing, and must not make another cache file. */
@@ -220,6 +291,8 @@ void ronde__set_release(ronde__set *set) {
   for (int split = 0; split < 2; ++split) {
     free(set->x_path[split]);
     free(set->y_path[split]);
+    for (int64_t i = 0; i < set->files[split].n; ++i) free(set->files[split].path[i]);
+    free(set->files[split].path);
   }
   *set = (ronde__set){.name = NULL};
 }

@@ -14,12 +14,20 @@ typedef struct ronde__data_options {
   int64_t classes;  /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
 } ronde__data_options;
 
+#define RONDE__NORMALIZED_MAX 3 /* channels of a set that has a usual mean and deviation */
+
+/* y = (x - mean) / deviation for pixels x in 0..1, by channel. */
+typedef struct ronde__normalization {
+  int channels; /* 0: none is applied */
+  float mean[RONDE__NORMALIZED_MAX], deviation[RONDE__NORMALIZED_MAX];
+} ronde__normalization;
+
 /* A set that is open. `source` reads decoded, normalised examples; with cache off its first read of a split decodes
  * that split, which is then kept until the set is closed (evaluation needs it; loaders decode for themselves). */
 typedef struct ronde__data {
   ronde_source source;
-  float mean, deviation;  /* that read applies to pixels in 0..1; deviation 0: none */
-  char sha256[65];        /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
+  ronde__normalization normalization; /* that read applies */
+  char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
 } ronde__data;
 

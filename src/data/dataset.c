@@ -10,7 +10,8 @@ typedef struct impl {
   ronde__set set;
   ronde__facts facts;
   const ronde__kernels *kernels;
-  float factor, shift; /* stored element -> value */
+  int n_scales; /* 1: all channels have the same; else one a channel */
+  float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
   bool cached;
   ronde__store store;    /* cached: both splits */
   pthread_mutex_t mutex; /* of kept */
@@ -23,10 +24,11 @@ static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
 
 static void read_row(const impl *im, const ronde__store *store, ronde_split split, int64_t id, int64_t elems,
                      float *x) {
-  if (!store->facts.f32) {
-    im->kernels->from_u8((const uint8_t *)store->x[split] + id * elems, im->factor, im->shift, x, elems);
-    return;
-  }
+  const uint8_t *pixels = (const uint8_t *)store->x[split] + id * elems;
+  int64_t n = im->n_scales > 1 ? elems / im->n_scales : elems; /* that share a factor and a shift */
+  for (int c = 0; !store->facts.f32 && c < im->n_scales; ++c)
+    im->kernels->from_u8(pixels + c * n, im->factor[c], im->shift[c], x + c * n, n);
+  if (!store->facts.f32) return;
   memcpy(x, (const float *)store->x[split] + id * elems, (size_t)elems * sizeof *x);
 }
 
@@ -136,6 +138,16 @@ static ronde_status load(impl *im, int64_t limit, char sha256[65]) {
   return check_labels(im, &im->store, limit);
 }
 
+static void set_scales(impl *im, const ronde__normalization *normalization) {
+  im->n_scales = 1;
+  im->factor[0] = 1.f / 255;
+  for (int c = 0; c < normalization->channels; ++c) {
+    im->factor[c] = 1 / (255 * normalization->deviation[c]);
+    im->shift[c] = -normalization->mean[c] / normalization->deviation[c];
+    im->n_scales = c + 1;
+  }
+}
+
 static void fill_source(impl *im, int64_t classes, ronde_source *source) {
   const ronde__facts *facts = &im->facts;
   *source = (ronde_source){.name = im->set.name, .rank = 3, .read = source_read, .user = im};
@@ -161,10 +173,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     ronde__data_close(data);
     return status;
   }
-  bool normalize = options->normalize && im->set.has_normalization;
-  im->factor = normalize ? 1 / (255 * im->set.deviation) : 1.f / 255;
-  im->shift = normalize ? -im->set.mean / im->set.deviation : 0;
-  if (normalize) data->mean = im->set.mean, data->deviation = im->set.deviation;
+  if (options->normalize) data->normalization = im->set.normalization;
+  set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);
   *data_out = data;
   return RONDE_OK;

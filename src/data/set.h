@@ -29,16 +29,23 @@ typedef struct ronde__set_kind {
   ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels);
 } ronde__set_kind;
 
-extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__synthetic_kind;
+extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__cifar10_kind, ronde__cifar100_kind,
+    ronde__synthetic_kind;
+
+/* Paths, in the order in which they are read. */
+typedef struct ronde__files {
+  char **path; /* [n] */
+  int64_t n;
+} ronde__files;
 
 struct ronde__set {
   const ronde__set_kind *kind;
   char *name;
-  char *x_path[2], *y_path[2]; /* NULL: the split is absent, or generated */
+  char *x_path[2], *y_path[2]; /* NULL: the split is absent, generated, or in files */
+  ronde__files files[2];       /* of kinds whose files hold images with their labels */
   int64_t classes;             /* 0: as the labels say */
   int64_t class_limit;         /* 0: none; labels from here on are wrong, unless the user gives a number of classes */
-  bool has_normalization;
-  float mean, deviation;
+  ronde__normalization normalization;
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];
@@ -73,6 +80,13 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out);
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to);
 /* Integer items as labels in 0..RONDE__LABEL_MAX. */
 ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
+
+/* A CIFAR file is a row of records: a label of 1 byte (CIFAR-100: 2, of which the second, the fine one, counts), then
+ * 3x32x32 pixels. How many records the stream holds, which must be whole ones. */
+ronde_status ronde__cifar_scan(ronde__stream *stream, int label_bytes, int64_t *n_out);
+/* n records, all that the stream holds; labels from 0 to classes - 1. */
+ronde_status ronde__cifar_read(ronde__stream *stream, int label_bytes, int classes, int64_t n, uint8_t *x,
+                               int64_t *labels);
 
 /* The decoded PNG of ronde__image_read, from memory. */
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,

@@ -4,6 +4,7 @@
 #include "io/safetensors.h"
 
 #include <jansson.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,40 @@ static ronde_status read_images(const ronde__job *job, images *im) {
   return ronde__npy_read_images(path, &im->n, im->shape.dim, &im->x);
 }
 
-/* As the training data were, if the weights' file says so. */
-static void normalize(const ronde__job *job, images *im) {
+/* Comma-separated values; how many, or 0 where it is no such list. */
+static int parse_values(const char *text, float values[RONDE__NORMALIZED_MAX]) {
+  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+  int n = 0;
+  char *end = NULL;
+  while (n < RONDE__NORMALIZED_MAX) {
+    values[n] = strtof(text, &end);
+    if (end == text || !isfinite(values[n])) break;
+    n++;
+    if (*end != ',') break;
+    text = end + 1;
+  }
+  uselocale(before);
+  if (c) freelocale(c);
+  return n > 0 && end != text && !*end ? n : 0;
+}
+
+/* As the training data were, if the weights' file says so; one value, or one a channel. */
+static ronde_status normalize(const ronde__job *job, images *im) {
   const char *mean = ronde__safetensors_meta(job->init, "normalize_mean"), *deviation = ronde__safetensors_meta(job->init, "normalize_std");
-  if (!job->options->normalize || !mean || !deviation) return;
-  float m = strtof(mean, NULL), d = strtof(deviation, NULL);
-  int64_t n = im->n * ronde__shape_elems(&im->shape);
-  for (int64_t i = 0; i < n && d > 0; i++) im->x[i] = (im->x[i] - m) / d;
+  float m[RONDE__NORMALIZED_MAX], d[RONDE__NORMALIZED_MAX];
+  if (!job->options->normalize || !mean || !deviation) return RONDE_OK;
+  int n_values = parse_values(mean, m);
+  bool good = n_values > 0 && parse_values(deviation, d) == n_values && (n_values == 1 || n_values == im->shape.dim[0]);
+  for (int c = 0; c < n_values && good; c++) good = d[c] > 0;
+  if (!good)
+    return ronde__fail(RONDE_E_INPUT, "%s: normalize_mean %s and normalize_std %s do not fit images of %lld channels (or give --no-normalize)",
+                       job->options->init, mean, deviation, (long long)im->shape.dim[0]);
+  int64_t plane = im->shape.dim[1] * im->shape.dim[2], n = im->n * im->shape.dim[0] * plane;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t c = n_values == 1 ? 0 : i / plane % n_values;
+    im->x[i] = (im->x[i] - m[c]) / d[c];
+  }
+  return RONDE_OK;
 }
 
 static void softmax(float *y, int64_t n) {
@@ -115,9 +143,9 @@ static ronde_status predict(ronde__job *job, char **json_out) {
   images im = {0};
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(read_images(job, &im));
-  normalize(job, &im);
   json_t *examples = json_array();
-  ronde_status status = run_net(job, &im, examples);
+  ronde_status status = normalize(job, &im);
+  if (status == RONDE_OK) status = run_net(job, &im, examples);
   ronde__free(im.x);
   json_t *result = status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;
   json_decref(examples);

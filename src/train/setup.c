@@ -70,7 +70,7 @@ static ronde_status open_data(ronde__job *job) {
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
   if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
   RONDE_TRY(ronde__data_open(&options, &job->data));
-  if (job->data->deviation == 0) job->config->options.normalize = false; /* nothing is applied: the record says so */
+  if (job->data->normalization.channels == 0) job->config->options.normalize = false; /* nothing is applied: the record says so */
   return RONDE_OK;
 }
 

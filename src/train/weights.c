@@ -4,6 +4,7 @@
 #include "io/sha256.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,16 +47,27 @@ const char *ronde__job_padding(const ronde__job *job) {
   return job->options->padding == RONDE__PADDING_SAME ? "same" : "valid";
 }
 
+/* One value a channel, comma-separated, with a point whatever the locale. */
+static void list_values(const float *values, int n, char *text, size_t bytes) {
+  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+  size_t used = 0;
+  for (int i = 0; i < n && used < bytes; i++)
+    used += (size_t)snprintf(text + used, bytes - used, "%s%.9g", i ? "," : "", values[i]);
+  uselocale(before);
+  if (c) freelocale(c);
+}
+
 static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors, const ronde__job *job) {
-  char shape[96], classes[24], mean[32], deviation[32];
+  char shape[96], classes[24], mean[64], deviation[64];
   ronde__file_meta meta[7] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
   int n_meta = 4;
   ronde__shape_text(&job->shape, shape, sizeof shape);
   snprintf(classes, sizeof classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[n_meta++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
-  if (job->data && job->data->deviation > 0) {
-    snprintf(mean, sizeof mean, "%.9g", job->data->mean);
-    snprintf(deviation, sizeof deviation, "%.9g", job->data->deviation);
+  if (job->data && job->data->normalization.channels > 0) {
+    const ronde__normalization *normalization = &job->data->normalization;
+    list_values(normalization->mean, normalization->channels, mean, sizeof mean);
+    list_values(normalization->deviation, normalization->channels, deviation, sizeof deviation);
     meta[n_meta++] = (ronde__file_meta){"normalize_mean", mean};
     meta[n_meta++] = (ronde__file_meta){"normalize_std", deviation};
   }
