@@ -1,5 +1,6 @@
 /* The ledger of whole runs: planted delays must appear where they were planted, and nothing may be lost. Times are
- * only compared with delays of tens of milliseconds and with each other, by wide margins. */
+ * only compared with delays of tens of milliseconds and with each other, by wide margins; and since other processes may
+ * take the cores away at any time, one of some attempts is enough: a wrong ledger is wrong in all of them. */
 #include "train_testing.h"
 
 #include <stdatomic.h>
@@ -20,10 +21,18 @@ static int remove_folder(void **state) {
 static const char *const worker_phases[] = {"load_s",     "forward_s", "backward_s", "exchange_s",
                                             "wait_s",     "update_s",  "other_s"};
 
-/* run.json of a run of the small network. */
+/* run.json of a run of the small network. One thread a rank: two that wait for each other take long where the cores are
+ * taken away, and would hide the delays. */
+static json_t *train_hooked(const char *options, const ronde_hooks *hooks) {
+  char *all = ronde__format("threads=1 %s", options);
+  json_t *run = job_run("train", all, hooks);
+  free(all);
+  return run;
+}
+
 static json_t *train_small(const char *options, const ronde_source *source) {
   ronde_hooks hooks = {.model = small_model, .source = source};
-  return job_run("train", options, &hooks);
+  return train_hooked(options, &hooks);
 }
 
 static double sum_over(json_t *rows, const char *field) {
@@ -33,6 +42,23 @@ static double sum_over(json_t *rows, const char *field) {
   json_array_foreach(rows, i, row) sum += real_at(row, field);
   return sum;
 }
+
+enum { ATTEMPTS = 8 };
+
+/* An attempt returns NULL, or what did not hold. */
+static void check_once(const char *(*attempt)(const void *arg), const void *arg) {
+  const char *wrong = "";
+  for (int i = 0; i < ATTEMPTS && wrong; ++i) wrong = attempt(arg);
+  if (wrong) fail_msg("never: %s", wrong);
+}
+
+#define HOLDS(condition)            \
+  do {                              \
+    if (!(condition)) {             \
+      json_decref(run);             \
+      return #condition;            \
+    }                               \
+  } while (0)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
@@ -63,58 +89,59 @@ static void check_rows_add_up(json_t *run) {
   assert_true(fabs(sum_over(epochs, "communication_s") - communication / n_workers) < 1e-6);
 }
 
-/* The clock beside the ledger: what passes between the first step and the end of the last epoch. Other processes may
- * take a core in between the two readings, so that the closest of some runs counts; a ledger that loses time is wrong
- * in all of them. */
+/* The clock beside the ledger: what passes between the first step and the end of the last epoch. */
 static double elapsed_s;
 static void note_elapsed(void *user, const ronde_progress *progress) { elapsed_s = progress->elapsed_s; }
 
-static double lost_share(const char *options) {
+static const char *phases_sum_to_the_wall(const void *options) {
   ronde_source source = small_source(64, 16);
   ronde_hooks hooks = {.model = small_model, .source = &source, .progress = note_elapsed};
-  json_t *run = job_run("train", options, &hooks);
+  json_t *run = train_hooked(options, &hooks);
   check_rows_add_up(run);
   double kept = sum_over(json_at(run, "epochs"), "wall_s") + sum_over(json_at(run, "epochs"), "eval_s");
+  HOLDS(fabs(kept / elapsed_s - 1) < 0.01);
   json_decref(run);
-  return fabs(kept / elapsed_s - 1);
+  return NULL;
 }
 
 static void test_phases_sum_to_the_wall(void **state) {
   static const char *const cases[] = {"batch=8 epochs=2 drill=load:15", "batch=8 epochs=2 drill=slow:0:15",
                                       "batch=8 epochs=2 workers=3 drill=slow:1:15",
                                       "batch=4 accumulate=2 epochs=2 workers=2 drill=slow:0:8"};
-  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
-    double least = 1;
-    for (int attempt = 0; attempt < 8 && least > 0.01; ++attempt) least = fmin(least, lost_share(cases[i]));
-    if (least > 0.01) fail_msg("%s: %g of the wall time is in no phase", cases[i], least);
-  }
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) check_once(phases_sum_to_the_wall, cases[i]);
 }
 
 /* ---- planted delays ---------------------------------------------------------------------------------------------- */
 
-static void test_a_slow_source_shows_in_load(void **state) {
+static const char *slow_source(const void *arg) {
   ronde_source source = small_source(40, 8);
   json_t *run = train_small("batch=4 drill=load:30", &source);
   double load = real_at(run, "epochs.0.load_s"), wall = real_at(run, "epochs.0.wall_s");
-  assert_true(load > 0.5 * 10 * 0.030);
-  assert_true(load > 0.5 * wall);
+  HOLDS(load > 0.5 * 10 * 0.030);
+  HOLDS(load > 0.5 * wall);
   json_decref(run);
+  return NULL;
 }
 
+static void test_a_slow_source_shows_in_load(void **state) { check_once(slow_source, NULL); }
+
 /* Loading takes a sixth of a step, so that the thread that reads ahead has all batches in time. */
-static void test_prefetching_hides_loading(void **state) {
+static const char *hidden_loading(const void *arg) {
   ronde_source source = small_source(40, 8);
   json_t *run = train_small("batch=4 drill=load:5,slow:0:30", &source);
   double load = real_at(run, "epochs.0.load_s"), forward = real_at(run, "epochs.0.forward_s");
   assert_true(forward > 0.9 * 10 * 0.030);
-  assert_true(load < 0.2 * real_at(run, "epochs.0.wall_s"));
+  HOLDS(load < 0.1 * real_at(run, "epochs.0.wall_s"));
   json_decref(run);
+  return NULL;
 }
 
-/* 20 steps of 20 ms: rank 1 computes, the others wait for it, and nobody's data move slowly. */
-static void check_slow_rank(const char *options) {
-  const double delay = 20 * 0.020;
-  ronde_source source = small_source(120, 8);
+static void test_prefetching_hides_loading(void **state) { check_once(hidden_loading, NULL); }
+
+/* 10 steps of 50 ms: rank 1 computes, the others wait for it, and nobody's data move slowly. */
+static const char *slow_rank(const void *options) {
+  const double delay = 10 * 0.050;
+  ronde_source source = small_source(60, 8);
   json_t *run = train_small(options, &source), *workers = json_at(run, "workers"), *row;
   size_t i;
   assert_int_equal(json_array_size(workers), 3);
@@ -122,23 +149,24 @@ static void check_slow_rank(const char *options) {
     double forward = real_at(row, "forward_s"), wait = real_at(row, "wait_s"), exchange = real_at(row, "exchange_s");
     if (i == 1) {
       assert_true(forward > 0.9 * delay);
-      assert_true(wait < 0.5 * delay);
+      HOLDS(wait < 0.4 * delay);
     } else {
-      assert_true(forward < 0.5 * delay);
-      assert_true(wait > 0.6 * delay);
+      HOLDS(forward < 0.4 * delay);
+      HOLDS(wait > 0.6 * delay);
     }
-    assert_true(exchange < 0.5 * delay);
+    HOLDS(exchange < 0.4 * delay);
   }
   json_decref(run);
+  return NULL;
 }
 
 static void test_a_slow_rank_shows_in_its_forward_and_in_the_waiting_of_others(void **state) {
-  check_slow_rank("batch=6 workers=3 drill=slow:1:20");
-  check_slow_rank("batch=6 workers=3 drill=slow:1:20 overlap=off");
-  check_slow_rank("batch=6 workers=3 drill=slow:1:20 bucket-mb=0.001");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 overlap=off");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 bucket-mb=0.001");
 }
 
-/* A source whose test examples take long to read, on every rank or on the rank that reads the last of them. */
+/* A source whose last test examples take long to read: on the rank whose share they are. */
 typedef struct late {
   int64_t from; /* the first id that is late */
   atomic_int n_reads;
@@ -154,26 +182,25 @@ static ronde_status late_read(void *user, ronde_split split, const int64_t *ids,
   return small_read(NULL, split, ids, n, x, labels, targets);
 }
 
-static void test_evaluation_stands_apart(void **state) {
-  late every = {.from = 0}, last = {.from = 8};
+static const char *slow_evaluation(const void *options) {
+  late last = {.from = 8};
   ronde_source source = small_source(16, 16);
   source.read = late_read;
-  source.user = &every;
-  json_t *run = train_small("batch=8 epochs=3", &source);
-  double delay = 0.060 * every.n_reads;
-  assert_true(every.n_reads >= 3);
-  assert_true(sum_over(json_at(run, "epochs"), "eval_s") > 0.9 * delay);
-  assert_true(sum_over(json_at(run, "epochs"), "wall_s") < 0.5 * delay);
-  assert_true(real_at(run, "totals.wall_s") > 0.9 * delay);
-  json_decref(run);
-  /* Who has evaluated its share waits for the slowest: no time of training either. */
   source.user = &last;
-  run = train_small("batch=8 epochs=3 workers=2", &source);
-  delay = 0.060 * last.n_reads;
+  json_t *run = train_small(options, &source);
+  double delay = 0.060 * last.n_reads;
   assert_true(last.n_reads >= 3);
   assert_true(sum_over(json_at(run, "epochs"), "eval_s") > 0.9 * delay);
-  assert_true(sum_over(json_at(run, "epochs"), "wall_s") < 0.5 * delay);
+  assert_true(real_at(run, "totals.wall_s") > 0.9 * delay);
+  HOLDS(sum_over(json_at(run, "epochs"), "wall_s") < 0.3 * delay);
   json_decref(run);
+  return NULL;
+}
+
+/* Nor is it time of training where a rank that has evaluated its share waits for the slowest. */
+static void test_evaluation_stands_apart(void **state) {
+  check_once(slow_evaluation, "batch=8 epochs=3");
+  check_once(slow_evaluation, "batch=8 epochs=3 workers=2");
 }
 
 static ronde_tensor *flat_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
@@ -199,7 +226,7 @@ static void write_noise(int64_t n) {
 static double load_of_gz(bool cache) {
   char *options = ronde__format("data=mnist:%s batch=100 steps=2 cache=%s", folder, cache ? "on" : "off");
   ronde_hooks hooks = {.model = flat_model};
-  json_t *run = job_run("train", options, &hooks);
+  json_t *run = train_hooked(options, &hooks);
   double load = sum_over(json_at(run, "epochs"), "load_s");
   json_decref(run);
   free(options);
@@ -207,12 +234,16 @@ static double load_of_gz(bool cache) {
 }
 
 /* Without the cache an epoch begins with unpacking the files: here for two small batches of them. */
+static const char *decoding(const void *arg) {
+  double off = load_of_gz(false), on = load_of_gz(true);
+  return off > 3 * on ? NULL : "off > 3 * on";
+}
+
 static void test_decoding_shows_without_the_cache(void **state) {
   setenv("RONDE_CACHE_DIR", folder, 1);
   write_noise(10000);
   test_write_idx_pair(folder, "t10k", 10, 28, 28, 10, true);
-  double off = load_of_gz(false), on = load_of_gz(true);
-  if (off < 2 * on) fail_msg("load_s is %g without the cache and %g with it", off, on);
+  check_once(decoding, NULL);
   unsetenv("RONDE_CACHE_DIR");
 }
 
@@ -321,7 +352,7 @@ static void test_a_line_for_each_step(void **state) {
   char *options = ronde__format("batch=6 epochs=3 workers=2 lr=0.05 out=%s/run", folder), *line = NULL;
   char *path = ronde__format("%s/run/steps.jsonl", folder);
   ronde_hooks hooks = {.model = small_model, .source = &source, .progress = note_loss};
-  json_t *run = job_run("train", options, &hooks);
+  json_t *run = train_hooked(options, &hooks);
   FILE *file = fopen(path, "r");
   assert_non_null(file);
   size_t capacity = 0;
