@@ -132,11 +132,96 @@ static void test_predict_refuses_other_normalisation(void **state) {
   free(fresh);
 }
 
+/* ---- another size, and chance -------------------------------------------------------------------------------------- */
+
+static ronde_status try_job(const char *verb, const char *options, const ronde_hooks *hooks) {
+  ronde_config *config = config_make(verb, options);
+  char *text = NULL;
+  ronde_status status = !strcmp(verb, "train") ? ronde_train(config, hooks, &text)
+                        : !strcmp(verb, "eval") ? ronde_eval(config, hooks, &text)
+                                                : ronde_init(config, hooks, &text);
+  ronde_config_destroy(config);
+  free(text);
+  return status;
+}
+
+/* 20x20 images train a network that takes 32x32; the weights' file tells eval and predict to do the same. */
+static void test_resize_goes_with_the_weights(void **state) {
+  test_write_idx_pair(folder, "train", 40, 20, 20, 4, false);
+  test_write_idx_pair(folder, "t10k", 12, 20, 20, 4, false);
+  uint8_t x[12 * 400];
+  for (int i = 0; i < 12 * 400; ++i) x[i] = test_pixel(i / 400, i % 400);
+  test_write_bytes(folder, "images.npy",
+                   test_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (12, 20, 20), }", x, sizeof x));
+  json_t *run = run_job("train", "model=lenet5 data=mnist:%s resize=32x32 batch=8 epochs=8 optimizer=adam lr=0.003 save=%s/w");
+  assert_string_equal(text_at(run, "config.resize"), "32x32");
+  assert_string_equal(text_at(run, "config.augment"), "off");
+  assert_int_equal((int)real_at(run, "data.shape.1"), 32);
+  json_t *eval = run_job("eval", "init=%s/w data=mnist:%s");
+  assert_true(fabs(real_at(eval, "loss") - real_at(run, "result.test_loss")) < 1e-5);
+  json_t *predicted = run_job("predict", "init=%s/w input=%s/images.npy top=1");
+  int n_right = 0;
+  for (int i = 0; i < 12; ++i) {
+    char path[64];
+    snprintf(path, sizeof path, "examples.%d.classes.0.class", i);
+    n_right += (int)real_at(predicted, path) == i % 4;
+  }
+  assert_int_equal(n_right, (int)lround(real_at(eval, "accuracy") * 12));
+  json_decref(run);
+  json_decref(eval);
+  json_decref(predicted);
+  json_decref(run_job("init", "model=lenet5 data=mnist:%s resize=28x28 output=%s/v"));
+}
+
+/* Several workers see the images that one sees; evaluation sees them as they are. */
+static void test_augmented_runs_agree(void **state) {
+#define RUN "model=lenet5 data=synthetic:3x32x32:10:60 batch=20 epochs=2 seed=5"
+#define CROPPED RUN " augment=crop,flip"
+  static const char *const options[] = {RUN, CROPPED, CROPPED " workers=2", CROPPED " workers=3 shard=whole",
+                                        RUN " augment=crop", RUN " augment=flip"};
+#undef CROPPED
+#undef RUN
+  double loss[RONDE__COUNT(options)];
+  for (size_t i = 0; i < RONDE__COUNT(options); ++i) {
+    json_t *run = job_run("train", options[i], NULL);
+    loss[i] = real_at(run, "result.train_loss");
+    if (i == 1) assert_string_equal(text_at(run, "config.augment"), "crop,flip");
+    json_decref(run);
+  }
+  for (int i = 2; i < 4; ++i) assert_true(fabs(loss[i] - loss[1]) < 1e-5);
+  assert_true(fabs(loss[0] - loss[1]) > 1e-6 && fabs(loss[4] - loss[1]) > 1e-6 && fabs(loss[5] - loss[1]) > 1e-6);
+}
+
+static void test_sizes_and_chance_that_cannot_be(void **state) {
+  static const struct {
+    const char *verb, *options, *words;
+    bool own_source;
+  } cases[] = {
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32", "--resize 32: not HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=0x32", "--resize 0x32: not HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32x32x3", "not HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=99999x32", "not HxW", false},
+      {"init", "model=lenet5 resize=32x32 output=/tmp/never", "--resize can have no effect", false},
+      {"train", "batch=4 resize=32x32", "--resize can have no effect", true},
+      {"train", "batch=4 augment=flip", "--augment can have no effect", true},
+      {"train", "model=mnist-small data=synthetic:3x3x3:10:60 augment=crop", "too small", false},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    ronde_source source = small_source(16, 4);
+    ronde_hooks hooks = {.model = small_model, .source = &source};
+    check_failed(&lines, try_job(cases[i].verb, cases[i].options, cases[i].own_source ? &hooks : NULL), RONDE_E_USAGE,
+                 cases[i].words, "");
+  }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_predict_sees_what_eval_sees_of_cifar),
       TEST(test_predict_refuses_other_normalisation),
+      TEST(test_resize_goes_with_the_weights),
+      TEST(test_augmented_runs_agree),
+      TEST(test_sizes_and_chance_that_cannot_be),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,8 @@ typedef struct ronde__data_options {
   bool normalize;   /* with the set's usual mean and deviation, where it has them */
   uint64_t seed;    /* of synthetic data */
   int64_t classes;  /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
+  int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
+  bool crop, flip;   /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
 #define RONDE__NORMALIZED_MAX 3 /* channels of a set that has a usual mean and deviation */
@@ -27,6 +29,7 @@ typedef struct ronde__normalization {
 typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
+  bool augments;   /* loaders change training images, read does not */
   char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
 } ronde__data;
@@ -100,6 +103,8 @@ bool ronde__image_supported(void);
 /* A PNG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file has;
  * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or without libpng. */
 ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
+/* Brings n planes of f32 to another height and width: replaces *x, which was allocated by ronde__alloc. */
+ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
 /* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
  * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
 ronde_status ronde__npy_read_images(const char *path, int64_t *n_out, int64_t dims_out[3], float **x_out);

@@ -1,6 +1,7 @@
 /* A set that is open: facts, limits and normalisation around decoded examples, read as f32. */
 #include "data/catalog.h"
 #include "data/store.h"
+#include "data/transform.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,6 +13,10 @@ typedef struct impl {
   const ronde__kernels *kernels;
   int n_scales; /* 1: all channels have the same; else one a channel */
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
+  int64_t sides[2], elems; /* of an image as it is read */
+  ronde__resizer *resizer; /* NULL: as it is stored */
+  bool crop, flip;
+  uint64_t seed; /* of what is changed at random */
   bool cached;
   ronde__store store;    /* cached: both splits */
   pthread_mutex_t mutex; /* of kept */
@@ -22,27 +27,74 @@ static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static void read_row(const impl *im, const ronde__store *store, ronde_split split, int64_t id, int64_t elems,
-                     float *x) {
-  const uint8_t *pixels = (const uint8_t *)store->x[split] + id * elems;
-  int64_t n = im->n_scales > 1 ? elems / im->n_scales : elems; /* that share a factor and a shift */
-  for (int c = 0; !store->facts.f32 && c < im->n_scales; ++c)
-    im->kernels->from_u8(pixels + c * n, im->factor[c], im->shift[c], x + c * n, n);
-  if (!store->facts.f32) return;
-  memcpy(x, (const float *)store->x[split] + id * elems, (size_t)elems * sizeof *x);
+/* Between the store and x, where an image is not merely converted. */
+typedef struct workspace {
+  void *moved;    /* an image as stored, moved */
+  float *resized; /* an image of the new size, not yet moved */
+} workspace;
+
+static void workspace_release(workspace *w) {
+  ronde__free(w->moved);
+  ronde__free(w->resized);
 }
 
-static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_split split, const int64_t *ids,
-                              int64_t n, float *x, int64_t *labels) {
-  int64_t elems = ronde__facts_elems(&store->facts);
-  for (int64_t i = 0; i < n; ++i) {
-    if (ids[i] < 0 || ids[i] >= store->facts.n[split])
-      return ronde__fail(RONDE_E_INTERNAL, "%s: example %lld of %lld was asked for", im->set.name, (long long)ids[i],
-                         (long long)store->facts.n[split]);
-    read_row(im, store, split, ids[i], elems, x + i * elems);
+static ronde_status workspace_make(const impl *im, bool moves, workspace *w) {
+  if (moves && im->resizer) RONDE__ALLOC(w->resized, (size_t)im->elems * sizeof(float), im->set.name);
+  else if (moves && !im->facts.f32) RONDE__ALLOC(w->moved, (size_t)im->elems, im->set.name);
+  return RONDE_OK;
+}
+
+static void scale(const impl *im, const uint8_t *pixels, float *x) {
+  int64_t n = im->elems / im->n_scales; /* that share a factor and a shift */
+  for (int c = 0; c < im->n_scales; ++c)
+    im->kernels->from_u8(pixels + c * n, im->factor[c], im->shift[c], x + c * n, n);
+}
+
+static void scale_in_place(const impl *im, float *x) {
+  int64_t n = im->elems / im->n_scales;
+  for (int c = 0; c < im->n_scales; ++c, x += n)
+    for (int64_t i = 0; i < n; ++i) x[i] = x[i] * im->factor[c] + im->shift[c];
+}
+
+/* stored: an image in the store. move: NULL for none. Zeros come into the picture before it is normalised. */
+static void read_image(const impl *im, const void *stored, const ronde__move *move, const workspace *w, float *x) {
+  int64_t channels = im->facts.dims[0];
+  if (im->resizer) {
+    float *resized = move ? w->resized : x;
+    if (im->facts.f32) ronde__resize_f32(im->resizer, channels, stored, resized);
+    else ronde__resize_u8(im->resizer, channels, stored, resized);
+    if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), resized, x);
+    if (!im->facts.f32) scale_in_place(im, x);
+  } else if (im->facts.f32) {
+    if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), stored, x);
+    else memcpy(x, stored, (size_t)im->elems * sizeof *x);
+  } else {
+    if (move) ronde__move_apply(*move, channels, im->sides, 1, stored, w->moved);
+    scale(im, move ? w->moved : stored, x);
+  }
+}
+
+/* epoch: of augmented training examples; 0: they are read as they are. */
+static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_split split, int64_t epoch,
+                              const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+  int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
+  workspace w = {0};
+  RONDE_TRY(workspace_make(im, epoch > 0, &w));
+  ronde_status status = RONDE_OK;
+  for (int64_t i = 0; i < n && status == RONDE_OK; ++i) {
+    if (ids[i] < 0 || ids[i] >= store->facts.n[split]) {
+      status = ronde__fail(RONDE_E_INTERNAL, "%s: example %lld of %lld was asked for", im->set.name, (long long)ids[i],
+                           (long long)store->facts.n[split]);
+      break;
+    }
+    ronde__move move;
+    if (epoch > 0) move = ronde__move_draw(im->seed, epoch, ids[i], im->crop, im->flip);
+    read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
+               x + i * im->elems);
     labels[i] = store->labels[split][ids[i]];
   }
-  return RONDE_OK;
+  workspace_release(&w);
+  return status;
 }
 
 /* One split from the files as they are now; filling refuses those that are no longer as they were opened. */
@@ -66,7 +118,7 @@ static ronde_status source_read(void *user, ronde_split split, const int64_t *id
   impl *im = user;
   const ronde__store *store = &im->store;
   if (!im->cached) RONDE_TRY(keep_split(im, split, &store));
-  return read_rows(im, store, split, ids, n, x, labels);
+  return read_rows(im, store, split, 0, ids, n, x, labels);
 }
 
 bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const impl *)data->impl)->cached; }
@@ -75,9 +127,10 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
   return decode_split(data->impl, train_only, store_out);
 }
 
-ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *store, ronde_split split,
-                                   const int64_t *ids, int64_t n, float *x, int64_t *labels) {
-  return read_rows(data->impl, store, split, ids, n, x, labels);
+ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+  const impl *im = data->impl;
+  return read_rows(im, store ? store : &im->store, RONDE_SPLIT_TRAIN, data->augments ? epoch : 0, ids, n, x, labels);
 }
 
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -148,10 +201,26 @@ static void set_scales(impl *im, const ronde__normalization *normalization) {
   }
 }
 
+/* The size of images as they are read, and what that takes. */
+static ronde_status set_size(impl *im, const ronde__data_options *options) {
+  const int64_t *stored = im->facts.dims + 1;
+  memcpy(im->sides, options->resize[0] ? options->resize : stored, sizeof im->sides);
+  im->elems = im->facts.dims[0] * im->sides[0] * im->sides[1];
+  im->crop = options->crop;
+  im->flip = options->flip;
+  im->seed = options->seed;
+  if (im->crop && ronde__min(im->sides[0], im->sides[1]) <= RONDE__CROP_PADDING)
+    return ronde__fail(RONDE_E_USAGE, "%s: images of %lldx%lld are too small to be moved by up to %d pixels (crop)",
+                       im->set.name, (long long)im->sides[0], (long long)im->sides[1], RONDE__CROP_PADDING);
+  bool same = im->sides[0] == stored[0] && im->sides[1] == stored[1];
+  return same ? RONDE_OK : ronde__resizer_create(stored, im->sides, &im->resizer);
+}
+
 static void fill_source(impl *im, int64_t classes, ronde_source *source) {
   const ronde__facts *facts = &im->facts;
   *source = (ronde_source){.name = im->set.name, .rank = 3, .read = source_read, .user = im};
-  memcpy(source->dims, facts->dims, sizeof facts->dims);
+  source->dims[0] = facts->dims[0];
+  memcpy(source->dims + 1, im->sides, sizeof im->sides);
   memcpy(source->n_examples, facts->n, sizeof facts->n);
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -169,11 +238,13 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   data->impl = im;
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data->sha256);
+  if (status == RONDE_OK) status = set_size(im, options);
   if (status != RONDE_OK) {
     ronde__data_close(data);
     return status;
   }
   if (options->normalize) data->normalization = im->set.normalization;
+  data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);
   *data_out = data;
@@ -209,6 +280,7 @@ void ronde__data_close(ronde__data *data) {
     ronde__store_close(&im->store);
     ronde__store_close(&im->kept[0]);
     ronde__store_close(&im->kept[1]);
+    ronde__resizer_destroy(im->resizer);
     pthread_mutex_destroy(&im->mutex);
     ronde__set_release(&im->set);
   }

@@ -42,8 +42,9 @@ void ronde__store_point(ronde__store *store, const ronde__parts *parts, const bo
 bool ronde__data_decodes(const ronde__data *data);
 /* The train split, decoded now. */
 ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out);
-/* What source.read gives, from a store that holds the split. */
-ronde_status ronde__data_read_from(const ronde__data *data, const ronde__store *store, ronde_split split,
-                                   const int64_t *ids, int64_t n, float *x, int64_t *labels);
+/* Training examples as an epoch sees them, augmented where the set says so. store: of ronde__data_decode; NULL: the
+ * set's own. */
+ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels);
 
 #endif

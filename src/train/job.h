@@ -12,6 +12,7 @@ enum { RONDE__TRANSPORT_AUTO, RONDE__TRANSPORT_SELF, RONDE__TRANSPORT_THREADS };
 enum { RONDE__OPTIMIZER_SGD, RONDE__OPTIMIZER_ADAM, RONDE__OPTIMIZER_ADAMW, RONDE__OPTIMIZER_ADAGRAD };
 enum { RONDE__STRATEGY_AUTO };
 enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
+enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 
 /* Read-only after set-up. */
@@ -25,6 +26,7 @@ typedef struct ronde__job {
   ronde__sampler *sampler;       /* train only */
   ronde__shape shape;            /* of one example */
   int64_t classes;
+  int64_t resize[2];             /* of --resize; 0: none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;

@@ -41,6 +41,14 @@ static ronde_status read_images(const ronde__job *job, images *im) {
   return ronde__npy_read_images(path, &im->n, im->shape.dim, &im->x);
 }
 
+static ronde_status resize(const ronde__job *job, images *im) {
+  if (!job->resize[0]) return RONDE_OK;
+  int64_t *sides = im->shape.dim + 1;
+  RONDE_TRY(ronde__planes_resize(im->n * im->shape.dim[0], sides, job->resize, &im->x));
+  memcpy(sides, job->resize, sizeof job->resize);
+  return RONDE_OK;
+}
+
 /* Comma-separated values; how many, or 0 where it is no such list. */
 static int parse_values(const char *text, float values[RONDE__NORMALIZED_MAX]) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
@@ -144,7 +152,8 @@ static ronde_status predict(ronde__job *job, char **json_out) {
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(read_images(job, &im));
   json_t *examples = json_array();
-  ronde_status status = normalize(job, &im);
+  ronde_status status = resize(job, &im);
+  if (status == RONDE_OK) status = normalize(job, &im);
   if (status == RONDE_OK) status = run_net(job, &im, examples);
   ronde__free(im.x);
   json_t *result = status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;

@@ -19,6 +19,19 @@ static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
   return RONDE_OK;
 }
 
+/* --resize, or what the weights' file says of it. */
+static ronde_status parse_resize(ronde__job *job) {
+  const char *text = job->options->resize;
+  long long h, w;
+  int used = 0;
+  if (!text) return RONDE_OK;
+  if (sscanf(text, "%lldx%lld%n", &h, &w, &used) != 2 || text[used] || h < 1 || w < 1 || h > 16384 || w > 16384)
+    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", text);
+  job->resize[0] = h;
+  job->resize[1] = w;
+  return RONDE_OK;
+}
+
 static ronde_status set_text(char **field, const char *value) {
   free(*field);
   return (*field = ronde__strdup(value)) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "options: no memory");
@@ -29,12 +42,15 @@ static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
   const char *model = ronde__safetensors_meta(job->init, "model"), *shape = ronde__safetensors_meta(job->init, "shape");
   const char *classes = ronde__safetensors_meta(job->init, "classes"), *padding = ronde__safetensors_meta(job->init, "padding");
+  const char *resize = ronde__safetensors_meta(job->init, "resize");
   bool same_model = !o->model || (model && !strcmp(o->model, model));
   if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
   if (!same_model) return RONDE_OK;
   if (!o->classes && classes) o->classes = strtoll(classes, NULL, 10);
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
   if (!ronde__config_is_set(job->config, "padding") && padding) o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
+  bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
+  if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
   if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
   return RONDE_OK;
 }
@@ -62,11 +78,16 @@ static ronde_status open_data(ronde__job *job) {
     if (o->data) return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", o->data);
     RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
     return ronde__data_wrap(job->hooks.source, &job->data);
   }
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
   if (!strncmp(o->data, "synthetic", 9)) RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
-  ronde__data_options options = {o->data, o->cache, o->normalize, (uint64_t)o->seed, o->classes};
+  ronde__data_options options = {.spec = o->data, .cache = o->cache, .normalize = o->normalize, .seed = (uint64_t)o->seed, .classes = o->classes,
+                                 .resize = {job->resize[0], job->resize[1]}};
+  options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
+  options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
   if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
   RONDE_TRY(ronde__data_open(&options, &job->data));
@@ -217,6 +238,7 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__kernels_get(&job->kernels));
   RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
   RONDE_TRY(open_init(job));
+  RONDE_TRY(parse_resize(job));
   RONDE_TRY(set_up_model(job));
   if (verb != RONDE__VERB_INIT) RONDE_TRY(resolve_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
@@ -224,6 +246,7 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(open_data(job));
     shape_from_data(job);
   } else {
+    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));

@@ -59,11 +59,12 @@ static void list_values(const float *values, int n, char *text, size_t bytes) {
 
 static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors, const ronde__job *job) {
   char shape[96], classes[24], mean[64], deviation[64];
-  ronde__file_meta meta[7] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
+  ronde__file_meta meta[8] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
   int n_meta = 4;
   ronde__shape_text(&job->shape, shape, sizeof shape);
   snprintf(classes, sizeof classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[n_meta++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
+  if (job->options->resize) meta[n_meta++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;
     list_values(normalization->mean, normalization->channels, mean, sizeof mean);
