@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,122 @@ static void test_output_that_is_lost_is_an_error(void **state) {
   assert_int_equal(outcome.exit_code, 6);
 }
 
+/* A new folder, which is entered; leave_folder removes it. */
+static int enter_folder(void **state) {
+  static char path[64];
+  snprintf(path, sizeof path, "/tmp/ronde-cli-XXXXXX");
+  if (!mkdtemp(path) || chdir(path)) return -1;
+  *state = path;
+  return setenv("RONDE_CACHE_DIR", path, 1);
+}
+
+static int leave_folder(void **state) {
+  char command[96];
+  snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+  unsetenv("RONDE_CACHE_DIR");
+  return chdir("/") || system(command);
+}
+
+/* Runs, wants success, and every one of the texts (ended by NULL) in the stream. */
+static void check_says(const char *words, bool on_stdout, const char *const texts[]) {
+  outcome outcome;
+  run(words, NULL, &outcome);
+  if (outcome.exit_code != 0) fail_msg("ronde %s: exit code %d: %s", words, outcome.exit_code, outcome.err);
+  const char *said = on_stdout ? outcome.out : outcome.err;
+  for (int i = 0; texts[i]; i++) {
+    if (!strstr(said, texts[i])) fail_msg("ronde %s: does not say %s:\n%s", words, texts[i], said);
+  }
+  assert_string_equal(on_stdout ? "" : outcome.out, "");
+}
+
+#define SET "--data synthetic:1x28x28:10:60 "
+
+static void test_training_is_told_on_stderr(void **state) {
+  static const char *const epochs[] = {"epoch 1  loss ", "epoch 2  loss ", "test loss ", "accuracy ", "examples/s",
+                                       "completed: lenet5", "2 workers", "6 steps", "120 examples", "forward",
+                                       "communication", "evaluation", "convolution", "run/run.json", NULL};
+  static const char *const steps[] = {"step 2/3  epoch 1", "lr 0.05", NULL};
+  check_says("train --model lenet5 --batch 20 --epochs 2 --workers 2 --out run " SET, false, epochs);
+  check_says("train --model lenet5 --batch 20 --log-every 2 --lr 0.05 " SET, false, steps);
+  static const char *const tables[] = {"phase", "worker", NULL};
+  check_says("train --model lenet5 --batch 20 --no-shuffle --cache on --drop-last " SET, false, tables);
+}
+
+static void test_quiet_and_json(void **state) {
+  outcome outcome;
+  run("train --model lenet5 --batch 20 --quiet " SET, NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 0);
+  assert_string_equal(outcome.out, "");
+  assert_string_equal(outcome.err, "");
+  run("train --model lenet5 --batch 20 --quiet --json " SET, NULL, &outcome);
+  json_t *run_json = json_loads(outcome.out, 0, NULL);
+  assert_string_equal(json_string_value(json_object_get(run_json, "schema")), "ronde.run.v1");
+  json_t *command = json_object_get(run_json, "command");
+  assert_string_equal(json_string_value(json_array_get(command, 1)), "train");
+  assert_string_equal(json_string_value(json_array_get(command, 3)), "lenet5");
+  assert_string_equal(outcome.err, "");
+  json_decref(run_json);
+}
+
+static void test_a_plan_is_a_result(void **state) {
+  static const char *const plan[] = {"parameters     61,706", "batch          20", "steps          30", "memory", NULL};
+  outcome outcome;
+  run("train --model lenet5 --batch 20 --epochs 10 --dry-run " SET, NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 0);
+  for (int i = 0; plan[i]; i++) {
+    if (!strstr(outcome.out, plan[i])) fail_msg("the plan does not say %s:\n%s", plan[i], outcome.out);
+  }
+  run("train --model lenet5 --batch 20 --dry-run --json --quiet " SET, NULL, &outcome);
+  json_t *json = json_loads(outcome.out, 0, NULL);
+  assert_int_equal(json_integer_value(json_object_get(json, "parameters")), 61706);
+  json_decref(json);
+}
+
+/* From init to predict, each named as a user would. */
+static void test_weights_go_from_verb_to_verb(void **state) {
+  static const char *const wrote[] = {"wrote fresh.safetensors", NULL};
+  static const char *const completed[] = {"completed", NULL};
+  static const char *const figures[] = {"loss      ", "accuracy  ", "examples  12", "sha256 ", NULL};
+  check_says("init --model lenet5 --shape 1x28x28 --classes 10 --seed 3 -o fresh.safetensors", false, wrote);
+  check_says("train --init fresh.safetensors --batch 20 --save net.safetensors " SET, false, completed);
+  check_says("eval net.safetensors --batch=12 " SET, true, figures);
+  static const unsigned char image[28 * 28];
+  static const char dict[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 1, 28, 28), }";
+  char header[128] = "\x93NUMPY\1\0";
+  header[8] = 118;
+  memset(header + 10, ' ', sizeof header - 10);
+  memcpy(header + 10, dict, sizeof dict - 1);
+  header[127] = '\n';
+  FILE *file = fopen("image.npy", "wb");
+  assert_non_null(file);
+  fwrite(header, 1, sizeof header, file);
+  fwrite(image, 1, sizeof image, file);
+  assert_int_equal(fclose(file), 0);
+  static const char *const classes[] = {"class", NULL};
+  check_says("predict net.safetensors image.npy --top 3", true, classes);
+  outcome outcome;
+  run("predict net.safetensors image.npy --top 3 --json", NULL, &outcome);
+  json_t *json = json_loads(outcome.out, 0, NULL);
+  json_t *example = json_array_get(json_object_get(json, "examples"), 0);
+  assert_int_equal(json_array_size(json_object_get(example, "classes")), 3);
+  json_decref(json);
+}
+
+/* A value of the environment counts where the command line says nothing. */
+static void test_environment_reaches_the_run(void **state) {
+  outcome outcome;
+  setenv("RONDE_BATCH", "30", 1);
+  setenv("RONDE_MODEL", "lenet5", 1);
+  run("train --json --quiet --lr 0.02 " SET, NULL, &outcome);
+  unsetenv("RONDE_BATCH");
+  unsetenv("RONDE_MODEL");
+  assert_int_equal(outcome.exit_code, 0);
+  json_t *json = json_loads(outcome.out, 0, NULL), *config = json_object_get(json, "config");
+  assert_int_equal(json_integer_value(json_object_get(config, "batch")), 30);
+  assert_true(json_real_value(json_object_get(config, "lr")) == 0.02);
+  json_decref(json);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_help_goes_to_stdout),
@@ -200,6 +317,11 @@ int main(void) {
       cmocka_unit_test(test_environment_is_read),
       cmocka_unit_test(test_version_and_models_print_results),
       cmocka_unit_test(test_output_that_is_lost_is_an_error),
+      cmocka_unit_test_setup_teardown(test_training_is_told_on_stderr, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_quiet_and_json, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_a_plan_is_a_result, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_weights_go_from_verb_to_verb, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_environment_reaches_the_run, enter_folder, leave_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
