@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
   ronde__rng rng = ronde__rng_make(1, RONDE__STREAM_SYNTHETIC);
   for (int64_t i = 0; i < elems; i++) x[i] = ronde__rng_normal(&rng);
   for (int64_t i = 0; i < s.batch; i++) labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)model->classes);
-  b.batch = (ronde__net_batch){s.batch, x, labels, NULL};
+  b.batch = (ronde__net_batch){.n = s.batch, .x = x, .labels = labels, .training = true, .seed = 1};
   printf("{\"system\": \"ronde\", \"isa\": \"%s\", \"parameters\": %lld}\n", kernels->isa, (long long)ronde_graph_parameters(graph));
   fflush(stdout);
   char line[64];

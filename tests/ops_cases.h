@@ -21,6 +21,7 @@ typedef struct op_case {
 #define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, {.out_channels = o, __VA_ARGS__}}
 #define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...) \
   {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, {WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__}}
+#define NORM(n, c, h, w, ...) {RONDE__OP_BATCH_NORM2D, n, c, h, w, false, {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}}
 #define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, {__VA_ARGS__}}
 
 static const op_case op_cases[] = {
@@ -121,6 +122,28 @@ static const op_case op_cases[] = {
     POOL(AVG, 1, 128, 6, 6, 6, 6, 1, 1, 0, 0),
     POOL(AVG, 7, 32, 1, 1, 2, 2, 2, 2, 1, 1, .exclude_padding = true),
     POOL(AVG, 7, 3, 40, 40, 20, 20, 10, 10, 10, 10),
+
+    POOL(ADAPTIVE_AVG, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, .exclude_padding = true),
+    POOL(ADAPTIVE_AVG, 7, 67, 1, 1, 6, 6, 0, 0, 0, 0, .exclude_padding = true),
+    POOL(ADAPTIVE_AVG, 42, 10, 7, 9, 3, 2, 0, 0, 0, 0, .exclude_padding = true),
+    POOL(ADAPTIVE_AVG, 7, 128, 4, 4, 1, 1, 0, 0, 0, 0, .exclude_padding = true),
+    POOL(ADAPTIVE_AVG, 7, 3, 40, 40, 1, 1, 0, 0, 0, 0, .exclude_padding = true),
+    POOL(ADAPTIVE_AVG, 7, 3, 5, 7, 7, 5, 0, 0, 0, 0, .exclude_padding = true),
+
+    NORM(7, 1, 1, 1, .act = RONDE__ACT_NONE),
+    NORM(42, 10, 1, 1, .act = RONDE__ACT_NONE),
+    NORM(126, 67, 1, 1, .act = RELU),
+    NORM(1, 3, 5, 5, .act = RELU),
+    NORM(7, 16, 3, 3, .act = RONDE__ACT_NONE),
+    NORM(42, 64, 4, 4, .act = RELU),
+    NORM(7, 130, 7, 9, .act = RONDE__ACT_NONE),
+    NORM(126, 32, 6, 5, .act = RELU),
+
+    PLAIN_OP(DROPOUT, 1, 1, 1, 1, false, .probability = 0.5f),
+    PLAIN_OP(DROPOUT, 7, 67, 3, 3, false, .probability = 0.25f),
+    PLAIN_OP(DROPOUT, 42, 10, 2, 3, false, .probability = 0.9f),
+    PLAIN_OP(DROPOUT, 7, 130, 1, 1, true, .probability = 0.5f),
+    PLAIN_OP(DROPOUT, 7, 10, 1, 1, true, .probability = 0),
 
     PLAIN_OP(ACTIVATION, 1, 1, 1, 1, false, .act = RELU),
     PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU),

@@ -4,6 +4,7 @@
 #ifndef RONDE_OPS_REFERENCE_H
 #define RONDE_OPS_REFERENCE_H
 
+#include "base/rng.h"
 #include "kernel/ref.h"
 #include "ops_cases.h"
 
@@ -157,6 +158,75 @@ static inline void avg_pool_reference(const op_case *c, reference *r) {
   free(x), free(dy);
 }
 
+/* Each output's window by the definition: from floor(i in / out) to ceil((i + 1) in / out). */
+static inline void adaptive_pool_reference(const op_case *c, reference *r) {
+  int64_t oh = c->attr.kernel[0], ow = c->attr.kernel[1];
+  make_output(c, r, (ronde__shape){3, {c->c, oh, ow}}, (double)c->h * (double)c->w);
+  r->din[0] = expected_make(input_elems(c), (double)oh * (double)ow);
+  double *dx = calloc((size_t)input_elems(c), sizeof *dx);
+  for (int64_t i = 0; i < r->out.n; i++) {
+    int64_t plane = i / (oh * ow), y = i / ow % oh, x = i % ow;
+    int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow, x1 = ((x + 1) * c->w + ow - 1) / ow;
+    double sum = 0, places = (double)((y1 - y0) * (x1 - x0));
+    for (int64_t p = 0; p < (y1 - y0) * (x1 - x0); p++) {
+      int64_t at = (plane * c->h + y0 + p / (x1 - x0)) * c->w + x0 + p % (x1 - x0);
+      sum += r->in[0][at];
+      r->out.magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
+      dx[at] += (double)r->dout[i] / places;
+      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[i]) / places);
+    }
+    r->out.exact[i] = (float)(sum / places);
+  }
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
+  free(dx);
+}
+
+/* Magnitudes: of y the terms x a, mean a and bias, with a = weight / deviation; of dx the three terms of its sum, each at its largest. */
+static inline void batch_norm_magnitudes(const op_case *c, reference *r, const double *mean, const double *var, const float *dz) {
+  int64_t pixels = c->h * c->w, m = c->n * pixels;
+  for (int64_t k = 0; k < c->c; k++) {
+    double deviation = sqrt(var[k] + (double)c->attr.eps), a = fabs((double)r->param[0][k]) / deviation, dy = 0, dyx = 0;
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
+      dy += fabs((double)dz[at]);
+      dyx += fabs((double)dz[at]) * (fabs((double)r->in[0][at]) + fabs(mean[k])) / deviation;
+    }
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
+      double x = fabs((double)r->in[0][at]) + fabs(mean[k]);
+      r->out.magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
+      r->din[0].magnitude[at] = (float)(a * (fabs((double)dz[at]) + dy / (double)m + x / deviation * dyx / (double)m));
+    }
+    r->dparam[0].magnitude[k] = (float)dyx;
+    r->dparam[1].magnitude[k] = (float)dy;
+  }
+}
+
+static inline void batch_norm_reference(const op_case *c, reference *r) {
+  int64_t pixels = c->h * c->w;
+  double *mean = malloc((size_t)c->c * 2 * sizeof *mean), *var = mean + c->c;
+  make_output(c, r, (ronde__shape){3, {c->c, c->h, c->w}}, (double)(c->n * pixels));
+  make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
+  r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
+  ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1], r->out.exact, mean, var);
+  float *dz = activate(c, r);
+  ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
+                                 r->dparam[0].exact, r->dparam[1].exact);
+  batch_norm_magnitudes(c, r, mean, var, dz);
+  free(dz), free(mean);
+}
+
+/* What the harness gives every call. */
+enum { CALL_SEED = 7, CALL_STEP = 3, CALL_FIRST_EXAMPLE = 11, CALL_LAYER = 5 };
+
+static inline bool is_dropped(float probability, int64_t example, int64_t element) {
+  uint64_t stream = RONDE__STREAM_DROPOUT | CALL_LAYER;
+  uint32_t r[4];
+  ronde__philox(CALL_SEED, stream, CALL_STEP, r);
+  ronde__philox((uint64_t)r[0] << 32 | r[1], stream, (uint64_t)(CALL_FIRST_EXAMPLE + example) << 32 | (uint64_t)(element / 4), r);
+  return (double)r[element % 4] < (double)probability * 4294967296.0;
+}
+
 static inline ronde__shape input_shape(const op_case *c) {
   return c->vector ? (ronde__shape){1, {example_elems(c)}} : (ronde__shape){3, {c->c, c->h, c->w}};
 }
@@ -182,6 +252,17 @@ static inline void sum_reference(const op_case *c, reference *r) {
       if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
       r->out.exact[i] += r->in[j][i];
     }
+  }
+}
+
+static inline void dropout_reference(const op_case *c, reference *r) {
+  float factor = 1 / (1 - c->attr.probability);
+  make_output(c, r, input_shape(c), 0);
+  r->din[0] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; i < r->out.n; i++) {
+    float kept = is_dropped(c->attr.probability, i / example_elems(c), i % example_elems(c)) ? 0 : factor;
+    r->out.exact[i] = r->in[0][i] * kept;
+    r->din[0].exact[i] = r->dout[i] * kept;
   }
 }
 
@@ -224,6 +305,9 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_LINEAR] = linear_reference,
     [RONDE__OP_MAX_POOL2D] = max_pool_reference,
     [RONDE__OP_AVG_POOL2D] = avg_pool_reference,
+    [RONDE__OP_ADAPTIVE_AVG_POOL2D] = adaptive_pool_reference,
+    [RONDE__OP_BATCH_NORM2D] = batch_norm_reference,
+    [RONDE__OP_DROPOUT] = dropout_reference,
     [RONDE__OP_ACTIVATION] = activation_reference,
     [RONDE__OP_FLATTEN] = flatten_reference,
     [RONDE__OP_ADD] = sum_reference,

@@ -38,6 +38,7 @@ typedef struct op_run {
   void *state;
   ronde__op_call call;
   buffer in[RONDE__OP_MAX_INPUTS], din[RONDE__OP_MAX_INPUTS], param[RONDE__OP_MAX_PARAMS], dparam[RONDE__OP_MAX_PARAMS];
+  buffer state_of[RONDE__OP_MAX_BUFFERS]; /* running statistics */
   buffer out, dout, saved, work;
   double loss_sum;
   int64_t n_correct;
@@ -96,6 +97,7 @@ static inline bool guards_hold(const op_run *run, const buffer *b, const char *n
 static inline bool all_guards_hold(const op_run *run) {
   bool held = guards_hold(run, &run->out, "output") && guards_hold(run, &run->dout, "output gradient") &&
               guards_hold(run, &run->saved, "saved") && guards_hold(run, &run->work, "work");
+  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) held = held && guards_hold(run, &run->state_of[i], "buffer");
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++)
     held = held && guards_hold(run, &run->in[i], "input") && guards_hold(run, &run->din[i], "input gradient");
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++)
@@ -168,6 +170,9 @@ static inline bool describe(op_run *run) {
   for (int i = 0; i < d->n_params; i++)
     if (ronde__shape_elems(&specs[i].shape) != run->ref->n_param[i])
       return found(run, "%s has another shape", specs[i].suffix);
+  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
+  d->n_buffers = op->buffers ? op->buffers(&c->attr, in, buffers) : 0;
+  d->layer = CALL_LAYER;
   if (op->layouts) op->layouts(d, in, &out);
   for (int i = 0; i < run->ref->n_inputs; i++)
     if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != input_elems(c))
@@ -193,6 +198,10 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
     run->dparam[i] = buffer_make(run->param[i].n);
     put_weight(&d->param[i], ref->param[i], run->param[i].at);
   }
+  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
+  ronde__shape in[2] = {input_shape(c), input_shape(c)};
+  for (int i = 0; op->buffers && i < op->buffers(&c->attr, in, buffers); i++)
+    if (!buffers[i].is_counter) run->state_of[i] = buffer_make(ronde__weight_elems(&d->buffer));
   if (!op->is_loss) {
     run->out = buffer_make(ronde__phys_elems(&d->out));
     run->dout = buffer_make(run->out.n);
@@ -205,6 +214,7 @@ static inline void op_run_close(op_run *run) {
   if (run->v->op->release) run->v->op->release(&run->desc, run->state);
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(run->in[i].block), free(run->din[i].block);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->param[i].block), free(run->dparam[i].block);
+  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) free(run->state_of[i].block);
   free(run->out.block), free(run->dout.block), free(run->saved.block), free(run->work.block);
 }
 
@@ -214,7 +224,12 @@ static inline void bind(op_run *run, bool backward) {
   const ronde__op *op = run->v->op;
   free(run->work.block);
   run->work = buffer_make(op->work_elems ? (int64_t)op->work_elems(&run->desc, run->state, backward) : 0);
-  run->call = (ronde__op_call){.out = run->out.at, .saved = run->saved.at, .work = run->work.at, .pool = run->v->pool};
+  run->call = (ronde__op_call){.out = run->out.at, .saved = run->saved.at, .work = run->work.at, .pool = run->v->pool, .training = true,
+                               .seed = CALL_SEED, .step = CALL_STEP, .first_example = CALL_FIRST_EXAMPLE};
+  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) {
+    run->call.buffer[i] = run->state_of[i].at;
+    if (run->state_of[i].at && !backward) put_weight(&run->desc.buffer, NULL, run->state_of[i].at);
+  }
   run->call.labels = run->ref->labels;
   run->call.loss_scale = 1 / (float)run->c->n;
   for (int i = 0; i < run->ref->n_inputs; i++) run->call.in[i] = run->in[i].at;

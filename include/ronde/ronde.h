@@ -88,6 +88,7 @@ typedef struct ronde_conv2d_options {
   int stride[2];        /* 0 means 1 */
   int padding[2];       /* zeros on each side */
   bool no_bias;
+  bool kaiming_normal;  /* weights from N(0, 2 / (out_channels KH KW)), as torchvision's ResNets; else PyTorch's default */
 } ronde_conv2d_options;
 
 /* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight [out_channels,C,KH,KW]. */
@@ -104,6 +105,19 @@ typedef struct ronde_pool2d_options {
 
 RONDE_API ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
 RONDE_API ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
+/* x [C,H,W] -> [C,out_h,out_w]: output i averages the inputs from floor(i H / out_h) to ceil((i + 1) H / out_h). */
+RONDE_API ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int out_w);
+
+typedef struct ronde_batch_norm2d_options {
+  float eps;      /* 0 means 1e-5 */
+  float momentum; /* of the running statistics; 0 means 0.1 */
+} ronde_batch_norm2d_options;
+
+/* x [C,H,W] normalised over batch and pixels, times weight [C] plus bias [C]; PyTorch's definition: in training by the batch's own
+ * statistics, which running_mean and running_var follow (the latter unbiased), else by these. options may be NULL. */
+RONDE_API ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *options);
+/* In training, zeros with this probability, the rest divided by 1 - probability: a function of (seed, step, layer, example, element). */
+RONDE_API ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability);
 RONDE_API ronde_tensor *ronde_relu(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_tanh(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);

@@ -20,6 +20,8 @@ void ronde_graph_destroy(ronde_graph *graph) {
   }
   for (int i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].label);
   for (int i = 0; i < graph->n_params; i++) free(graph->params[i].name);
+  for (int i = 0; i < graph->n_buffers; i++) free(graph->buffers[i].name);
+  free(graph->buffers);
   free(graph->tensors);
   free(graph->nodes);
   free(graph->params);
@@ -104,8 +106,21 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
       free(name);
       return -1;
     }
-  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound};
+  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init};
   return graph->n_params++;
+}
+
+static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer_spec *spec) {
+  char *name = ronde__format("%s.%s", label, spec->suffix);
+  ronde__buffer *buffers = grow(graph->buffers, graph->n_buffers, sizeof *buffers);
+  if (buffers) graph->buffers = buffers;
+  if (!name || !buffers) {
+    free(name);
+    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    return -1;
+  }
+  buffers[graph->n_buffers] = (ronde__buffer){name, spec->shape, spec->initial, spec->is_counter};
+  return graph->n_buffers++;
 }
 
 /* The target is for losses alone, and nothing reads a loss. */
@@ -156,6 +171,12 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
     node.param[i] = add_param(graph, node.label, &specs[i]);
     node.n_params++;
   }
+  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
+  int n_buffers = status == RONDE_OK && op->buffers ? op->buffers(attr, in, buffers) : 0;
+  for (int i = 0; i < n_buffers && graph->status == RONDE_OK; i++) {
+    node.buffer[i] = add_buffer(graph, node.label, &buffers[i]);
+    node.n_buffers++;
+  }
   if (status != RONDE_OK) fail(graph, status);
   ronde_tensor *y = graph->status == RONDE_OK ? add_tensor(graph, &out, graph->n_nodes, node.label) : NULL;
   if (!y) {
@@ -172,7 +193,7 @@ static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const rond
 }
 
 ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o) {
-  ronde__op_attr attr = {.out_channels = o->out_channels, .bias = !o->no_bias};
+  ronde__op_attr attr = {.out_channels = o->out_channels, .bias = !o->no_bias, .kaiming_normal = o->kaiming_normal};
   for (int d = 0; d < 2; d++) {
     attr.kernel[d] = o->kernel[d];
     attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
@@ -197,6 +218,19 @@ static ronde_tensor *add_pool(ronde__op_kind kind, const ronde_tensor *x, const 
 
 ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_MAX_POOL2D, x, o); }
 ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_AVG_POOL2D, x, o); }
+
+ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int out_w) {
+  return add_unary(RONDE__OP_ADAPTIVE_AVG_POOL2D, NULL, &(ronde__op_attr){.kernel = {out_h, out_w}, .exclude_padding = true}, x);
+}
+
+ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *o) {
+  ronde__op_attr attr = {.eps = o && o->eps > 0 ? o->eps : 1e-5f, .momentum = o && o->momentum > 0 ? o->momentum : 0.1f};
+  return add_unary(RONDE__OP_BATCH_NORM2D, name, &attr, x);
+}
+
+ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability) {
+  return add_unary(RONDE__OP_DROPOUT, NULL, &(ronde__op_attr){.probability = probability}, x);
+}
 
 ronde_tensor *ronde_relu(const ronde_tensor *x) {
   return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_RELU}, x);

@@ -23,19 +23,29 @@ typedef struct ronde__node {
   int in[RONDE__OP_MAX_INPUTS], n_inputs; /* tensors */
   int out;
   int param[RONDE__OP_MAX_PARAMS], n_params;
+  int buffer[RONDE__OP_MAX_BUFFERS], n_buffers;
 } ronde__node;
 
 typedef struct ronde__param {
   char *name;          /* "conv1.weight" */
   ronde__shape shape;
-  float bound;         /* initial values are U(-bound, bound) */
+  float bound;         /* of the initial values, as init says */
+  ronde__init_kind init;
 } ronde__param;
+
+typedef struct ronde__buffer {
+  char *name;          /* "bn1.running_mean" */
+  ronde__shape shape;
+  float initial;
+  bool is_counter;
+} ronde__buffer;
 
 struct ronde_graph {
   ronde_tensor **tensors;
   ronde__node *nodes;
   ronde__param *params;
-  int n_tensors, n_nodes, n_params;
+  ronde__buffer *buffers;
+  int n_tensors, n_nodes, n_params, n_buffers;
   ronde_status status;
   int input, target, output, loss; /* tensors, -1: none */
 };
@@ -64,10 +74,21 @@ typedef struct ronde__net_param {
   size_t offset, n_elems; /* in the flat arrays, padding included */
 } ronde__net_param;
 
+/* State that is not trained: packed f32 in a flat array of its own, or a counter. */
+typedef struct ronde__net_buffer {
+  const char *name;
+  ronde__shape shape;
+  ronde__weight_layout layout;
+  size_t offset;          /* of f32, in its flat array */
+  bool is_counter;
+  int64_t count;          /* of a counter: training batches seen */
+} ronde__net_buffer;
+
 /* Takes a finished graph, which must outlive the net. */
 ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out);
 void ronde__net_destroy(ronde__net *net);
 
+const ronde_graph *ronde__net_graph(const ronde__net *net);
 const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
 size_t ronde__net_n_elems(const ronde__net *net); /* of the flat arrays */
 float *ronde__net_values(ronde__net *net);
@@ -81,6 +102,11 @@ void ronde__net_set(ronde__net *net, int param, const float *logical);
 /* The same of its gradient. */
 void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out);
 
+ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out);
+/* One f32 buffer in logical order. */
+void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out);
+void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
+
 /* Makes the plan of a batch size now (else the first use does): its cost belongs to set-up. */
 ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
 
@@ -89,6 +115,9 @@ typedef struct ronde__net_batch {
   const float *x;         /* [n][dims], ROWS */
   const int64_t *labels;  /* [n], or NULL */
   const float *targets;   /* [n][elems of the prediction], or NULL */
+  bool training;          /* batch norm by the batch's statistics, which the running ones follow; dropout */
+  uint64_t seed, step;    /* of dropout */
+  int64_t first_example;  /* of this batch in the step's list of examples */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {

@@ -12,6 +12,9 @@ struct ronde__net {
   int n_params;
   size_t n_elems;
   float *values, *gradients;
+  ronde__net_buffer *buffers;
+  float *buffer_values;
+  size_t n_buffer_elems;
   ronde__plan **plans;
   int n_plans;
   char *arena;
@@ -52,27 +55,50 @@ static ronde_status plan_for(ronde__net *net, int64_t n, ronde__plan **plan_out)
   return RONDE_OK;
 }
 
-static ronde_status place_params(ronde__net *net) {
+static void place_params(ronde__net *net, const ronde__weight_layout *layouts) {
+  const ronde_graph *graph = net->graph;
+  for (int i = 0; i < net->n_params; i++) {
+    size_t elems = (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
+    net->params[i] = (ronde__net_param){graph->params[i].name, graph->params[i].shape, layouts[i], net->n_elems, elems};
+    net->n_elems += elems;
+  }
+}
+
+static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) {
+  const ronde_graph *graph = net->graph;
+  for (int i = 0; i < graph->n_buffers; i++) {
+    const ronde__buffer *b = &graph->buffers[i];
+    net->buffers[i] = (ronde__net_buffer){.name = b->name, .shape = b->shape, .layout = layouts[i], .offset = net->n_buffer_elems, .is_counter = b->is_counter};
+    if (!b->is_counter) net->n_buffer_elems += (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
+  }
+}
+
+/* Layouts do not depend on the batch size: a plan for one example shows them. */
+static ronde_status place_state(ronde__net *net) {
   const ronde_graph *graph = net->graph;
   ronde__weight_layout *layouts;
   ronde__plan_options options = {1, net->options.training, net->options.kernels, net->options.gemm, 1, NULL};
   ronde__plan *plan;
-  RONDE__ALLOC(layouts, (size_t)graph->n_params * sizeof *layouts, "network");
+  RONDE__ALLOC(layouts, (size_t)(graph->n_params + graph->n_buffers) * sizeof *layouts, "network");
   ronde_status status = ronde__plan_create(graph, &options, &plan);
-  if (status != RONDE_OK) {
-    ronde__free(layouts);
-    return status;
-  }
-  ronde__plan_weight_layouts(plan, graph, layouts);
-  ronde__plan_destroy(plan);
-  for (int i = 0; i < net->n_params; i++) {
-    ronde__net_param *p = &net->params[i];
-    size_t elems = (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
-    *p = (ronde__net_param){graph->params[i].name, graph->params[i].shape, layouts[i], net->n_elems, elems};
-    net->n_elems += elems;
+  if (status == RONDE_OK) {
+    ronde__plan_weight_layouts(plan, graph, layouts);
+    ronde__plan_buffer_layouts(plan, graph, layouts + graph->n_params);
+    place_params(net, layouts);
+    place_buffers(net, layouts + graph->n_params);
+    ronde__plan_destroy(plan);
   }
   ronde__free(layouts);
-  return RONDE_OK;
+  return status;
+}
+
+/* Logical values: padding stays 0. */
+static void set_initial_buffers(ronde__net *net) {
+  for (int i = 0; i < net->graph->n_buffers; i++) {
+    const ronde__net_buffer *b = &net->buffers[i];
+    for (int64_t j = 0; j < ronde__shape_elems(&b->shape) && !b->is_counter; j++)
+      net->buffer_values[b->offset + (size_t)ronde__weight_index(&b->layout, j, 0, 0)] = net->graph->buffers[i].initial;
+  }
 }
 
 static ronde_status allocate(ronde__net *net) {
@@ -80,7 +106,10 @@ static ronde_status allocate(ronde__net *net) {
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
   RONDE__ALLOC(net->plans, MAX_PLANS * sizeof *net->plans, "network");
   net->n_params = net->graph->n_params;
-  RONDE_TRY(place_params(net));
+  RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
+  RONDE_TRY(place_state(net));
+  RONDE__ALLOC(net->buffer_values, net->n_buffer_elems * sizeof(float), "network");
+  set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
   net->values = ronde__pages_map(bytes);
   if (net->options.training) net->gradients = ronde__pages_map(bytes);
@@ -108,8 +137,12 @@ void ronde__net_destroy(ronde__net *net) {
   ronde__free(net->plans);
   ronde__free(net->touched);
   ronde__free(net->params);
+  ronde__free(net->buffers);
+  ronde__free(net->buffer_values);
   ronde__free(net);
 }
+
+const ronde_graph *ronde__net_graph(const ronde__net *net) { return net->graph; }
 
 const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out) {
   *n_out = net->n_params;
@@ -132,13 +165,34 @@ void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_ou
   ronde__weight_unpack(&net->params[param].layout, net->gradients + net->params[param].offset, logical_out);
 }
 
+ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out) {
+  *n_out = net->graph->n_buffers;
+  return net->buffers;
+}
+
+void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out) {
+  ronde__weight_unpack(&net->buffers[buffer].layout, net->buffer_values + net->buffers[buffer].offset, logical_out);
+}
+
+void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical) {
+  ronde__weight_pack(&net->buffers[buffer].layout, logical, net->buffer_values + net->buffers[buffer].offset);
+}
+
+static float initial_value(const ronde__param *param, ronde__rng *rng) {
+  switch (param->init) {
+  case RONDE__INIT_NORMAL: return ronde__rng_normal(rng) * param->bound;
+  case RONDE__INIT_CONSTANT: return param->bound;
+  default: return (2 * ronde__rng_uniform(rng) - 1) * param->bound;
+  }
+}
+
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   for (int i = 0; i < net->n_params; i++) {
     int64_t n = ronde__shape_elems(&net->params[i].shape);
-    float *logical, bound = net->graph->params[i].bound;
+    float *logical;
     RONDE__ALLOC(logical, (size_t)n * sizeof *logical, net->params[i].name);
     ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
-    for (int64_t j = 0; j < n; j++) logical[j] = (2 * ronde__rng_uniform(&rng) - 1) * bound;
+    for (int64_t j = 0; j < n; j++) logical[j] = initial_value(&net->graph->params[i], &rng);
     ronde__net_set(net, i, logical);
     ronde__free(logical);
   }
@@ -159,7 +213,8 @@ static float *value_at(const ronde__net *net, const ronde__plan *plan, int value
 }
 
 static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_step *step, bool backward, ronde__op_call *call) {
-  *call = (ronde__op_call){.labels = net->batch.labels, .loss_scale = net->loss_scale, .pool = net->options.pool};
+  *call = (ronde__op_call){.labels = net->batch.labels, .loss_scale = net->loss_scale, .pool = net->options.pool, .training = net->batch.training,
+                            .seed = net->batch.seed, .step = net->batch.step, .first_example = net->batch.first_example};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(net, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
@@ -171,6 +226,8 @@ static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_ste
     call->param[i] = net->values + net->params[step->param[i]].offset;
     if (backward) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
   }
+  for (int i = 0; i < step->desc.n_buffers; i++)
+    if (!net->buffers[step->buffer[i]].is_counter) call->buffer[i] = net->buffer_values + net->buffers[step->buffer[i]].offset;
   call->saved = (float *)(net->arena + step->saved_offset);
   call->work = (float *)(net->arena + step->work_offset[backward]);
 }
@@ -199,6 +256,7 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
   net->batch = *batch;
   net->loss_scale = loss_scale;
   run_forward(net, plan, true, hooks, &result);
+  for (int i = 0; i < net->graph->n_buffers && batch->training; i++) net->buffers[i].count += net->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
 }

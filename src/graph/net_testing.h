@@ -237,13 +237,14 @@ static inline examples examples_make(const ronde_graph *graph, int64_t n) {
   e.labels = malloc((size_t)n * sizeof *e.labels);
   for (int64_t i = 0; i < n; i++) e.labels[i] = (i * 7 + 3) % e.target_elems;
   bool classes = ronde__ops[loss->kind]->wants_labels;
-  e.batch = (ronde__net_batch){n, e.x, classes ? e.labels : NULL, classes ? NULL : e.targets};
+  e.batch = (ronde__net_batch){
+      .n = n, .x = e.x, .labels = classes ? e.labels : NULL, .targets = classes ? NULL : e.targets, .training = true};
   return e;
 }
 
 /* The examples [begin, begin + n) of e. */
 static inline ronde__net_batch part_of(const examples *e, int64_t begin, int64_t n) {
-  ronde__net_batch b = {n, e->x + begin * e->x_elems, NULL, NULL};
+  ronde__net_batch b = {.n = n, .x = e->x + begin * e->x_elems, .training = true};
   if (e->batch.labels) b.labels = e->labels + begin;
   else b.targets = e->targets + begin * e->target_elems;
   return b;

@@ -45,7 +45,8 @@ static int executor_of(const builder *b, int index) {
     if (graph->nodes[reader].kind == RONDE__OP_MAX_POOL2D) return reader;
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
-  bool layer = graph->nodes[producer].kind == RONDE__OP_CONV2D || graph->nodes[producer].kind == RONDE__OP_LINEAR;
+  ronde__op_kind kind = graph->nodes[producer].kind;
+  bool layer = kind == RONDE__OP_CONV2D || kind == RONDE__OP_LINEAR || (kind == RONDE__OP_BATCH_NORM2D && node->attr.act == RONDE__ACT_RELU);
   return layer && b->act[producer] == RONDE__ACT_NONE ? producer : -1;
 }
 
@@ -127,7 +128,8 @@ static void add_step(builder *b, int index) {
   }
   ronde__plan_step step = {.op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
   ronde__op_desc *desc = &step.desc;
-  *desc = (ronde__op_desc){.attr = node->attr, .n_inputs = node->n_inputs, .n_params = node->n_params};
+  *desc = (ronde__op_desc){.attr = node->attr, .n_inputs = node->n_inputs, .n_params = node->n_params, .n_buffers = node->n_buffers,
+                           .layer = index};
   set_options(b, desc);
   if (b->act[index]) desc->attr.act = b->act[index];
   if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
@@ -141,6 +143,7 @@ static void add_step(builder *b, int index) {
   step.op->layouts(desc, in, &graph->tensors[node->out]->shape);
   for (int i = 0; i < node->n_inputs; i++) step.in[i] = value_in_form(b, b->value_of[node->in[i]], &desc->in[i], &step);
   memcpy(step.param, node->param, sizeof step.param);
+  memcpy(step.buffer, node->buffer, sizeof step.buffer);
   bool gradient = b->wants_gradient[node->out] && b->for_loss[node->out];
   step.has_backward = gradient;
   if (step.op->is_view) {
@@ -231,11 +234,13 @@ static const char *joint_name(const ronde__plan_step *step) {
   static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
   static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
   static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
+  static const char *const batch_norm[] = {"batch_norm", "batch_norm+relu"};
   ronde__activation act = step->desc.attr.act;
   if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
   if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
   if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
   if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
+  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[act];
   return step->op->name;
 }
 
@@ -322,4 +327,12 @@ void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *grap
     layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->params[i].shape), 1, 1, 1, 1};
   for (int i = 0; i < plan->n_steps; i++)
     for (int j = 0; j < plan->steps[i].desc.n_params; j++) layouts_out[plan->steps[i].param[j]] = plan->steps[i].desc.param[j];
+}
+
+void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {
+  for (int i = 0; i < graph->n_buffers; i++)
+    layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->buffers[i].shape), 1, 1, 1, 1};
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_buffers; j++)
+      if (!graph->buffers[plan->steps[i].buffer[j]].is_counter) layouts_out[plan->steps[i].buffer[j]] = plan->steps[i].desc.buffer;
 }

@@ -18,7 +18,7 @@ typedef struct ronde__plan_step {
   ronde__op_desc desc;
   void *state;
   int in[RONDE__OP_MAX_INPUTS], out; /* values */
-  int param[RONDE__OP_MAX_PARAMS];
+  int param[RONDE__OP_MAX_PARAMS], buffer[RONDE__OP_MAX_BUFFERS];
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS]; /* another step has written this gradient before, in backward order */
   bool for_loss, for_output;         /* the loss, or the output, needs it */
   bool has_backward;
@@ -51,6 +51,8 @@ void ronde__plan_destroy(ronde__plan *plan);
 
 /* How the plan's steps store each parameter, [n_params of the graph]; the same for every n. A parameter that no step uses is PLAIN. */
 void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
+/* The same of the buffers, [n_buffers of the graph]. */
+void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
 
 /* arena.c: offsets for blocks of memory that live over [first, last] steps of time, so that blocks which live at once do not overlap; returns the size. */
 typedef struct ronde__arena_block {

@@ -93,6 +93,19 @@ typedef struct ronde__kernels {
   double (*sum_squares)(const float *x, int64_t n);
   bool (*all_finite)(const float *x, int64_t n);
 
+  /* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
+  /* mean[j] of the rows, and m2[j], the sum of (x - mean)^2 */
+  void (*column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
+  /* y = x * scale[j] + shift[j] (+ residual, where it is not NULL), behind a ReLU where asked; y may be x or residual */
+  void (*affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
+                      const float *shift, bool relu, float *y);
+  /* the rows' sums of dy and of dy * (x - mean[j]) */
+  void (*norm_sums)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, float *sum_dy,
+                    float *sum_dyx);
+  /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy */
+  void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                        const float *b, const float *c, float *dx, bool accumulate);
+
   /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
    * largest). */
   void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);

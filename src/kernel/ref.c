@@ -210,3 +210,48 @@ double ronde__ref_mse(int64_t n, const float *prediction, const float *target, f
   }
   return loss / (double)n;
 }
+
+/* Where value i of channel k lies. */
+static int64_t channel_place(int64_t k, int64_t i, int64_t c, int64_t pixels) {
+  return (i / pixels * c + k) * pixels + i % pixels;
+}
+
+void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x, const float *weight,
+                                   const float *bias, float *y, double *mean, double *var) {
+  int64_t m = n * pixels;
+  for (int64_t k = 0; k < c; k++) {
+    mean[k] = var[k] = 0;
+    for (int64_t i = 0; i < m; i++) mean[k] += x[channel_place(k, i, c, pixels)] / (double)m;
+    for (int64_t i = 0; i < m; i++) var[k] += pow(x[channel_place(k, i, c, pixels)] - mean[k], 2) / (double)m;
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = channel_place(k, i, c, pixels);
+      y[at] = (float)((x[at] - mean[k]) / sqrt(var[k] + eps) * weight[k] + bias[k]);
+    }
+  }
+}
+
+/* By the chain rule through mean and variance, term by term. */
+void ronde__ref_batch_norm_backward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x,
+                                    const float *weight, const float *dy, float *dx, float *dweight, float *dbias) {
+  int64_t m = n * pixels;
+  for (int64_t k = 0; k < c; k++) {
+    double mean = 0, var = 0, dw = 0, db = 0, dvar = 0, dmean = 0;
+    for (int64_t i = 0; i < m; i++) mean += x[channel_place(k, i, c, pixels)] / (double)m;
+    for (int64_t i = 0; i < m; i++) var += pow(x[channel_place(k, i, c, pixels)] - mean, 2) / (double)m;
+    double deviation = sqrt(var + eps);
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = channel_place(k, i, c, pixels);
+      double centred = x[at] - mean, dnormal = (double)dy[at] * weight[k];
+      dw += dy[at] * centred / deviation;
+      db += dy[at];
+      dvar += dnormal * centred * -0.5 / pow(deviation, 3);
+      dmean -= dnormal / deviation;
+    }
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = channel_place(k, i, c, pixels);
+      dx[at] = (float)((double)dy[at] * weight[k] / deviation + dvar * 2 * (x[at] - mean) / (double)m + dmean / (double)m);
+    }
+    dweight[k] = (float)dw;
+    dbias[k] = (float)db;
+  }
+}

@@ -34,6 +34,12 @@ void ronde__ref_max_pool_backward(const ronde__ref_conv *p, const float *x, cons
 void ronde__ref_avg_pool_forward(const ronde__ref_conv *p, bool exclude_padding, const float *x, float *y);
 void ronde__ref_avg_pool_backward(const ronde__ref_conv *p, bool exclude_padding, const float *dy, float *dx);
 
+/* Batch normalisation of x [N][C][pixels] by the batch's own statistics; mean [C] and var [C] (biased) are set. */
+void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x, const float *weight,
+                                   const float *bias, float *y, double *mean, double *var);
+void ronde__ref_batch_norm_backward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x,
+                                    const float *weight, const float *dy, float *dx, float *dweight, float *dbias);
+
 /* By libm in f64. */
 void ronde__ref_act_forward(ronde__activation act, int64_t n, const float *x, float *y);
 /* y: the outputs of forward */

@@ -22,4 +22,5 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "fc3", classes, true);
 }
 
-const ronde__model ronde__model_lenet5 = {"lenet5", "LeNet-5, tanh and average pooling", build, false, {3, 32, 32}, 10};
+const ronde__model ronde__model_lenet5 = {
+    .name = "lenet5", .about = "LeNet-5, tanh and average pooling", .build = build, .shape = {3, 32, 32}, .classes = 10};

@@ -14,4 +14,5 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "fc3", classes, true);
 }
 
-const ronde__model ronde__model_mnist_large = {"mnist-large", "convolutions of 128, 256, 512, FC 512 twice", build, true, {1, 28, 28}, 10};
+const ronde__model ronde__model_mnist_large = {
+    .name = "mnist-large", .about = "convolutions of 128, 256, 512, FC 512 twice", .build = build, .has_padding = true, .shape = {1, 28, 28}, .classes = 10};

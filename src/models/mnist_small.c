@@ -9,4 +9,5 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "fc2", classes, true);
 }
 
-const ronde__model ronde__model_mnist_small = {"mnist-small", "one convolution of 32, FC 64", build, true, {1, 28, 28}, 10};
+const ronde__model ronde__model_mnist_small = {
+    .name = "mnist-small", .about = "one convolution of 32, FC 64", .build = build, .has_padding = true, .shape = {1, 28, 28}, .classes = 10};

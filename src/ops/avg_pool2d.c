@@ -1,4 +1,5 @@
-/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad). */
+/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad); and the adaptive kind, whose
+ * windows follow from the output's size. */
 #include "ops/pool2d.h"
 
 #include <string.h>
@@ -34,6 +35,32 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
 }
+
+/* Output i averages the inputs from floor(i in / out) to ceil((i + 1) in / out). */
+static ronde__taps adaptive_taps(const ronde__axis *axis, int64_t o) {
+  int64_t begin = o * axis->in / axis->out;
+  return (ronde__taps){0, (int)(ronde__ceil_div((o + 1) * axis->in, axis->out) - begin), begin};
+}
+
+static ronde_status adaptive_prepare(const ronde__op_desc *desc, void **state_out) {
+  ronde__axis h = {.in = desc->in[0].h, .out = desc->out.h}, w = {.in = desc->in[0].w, .out = desc->out.w};
+  return ronde__pool2d_prepare_windows(desc, &h, &w, adaptive_taps, state_out);
+}
+
+static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
+                                   ronde__shape *out) {
+  char text[96];
+  ronde__shape_text(&in[0], text, sizeof text);
+  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  if (attr->kernel[0] < 1 || attr->kernel[1] < 1) return ronde__fail(RONDE_E_USAGE, "%s: the output's height and width must be positive", label);
+  *out = (ronde__shape){3, {in[0].dim[0], attr->kernel[0], attr->kernel[1]}};
+  return RONDE_OK;
+}
+
+const ronde__op ronde__op_adaptive_avg_pool2d = {
+    .name = "adaptive_avg_pool", .infer = adaptive_infer, .layouts = ronde__pool2d_layouts, .prepare = adaptive_prepare,
+    .release = ronde__pool2d_release, .forward = forward, .backward = backward, .implementation = ronde__pool2d_implementation,
+};
 
 const ronde__op ronde__op_avg_pool2d = {
     .name = "avg_pool", .infer = ronde__pool2d_infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,

@@ -27,8 +27,13 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 
 static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   float bound = (float)(1 / sqrt((double)in[0].dim[0] * attr->kernel[0] * attr->kernel[1]));
-  specs[0] = (ronde__param_spec){"weight", {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}}, bound};
-  specs[1] = (ronde__param_spec){"bias", {1, {attr->out_channels}}, bound};
+  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}},
+                                 .bound = bound};
+  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
+  if (attr->kaiming_normal) {
+    specs[0].init = RONDE__INIT_NORMAL;
+    specs[0].bound = (float)sqrt(2 / (double)(attr->out_channels * attr->kernel[0] * attr->kernel[1]));
+  }
   return attr->bias ? 2 : 1;
 }
 

@@ -32,8 +32,8 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 
 static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   float bound = (float)(1 / sqrt((double)in[0].dim[0]));
-  specs[0] = (ronde__param_spec){"weight", {2, {attr->out_channels, in[0].dim[0]}}, bound};
-  specs[1] = (ronde__param_spec){"bias", {1, {attr->out_channels}}, bound};
+  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = {2, {attr->out_channels, in[0].dim[0]}}, .bound = bound};
+  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   return attr->bias ? 2 : 1;
 }
 

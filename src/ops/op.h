@@ -9,6 +9,7 @@
 
 #define RONDE__OP_MAX_INPUTS 4
 #define RONDE__OP_MAX_PARAMS 2
+#define RONDE__OP_MAX_BUFFERS 3
 
 typedef enum ronde__op_kind {
 #define RONDE_OP(NAME, name) RONDE__OP_##NAME,
@@ -21,16 +22,33 @@ typedef enum ronde__op_kind {
 typedef struct ronde__op_attr {
   int64_t out_channels;            /* convolution, linear */
   int kernel[2], stride[2], padding[2];
-  bool bias, exclude_padding;
+  bool bias, exclude_padding, kaiming_normal;
+  float eps, momentum;             /* batch normalisation */
+  float probability;               /* dropout: of a zero */
   ronde__activation act;           /* fused behind a convolution or linear layer, or the activation op itself */
 } ronde__op_attr;
 
-/* How a parameter is initialised: U(-bound, bound), as PyTorch's layers are by default. */
+/* How a parameter is initialised. */
+typedef enum ronde__init_kind {
+  RONDE__INIT_UNIFORM,             /* U(-bound, bound), as PyTorch's layers are by default */
+  RONDE__INIT_NORMAL,              /* N(0, bound^2) */
+  RONDE__INIT_CONSTANT,            /* bound */
+} ronde__init_kind;
+
 typedef struct ronde__param_spec {
   const char *suffix;              /* "weight", "bias" */
   ronde__shape shape;              /* logical */
   float bound;
+  ronde__init_kind init;
 } ronde__param_spec;
+
+/* State that is kept but not trained: f32, or a count of training batches. */
+typedef struct ronde__buffer_spec {
+  const char *suffix;              /* "running_mean" */
+  ronde__shape shape;              /* a vector over channels; a counter is a scalar */
+  float initial;
+  bool is_counter;
+} ronde__buffer_spec;
 
 /* What the plan decided about one op for one batch size. */
 typedef struct ronde__op_desc {
@@ -38,6 +56,9 @@ typedef struct ronde__op_desc {
   int n_inputs, n_params;
   ronde__phys in[RONDE__OP_MAX_INPUTS], out;
   ronde__weight_layout param[RONDE__OP_MAX_PARAMS];
+  int n_buffers;
+  ronde__weight_layout buffer;     /* of each buffer that is no counter */
+  int layer;                       /* of the graph's nodes: tells one dropout from another */
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -51,6 +72,10 @@ typedef struct ronde__op_call {
   float *out;
   const int64_t *labels;           /* losses against classes */
   const float *param[RONDE__OP_MAX_PARAMS];
+  float *buffer[RONDE__OP_MAX_BUFFERS]; /* NULL for a counter */
+  bool training;                   /* statistics of the batch, dropout; else running statistics, and none */
+  uint64_t seed, step;             /* dropout is a function of these, the layer, the example and the element */
+  int64_t first_example;           /* of this batch, in the step's list */
   float *dout;                     /* may be overwritten: its last use */
   float *din[RONDE__OP_MAX_INPUTS];
   float *dparam[RONDE__OP_MAX_PARAMS];
@@ -71,6 +96,8 @@ typedef struct ronde__op {
                         ronde__shape *out);
   /* Parameters of the op; returns how many. NULL: none. */
   int (*params)(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs_out[RONDE__OP_MAX_PARAMS]);
+  /* Buffers of the op; returns how many. NULL: none. */
+  int (*buffers)(const ronde__op_attr *attr, const ronde__shape *in, ronde__buffer_spec specs_out[RONDE__OP_MAX_BUFFERS]);
   /* Multiply-adds x 2 of one example's forward pass, padding taps counted. NULL: 0. */
   int64_t (*flops)(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out);
   /* Chooses the layouts: in->in[] holds what the producers offer; may be changed to what the op wants (the plan then

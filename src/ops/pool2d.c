@@ -28,23 +28,36 @@ void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
 }
 
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0];
   ronde__axis h = ronde__axis_make(in->h, desc->attr.kernel[0], desc->attr.stride[0], desc->attr.padding[0]);
   ronde__axis w = ronde__axis_make(in->w, desc->attr.kernel[1], desc->attr.stride[1], desc->attr.padding[1]);
+  return ronde__pool2d_prepare_windows(desc, &h, &w, ronde__axis_forward, state_out);
+}
+
+/* Inputs of all windows along one axis. */
+static int64_t total_taps(const ronde__axis *axis, ronde__axis_fn taps) {
+  int64_t n = 0;
+  for (int64_t o = 0; o < axis->out; o++) n += taps(axis, o).count;
+  return n;
+}
+
+ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w, ronde__axis_fn taps,
+                                           void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
   ronde__pool2d *s;
   RONDE__ALLOC(s, sizeof *s, "pooling plan");
   s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
   s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
   s->vector = in->layout == RONDE__LANES ? in->block : in->n * in->block;
   s->windows = ronde__alloc((size_t)s->out_pixels * sizeof *s->windows);
-  s->offsets = ronde__alloc((size_t)(s->out_pixels * h.kernel * w.kernel) * sizeof *s->offsets);
+  s->offsets = ronde__alloc((size_t)(total_taps(h, taps) * total_taps(w, taps)) * sizeof *s->offsets);
   if (!s->windows || !s->offsets) {
     ronde__pool2d_release(desc, s);
     return ronde__fail(RONDE_E_MEMORY, "pooling plan: no memory for %lld windows", (long long)s->out_pixels);
   }
   int64_t used = 0;
   for (int64_t p = 0; p < s->out_pixels; p++) {
-    ronde__taps th = ronde__axis_forward(&h, p / out->w), tw = ronde__axis_forward(&w, p % out->w);
+    ronde__taps th = taps(h, p / out->w), tw = taps(w, p % out->w);
     s->windows[p] = (ronde__window){th.at * in->w + tw.at, s->offsets + used, th.count * tw.count};
     for (int y = 0; y < th.count; y++)
       for (int x = 0; x < tw.count; x++) s->offsets[used++] = (y * in->w + x) * s->vector;

@@ -22,6 +22,9 @@ ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, 
                                  ronde__shape *out);
 void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out);
+/* With windows of any kind: `taps` says which inputs (at, count) an output has along an axis. */
+ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w, ronde__axis_fn taps,
+                                           void **state_out);
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
 

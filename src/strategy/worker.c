@@ -62,7 +62,8 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     ronde__prof_switch(worker->prof, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     ronde__net_result result = {0};
-    ronde__net_batch net_batch = {batch.n, batch.x, batch.labels, batch.targets};
+    int64_t first = i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
+    ronde__net_batch net_batch = {batch.n, batch.x, batch.labels, batch.targets, true, worker->seed, (uint64_t)step->step, first};
     if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, NULL, &result));
     part_out->loss_sum += result.loss_sum;
     part_out->n_correct += result.n_correct;

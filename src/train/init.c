@@ -60,7 +60,7 @@ static json_t *tensors_json(const ronde_graph *graph) {
 
 static ronde_status describe(const ronde__model *model, bool with_tensors, json_t **json_out) {
   ronde_graph *graph;
-  ronde__model_options options = {.padding_same = true};
+  ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
   ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
   RONDE_TRY(ronde__model_graph(model, &options, &shape, model->classes, &graph));
   json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", model->name, "about", model->about, "parameters",

@@ -2,6 +2,7 @@
 #ifndef RONDE_JOB_H
 #define RONDE_JOB_H
 
+#include "io/sha256.h"
 #include "models/models.h"
 #include "strategy/strategy.h"
 #include "train/config.h"
@@ -55,14 +56,15 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph);
 /* weights.c */
 /* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. */
 ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path);
-/* Every parameter of a net from a file that was checked against its graph. */
+/* Every parameter and buffer of a net from a file that was checked against its graph. */
 void ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file);
-/* Writes the parameters; the file also says what they are of: model, shape, classes, padding and normalisation of the job. */
-ronde_status ronde__weights_save(const ronde__net *net, const char *path, const ronde__job *job);
+/* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation of the job. */
+ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
-/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian. */
-ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[65]);
+/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers among them. */
+ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 
 /* evaluate.c */
 typedef struct ronde__score {

@@ -60,7 +60,7 @@ static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t 
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   if (job->model) {
-    ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME};
+    ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME, .dropout = (float)job->options->dropout};
     RONDE_TRY(ronde__model_graph(job->model, &options, &job->shape, job->classes, &graph));
   } else {
     RONDE_TRY(build(build_callers, (void *)&job->hooks, &job->shape, job->classes, &graph));

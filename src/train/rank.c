@@ -50,7 +50,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE, .prefetch = PREFETCH, .drill_delay_ns = job->drill_load_ns};
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   r->worker = (ronde__worker){.transport = r->transport, .kernels = job->kernels, .pool = r->pool, .prof = r->prof, .net = r->net,
-                              .optim = r->optim, .loader = r->loader, .clip = job->options->clip,
+                              .optim = r->optim, .loader = r->loader, .seed = (uint64_t)job->options->seed, .batch = job->batch, .clip = job->options->clip,
                               .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6), .overlap = job->options->overlap};
   static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, names[job->optim.kind], RONDE__PHASE_UPDATE, job->kernels->isa);

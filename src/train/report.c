@@ -119,8 +119,10 @@ static ronde_status fill_results(ronde__run *r) {
   }
   record->communication.collective = r->job->world > 1 ? "ring" : NULL;
   record->communication.busbw_bytes_per_s = bus_bandwidth(r);
-  RONDE_TRY(ronde__weights_sha256(r->ranks[0].net, r->sha256));
-  record->weights_sha256 = record->state_sha256 = r->sha256; /* no network has buffers yet */
+  RONDE_TRY(ronde__weights_sha256(r->ranks[0].net, r->weights_sha256));
+  RONDE_TRY(ronde__state_sha256(r->ranks[0].net, r->state_sha256));
+  record->weights_sha256 = r->weights_sha256;
+  record->state_sha256 = r->state_sha256;
   return RONDE_OK;
 }
 

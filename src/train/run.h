@@ -15,7 +15,7 @@ typedef struct ronde__run {
   ronde__record_worker *workers;
   ronde__record_choice choices[4];
   ronde__steps *steps;
-  char sha256[RONDE__SHA256_HEX];
+  char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
   int64_t examples_done;
   uint64_t steps_ns;             /* time of the steps so far */

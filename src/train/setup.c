@@ -60,7 +60,9 @@ static ronde_status set_up_model(ronde__job *job) {
   if (job->hooks.model) {
     job->model_name = o->model ? o->model : "custom";
     RONDE_TRY(ronde__config_no_effect(job->config, "padding", "the network is the caller's"));
-    return ronde__config_no_effect(job->config, "dropout", "the network is the caller's");
+    if (o->dropout > 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", "the network is the caller's"));
+    job->config->options.dropout = 0;
+    return RONDE_OK;
   }
   if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
   if (!(job->model = ronde__model_find(o->model)))
@@ -69,7 +71,9 @@ static ronde_status set_up_model(ronde__job *job) {
   if (!job->model->has_padding) RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
   char why[64];
   snprintf(why, sizeof why, "%s has no dropout", job->model_name);
-  return ronde__config_no_effect(job->config, "dropout", why);
+  if (o->dropout > 0 && job->model->dropout == 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", why));
+  if (o->dropout < 0) job->config->options.dropout = job->model->dropout;
+  return RONDE_OK;
 }
 
 static ronde_status open_data(ronde__job *job) {
@@ -224,11 +228,29 @@ static ronde_status set_up_training(ronde__job *job) {
   return resolve_drill(job);
 }
 
+/* Statistics of one value are none: to be refused before training, not in a short last batch. */
+static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *graph) {
+  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch;
+  int64_t sizes[] = {job->batch, last};
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    const ronde__shape *shape = &graph->tensors[node->out]->shape;
+    if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
+    for (int s = 0; s < 2; s++)
+      if (sizes[s] / job->world == 1 || ronde__ceil_div(sizes[s], job->world) == 1)
+        return ronde__fail(RONDE_E_USAGE,
+                           "%s: batch normalisation over a single value: a worker has 1 example of a batch of %" PRId64 "%s",
+                           node->label, sizes[s], s ? " (the short last one: --drop-last leaves it out)" : "");
+  }
+  return RONDE_OK;
+}
+
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? ronde__weights_check(graph, job->init, job->options->init) : RONDE_OK;
+  if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
 }

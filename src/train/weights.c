@@ -9,38 +9,86 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ronde_status check_tensor(const ronde__param *param, const ronde__file_tensor *tensor, const char *path) {
-  if (!tensor) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is missing", path, param->name);
-  if (tensor->dtype != RONDE__FILE_F32) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not a float", path, param->name);
-  if (!ronde__shape_equal(&tensor->shape, &param->shape)) {
+/* One tensor of a network's state_dict. */
+typedef struct entry {
+  const char *name;
+  ronde__shape shape;
+  enum { PARAM, BUFFER, COUNTER } kind;
+  int index; /* among the net's parameters, or buffers */
+} entry;
+
+static int by_name(const void *a, const void *b) { return strcmp(((const entry *)a)->name, ((const entry *)b)->name); }
+
+/* Parameters, and buffers where wanted, names ascending bytewise; to be freed. */
+static ronde_status list_state(const ronde_graph *graph, bool with_buffers, entry **entries_out, int *n_out) {
+  entry *entries;
+  int n = 0;
+  RONDE__ALLOC(entries, (size_t)(graph->n_params + graph->n_buffers) * sizeof *entries, "weights");
+  for (int i = 0; i < graph->n_params; i++) entries[n++] = (entry){graph->params[i].name, graph->params[i].shape, PARAM, i};
+  for (int i = 0; i < graph->n_buffers && with_buffers; i++) {
+    const ronde__buffer *b = &graph->buffers[i];
+    entries[n++] = (entry){b->name, b->shape, b->is_counter ? COUNTER : BUFFER, i};
+  }
+  qsort(entries, (size_t)n, sizeof *entries, by_name);
+  *entries_out = entries;
+  *n_out = n;
+  return RONDE_OK;
+}
+
+static void get_values(const ronde__net *net, const entry *e, float *values_out) {
+  if (e->kind == PARAM) ronde__net_get(net, e->index, values_out);
+  else ronde__net_get_buffer(net, e->index, values_out);
+}
+
+/* ---- from a file ---- */
+
+static ronde_status check_tensor(const entry *e, const ronde__file_tensor *tensor, const char *path) {
+  if (!tensor && e->kind == COUNTER) return RONDE_OK; /* older files have none */
+  if (!tensor) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is missing", path, e->name);
+  bool is_float = tensor->dtype == RONDE__FILE_F32;
+  if (is_float != (e->kind != COUNTER))
+    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s", path, e->name, is_float ? "a float, not I64" : "not a float");
+  if (!ronde__shape_equal(&tensor->shape, &e->shape)) {
     char has[96], wants[96];
     ronde__shape_text(&tensor->shape, has, sizeof has);
-    ronde__shape_text(&param->shape, wants, sizeof wants);
-    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s, but the network's is %s", path, param->name, has, wants);
+    ronde__shape_text(&e->shape, wants, sizeof wants);
+    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s, but the network's is %s", path, e->name, has, wants);
   }
   return RONDE_OK;
 }
 
-static bool is_param(const ronde_graph *graph, const char *name) {
-  for (int i = 0; i < graph->n_params; i++)
-    if (strcmp(graph->params[i].name, name) == 0) return true;
-  return false;
-}
-
-ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path) {
-  for (int i = 0; i < graph->n_params; i++)
-    RONDE_TRY(check_tensor(&graph->params[i], ronde__safetensors_find(file, graph->params[i].name), path));
-  for (int i = 0; i < file->n_tensors; i++)
-    if (!is_param(graph, file->tensors[i].name))
-      return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not in the network", path, file->tensors[i].name);
+static ronde_status check_all(const entry *entries, int n, const ronde__safetensors *file, const char *path) {
+  for (int i = 0; i < n; i++) RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
+  for (int i = 0; i < file->n_tensors; i++) {
+    entry wanted = {.name = file->tensors[i].name};
+    if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, by_name))
+      return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not in the network", path, wanted.name);
+  }
   return RONDE_OK;
 }
 
-void ronde__weights_load(ronde__net *net, const ronde__safetensors *file) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  for (int i = 0; i < n_params; i++) ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
+ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path) {
+  entry *entries;
+  int n;
+  RONDE_TRY(list_state(graph, true, &entries, &n));
+  ronde_status status = check_all(entries, n, file, path);
+  ronde__free(entries);
+  return status;
 }
+
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file) {
+  int n_params, n_buffers;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
+  for (int i = 0; i < n_params; i++) ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
+  for (int i = 0; i < n_buffers; i++) {
+    const ronde__file_tensor *tensor = ronde__safetensors_find(file, buffers[i].name);
+    if (!buffers[i].is_counter) ronde__net_set_buffer(net, i, tensor->data);
+    else if (tensor) buffers[i].count = *(const int64_t *)tensor->data;
+  }
+}
+
+/* ---- to a file ---- */
 
 const char *ronde__job_padding(const ronde__job *job) {
   if (!job->model || !job->model->has_padding) return NULL;
@@ -75,56 +123,71 @@ static ronde_status write_file(const char *path, const ronde__file_tensor *tenso
   return ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
 }
 
-ronde_status ronde__weights_save(const ronde__net *net, const char *path, const ronde__job *job) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  ronde__file_tensor *tensors;
-  float *values;
-  RONDE__ALLOC(tensors, (size_t)n_params * sizeof *tensors, path);
-  size_t n = 0;
-  for (int i = 0; i < n_params; i++) n += (size_t)ronde__shape_elems(&params[i].shape);
-  if (!(values = ronde__alloc(n * sizeof *values))) {
-    ronde__free(tensors);
-    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu values", path, n);
+/* The tensors as the file wants them; values [all of them] holds the data. */
+static void fill_tensors(ronde__net *net, const entry *entries, int n, float *values, ronde__file_tensor *tensors) {
+  int n_buffers;
+  const ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
+  for (int i = 0; i < n; i++) {
+    const entry *e = &entries[i];
+    tensors[i] = (ronde__file_tensor){e->name, RONDE__FILE_F32, e->shape, values};
+    if (e->kind == COUNTER) {
+      tensors[i].dtype = RONDE__FILE_I64;
+      tensors[i].data = &buffers[e->index].count;
+      continue;
+    }
+    get_values(net, e, values);
+    values += ronde__shape_elems(&e->shape);
   }
-  n = 0;
-  for (int i = 0; i < n_params; i++) {
-    ronde__net_get(net, i, values + n);
-    tensors[i] = (ronde__file_tensor){params[i].name, RONDE__FILE_F32, params[i].shape, values + n};
-    n += (size_t)ronde__shape_elems(&params[i].shape);
+}
+
+ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {
+  entry *entries;
+  int n;
+  RONDE_TRY(list_state(ronde__net_graph(net), true, &entries, &n));
+  size_t elems = 0;
+  for (int i = 0; i < n; i++) elems += (size_t)ronde__shape_elems(&entries[i].shape);
+  float *values = ronde__alloc(elems * sizeof *values);
+  ronde__file_tensor *tensors = ronde__alloc((size_t)n * sizeof *tensors);
+  ronde_status status;
+  if (values && tensors) {
+    fill_tensors(net, entries, n, values, tensors);
+    status = write_file(path, tensors, n, job);
+  } else {
+    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu values", path, elems);
   }
-  ronde_status status = write_file(path, tensors, n_params, job);
-  ronde__free(values);
   ronde__free(tensors);
+  ronde__free(values);
+  ronde__free(entries);
   return status;
 }
 
-static int by_name(const void *a, const void *b, void *names) {
-  const ronde__net_param *params = names;
-  return strcmp(params[*(const int *)a].name, params[*(const int *)b].name);
-}
+/* ---- hashes ---- */
 
-ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[65]) {
-  int n_params, *order;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  int64_t longest = 0;
-  for (int i = 0; i < n_params; i++) longest = ronde__max(longest, ronde__shape_elems(&params[i].shape));
+static ronde_status hash_entries(const ronde__net *net, const entry *entries, int n, char hex_out[RONDE__SHA256_HEX]) {
+  int64_t longest = 1;
+  for (int i = 0; i < n; i++) longest = ronde__max(longest, ronde__shape_elems(&entries[i].shape));
   float *values;
-  RONDE__ALLOC(order, (size_t)n_params * sizeof *order, "hash of the weights");
-  if (!(values = ronde__alloc((size_t)longest * sizeof *values))) {
-    ronde__free(order);
-    return ronde__fail(RONDE_E_MEMORY, "hash of the weights: no memory for %" PRId64 " values", longest);
-  }
-  for (int i = 0; i < n_params; i++) order[i] = i;
-  qsort_r(order, (size_t)n_params, sizeof *order, by_name, (void *)params);
+  RONDE__ALLOC(values, (size_t)longest * sizeof *values, "hash of the weights");
   ronde__sha256 sha;
   ronde_status status = ronde__sha256_init(&sha);
-  for (int i = 0; i < n_params && status == RONDE_OK; i++) {
-    ronde__net_get(net, order[i], values);
-    ronde__sha256_update(&sha, values, (size_t)ronde__shape_elems(&params[order[i]].shape) * sizeof *values);
+  for (int i = 0; i < n && status == RONDE_OK; i++) {
+    if (entries[i].kind == COUNTER) continue;
+    get_values(net, &entries[i], values);
+    ronde__sha256_update(&sha, values, (size_t)ronde__shape_elems(&entries[i].shape) * sizeof *values);
   }
   if (status == RONDE_OK) status = ronde__sha256_final(&sha, hex_out);
   ronde__free(values);
-  ronde__free(order);
   return status;
 }
+
+static ronde_status hash_state(const ronde__net *net, bool with_buffers, char hex_out[RONDE__SHA256_HEX]) {
+  entry *entries;
+  int n;
+  RONDE_TRY(list_state(ronde__net_graph(net), with_buffers, &entries, &n));
+  ronde_status status = hash_entries(net, entries, n, hex_out);
+  ronde__free(entries);
+  return status;
+}
+
+ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) { return hash_state(net, false, hex_out); }
+ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) { return hash_state(net, true, hex_out); }

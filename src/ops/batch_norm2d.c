@@ -1,0 +1,210 @@
+/* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias (ReLU fused where it follows).
+ * Source: Ioffe & Szegedy, 2015; running statistics as PyTorch's. BLOCKS only.
+ * Legend: M = N*H*W values a channel; the rows [M][block] of a channel block are cut into chunks, whose statistics are joined in f64 in a
+ * fixed order, so that the result does not depend on the threads. */
+#include "ops/fused.h"
+#include "ops/gemm_list.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 64, MAX_BLOCK = 64 }; /* rows, channels: a chunk stays in the first cache */
+
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+  char text[96];
+  ronde__shape_text(&in[0], text, sizeof text);
+  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: batch normalisation takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  *out = in[0];
+  return RONDE_OK;
+}
+
+static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+  specs[0] = (ronde__param_spec){"weight", {1, {in[0].dim[0]}}, 1, RONDE__INIT_CONSTANT};
+  specs[1] = (ronde__param_spec){"bias", {1, {in[0].dim[0]}}, 0, RONDE__INIT_CONSTANT};
+  return 2;
+}
+
+static int buffers(const ronde__op_attr *attr, const ronde__shape *in, ronde__buffer_spec specs[RONDE__OP_MAX_BUFFERS]) {
+  specs[0] = (ronde__buffer_spec){"running_mean", {1, {in[0].dim[0]}}, 0, false};
+  specs[1] = (ronde__buffer_spec){"running_var", {1, {in[0].dim[0]}}, 1, false};
+  specs[2] = (ronde__buffer_spec){"num_batches_tracked", {0}, 0, true};
+  return 3;
+}
+
+static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  ronde__phys *x = &desc->in[0];
+  if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  desc->out = *x;
+  desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
+}
+
+static int64_t rows_of(const ronde__phys *x) { return x->n * x->h * x->w; }
+static int64_t chunks_of(const ronde__phys *x) { return ronde__ceil_div(rows_of(x), CHUNK); }
+static int64_t padded_channels(const ronde__phys *x) { return ronde__phys_blocks(x) * x->block; }
+
+/* Kept for backward: mean and 1 / sqrt(var + eps), [2][channels]. */
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) { return (size_t)(2 * padded_channels(&desc->in[0])); }
+
+/* Two sums of each chunk, [blocks][chunks][2][block]; then what each channel is transformed with, [3][channels]. */
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  return (size_t)(padded_channels(&desc->in[0]) * (2 * chunks_of(&desc->in[0]) + 3));
+}
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+  float *partial, *a, *b, *c, *mean, *factor;
+} job;
+
+static job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
+  int64_t channels = padded_channels(&desc->in[0]);
+  float *a = call->work, *partial = call->work + 3 * channels;
+  return (job){desc, call, partial, a, a + channels, a + 2 * channels, call->saved, call->saved + channels};
+}
+
+/* Chunk `item` of all blocks' chunks: its first element, rows, and block. */
+static int64_t chunk_at(const ronde__phys *x, int64_t item, int64_t *rows_out, int64_t *block_out) {
+  int64_t chunks = chunks_of(x), row = item % chunks * CHUNK;
+  *block_out = item / chunks;
+  *rows_out = ronde__min(CHUNK, rows_of(x) - row);
+  return (*block_out * rows_of(x) + row) * x->block;
+}
+
+typedef void (*chunk_fn)(const job *j, int64_t at, int64_t rows, int64_t block, float *partial);
+
+typedef struct chunk_job {
+  const job *j;
+  chunk_fn fn;
+} chunk_job;
+
+static void chunks_part(void *arg, int thread, int n_threads) {
+  const chunk_job *c = arg;
+  const ronde__phys *x = &c->j->desc->in[0];
+  int64_t begin, end;
+  ronde__thread_share(ronde__phys_blocks(x) * chunks_of(x), thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t rows, block, at = chunk_at(x, item, &rows, &block);
+    c->fn(c->j, at, rows, block, c->j->partial + item * 2 * x->block);
+  }
+}
+
+static void each_chunk(const job *j, chunk_fn fn) {
+  chunk_job c = {j, fn};
+  ronde__pool_run(j->call->pool, chunks_part, &c);
+}
+
+/* ---- forward ---- */
+
+static void chunk_moments(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  int64_t n = j->desc->in[0].block;
+  j->desc->kernels->column_moments(j->call->in[0] + at, rows, n, partial, partial + n);
+}
+
+/* Mean and sum of squares of a block's channels, from its chunks. Source: Chan, Golub & LeVeque, 1979. */
+static void join_moments(const job *j, int64_t block, double *mean, double *m2) {
+  const ronde__phys *x = &j->desc->in[0];
+  const float *partial = j->partial + block * chunks_of(x) * 2 * x->block;
+  double done = 0;
+  for (int64_t i = 0; i < chunks_of(x); i++, partial += 2 * x->block) {
+    double rows = (double)ronde__min(CHUNK, rows_of(x) - i * CHUNK), all = done + rows;
+    for (int64_t c = 0; c < x->block; c++) {
+      double delta = partial[c] - (i ? mean[c] : 0);
+      mean[c] = i ? mean[c] + delta * rows / all : partial[c];
+      m2[c] = i ? m2[c] + partial[x->block + c] + delta * delta * done * rows / all : partial[x->block + c];
+    }
+    done = all;
+  }
+}
+
+static void batch_statistics(const job *j) {
+  const ronde__phys *x = &j->desc->in[0];
+  const ronde__op_attr *attr = &j->desc->attr;
+  double mean[MAX_BLOCK], m2[MAX_BLOCK], m = (double)rows_of(x);
+  each_chunk(j, chunk_moments);
+  for (int64_t block = 0; block < ronde__phys_blocks(x); block++) {
+    join_moments(j, block, mean, m2);
+    for (int64_t c = 0; c < x->block; c++) {
+      int64_t at = block * x->block + c;
+      float *running_mean = &j->call->buffer[0][at], *running_var = &j->call->buffer[1][at];
+      j->mean[at] = (float)mean[c];
+      j->factor[at] = (float)(1 / sqrt(m2[c] / m + attr->eps));
+      if (at >= x->c) continue; /* padding keeps its initial values */
+      *running_mean += (float)(attr->momentum * (mean[c] - *running_mean));
+      *running_var += (float)(attr->momentum * (m2[c] / (m - 1) - *running_var));
+    }
+  }
+}
+
+static void running_statistics(const job *j) {
+  for (int64_t c = 0; c < padded_channels(&j->desc->in[0]); c++) {
+    j->mean[c] = j->call->buffer[0][c];
+    j->factor[c] = (float)(1 / sqrt((double)j->call->buffer[1][c] + j->desc->attr.eps));
+  }
+}
+
+static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  int64_t n = j->desc->in[0].block, c = block * n;
+  j->desc->kernels->affine_rows(j->call->in[0] + at, NULL, rows, n, j->a + c, j->b + c, j->desc->attr.act == RONDE__ACT_RELU,
+                                j->call->out + at);
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = job_of(desc, call);
+  if (call->training) batch_statistics(&j);
+  else running_statistics(&j);
+  for (int64_t c = 0; c < padded_channels(&desc->in[0]); c++) {
+    j.a[c] = call->param[0][c] * j.factor[c];
+    j.b[c] = (float)(call->param[1][c] - (double)j.mean[c] * j.a[c]);
+  }
+  each_chunk(&j, chunk_affine);
+}
+
+/* ---- backward ---- */
+
+static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  int64_t n = j->desc->in[0].block;
+  if (j->desc->attr.act) /* while the chunk is in cache */
+    j->desc->kernels->act_backward(j->call->dout + at, j->call->out + at, j->call->dout + at, rows * n, j->desc->attr.act, false);
+  j->desc->kernels->norm_sums(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + block * n, partial, partial + n);
+}
+
+static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  int64_t n = j->desc->in[0].block, c = block * n;
+  j->desc->kernels->norm_backward(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c, j->c + c,
+                                  j->call->din[0] + at, j->call->accumulate_dinput[0]);
+}
+
+static void param_gradients(const job *j) {
+  const ronde__phys *x = &j->desc->in[0];
+  const ronde__op_call *call = j->call;
+  for (int64_t channel = 0; channel < padded_channels(x); channel++) {
+    int64_t block = channel / x->block, c = channel % x->block;
+    const float *partial = j->partial + block * chunks_of(x) * 2 * x->block;
+    double sum = 0, product = 0, m = (double)rows_of(x), factor = j->factor[channel];
+    for (int64_t i = 0; i < chunks_of(x); i++, partial += 2 * x->block) {
+      sum += partial[c];
+      product += partial[x->block + c];
+    }
+    float dweight = (float)(product * factor), dbias = (float)sum;
+    call->dparam[0][channel] = call->accumulate_dparam ? call->dparam[0][channel] + dweight : dweight;
+    call->dparam[1][channel] = call->accumulate_dparam ? call->dparam[1][channel] + dbias : dbias;
+    double a = call->param[0][channel] * factor;
+    j->a[channel] = (float)a;
+    j->b[channel] = (float)(-a * factor * factor * product / m);
+    j->c[channel] = (float)(-a * sum / m);
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = job_of(desc, call);
+  each_chunk(&j, chunk_sums);
+  param_gradients(&j);
+  if (call->din[0]) each_chunk(&j, chunk_backward);
+}
+
+static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+
+const ronde__op ronde__op_batch_norm2d = {
+    .name = "batch_norm", .infer = infer, .params = params, .buffers = buffers, .layouts = layouts, .work_elems = work_elems,
+    .saved_elems = saved_elems, .keeps_input = true, .forward = forward, .backward = backward, .implementation = implementation,
+};

@@ -1,0 +1,74 @@
+/* Dropout: in training each element is zero with probability p, else divided by 1 - p. Which ones is a function of (seed, step, layer, example,
+ * element) and of nothing else, so that it does not depend on layouts, threads or the number of workers. */
+#include "ops/elementwise.h"
+
+#include "base/rng.h"
+#include "ops/gemm_list.h"
+
+#include <math.h>
+#include <string.h>
+
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+  if (!(attr->probability >= 0 && attr->probability < 1))
+    return ronde__fail(RONDE_E_USAGE, "%s: a probability of dropout is at least 0 and below 1, not %g", label, (double)attr->probability);
+  *out = in[0];
+  return RONDE_OK;
+}
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+  const float *from;
+  float *to;
+  bool accumulate;
+} job;
+
+/* One example: four elements from each Philox block. */
+static void drop_example(const job *j, int64_t n) {
+  const ronde__phys *x = &j->desc->in[0];
+  const ronde__op_call *call = j->call;
+  float p = j->desc->attr.probability, factor = 1 / (1 - p);
+  uint32_t threshold = (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
+  int64_t pixels = x->h * x->w, elems = x->c * pixels;
+  uint64_t stream = RONDE__STREAM_DROPOUT | (uint64_t)j->desc->layer, example = (uint64_t)(call->first_example + n);
+  uint32_t random[4];
+  ronde__philox(call->seed, stream, call->step, random);
+  uint64_t key = (uint64_t)random[0] << 32 | random[1];
+  for (int64_t e = 0; e < elems; e += 4) {
+    ronde__philox(key, stream, example << 32 | (uint64_t)(e / 4), random);
+    for (int64_t i = e; i < ronde__min(e + 4, elems); i++) {
+      int64_t at = ronde__phys_index(x, n, i / pixels, i % pixels);
+      float value = random[i - e] < threshold ? 0 : j->from[at] * factor;
+      j->to[at] = j->accumulate ? j->to[at] + value : value;
+    }
+  }
+}
+
+static void part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t begin, end;
+  ronde__thread_share(j->desc->in[0].n, thread, n_threads, &begin, &end);
+  for (int64_t n = begin; n < end; n++) drop_example(j, n);
+}
+
+static void run(const ronde__op_desc *desc, const ronde__op_call *call, const float *from, float *to, bool accumulate) {
+  job j = {desc, call, from, to, accumulate};
+  int64_t elems = ronde__phys_elems(&desc->in[0]);
+  if (!call->training || desc->attr.probability == 0) {
+    ronde__gradient_add(desc, from, to, elems, accumulate);
+    return;
+  }
+  if (!accumulate) memset(to, 0, (size_t)elems * sizeof *to); /* padding */
+  ronde__pool_run(call->pool, part, &j);
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) { run(desc, call, call->in[0], call->out, false); }
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) run(desc, call, call->dout, call->din[0], call->accumulate_dinput[0]);
+}
+
+const ronde__op ronde__op_dropout = {
+    .name = "dropout", .infer = infer, .layouts = ronde__elementwise_layouts, .forward = forward, .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
