@@ -103,6 +103,8 @@ void ronde__net_set(ronde__net *net, int param, const float *logical);
 void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out);
 
 ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out);
+/* All f32 buffers, packed: what ranks hand each other. */
+float *ronde__net_buffer_values(ronde__net *net, size_t *n_elems_out);
 /* One f32 buffer in logical order. */
 void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out);
 void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);

@@ -170,6 +170,11 @@ ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out) {
   return net->buffers;
 }
 
+float *ronde__net_buffer_values(ronde__net *net, size_t *n_elems_out) {
+  *n_elems_out = net->n_buffer_elems;
+  return net->buffer_values;
+}
+
 void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out) {
   ronde__weight_unpack(&net->buffers[buffer].layout, net->buffer_values + net->buffers[buffer].offset, logical_out);
 }

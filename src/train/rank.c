@@ -125,6 +125,13 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
 
 /* ---- epochs ---- */
 
+/* Running statistics are rank 0's: what is evaluated is what is saved. */
+static ronde_status share_buffers(ronde__rank *r) {
+  size_t n_elems;
+  float *values = ronde__net_buffer_values(r->net, &n_elems);
+  return n_elems ? ronde__broadcast_tree(r->transport, TAG_EPOCH, 0, values, n_elems * sizeof *values) : RONDE_OK;
+}
+
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   const ronde__job *job = r->job;
   ronde__evaluation what = {.data = job->data, .split = RONDE_SPLIT_TRAIN, .rank = r->transport->rank, .world = job->world,
@@ -141,6 +148,7 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
 /* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
 static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
+  RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
   for (int i = 0; i < r->job->world; i++) {

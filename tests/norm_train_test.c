@@ -1,0 +1,100 @@
+/* Training of networks with batch normalisation and dropout by several workers. */
+#include "train_testing.h"
+
+#include <unistd.h>
+
+static ronde_tensor *normed(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 20, .kernel = {3, 3}, .no_bias = true});
+  x = ronde_relu(ronde_batch_norm2d(x, "bn1", NULL));
+  return ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 2, 2)), "fc", classes, true);
+}
+
+/* Normalised over the batch alone. */
+static ronde_tensor *normed_vector(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_batch_norm2d(ronde_adaptive_avg_pool2d(x, 1, 1), "norm of one", NULL);
+  return ronde_linear(ronde_flatten(x), "fc", classes, true);
+}
+
+static ronde_tensor *dropping(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_relu(ronde_linear(ronde_dropout(ronde_flatten(x), 0.25f), "fc1", 30, true));
+  return ronde_linear(ronde_dropout(x, 0.5f), "fc2", classes, true);
+}
+
+/* Rank 0's running statistics are those that are saved, and those that training tests with. */
+static void test_what_is_saved_is_what_was_tested(void **state) {
+  ronde_source source = small_source(60, 20);
+  ronde_hooks hooks = {.model = normed, .source = &source};
+  char path[] = "/tmp/ronde-norm-XXXXXX", options[128];
+  int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  for (int workers = 1; workers <= 3; ++workers) {
+    snprintf(options, sizeof options, "batch=21 workers=%d threads=1 lr=0.1 epochs=2 save=%s", workers, path);
+    json_t *run = job_run("train", options, &hooks), *again = job_run("train", options, &hooks);
+    assert_string_equal(text_at(run, "result.state_sha256"), text_at(again, "result.state_sha256"));
+    assert_string_not_equal(text_at(run, "result.state_sha256"), text_at(run, "result.weights_sha256"));
+    snprintf(options, sizeof options, "batch=7 threads=1 init=%s", path);
+    json_t *eval = job_run("eval", options, &hooks);
+    assert_true(fabs(real_at(eval, "loss") - real_at(run, "result.test_loss")) < 1e-5);
+    assert_true(real_at(eval, "accuracy") == real_at(run, "result.test_accuracy"));
+    json_decref(eval);
+    json_decref(again);
+    json_decref(run);
+  }
+  unlink(path);
+}
+
+static char line[1024];
+
+static void keep_line(void *user, ronde_log_level level, const char *text) {
+  if (level == RONDE_LOG_ERROR) snprintf(line, sizeof line, "%s", text);
+}
+
+static ronde_status status_of(const char *options, ronde_model_fn model) {
+  ronde_source source = small_source(61, 0);
+  ronde_config *config = config_make("train", options);
+  *line = 0;
+  ronde_log_set(keep_line, NULL);
+  ronde_status status = ronde_train(config, &(ronde_hooks){.model = model, .source = &source}, NULL);
+  ronde_log_set(NULL, NULL);
+  ronde_config_destroy(config);
+  return status;
+}
+
+static void test_a_single_value_is_refused_at_set_up(void **state) {
+  assert_int_equal(status_of("batch=20", normed_vector), RONDE_E_USAGE); /* 61 = 3 * 20 + 1 */
+  assert_non_null(strstr(line, "norm of one"));
+  assert_non_null(strstr(line, "--drop-last"));
+  assert_int_equal(status_of("batch=3 workers=3 drop-last=on", normed_vector), RONDE_E_USAGE);
+  assert_non_null(strstr(line, "norm of one"));
+  assert_int_equal(status_of("batch=20 drop-last=on", normed_vector), RONDE_OK);
+  assert_int_equal(status_of("batch=20", normed), RONDE_OK); /* one example, but many pixels */
+}
+
+/* The same elements are dropped whoever works on an example: losses differ by rounding only. */
+static void test_dropout_does_not_depend_on_the_workers(void **state) {
+  ronde_source source = small_source(60, 0);
+  ronde_hooks hooks = {.model = dropping, .source = &source};
+  static const char *const forms[] = {"batch=20 workers=1", "batch=20 workers=2", "batch=20 workers=7", "batch=5 accumulate=4"};
+  double first[2] = {0};
+  for (size_t i = 0; i < RONDE__COUNT(forms); ++i)
+    for (int seed = 1; seed <= 2; ++seed) {
+      char options[128];
+      snprintf(options, sizeof options, "%s threads=1 lr=0.05 seed=%d shuffle=off", forms[i], seed);
+      json_t *run = job_run("train", options, &hooks);
+      double loss = real_at(run, "result.train_loss");
+      if (i == 0) first[seed - 1] = loss;
+      assert_true(fabs(loss - first[seed - 1]) < 1e-5);
+      json_decref(run);
+    }
+  assert_true(fabs(first[0] - first[1]) > 1e-4);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_what_is_saved_is_what_was_tested),
+      cmocka_unit_test(test_a_single_value_is_refused_at_set_up),
+      cmocka_unit_test(test_dropout_does_not_depend_on_the_workers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
