@@ -1,9 +1,12 @@
-/* Training steps of a built-in network on data in memory, timed on command, so that a driver can alternate systems in one run.
+/* Training steps of a built-in network on data in memory, timed on command, so that a driver can alternate systems in
+ * one run.
  *
- *   bench_step --model mnist-small --batch 128 --optimizer adam|sgd|momentum [--threads 1] [--padding same] [--shape CxHxW] [--ops]
+ *   bench_step --model mnist-small --batch 128 --optimizer adam|sgd|momentum [--threads 1] [--padding same] [--shape
+ * CxHxW] [--ops]
  *
- * Reads lines from stdin, as bench/peers/pytorch_step.py does: "go N" makes N steps (forward, backward, update) and prints one JSON
- * line; "quit" or the end of input ends it. --ops adds a table of where the time went, at the end, on stderr. */
+ * Reads lines from stdin, as bench/peers/pytorch_step.py does: "go N" makes N steps (forward, backward, update) and
+ * prints one JSON line; "quit" or the end of input ends it. --ops adds a table of where the time went, at the end, on
+ * stderr. */
 #include "models/models.h"
 #include "train/job.h"
 
@@ -50,8 +53,10 @@ static setting parse(int argc, char **argv) {
 }
 
 static ronde__optim_options optimizer(const setting *s) {
-  if (!strcmp(s->optimizer, "adam")) return (ronde__optim_options){.kind = RONDE__OPTIM_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-  return (ronde__optim_options){.kind = RONDE__OPTIM_SGD, .lr = 0.001, .momentum = !strcmp(s->optimizer, "momentum") ? 0.9 : 0};
+  if (!strcmp(s->optimizer, "adam"))
+    return (ronde__optim_options){.kind = RONDE__OPTIM_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+  return (ronde__optim_options){
+      .kind = RONDE__OPTIM_SGD, .lr = 0.001, .momentum = !strcmp(s->optimizer, "momentum") ? 0.9 : 0};
 }
 
 static int ascending(const void *a, const void *b) {
@@ -87,8 +92,8 @@ static void go(bench *b, int n) {
     ms[i] = (double)(ronde__now_ns() - begin) * 1e-6;
   }
   qsort(ms, (size_t)n, sizeof *ms, ascending);
-  printf("{\"median_ms\": %.5f, \"min_ms\": %.5f, \"steps\": %d, \"loss\": %.9g, \"peak_rss_bytes\": %lld}\n", ms[n / 2], ms[0], n, loss,
-         (long long)ronde__peak_rss_bytes());
+  printf("{\"median_ms\": %.5f, \"min_ms\": %.5f, \"steps\": %d, \"loss\": %.9g, \"peak_rss_bytes\": %lld}\n",
+         ms[n / 2], ms[0], n, loss, (long long)ronde__peak_rss_bytes());
   fflush(stdout);
   free(ms);
 }
@@ -97,8 +102,9 @@ static void print_ops(const bench *b) {
   int n;
   const ronde__prof_op *ops = ronde__prof_ops(b->prof, &n);
   for (int i = 0; i < n; i++)
-    fprintf(stderr, "%-22s %-9s %-10s %9.2f us a call %7.1f GFLOP/s\n", ops[i].op, ronde__phase_name(ops[i].phase), ops[i].implementation,
-            (double)ops[i].ns / (double)ronde__max(1, ops[i].calls) * 1e-3, ops[i].ns ? ops[i].flops / (double)ops[i].ns : 0);
+    fprintf(stderr, "%-22s %-9s %-10s %9.2f us a call %7.1f GFLOP/s\n", ops[i].op, ronde__phase_name(ops[i].phase),
+            ops[i].implementation, (double)ops[i].ns / (double)ronde__max(1, ops[i].calls) * 1e-3,
+            ops[i].ns ? ops[i].flops / (double)ops[i].ns : 0);
 }
 
 int main(int argc, char **argv) {
@@ -132,7 +138,8 @@ int main(int argc, char **argv) {
   for (int64_t i = 0; i < elems; i++) x[i] = ronde__rng_normal(&rng);
   for (int64_t i = 0; i < s.batch; i++) labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)model->classes);
   b.batch = (ronde__net_batch){.n = s.batch, .x = x, .labels = labels, .training = true, .seed = 1};
-  printf("{\"system\": \"ronde\", \"isa\": \"%s\", \"parameters\": %lld}\n", kernels->isa, (long long)ronde_graph_parameters(graph));
+  printf("{\"system\": \"ronde\", \"isa\": \"%s\", \"parameters\": %lld}\n", kernels->isa,
+         (long long)ronde_graph_parameters(graph));
   fflush(stdout);
   char line[64];
   while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4))

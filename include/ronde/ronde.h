@@ -25,16 +25,16 @@ extern "C" {
 /* ---- status and log ------------------------------------------------------------------------------------------ */
 
 /* X(enum name, text, exit code of the command line) */
-#define RONDE_STATUS_LIST(X)                                                   \
-  X(OK, "success", 0)                                                          \
-  X(E_INTERNAL, "internal error", 1)                                           \
-  X(E_USAGE, "wrong or impossible option, network or call", 2)                 \
-  X(E_INPUT, "bad or missing input", 3)                                        \
-  X(E_LOST, "a worker or a link was lost", 4)                                  \
-  X(E_NUMERIC, "the numbers broke (NaN or Inf)", 5)                            \
-  X(E_WRITE, "cannot write", 6)                                                \
-  X(E_MEMORY, "out of memory", 6)                                              \
-  X(E_DIFFERENCE, "a check found a difference", 7)                             \
+#define RONDE_STATUS_LIST(X)                                   \
+  X(OK, "success", 0)                                          \
+  X(E_INTERNAL, "internal error", 1)                           \
+  X(E_USAGE, "wrong or impossible option, network or call", 2) \
+  X(E_INPUT, "bad or missing input", 3)                        \
+  X(E_LOST, "a worker or a link was lost", 4)                  \
+  X(E_NUMERIC, "the numbers broke (NaN or Inf)", 5)            \
+  X(E_WRITE, "cannot write", 6)                                \
+  X(E_MEMORY, "out of memory", 6)                              \
+  X(E_DIFFERENCE, "a check found a difference", 7)             \
   X(E_CANCELLED, "cancelled", 130)
 
 typedef enum ronde_status {
@@ -65,8 +65,8 @@ RONDE_API ronde_status ronde_version_json(char **json_out);
 /* ---- graph: define a network --------------------------------------------------------------------------------- */
 
 /* A network under construction. Every op call returns a new tensor owned by the graph. A call that fails logs both
- * layers and shapes, returns NULL and marks the graph; given NULL, a call returns NULL: so a model function needs no checks,
- * and ronde_graph_status tells at the end. Parameter names are NAME.weight and NAME.bias. */
+ * layers and shapes, returns NULL and marks the graph; given NULL, a call returns NULL: so a model function needs no
+ * checks, and ronde_graph_status tells at the end. Parameter names are NAME.weight and NAME.bias. */
 typedef struct ronde_graph ronde_graph;
 typedef struct ronde_tensor ronde_tensor;
 
@@ -79,7 +79,8 @@ RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
 
 /* An input of dims [rank] per example (the batch comes in front). */
 RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
-/* The target of the loss: class labels for the cross entropy, or values of the prediction's shape for the squared error. */
+/* The target of the loss: class labels for the cross entropy, or values of the prediction's shape for the squared
+ * error. */
 RONDE_API ronde_tensor *ronde_target(ronde_graph *graph);
 
 typedef struct ronde_conv2d_options {
@@ -88,7 +89,8 @@ typedef struct ronde_conv2d_options {
   int stride[2];        /* 0 means 1 */
   int padding[2];       /* zeros on each side */
   bool no_bias;
-  bool kaiming_normal;  /* weights from N(0, 2 / (out_channels KH KW)), as torchvision's ResNets; else PyTorch's default */
+  bool kaiming_normal; /* weights from N(0, 2 / (out_channels KH KW)), as torchvision's ResNets; else PyTorch's default
+                        */
 } ronde_conv2d_options;
 
 /* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight [out_channels,C,KH,KW]. */
@@ -97,9 +99,9 @@ RONDE_API ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, co
 RONDE_API ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias);
 
 typedef struct ronde_pool2d_options {
-  int kernel[2];  /* required */
-  int stride[2];  /* 0 means the kernel */
-  int padding[2]; /* at most half the kernel */
+  int kernel[2];        /* required */
+  int stride[2];        /* 0 means the kernel */
+  int padding[2];       /* at most half the kernel */
   bool exclude_padding; /* average only: divide by the values inside (PyTorch's count_include_pad=False) */
 } ronde_pool2d_options;
 
@@ -113,10 +115,13 @@ typedef struct ronde_batch_norm2d_options {
   float momentum; /* of the running statistics; 0 means 0.1 */
 } ronde_batch_norm2d_options;
 
-/* x [C,H,W] normalised over batch and pixels, times weight [C] plus bias [C]; PyTorch's definition: in training by the batch's own
- * statistics, which running_mean and running_var follow (the latter unbiased), else by these. options may be NULL. */
-RONDE_API ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *options);
-/* In training, zeros with this probability, the rest divided by 1 - probability: a function of (seed, step, layer, example, element). */
+/* x [C,H,W] normalised over batch and pixels, times weight [C] plus bias [C]; PyTorch's definition: in training by the
+ * batch's own statistics, which running_mean and running_var follow (the latter unbiased), else by these. options may
+ * be NULL. */
+RONDE_API ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name,
+                                           const ronde_batch_norm2d_options *options);
+/* In training, zeros with this probability, the rest divided by 1 - probability: a function of (seed, step, layer,
+ * example, element). */
 RONDE_API ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability);
 RONDE_API ronde_tensor *ronde_relu(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_tanh(const ronde_tensor *x);
@@ -137,13 +142,13 @@ RONDE_API int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MA
 RONDE_API void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output);
 RONDE_API void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss);
 
-/* Trainable parameters, and floating-point operations of one forward pass of one example (2 x multiply-adds of convolutions
- * and linear layers, padding taps counted). */
+/* Trainable parameters, and floating-point operations of one forward pass of one example (2 x multiply-adds of
+ * convolutions and linear layers, padding taps counted). */
 RONDE_API int64_t ronde_graph_parameters(const ronde_graph *graph);
 RONDE_API int64_t ronde_graph_forward_flops(const ronde_graph *graph);
 
-/* Builds a network on x and hands back its output; `classes` as the run has them. Called once per rank and job, possibly from
- * several threads at once, and must build the same graph each time. */
+/* Builds a network on x and hands back its output; `classes` as the run has them. Called once per rank and job,
+ * possibly from several threads at once, and must build the same graph each time. */
 typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
 /* ---- configuration: one typed table of options ---------------------------------------------------------------- */
@@ -154,10 +159,11 @@ typedef struct ronde_config ronde_config;
 /* verb: "train", "eval", "predict" or "init". Values start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
-/* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error that names
- * the nearest one. */
+/* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
+ * that names the nearest one. */
 RONDE_API ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value);
-/* Sets every option whose RONDE_... variable (RONDE_BATCH, RONDE_LR_SCHEDULE) is in the environment and which was not set yet. */
+/* Sets every option whose RONDE_... variable (RONDE_BATCH, RONDE_LR_SCHEDULE) is in the environment and which was not
+ * set yet. */
 RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
 /* The present value as text; owned by the config until its next change. NULL for an unknown name. */
 RONDE_API const char *ronde_config_get(const ronde_config *config, const char *name);
@@ -183,18 +189,20 @@ typedef struct ronde_source {
   int64_t n_examples[2];        /* by ronde_split; test may be 0 */
   /* Fills x [n][dims] f32 and labels [n] (targets [n][target_elems] where classes is 0) for the examples `ids` [n] of a
    * split. Called from the loaders' threads, several at once. Any status but RONDE_OK ends the job with it. */
-  ronde_status (*read)(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets);
+  ronde_status (*read)(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                       float *targets);
   void *user;
 } ronde_source;
 
 typedef struct ronde_progress {
-  int64_t step, steps;  /* done, in all */
-  int64_t epoch;        /* the present one, from 1 */
-  double loss;          /* the step's mean loss before its update; at an epoch's end the mean over the epoch */
+  int64_t step, steps; /* done, in all */
+  int64_t epoch;       /* the present one, from 1 */
+  double loss;         /* the step's mean loss before its update; at an epoch's end the mean over the epoch */
   double lr;
   double examples_per_s;
   double elapsed_s, left_s;
-  bool epoch_end;       /* a call of its own after each epoch: the next two are set; accuracy < 0: no test data, or no classes */
+  bool epoch_end; /* a call of its own after each epoch: the next two are set; accuracy < 0: no test data, or no classes
+                   */
   double test_loss, test_accuracy;
 } ronde_progress;
 
@@ -207,8 +215,8 @@ typedef struct ronde_hooks {
   void *user;                 /* handed to all of the above */
 } ronde_hooks;
 
-/* Each job blocks until all its ranks have ended and writes what its options name (--out, --save). On success json_out (may be
- * NULL) receives a JSON text owned by the caller (free); train also sets it where a run was broken off. */
+/* Each job blocks until all its ranks have ended and writes what its options name (--out, --save). On success json_out
+ * (may be NULL) receives a JSON text owned by the caller (free); train also sets it where a run was broken off. */
 
 /* Trains; the text is run.json ("ronde.run.v1"). With --dry-run: the plan instead. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
@@ -218,7 +226,8 @@ RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks 
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Writes freshly initialised weights to --output. */
 RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its tensors. */
+/* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its
+ * tensors. */
 RONDE_API ronde_status ronde_models(const char *name, char **json_out);
 
 #ifdef __cplusplus

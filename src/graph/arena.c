@@ -1,5 +1,5 @@
-/* Memory by liveness: the largest block first, each at the lowest place where it meets no block that lives at the same time.
- * Source: Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020 (greedy by size). */
+/* Memory by liveness: the largest block first, each at the lowest place where it meets no block that lives at the same
+ * time. Source: Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020 (greedy by size). */
 #include "graph/plan.h"
 
 #include <stdlib.h>

@@ -37,7 +37,9 @@ static void *fail(ronde_graph *graph, ronde_status status) {
 }
 
 /* Room for one more of n items; NULL where there is no memory. */
-static void *grow(void *items, int n, size_t size) { return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size); }
+static void *grow(void *items, int n, size_t size) {
+  return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size);
+}
 
 static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
   ronde_tensor **tensors = grow(graph->tensors, graph->n_tensors, sizeof *tensors);
@@ -72,11 +74,15 @@ static ronde_status too_large(const char *label, const ronde__shape *shape) {
 
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
-  if (graph->input >= 0) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name, graph->tensors[graph->input]->label));
-  if (rank != 1 && rank != 3) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 or 3 dims (F, or C,H,W), not %d", name, rank));
+  if (graph->input >= 0)
+    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
+                                   graph->tensors[graph->input]->label));
+  if (rank != 1 && rank != 3)
+    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 or 3 dims (F, or C,H,W), not %d", name, rank));
   for (int d = 0; d < rank; d++) {
     shape.dim[d] = dims[d];
-    if (dims[d] < 1 || dims[d] > INT32_MAX) return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
+    if (dims[d] < 1 || dims[d] > INT32_MAX)
+      return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
   if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return fail(graph, too_large(name, &shape));
   ronde_tensor *x = add_tensor(graph, &shape, -1, name);
@@ -124,14 +130,17 @@ static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer
 }
 
 /* The target is for losses alone, and nothing reads a loss. */
-static ronde_status check_inputs(const ronde__op *op, const char *label, const ronde_tensor *const *inputs, int n_inputs) {
+static ronde_status check_inputs(const ronde__op *op, const char *label, const ronde_tensor *const *inputs,
+                                 int n_inputs) {
   const ronde_graph *graph = inputs[0]->graph;
   for (int i = 0; i < n_inputs; i++) {
     const ronde_tensor *x = inputs[i];
     if (x->graph != graph) return ronde__fail(RONDE_E_USAGE, "%s: its inputs are of different graphs", label);
     bool is_target = op->is_loss && i == n_inputs - 1;
-    if (is_target && x->id != graph->target) return ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", label, x->label);
-    if (!is_target && x->id == graph->target) return ronde__fail(RONDE_E_USAGE, "%s: the target is no input of a layer", label);
+    if (is_target && x->id != graph->target)
+      return ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", label, x->label);
+    if (!is_target && x->id == graph->target)
+      return ronde__fail(RONDE_E_USAGE, "%s: the target is no input of a layer", label);
     if (x->producer >= 0 && ronde__ops[graph->nodes[x->producer].kind]->is_loss)
       return ronde__fail(RONDE_E_USAGE, "%s: the loss %s is no input of a layer", label, x->label);
   }
@@ -139,7 +148,8 @@ static ronde_status check_inputs(const ronde__op *op, const char *label, const r
 }
 
 /* Records one op; name NULL: made up from the op's. */
-static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr, const ronde_tensor *const *inputs, int n_inputs) {
+static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                              const ronde_tensor *const *inputs, int n_inputs) {
   for (int i = 0; i < n_inputs; i++)
     if (!inputs[i]) return NULL;
   ronde_graph *graph = inputs[0]->graph;
@@ -188,7 +198,8 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
   return y;
 }
 
-static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr, const ronde_tensor *x) {
+static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                               const ronde_tensor *x) {
   return add_node(kind, name, attr, (const ronde_tensor *const[]){x}, 1);
 }
 
@@ -216,15 +227,21 @@ static ronde_tensor *add_pool(ronde__op_kind kind, const ronde_tensor *x, const 
   return add_unary(kind, NULL, &attr, x);
 }
 
-ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_MAX_POOL2D, x, o); }
-ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) { return add_pool(RONDE__OP_AVG_POOL2D, x, o); }
+ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) {
+  return add_pool(RONDE__OP_MAX_POOL2D, x, o);
+}
+ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *o) {
+  return add_pool(RONDE__OP_AVG_POOL2D, x, o);
+}
 
 ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int out_w) {
-  return add_unary(RONDE__OP_ADAPTIVE_AVG_POOL2D, NULL, &(ronde__op_attr){.kernel = {out_h, out_w}, .exclude_padding = true}, x);
+  return add_unary(RONDE__OP_ADAPTIVE_AVG_POOL2D, NULL,
+                   &(ronde__op_attr){.kernel = {out_h, out_w}, .exclude_padding = true}, x);
 }
 
 ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *o) {
-  ronde__op_attr attr = {.eps = o && o->eps > 0 ? o->eps : 1e-5f, .momentum = o && o->momentum > 0 ? o->momentum : 0.1f};
+  ronde__op_attr attr = {.eps = o && o->eps > 0 ? o->eps : 1e-5f,
+                         .momentum = o && o->momentum > 0 ? o->momentum : 0.1f};
   return add_unary(RONDE__OP_BATCH_NORM2D, name, &attr, x);
 }
 
@@ -241,7 +258,9 @@ ronde_tensor *ronde_tanh(const ronde_tensor *x) {
 ronde_tensor *ronde_sigmoid(const ronde_tensor *x) {
   return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_SIGMOID}, x);
 }
-ronde_tensor *ronde_flatten(const ronde_tensor *x) { return add_unary(RONDE__OP_FLATTEN, NULL, &(ronde__op_attr){0}, x); }
+ronde_tensor *ronde_flatten(const ronde_tensor *x) {
+  return add_unary(RONDE__OP_FLATTEN, NULL, &(ronde__op_attr){0}, x);
+}
 
 ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
   return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
@@ -268,24 +287,24 @@ void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
   if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
     fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
-  else
-    graph->output = output->id;
+  else graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
     fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
-  else
-    graph->loss = loss->id;
+  else graph->loss = loss->id;
 }
 
 ronde_status ronde__graph_finish(ronde_graph *graph) {
   RONDE_TRY(graph->status);
   if (graph->input < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no input");
   if (graph->output < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no output");
-  if (graph->loss < 0) ronde_graph_set_loss(graph, ronde_cross_entropy(graph->tensors[graph->output], ronde_target(graph)));
-  if (graph->status == RONDE_OK && graph->n_params == 0) graph->status = ronde__fail(RONDE_E_USAGE, "the network has no parameters");
+  if (graph->loss < 0)
+    ronde_graph_set_loss(graph, ronde_cross_entropy(graph->tensors[graph->output], ronde_target(graph)));
+  if (graph->status == RONDE_OK && graph->n_params == 0)
+    graph->status = ronde__fail(RONDE_E_USAGE, "the network has no parameters");
   return graph->status;
 }
 

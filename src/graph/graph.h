@@ -11,9 +11,9 @@
 struct ronde_tensor {
   ronde_graph *graph;
   int id;
-  ronde__shape shape;  /* of one example */
-  int producer;        /* node, or -1: an input or the target */
-  char *label;         /* "conv1", "relu 3": in messages */
+  ronde__shape shape; /* of one example */
+  int producer;       /* node, or -1: an input or the target */
+  char *label;        /* "conv1", "relu 3": in messages */
 };
 
 typedef struct ronde__node {
@@ -27,14 +27,14 @@ typedef struct ronde__node {
 } ronde__node;
 
 typedef struct ronde__param {
-  char *name;          /* "conv1.weight" */
+  char *name; /* "conv1.weight" */
   ronde__shape shape;
-  float bound;         /* of the initial values, as init says */
+  float bound; /* of the initial values, as init says */
   ronde__init_kind init;
 } ronde__param;
 
 typedef struct ronde__buffer {
-  char *name;          /* "bn1.running_mean" */
+  char *name; /* "bn1.running_mean" */
   ronde__shape shape;
   float initial;
   bool is_counter;
@@ -54,16 +54,17 @@ struct ronde_graph {
 ronde_status ronde__graph_finish(ronde_graph *graph);
 
 /* ---- executed ----------------------------------------------------------------------------------------------------
- * A net is one replica: the parameters in one flat array (in order of definition, each packed as its layout says and padded to a multiple of 16 floats), their
- * gradients in another of the same order, and a plan for each batch size met, sharing one arena. */
+ * A net is one replica: the parameters in one flat array (in order of definition, each packed as its layout says and
+ * padded to a multiple of 16 floats), their gradients in another of the same order, and a plan for each batch size met,
+ * sharing one arena. */
 typedef struct ronde__net ronde__net;
 
 typedef struct ronde__net_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
-  ronde__pool *pool;  /* may be NULL */
-  ronde__prof *prof;  /* may be NULL */
-  bool training;      /* false: no gradients, no memory for them */
+  ronde__pool *pool; /* may be NULL */
+  ronde__prof *prof; /* may be NULL */
+  bool training;     /* false: no gradients, no memory for them */
 } ronde__net_options;
 
 /* Where a parameter lies. */
@@ -79,9 +80,9 @@ typedef struct ronde__net_buffer {
   const char *name;
   ronde__shape shape;
   ronde__weight_layout layout;
-  size_t offset;          /* of f32, in its flat array */
+  size_t offset; /* of f32, in its flat array */
   bool is_counter;
-  int64_t count;          /* of a counter: training batches seen */
+  int64_t count; /* of a counter: training batches seen */
 } ronde__net_buffer;
 
 /* Takes a finished graph, which must outlive the net. */
@@ -92,7 +93,7 @@ const ronde_graph *ronde__net_graph(const ronde__net *net);
 const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
 size_t ronde__net_n_elems(const ronde__net *net); /* of the flat arrays */
 float *ronde__net_values(ronde__net *net);
-float *ronde__net_gradients(ronde__net *net);     /* NULL where the net does not train */
+float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train */
 
 /* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
@@ -113,38 +114,42 @@ void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
 ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
 
 typedef struct ronde__net_batch {
-  int64_t n;              /* examples, at least 1 */
-  const float *x;         /* [n][dims], ROWS */
-  const int64_t *labels;  /* [n], or NULL */
-  const float *targets;   /* [n][elems of the prediction], or NULL */
-  bool training;          /* batch norm by the batch's statistics, which the running ones follow; dropout */
-  uint64_t seed, step;    /* of dropout */
-  int64_t first_example;  /* of this batch in the step's list of examples */
+  int64_t n;             /* examples, at least 1 */
+  const float *x;        /* [n][dims], ROWS */
+  const int64_t *labels; /* [n], or NULL */
+  const float *targets;  /* [n][elems of the prediction], or NULL */
+  bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
+  uint64_t seed, step;   /* of dropout */
+  int64_t first_example; /* of this batch in the step's list of examples */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {
-  double loss_sum;        /* over the examples */
+  double loss_sum; /* over the examples */
   int64_t n_correct;
 } ronde__net_result;
 
 /* Called from within backward, or forward, on the calling thread. */
 typedef struct ronde__net_hooks {
-  void (*param_needed)(void *user, int param);   /* about to be read for the first time in this pass; NULL: no interest */
+  void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
   void (*gradient_ready)(void *user, int param); /* its last contribution was added; backward order */
   void *user;
 } ronde__net_hooks;
 
 /* Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks, ronde__net_result *result_out);
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out);
 /* Backward of the last forward. accumulate: gradients are added to what is there. */
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* The output without loss: y [n][elems], ROWS. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
 
 /* For --dry-run and the record. */
-typedef struct ronde__net_memory { size_t parameters, gradients, arena; } ronde__net_memory; /* bytes */
+typedef struct ronde__net_memory {
+  size_t parameters, gradients, arena;
+} ronde__net_memory; /* bytes */
 ronde__net_memory ronde__net_memory_use(const ronde__net *net);
-double ronde__net_executed_flops(const ronde__net *net, int64_t n); /* forward and backward of a batch; 0 before it is prepared */
+double ronde__net_executed_flops(const ronde__net *net,
+                                 int64_t n); /* forward and backward of a batch; 0 before it is prepared */
 
 #endif

@@ -38,7 +38,8 @@ static ronde_status plan_for(ronde__net *net, int64_t n, ronde__plan **plan_out)
   if (plan->arena_bytes > net->arena_bytes) {
     char *arena = ronde__pages_map(plan->arena_bytes);
     if (!arena) {
-      ronde_status status = ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations", (long long)n, plan->arena_bytes);
+      ronde_status status = ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations",
+                                        (long long)n, plan->arena_bytes);
       ronde__plan_destroy(plan);
       return status;
     }
@@ -68,8 +69,13 @@ static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) 
   const ronde_graph *graph = net->graph;
   for (int i = 0; i < graph->n_buffers; i++) {
     const ronde__buffer *b = &graph->buffers[i];
-    net->buffers[i] = (ronde__net_buffer){.name = b->name, .shape = b->shape, .layout = layouts[i], .offset = net->n_buffer_elems, .is_counter = b->is_counter};
-    if (!b->is_counter) net->n_buffer_elems += (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
+    net->buffers[i] = (ronde__net_buffer){.name = b->name,
+                                          .shape = b->shape,
+                                          .layout = layouts[i],
+                                          .offset = net->n_buffer_elems,
+                                          .is_counter = b->is_counter};
+    if (!b->is_counter)
+      net->n_buffer_elems += (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
   }
 }
 
@@ -217,27 +223,37 @@ static float *value_at(const ronde__net *net, const ronde__plan *plan, int value
   return (float *)(net->arena + plan->values[value].offset);
 }
 
-static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_step *step, bool backward, ronde__op_call *call) {
-  *call = (ronde__op_call){.labels = net->batch.labels, .loss_scale = net->loss_scale, .pool = net->options.pool, .training = net->batch.training,
-                            .seed = net->batch.seed, .step = net->batch.step, .first_example = net->batch.first_example};
+static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
+                 ronde__op_call *call) {
+  *call = (ronde__op_call){.labels = net->batch.labels,
+                           .loss_scale = net->loss_scale,
+                           .pool = net->options.pool,
+                           .training = net->batch.training,
+                           .seed = net->batch.seed,
+                           .step = net->batch.step,
+                           .first_example = net->batch.first_example};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(net, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
-    if (backward && step->desc.need_dinput[i]) call->din[i] = (float *)(net->arena + plan->values[step->in[i]].gradient_offset);
+    if (backward && step->desc.need_dinput[i])
+      call->din[i] = (float *)(net->arena + plan->values[step->in[i]].gradient_offset);
   }
   call->out = value_at(net, plan, step->out);
-  if (backward && plan->values[step->out].has_gradient) call->dout = (float *)(net->arena + plan->values[step->out].gradient_offset);
+  if (backward && plan->values[step->out].has_gradient)
+    call->dout = (float *)(net->arena + plan->values[step->out].gradient_offset);
   for (int i = 0; i < step->desc.n_params; i++) {
     call->param[i] = net->values + net->params[step->param[i]].offset;
     if (backward) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
   }
   for (int i = 0; i < step->desc.n_buffers; i++)
-    if (!net->buffers[step->buffer[i]].is_counter) call->buffer[i] = net->buffer_values + net->buffers[step->buffer[i]].offset;
+    if (!net->buffers[step->buffer[i]].is_counter)
+      call->buffer[i] = net->buffer_values + net->buffers[step->buffer[i]].offset;
   call->saved = (float *)(net->arena + step->saved_offset);
   call->work = (float *)(net->arena + step->work_offset[backward]);
 }
 
-static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks, ronde__net_result *result) {
+static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks,
+                        ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
     if (!(with_loss ? step->for_loss : step->for_output)) continue;
@@ -245,15 +261,17 @@ static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss
     bind(net, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
     call.n_correct = &result->n_correct;
-    for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++) hooks->param_needed(hooks->user, step->param[j]);
+    for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
+      hooks->param_needed(hooks->user, step->param[j]);
     uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
     step->op->forward(&step->desc, step->state, &call);
-    if (net->options.prof) ronde__prof_op_add(net->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+    if (net->options.prof)
+      ronde__prof_op_add(net->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
   }
 }
 
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks,
-                                ronde__net_result *result_out) {
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   ronde__plan *plan;
   RONDE_TRY(plan_for(net, batch->n, &plan));
   ronde__net_result result = {0};
@@ -261,7 +279,8 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
   net->batch = *batch;
   net->loss_scale = loss_scale;
   run_forward(net, plan, true, hooks, &result);
-  for (int i = 0; i < net->graph->n_buffers && batch->training; i++) net->buffers[i].count += net->buffers[i].is_counter;
+  for (int i = 0; i < net->graph->n_buffers && batch->training; i++)
+    net->buffers[i].count += net->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
 }
@@ -286,7 +305,8 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
     call.accumulate_dparam = accumulate;
     uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
     step->op->backward(&step->desc, step->state, &call);
-    if (net->options.prof) ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
+    if (net->options.prof)
+      ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       net->touched[step->param[j]] = true;
       if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, step->param[j]);

@@ -7,12 +7,12 @@ typedef struct builder {
   const ronde_graph *graph;
   const ronde__plan_options *options;
   ronde__plan *plan;
-  int *value_of;          /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
-  int *n_uses;            /* [tensors] */
-  bool *wants_gradient;   /* [tensors]: it depends on a parameter */
+  int *value_of;               /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
+  int *n_uses;                 /* [tensors] */
+  bool *wants_gradient;        /* [tensors]: it depends on a parameter */
   bool *for_loss, *for_output; /* [tensors] */
-  int *fused_into;        /* [nodes]: the node that executes this activation, -1: itself */
-  ronde__activation *act; /* [nodes]: the activation that a node executes beside its own work */
+  int *fused_into;             /* [nodes]: the node that executes this activation, -1: itself */
+  ronde__activation *act;      /* [nodes]: the activation that a node executes beside its own work */
 } builder;
 
 /* ---- facts about the graph ---- */
@@ -25,7 +25,9 @@ static void mark_needed(const ronde_graph *graph, int tensor, bool *needed) {
 }
 
 /* Nodes that neither the loss nor the output needs are no part of the plan. */
-static bool is_needed(const builder *b, const ronde__node *node) { return b->for_loss[node->out] || b->for_output[node->out]; }
+static bool is_needed(const builder *b, const ronde__node *node) {
+  return b->for_loss[node->out] || b->for_output[node->out];
+}
 
 static int only_reader(const builder *b, int tensor) {
   const ronde_graph *graph = b->graph;
@@ -35,7 +37,8 @@ static int only_reader(const builder *b, int tensor) {
   return -1;
 }
 
-/* An activation whose input nobody else reads is executed by the layer in front of it; a ReLU whose output only a max pooling reads, by the pooling. */
+/* An activation whose input nobody else reads is executed by the layer in front of it; a ReLU whose output only a max
+ * pooling reads, by the pooling. */
 static int executor_of(const builder *b, int index) {
   const ronde_graph *graph = b->graph;
   const ronde__node *node = &graph->nodes[index];
@@ -46,7 +49,8 @@ static int executor_of(const builder *b, int index) {
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
   ronde__op_kind kind = graph->nodes[producer].kind;
-  bool layer = kind == RONDE__OP_CONV2D || kind == RONDE__OP_LINEAR || (kind == RONDE__OP_BATCH_NORM2D && node->attr.act == RONDE__ACT_RELU);
+  bool layer = kind == RONDE__OP_CONV2D || kind == RONDE__OP_LINEAR ||
+               (kind == RONDE__OP_BATCH_NORM2D && node->attr.act == RONDE__ACT_RELU);
   return layer && b->act[producer] == RONDE__ACT_NONE ? producer : -1;
 }
 
@@ -96,14 +100,18 @@ static int value_in_form(builder *b, int value, const ronde__phys *wanted, const
   if (ronde__phys_equal(&plan->values[value].phys, wanted)) return value;
   for (int i = 0; i < plan->n_steps; i++) {
     ronde__plan_step *step = &plan->steps[i];
-    if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value && ronde__phys_equal(&step->desc.out, wanted)) {
+    if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value &&
+        ronde__phys_equal(&step->desc.out, wanted)) {
       step->for_loss |= user->for_loss, step->for_output |= user->for_output;
       return step->out;
     }
   }
   ronde__plan_step *step = &plan->steps[plan->n_steps++];
-  *step = (ronde__plan_step){.op = ronde__ops[RONDE__OP_REORDER], .for_loss = user->for_loss, .for_output = user->for_output};
-  step->desc = (ronde__op_desc){.n_inputs = 1, .in = {plan->values[value].phys}, .out = *wanted,
+  *step = (ronde__plan_step){
+      .op = ronde__ops[RONDE__OP_REORDER], .for_loss = user->for_loss, .for_output = user->for_output};
+  step->desc = (ronde__op_desc){.n_inputs = 1,
+                                .in = {plan->values[value].phys},
+                                .out = *wanted,
                                 .need_dinput = {plan->values[value].has_gradient}};
   set_options(b, &step->desc);
   step->in[0] = value;
@@ -114,7 +122,9 @@ static int value_in_form(builder *b, int value, const ronde__phys *wanted, const
 /* Loss targets lie as the prediction does, logically. */
 static void bind_target(builder *b, const ronde__node *node, const ronde__phys *prediction) {
   if (b->plan->target < 0)
-    b->plan->target = add_value(b->plan, ronde__phys_make(RONDE__ROWS, b->options->n, prediction->c, prediction->h, prediction->w), true, false);
+    b->plan->target =
+        add_value(b->plan, ronde__phys_make(RONDE__ROWS, b->options->n, prediction->c, prediction->h, prediction->w),
+                  true, false);
   b->value_of[node->in[1]] = b->plan->target;
 }
 
@@ -126,9 +136,13 @@ static void add_step(builder *b, int index) {
     b->value_of[node->out] = b->value_of[node->in[0]];
     return;
   }
-  ronde__plan_step step = {.op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
+  ronde__plan_step step = {
+      .op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
   ronde__op_desc *desc = &step.desc;
-  *desc = (ronde__op_desc){.attr = node->attr, .n_inputs = node->n_inputs, .n_params = node->n_params, .n_buffers = node->n_buffers,
+  *desc = (ronde__op_desc){.attr = node->attr,
+                           .n_inputs = node->n_inputs,
+                           .n_params = node->n_params,
+                           .n_buffers = node->n_buffers,
                            .layer = index};
   set_options(b, desc);
   if (b->act[index]) desc->attr.act = b->act[index];
@@ -230,7 +244,8 @@ static ronde_status place_memory(ronde__plan *plan) {
 
 /* A fused step has a name of its own in the per-op table: its time is never apportioned. */
 static const char *joint_name(const ronde__plan_step *step) {
-  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh", "convolution+sigmoid"};
+  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh",
+                                            "convolution+sigmoid"};
   static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
   static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
   static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
@@ -259,13 +274,15 @@ static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_optio
   if (!options->prof) return RONDE_OK;
   const char *implementation = op->implementation(desc, step->state);
   step->forward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_FORWARD, implementation);
-  if (step->has_backward) step->backward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_BACKWARD, implementation);
+  if (step->has_backward)
+    step->backward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_BACKWARD, implementation);
   return RONDE_OK;
 }
 
 static ronde_status builder_create(builder *b) {
   int tensors = b->graph->n_tensors, nodes = b->graph->n_nodes;
-  size_t bytes = (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * (sizeof(int) + sizeof *b->act);
+  size_t bytes =
+      (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * (sizeof(int) + sizeof *b->act);
   int *memory;
   RONDE__ALLOC(memory, bytes, "plan");
   b->value_of = memory;
@@ -303,7 +320,8 @@ ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_opti
   *plan = (ronde__plan){.n = options->n, .input = -1, .target = -1, .output = -1};
   builder b = {.graph = graph, .options = options, .plan = plan};
   ronde_status status = RONDE_OK;
-  if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) || !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)))
+  if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) ||
+      !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)))
     status = ronde__fail(RONDE_E_MEMORY, "plan: no memory for %zu steps", max_steps);
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
@@ -326,7 +344,8 @@ void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *grap
   for (int i = 0; i < graph->n_params; i++)
     layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->params[i].shape), 1, 1, 1, 1};
   for (int i = 0; i < plan->n_steps; i++)
-    for (int j = 0; j < plan->steps[i].desc.n_params; j++) layouts_out[plan->steps[i].param[j]] = plan->steps[i].desc.param[j];
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++)
+      layouts_out[plan->steps[i].param[j]] = plan->steps[i].desc.param[j];
 }
 
 void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {
@@ -334,5 +353,6 @@ void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *grap
     layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->buffers[i].shape), 1, 1, 1, 1};
   for (int i = 0; i < plan->n_steps; i++)
     for (int j = 0; j < plan->steps[i].desc.n_buffers; j++)
-      if (!graph->buffers[plan->steps[i].buffer[j]].is_counter) layouts_out[plan->steps[i].buffer[j]] = plan->steps[i].desc.buffer;
+      if (!graph->buffers[plan->steps[i].buffer[j]].is_counter)
+        layouts_out[plan->steps[i].buffer[j]] = plan->steps[i].desc.buffer;
 }

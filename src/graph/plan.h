@@ -1,5 +1,5 @@
-/* A plan: one graph laid out for one batch size. Steps in forward order; the values between them with their forms; where each lies in
- * the arena, by liveness over the forward steps and the same steps backward. */
+/* A plan: one graph laid out for one batch size. Steps in forward order; the values between them with their forms;
+ * where each lies in the arena, by liveness over the forward steps and the same steps backward. */
 #ifndef RONDE_PLAN_H
 #define RONDE_PLAN_H
 
@@ -8,7 +8,7 @@
 /* A stored activation (and its gradient); views share one. */
 typedef struct ronde__value {
   ronde__phys phys;
-  bool external;              /* the caller's memory: the input, the targets */
+  bool external; /* the caller's memory: the input, the targets */
   bool has_gradient;
   size_t offset, gradient_offset; /* bytes in the arena */
 } ronde__value;
@@ -20,11 +20,11 @@ typedef struct ronde__plan_step {
   int in[RONDE__OP_MAX_INPUTS], out; /* values */
   int param[RONDE__OP_MAX_PARAMS], buffer[RONDE__OP_MAX_BUFFERS];
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS]; /* another step has written this gradient before, in backward order */
-  bool for_loss, for_output;         /* the loss, or the output, needs it */
+  bool for_loss, for_output;                    /* the loss, or the output, needs it */
   bool has_backward;
   size_t saved_offset, saved_bytes;
   size_t work_offset[2], work_bytes[2]; /* forward, backward */
-  int forward_slot, backward_slot;   /* in the ledger, -1: none */
+  int forward_slot, backward_slot;      /* in the ledger, -1: none */
   double forward_flops, backward_flops; /* executed */
 } ronde__plan_step;
 
@@ -33,7 +33,7 @@ typedef struct ronde__plan {
   ronde__plan_step *steps;
   ronde__value *values;
   int n_steps, n_values;
-  int input, target, output;         /* values; -1: none */
+  int input, target, output; /* values; -1: none */
   size_t arena_bytes;
 } ronde__plan;
 
@@ -43,18 +43,20 @@ typedef struct ronde__plan_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
-  ronde__prof *prof;                 /* may be NULL */
+  ronde__prof *prof; /* may be NULL */
 } ronde__plan_options;
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out);
 void ronde__plan_destroy(ronde__plan *plan);
 
-/* How the plan's steps store each parameter, [n_params of the graph]; the same for every n. A parameter that no step uses is PLAIN. */
+/* How the plan's steps store each parameter, [n_params of the graph]; the same for every n. A parameter that no step
+ * uses is PLAIN. */
 void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
 /* The same of the buffers, [n_buffers of the graph]. */
 void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
 
-/* arena.c: offsets for blocks of memory that live over [first, last] steps of time, so that blocks which live at once do not overlap; returns the size. */
+/* arena.c: offsets for blocks of memory that live over [first, last] steps of time, so that blocks which live at once
+ * do not overlap; returns the size. */
 typedef struct ronde__arena_block {
   size_t bytes;
   int first, last;

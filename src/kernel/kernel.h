@@ -96,7 +96,8 @@ typedef struct ronde__kernels {
   /* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
   /* mean[j] of the rows, and m2[j], the sum of (x - mean)^2 */
   void (*column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
-  /* y = x * scale[j] + shift[j] (+ residual, where it is not NULL), behind a ReLU where asked; y may be x or residual */
+  /* y = x * scale[j] + shift[j] (+ residual, where it is not NULL), behind a ReLU where asked; y may be x or residual
+   */
   void (*affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                       const float *shift, bool relu, float *y);
   /* the rows' sums of dy and of dy * (x - mean[j]) */

@@ -3,7 +3,8 @@
 #include "models/models.h"
 
 static ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
-  ronde_conv2d_options o = {.out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}};
+  ronde_conv2d_options o = {
+      .out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}};
   return ronde_relu(ronde_conv2d(x, name, &o));
 }
 
@@ -21,5 +22,9 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "classifier.6", classes, true);
 }
 
-const ronde__model ronde__model_alexnet = {
-    .name = "alexnet", .about = "AlexNet as in torchvision", .build = build, .dropout = 0.5f, .shape = {3, 64, 64}, .classes = 10};
+const ronde__model ronde__model_alexnet = {.name = "alexnet",
+                                           .about = "AlexNet as in torchvision",
+                                           .build = build,
+                                           .dropout = 0.5f,
+                                           .shape = {3, 64, 64},
+                                           .classes = 10};

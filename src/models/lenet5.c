@@ -7,7 +7,8 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   int rank = ronde_tensor_dims(x, dims);
   bool small = dims[1] == 28 && dims[2] == 28; /* zero-padded to 32x32, by the first convolution */
   if (rank != 3 || !(small || (dims[1] == 32 && dims[2] == 32))) {
-    ronde__fail(RONDE_E_USAGE, "lenet5 takes images of 32x32, or 28x28 (zero-padded to 32x32), not %lldx%lld", (long long)dims[1], (long long)dims[2]);
+    ronde__fail(RONDE_E_USAGE, "lenet5 takes images of 32x32, or 28x28 (zero-padded to 32x32), not %lldx%lld",
+                (long long)dims[1], (long long)dims[2]);
     return NULL;
   }
   int p = small ? 2 : 0;
@@ -22,5 +23,8 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "fc3", classes, true);
 }
 
-const ronde__model ronde__model_lenet5 = {
-    .name = "lenet5", .about = "LeNet-5, tanh and average pooling", .build = build, .shape = {3, 32, 32}, .classes = 10};
+const ronde__model ronde__model_lenet5 = {.name = "lenet5",
+                                          .about = "LeNet-5, tanh and average pooling",
+                                          .build = build,
+                                          .shape = {3, 32, 32},
+                                          .classes = 10};

@@ -1,4 +1,5 @@
-/* The small network of the data-parallelism study: one convolution, two linear layers; 402,442 parameters on MNIST (valid: 347,146). */
+/* The small network of the data-parallelism study: one convolution, two linear layers; 402,442 parameters on MNIST
+ * (valid: 347,146). */
 #include "models/models.h"
 
 static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options) {
@@ -9,5 +10,9 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde_linear(x, "fc2", classes, true);
 }
 
-const ronde__model ronde__model_mnist_small = {
-    .name = "mnist-small", .about = "one convolution of 32, FC 64", .build = build, .has_padding = true, .shape = {1, 28, 28}, .classes = 10};
+const ronde__model ronde__model_mnist_small = {.name = "mnist-small",
+                                               .about = "one convolution of 32, FC 64",
+                                               .build = build,
+                                               .has_padding = true,
+                                               .shape = {1, 28, 28},
+                                               .classes = 10};

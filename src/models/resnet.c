@@ -3,10 +3,15 @@
 #include <stdio.h>
 
 /* Convolution NAME followed by batch normalisation BN. */
-static ronde_tensor *conv_bn(const ronde_tensor *x, const char *prefix, const char *name, const char *bn, int64_t out, int kernel, int stride) {
+static ronde_tensor *conv_bn(const ronde_tensor *x, const char *prefix, const char *name, const char *bn, int64_t out,
+                             int kernel, int stride) {
   char text[64];
-  ronde_conv2d_options o = {.out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {kernel / 2, kernel / 2},
-                            .no_bias = true, .kaiming_normal = true};
+  ronde_conv2d_options o = {.out_channels = out,
+                            .kernel = {kernel, kernel},
+                            .stride = {stride, stride},
+                            .padding = {kernel / 2, kernel / 2},
+                            .no_bias = true,
+                            .kaiming_normal = true};
   snprintf(text, sizeof text, "%s%s", prefix, name);
   x = ronde_conv2d(x, text, &o);
   snprintf(text, sizeof text, "%s%s", prefix, bn);
@@ -33,7 +38,8 @@ static ronde_tensor *block(const ronde_tensor *x, const char *prefix, int64_t wi
 
 ronde_tensor *ronde__resnet_build(ronde_tensor *x, int64_t classes, const ronde__resnet *net) {
   x = ronde_relu(conv_bn(x, "", "conv1", "bn1", 64, net->small_stem ? 3 : 7, net->small_stem ? 1 : 2));
-  if (!net->small_stem) x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  if (!net->small_stem)
+    x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
   for (int stage = 0; stage < 4; stage++)
     for (int i = 0; i < net->blocks[stage]; i++) {
       char prefix[32];

@@ -1,5 +1,6 @@
 /* ResNets in torchvision's form and with its names.
- * Source: He et al., "Deep residual learning for image recognition", 2015; stride in the 3x3 convolution of a bottleneck, as torchvision has it. */
+ * Source: He et al., "Deep residual learning for image recognition", 2015; stride in the 3x3 convolution of a
+ * bottleneck, as torchvision has it. */
 #ifndef RONDE_RESNET_H
 #define RONDE_RESNET_H
 

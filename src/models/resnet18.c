@@ -5,4 +5,5 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde__resnet_build(x, classes, &net);
 }
 
-const ronde__model ronde__model_resnet18 = {.name = "resnet18", .about = "ResNet-18 as in torchvision", .build = build, .shape = {3, 32, 32}, .classes = 10};
+const ronde__model ronde__model_resnet18 = {
+    .name = "resnet18", .about = "ResNet-18 as in torchvision", .build = build, .shape = {3, 32, 32}, .classes = 10};

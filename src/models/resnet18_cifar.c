@@ -5,4 +5,8 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
   return ronde__resnet_build(x, classes, &net);
 }
 
-const ronde__model ronde__model_resnet18_cifar = {.name = "resnet18-cifar", .about = "ResNet-18 with a 3x3 stem, for small images", .build = build, .shape = {3, 32, 32}, .classes = 10};
+const ronde__model ronde__model_resnet18_cifar = {.name = "resnet18-cifar",
+                                                  .about = "ResNet-18 with a 3x3 stem, for small images",
+                                                  .build = build,
+                                                  .shape = {3, 32, 32},
+                                                  .classes = 10};

@@ -21,7 +21,8 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 }
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_backward(call->dout + begin, call->out + begin, call->din[0] + begin, n, desc->attr.act, call->accumulate_dinput[0]);
+  desc->kernels->act_backward(call->dout + begin, call->out + begin, call->din[0] + begin, n, desc->attr.act,
+                              call->accumulate_dinput[0]);
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -29,6 +30,11 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 }
 
 const ronde__op ronde__op_activation = {
-    .name = "activation", .infer = ronde__elementwise_infer, .layouts = ronde__elementwise_layouts, .keeps_output = true, .forward = forward,
-    .backward = backward, .implementation = ronde__elementwise_implementation,
+    .name = "activation",
+    .infer = ronde__elementwise_infer,
+    .layouts = ronde__elementwise_layouts,
+    .keeps_output = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
 };

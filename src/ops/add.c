@@ -1,7 +1,8 @@
 /* y = a + b */
 #include "ops/elementwise.h"
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   if (!ronde__shape_equal(&in[0], &in[1])) {
     char a[96], b[96];
     ronde__shape_text(&in[0], a, sizeof a);
@@ -27,7 +28,8 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
-    if (call->din[i]) ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
+    if (call->din[i])
+      ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -35,6 +37,10 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 }
 
 const ronde__op ronde__op_add = {
-    .name = "add", .infer = infer, .layouts = layouts, .forward = forward, .backward = backward,
+    .name = "add",
+    .infer = infer,
+    .layouts = layouts,
+    .forward = forward,
+    .backward = backward,
     .implementation = ronde__elementwise_implementation,
 };

@@ -1,5 +1,5 @@
-/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad); and the adaptive kind, whose
- * windows follow from the output's size. */
+/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad); and the
+ * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
 #include <string.h>
@@ -9,22 +9,26 @@ static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
   return 1.0f / (float)places;
 }
 
-static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                          int64_t plane) {
   const float *x = call->in[0] + plane * s->in_pixels * s->vector;
   float *y = call->out + plane * s->out_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w), y + p * s->vector);
+    desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
+                              y + p * s->vector);
   }
 }
 
-static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                           int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
   const float *dy = call->dout + plane * s->out_pixels * s->vector;
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w), dx + w->at * s->vector);
+    desc->kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
+                                       dx + w->at * s->vector);
   }
 }
 
@@ -47,22 +51,36 @@ static ronde_status adaptive_prepare(const ronde__op_desc *desc, void **state_ou
   return ronde__pool2d_prepare_windows(desc, &h, &w, adaptive_taps, state_out);
 }
 
-static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                                   ronde__shape *out) {
+static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                   const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
-  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
-  if (attr->kernel[0] < 1 || attr->kernel[1] < 1) return ronde__fail(RONDE_E_USAGE, "%s: the output's height and width must be positive", label);
+  if (in[0].rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  if (attr->kernel[0] < 1 || attr->kernel[1] < 1)
+    return ronde__fail(RONDE_E_USAGE, "%s: the output's height and width must be positive", label);
   *out = (ronde__shape){3, {in[0].dim[0], attr->kernel[0], attr->kernel[1]}};
   return RONDE_OK;
 }
 
 const ronde__op ronde__op_adaptive_avg_pool2d = {
-    .name = "adaptive_avg_pool", .infer = adaptive_infer, .layouts = ronde__pool2d_layouts, .prepare = adaptive_prepare,
-    .release = ronde__pool2d_release, .forward = forward, .backward = backward, .implementation = ronde__pool2d_implementation,
+    .name = "adaptive_avg_pool",
+    .infer = adaptive_infer,
+    .layouts = ronde__pool2d_layouts,
+    .prepare = adaptive_prepare,
+    .release = ronde__pool2d_release,
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__pool2d_implementation,
 };
 
 const ronde__op ronde__op_avg_pool2d = {
-    .name = "avg_pool", .infer = ronde__pool2d_infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
-    .release = ronde__pool2d_release, .forward = forward, .backward = backward, .implementation = ronde__pool2d_implementation,
+    .name = "avg_pool",
+    .infer = ronde__pool2d_infer,
+    .layouts = ronde__pool2d_layouts,
+    .prepare = ronde__pool2d_prepare,
+    .release = ronde__pool2d_release,
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__pool2d_implementation,
 };

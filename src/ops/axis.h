@@ -1,5 +1,5 @@
-/* One axis of a sliding window: which taps of an output fall inside the input, and which outputs an input feeds. A tap that
- * only meets padding is in no list, so it is never computed. */
+/* One axis of a sliding window: which taps of an output fall inside the input, and which outputs an input feeds. A tap
+ * that only meets padding is in no list, so it is never computed. */
 #ifndef RONDE_AXIS_H
 #define RONDE_AXIS_H
 
@@ -10,7 +10,8 @@ typedef struct ronde__axis {
   int kernel, stride, padding;
 } ronde__axis;
 
-/* Taps first, first + step, ... (count of them), at positions at, at + 1, ... of the other side; all 0 where there is none. */
+/* Taps first, first + step, ... (count of them), at positions at, at + 1, ... of the other side; all 0 where there is
+ * none. */
 typedef struct ronde__taps {
   int first, count;
   int64_t at;

@@ -1,6 +1,6 @@
-/* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias (ReLU fused where it follows).
- * Source: Ioffe & Szegedy, 2015; running statistics as PyTorch's. BLOCKS only.
- * Legend: M = N*H*W values a channel; the rows [M][block] of a channel block are cut into chunks, whose statistics are joined in f64 in a
+/* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias (ReLU fused
+ * where it follows). Source: Ioffe & Szegedy, 2015; running statistics as PyTorch's. BLOCKS only. Legend: M = N*H*W
+ * values a channel; the rows [M][block] of a channel block are cut into chunks, whose statistics are joined in f64 in a
  * fixed order, so that the result does not depend on the threads. */
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
@@ -10,10 +10,13 @@
 
 enum { CHUNK = 64, MAX_BLOCK = 64 }; /* rows, channels: a chunk stays in the first cache */
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
-  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: batch normalisation takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  if (in[0].rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s: batch normalisation takes CxHxW, but %s gives %s", label, in_labels[0],
+                       text);
   *out = in[0];
   return RONDE_OK;
 }
@@ -24,7 +27,8 @@ static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__par
   return 2;
 }
 
-static int buffers(const ronde__op_attr *attr, const ronde__shape *in, ronde__buffer_spec specs[RONDE__OP_MAX_BUFFERS]) {
+static int buffers(const ronde__op_attr *attr, const ronde__shape *in,
+                   ronde__buffer_spec specs[RONDE__OP_MAX_BUFFERS]) {
   specs[0] = (ronde__buffer_spec){"running_mean", {1, {in[0].dim[0]}}, 0, false};
   specs[1] = (ronde__buffer_spec){"running_var", {1, {in[0].dim[0]}}, 1, false};
   specs[2] = (ronde__buffer_spec){"num_batches_tracked", {0}, 0, true};
@@ -43,7 +47,9 @@ static int64_t chunks_of(const ronde__phys *x) { return ronde__ceil_div(rows_of(
 static int64_t padded_channels(const ronde__phys *x) { return ronde__phys_blocks(x) * x->block; }
 
 /* Kept for backward: mean and 1 / sqrt(var + eps), [2][channels]. */
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) { return (size_t)(2 * padded_channels(&desc->in[0])); }
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+  return (size_t)(2 * padded_channels(&desc->in[0]));
+}
 
 /* Two sums of each chunk, [blocks][chunks][2][block]; then what each channel is transformed with, [3][channels]. */
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
@@ -144,8 +150,8 @@ static void running_statistics(const job *j) {
 
 static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->affine_rows(j->call->in[0] + at, NULL, rows, n, j->a + c, j->b + c, j->desc->attr.act == RONDE__ACT_RELU,
-                                j->call->out + at);
+  j->desc->kernels->affine_rows(j->call->in[0] + at, NULL, rows, n, j->a + c, j->b + c,
+                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out + at);
 }
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -164,14 +170,16 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block;
   if (j->desc->attr.act) /* while the chunk is in cache */
-    j->desc->kernels->act_backward(j->call->dout + at, j->call->out + at, j->call->dout + at, rows * n, j->desc->attr.act, false);
-  j->desc->kernels->norm_sums(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + block * n, partial, partial + n);
+    j->desc->kernels->act_backward(j->call->dout + at, j->call->out + at, j->call->dout + at, rows * n,
+                                   j->desc->attr.act, false);
+  j->desc->kernels->norm_sums(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + block * n, partial,
+                              partial + n);
 }
 
 static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->norm_backward(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c, j->c + c,
-                                  j->call->din[0] + at, j->call->accumulate_dinput[0]);
+  j->desc->kernels->norm_backward(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
+                                  j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
 static void param_gradients(const job *j) {
@@ -205,6 +213,15 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
 
 const ronde__op ronde__op_batch_norm2d = {
-    .name = "batch_norm", .infer = infer, .params = params, .buffers = buffers, .layouts = layouts, .work_elems = work_elems,
-    .saved_elems = saved_elems, .keeps_input = true, .forward = forward, .backward = backward, .implementation = implementation,
+    .name = "batch_norm",
+    .infer = infer,
+    .params = params,
+    .buffers = buffers,
+    .layouts = layouts,
+    .work_elems = work_elems,
+    .saved_elems = saved_elems,
+    .keeps_input = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
 };

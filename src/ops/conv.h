@@ -1,5 +1,6 @@
 /* The convolution's three forms, chosen by the layouts on both sides; one file each.
- * Legend: N batch; C input, O output channels; HxW input, OHxOW output; KHxKW taps; Cb, Ob channel blocks of bi, bo channels. */
+ * Legend: N batch; C input, O output channels; HxW input, OHxOW output; KHxKW taps; Cb, Ob channel blocks of bi, bo
+ * channels. */
 #ifndef RONDE_CONV_H
 #define RONDE_CONV_H
 

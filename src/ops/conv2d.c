@@ -1,24 +1,27 @@
-/* 2-d convolution (cross-correlation), PyTorch's definition: y[o] = bias[o] + sum over c, kh, kw of weight[o][c][kh][kw] *
- * x[c][oh * stride + kh - padding][ow * stride + kw - padding]. */
+/* 2-d convolution (cross-correlation), PyTorch's definition: y[o] = bias[o] + sum over c, kh, kw of
+ * weight[o][c][kh][kw] * x[c][oh * stride + kh - padding][ow * stride + kw - padding]. */
 #include "ops/conv.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s: a convolution takes CxHxW, but %s gives %s", label, in_labels[0], text);
-  if (attr->out_channels < 1 || attr->kernel[0] < 1 || attr->kernel[1] < 1 || attr->stride[0] < 1 || attr->stride[1] < 1 ||
-      attr->padding[0] < 0 || attr->padding[1] < 0)
-    return ronde__fail(RONDE_E_USAGE, "%s: out_channels, kernel and stride must be positive and padding not negative", label);
+  if (attr->out_channels < 1 || attr->kernel[0] < 1 || attr->kernel[1] < 1 || attr->stride[0] < 1 ||
+      attr->stride[1] < 1 || attr->padding[0] < 0 || attr->padding[1] < 0)
+    return ronde__fail(RONDE_E_USAGE, "%s: out_channels, kernel and stride must be positive and padding not negative",
+                       label);
   out->rank = 3;
   out->dim[0] = attr->out_channels;
   for (int d = 0; d < 2; d++) {
     int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
     if (padded < attr->kernel[d])
-      return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d kernel is larger than its input: %s gives %s, with padding %dx%d", label,
+      return ronde__fail(RONDE_E_USAGE,
+                         "%s: the %dx%d kernel is larger than its input: %s gives %s, with padding %dx%d", label,
                          attr->kernel[0], attr->kernel[1], in_labels[0], text, attr->padding[0], attr->padding[1]);
     out->dim[1 + d] = (padded - attr->kernel[d]) / attr->stride[d] + 1;
   }
@@ -27,7 +30,8 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 
 static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   float bound = (float)(1 / sqrt((double)in[0].dim[0] * attr->kernel[0] * attr->kernel[1]));
-  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}},
+  specs[0] = (ronde__param_spec){.suffix = "weight",
+                                 .shape = {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}},
                                  .bound = bound};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   if (attr->kaiming_normal) {
@@ -51,30 +55,43 @@ enum { FEW_IN = 16, FEW_OUT = 32 };
 
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
-  if (x->layout == RONDE__ROWS) *x = ronde__phys_make(x->c <= FEW_IN ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  if (x->layout == RONDE__ROWS)
+    *x = ronde__phys_make(x->c <= FEW_IN ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   bool few_out = out->dim[0] < FEW_OUT;
-  if (x->layout == RONDE__LANES && !few_out && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  if (x->layout == RONDE__LANES && !few_out && desc->need_dinput[0])
+    *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   bool lanes_out = x->layout == RONDE__LANES && few_out;
   desc->out = ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
   ronde__weight_layout *w = &desc->param[0];
-  *w = (ronde__weight_layout){RONDE__BLOCKED, out->dim[0], in[0].dim[0], (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1], desc->out.block, x->block};
+  *w = (ronde__weight_layout){RONDE__BLOCKED,  out->dim[0],
+                              in[0].dim[0],    (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
+                              desc->out.block, x->block};
   if (x->layout == RONDE__LANES) w->form = lanes_out ? RONDE__PLAIN : RONDE__PANELS;
-  desc->param[1] = (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+  desc->param[1] =
+      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) { return form_of(desc)->prepare(desc, state_out); }
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  return form_of(desc)->prepare(desc, state_out);
+}
 
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return form_of(desc)->work_elems(desc, state, backward);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) { form_of(desc)->forward(desc, state, call); }
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  form_of(desc)->forward(desc, state, call);
+}
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) { form_of(desc)->backward(desc, state, call); }
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  form_of(desc)->backward(desc, state, call);
+}
 
 static void release(const ronde__op_desc *desc, void *state) { form_of(desc)->release(state); }
 
-static const char *implementation(const ronde__op_desc *desc, const void *state) { return form_of(desc)->implementation(state); }
+static const char *implementation(const ronde__op_desc *desc, const void *state) {
+  return form_of(desc)->implementation(state);
+}
 
 static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
   ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
@@ -86,7 +103,17 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
 }
 
 const ronde__op ronde__op_conv2d = {
-    .name = "convolution", .infer = infer, .params = params, .flops = flops, .layouts = layouts, .prepare = prepare, .release = release,
-    .work_elems = work_elems, .keeps_input = true, .forward = forward, .backward = backward, .implementation = implementation,
+    .name = "convolution",
+    .infer = infer,
+    .params = params,
+    .flops = flops,
+    .layouts = layouts,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .keeps_input = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
     .executed_flops = executed_flops,
 };

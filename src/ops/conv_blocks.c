@@ -1,6 +1,6 @@
-/* Convolution between BLOCKS: every output pixel (or run of pixels) of a channel block is one batch-reduce GEMM over its taps and input
- * blocks; the rows are the batch, times the pixels of the run.
- * Source of the formulation: Georganas et al., "High-performance deep learning via a single building block", 2019. */
+/* Convolution between BLOCKS: every output pixel (or run of pixels) of a channel block is one batch-reduce GEMM over
+ * its taps and input blocks; the rows are the batch, times the pixels of the run. Source of the formulation: Georganas
+ * et al., "High-performance deep learning via a single building block", 2019. */
 #include "ops/conv.h"
 
 #include <string.h>
@@ -34,8 +34,8 @@ typedef struct state {
   ronde__axis h, w;
   outputs *outputs; /* [KH*KW] */
   schedule forward, data;
-  ronde__gemm_pair weight; /* [bi][bo] += X_p^T [bi][N] dY_p [N][bo] */
-  ronde__gemm_list pixels; /* neighbouring pixels of a row: X, dY */
+  ronde__gemm_pair weight;                          /* [bi][bo] += X_p^T [bi][N] dY_p [N][bo] */
+  ronde__gemm_list pixels;                          /* neighbouring pixels of a row: X, dY */
   int64_t in_pixel, in_block, out_pixel, out_block; /* strides */
   int64_t in_blocks, out_blocks, weight_block;
 } state;
@@ -68,10 +68,12 @@ typedef struct direction {
   int step_h, step_w;
 } direction;
 
-static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w, schedule *sched, int *list_out) {
+static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w, schedule *sched,
+                              int *list_out) {
   for (int i = 0; i < sched->n_lists; i++) {
     const int *key = sched->list_keys[i];
-    if (key[0] == h.first && key[1] == h.count && key[2] == w.first && key[3] == w.count) return *list_out = i, RONDE_OK;
+    if (key[0] == h.first && key[1] == h.count && key[2] == w.first && key[3] == w.count)
+      return *list_out = i, RONDE_OK;
   }
   ronde__gemm_list *list = &sched->lists[sched->n_lists];
   RONDE_TRY(ronde__gemm_list_create((int64_t)h.count * w.count * dir->from_blocks, list));
@@ -129,12 +131,24 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
   s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel, s->in_blocks = ronde__phys_blocks(in);
-  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel, s->out_blocks = ronde__phys_blocks(out);
+  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
+  s->out_blocks = ronde__phys_blocks(out);
   s->weight_block = in->block * out->block;
-  direction forward = {ronde__axis_forward, in->w, s->in_pixel, s->in_block, s->in_blocks, out->h, out->w, s->out_pixel,
-                       in->block, out->block, 1, 1, 1};
-  direction data = {ronde__axis_backward, out->w, s->out_pixel, s->out_block, s->out_blocks, in->h, in->w, s->in_pixel,
-                    out->block, in->block, -1, -s->h.stride, -s->w.stride};
+  direction forward = {ronde__axis_forward,
+                       in->w,
+                       s->in_pixel,
+                       s->in_block,
+                       s->in_blocks,
+                       out->h,
+                       out->w,
+                       s->out_pixel,
+                       in->block,
+                       out->block,
+                       1,
+                       1,
+                       1};
+  direction data = {ronde__axis_backward, out->w,     s->out_pixel, s->out_block, s->out_blocks, in->h,       in->w,
+                    s->in_pixel,          out->block, in->block,    -1,           -s->h.stride,  -s->w.stride};
   ronde_status status = schedule_create(desc, s, &forward, &s->forward);
   if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
   if (status == RONDE_OK) status = ronde__gemm_list_create(out->w, &s->pixels);
@@ -154,7 +168,8 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
     s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->in_pixel) * sizeof(float);
     s->pixels.b[i] = (uint64_t)(i * s->out_pixel) * sizeof(float);
   }
-  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block, out->block, out->block, true, false};
+  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block,
+                              out->block,     out->block,      true,       false};
   s->weight = ronde__gemm_pair_resolve(desc, weight);
   *state_out = s;
   return RONDE_OK;
@@ -182,7 +197,8 @@ static void forward_part(void *arg, int thread, int n_threads) {
     const run *r = &s->forward.runs[item % s->forward.n_runs];
     const ronde__gemm_list *list = &s->forward.lists[r->list];
     float *out = call->out + ob * s->out_block + r->out0;
-    ronde__gemm_sum(&s->forward.kernels[r->kernel], list, list->count, call->in[0] + r->in0, call->param[0] + ob * slab, out, false);
+    ronde__gemm_sum(&s->forward.kernels[r->kernel], list, list->count, call->in[0] + r->in0, call->param[0] + ob * slab,
+                    out, false);
     if (desc->attr.bias || desc->attr.act)
       desc->kernels->bias_act_rows(out, bo, r->rows, bo, ronde__min(bo, desc->out.c - ob * bo),
                                    desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
@@ -208,7 +224,8 @@ static void data_part(void *arg, int thread, int n_threads) {
   }
 }
 
-/* The taps [tap0, tap1) of one pair of blocks: pixels outside, so that the rows of X and dY that neighbouring taps share stay in cache. */
+/* The taps [tap0, tap1) of one pair of blocks: pixels outside, so that the rows of X and dY that neighbouring taps
+ * share stay in cache. */
 static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
@@ -229,8 +246,8 @@ static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int6
         int64_t iw = begin * s->w.stride + t % s->w.kernel - s->w.padding;
         bool first = oh == o->h0 && begin == o->w0;
         const ronde__gemm *gemm = first && !call->accumulate_dparam ? &s->weight.set : &s->weight.add;
-        ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a, dy + (oh * s->w.out + begin) * s->out_pixel, s->pixels.b,
-                        end - begin, dw + t * dw_tap);
+        ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a,
+                        dy + (oh * s->w.out + begin) * s->out_pixel, s->pixels.b, end - begin, dw + t * dw_tap);
       }
 }
 

@@ -1,5 +1,6 @@
-/* First convolution, LANES -> BLOCKS: few input channels with the batch in the lanes are the transposed operand of a GEMM, so no im2col
- * is stored. The network's input needs no gradient; where one is needed, the plan uses BLOCKS on both sides. */
+/* First convolution, LANES -> BLOCKS: few input channels with the batch in the lanes are the transposed operand of a
+ * GEMM, so no im2col is stored. The network's input needs no gradient; where one is needed, the plan uses BLOCKS on
+ * both sides. */
 #include "ops/conv.h"
 
 #include <string.h>
@@ -7,10 +8,11 @@
 typedef struct state {
   ronde__axis h, w;
   int64_t lanes, out_pixel, out_block, out_blocks;
-  ronde__gemm_list *rows;     /* [KH + 1][KH + 1]: by first tap row and their number; over channels and tap rows, and nothing where unused */
-  ronde__gemm_pair *forward;  /* [KW + 1]: by taps of a row */
-  ronde__gemm_pair *weight;   /* [KW + 1] */
-  ronde__gemm_list pixels;    /* neighbouring pixels of a row: x, dy */
+  ronde__gemm_list *rows;    /* [KH + 1][KH + 1]: by first tap row and their number; over channels and tap rows, and
+                                nothing where unused */
+  ronde__gemm_pair *forward; /* [KW + 1]: by taps of a row */
+  ronde__gemm_pair *weight;  /* [KW + 1] */
+  ronde__gemm_list pixels;   /* neighbouring pixels of a row: x, dy */
 } state;
 
 static void release(void *opaque) {
@@ -24,7 +26,9 @@ static void release(void *opaque) {
   ronde__free(s);
 }
 
-static ronde__gemm_list *row_list(const state *s, ronde__taps h) { return &s->rows[h.first * (s->h.kernel + 1) + h.count]; }
+static ronde__gemm_list *row_list(const state *s, ronde__taps h) {
+  return &s->rows[h.first * (s->h.kernel + 1) + h.count];
+}
 
 static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ronde__taps h) {
   ronde__gemm_list *list = row_list(s, h);
@@ -58,7 +62,8 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
-  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel, s->out_blocks = ronde__phys_blocks(out);
+  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
+  s->out_blocks = ronde__phys_blocks(out);
   ronde_status status = make_lists(desc, s);
   if (status != RONDE_OK) {
     release(s);
@@ -87,7 +92,8 @@ static void forward_part(void *arg, int thread, int n_threads) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t pixels = s->h.out * s->w.out, bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo, begin, end;
+  int64_t pixels = s->h.out * s->w.out, bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo, begin,
+          end;
   ronde__thread_share(s->out_blocks * pixels, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / pixels, p = item % pixels;
@@ -95,8 +101,9 @@ static void forward_part(void *arg, int thread, int n_threads) {
     if (w.count == 0) h = (ronde__taps){0, 0, 0};
     const ronde__gemm_list *list = row_list(s, h);
     float *out = call->out + ob * s->out_block + p * s->out_pixel;
-    ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count, call->in[0] + (h.at * s->w.in + w.at) * s->lanes,
-                    call->param[0] + ob * slab + w.first * bo, out, false);
+    ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
+                    call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, out,
+                    false);
     if (desc->attr.bias || desc->attr.act)
       desc->kernels->bias_act_rows(out, bo, desc->out.n, bo, ronde__min(bo, desc->out.c - ob * bo),
                                    desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
@@ -123,7 +130,8 @@ static void weight_row(const job *j, int64_t ob, int64_t c, int kh) {
       ronde__taps w = ronde__axis_forward(&s->w, ow);
       int64_t length = ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
       if (w.count > 0)
-        ronde__gemm_run(&s->weight[w.count].add, x + w.at * s->lanes, s->pixels.a, dy + ow * s->out_pixel, s->pixels.b, length, dw + w.first * bo);
+        ronde__gemm_run(&s->weight[w.count].add, x + w.at * s->lanes, s->pixels.a, dy + ow * s->out_pixel, s->pixels.b,
+                        length, dw + w.first * bo);
       ow += length;
     }
   }
@@ -133,7 +141,8 @@ static void weight_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   int64_t channels = j->desc->in[0].c, kernel = j->s->h.kernel, begin, end;
   ronde__thread_share(j->s->out_blocks * channels * kernel, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) weight_row(j, item / (channels * kernel), item / kernel % channels, (int)(item % kernel));
+  for (int64_t item = begin; item < end; item++)
+    weight_row(j, item / (channels * kernel), item / kernel % channels, (int)(item % kernel));
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -1,5 +1,6 @@
-/* Convolution between LANES, for few channels: the batch fills the vector lanes, so no channel is padded. An output row of all channels is one
- * batch-reduce GEMM of the plain weights with shifted input rows; weight gradients are dot products along the lanes. */
+/* Convolution between LANES, for few channels: the batch fills the vector lanes, so no channel is padded. An output row
+ * of all channels is one batch-reduce GEMM of the plain weights with shifted input rows; weight gradients are dot
+ * products along the lanes. */
 #include "ops/conv.h"
 
 #include <string.h>
@@ -43,7 +44,8 @@ static void release(void *opaque) {
   ronde__free(s);
 }
 
-/* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's pixels follow. */
+/* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's
+ * pixels follow. */
 typedef struct direction {
   ronde__axis_fn taps;
   int64_t from_c, from_h, from_w, to_c, to_h, to_w;
@@ -66,11 +68,13 @@ static ronde_status find_list(const state *s, const direction *dir, ronde__taps 
   return RONDE_OK;
 }
 
-static int find_kernel(const ronde__op_desc *desc, const state *s, const direction *dir, int64_t cols, int k, schedule *sched) {
+static int find_kernel(const ronde__op_desc *desc, const state *s, const direction *dir, int64_t cols, int k,
+                       schedule *sched) {
   for (int i = 0; i < sched->n_kernels; i++)
     if (sched->kernels[i].set.shape.n == cols && sched->kernels[i].set.shape.k == k) return i;
   int64_t lda = dir->from_c * s->h.kernel * s->w.kernel;
-  ronde__gemm_shape shape = {(int)dir->to_c, (int)cols, k, lda, s->lanes, dir->to_h * dir->to_w * s->lanes, false, false};
+  ronde__gemm_shape shape = {(int)dir->to_c, (int)cols, k, lda, s->lanes, dir->to_h * dir->to_w * s->lanes,
+                             false,          false};
   sched->kernels[sched->n_kernels] = ronde__gemm_pair_resolve(desc, shape);
   return sched->n_kernels++;
 }
@@ -100,7 +104,8 @@ static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, 
   return RONDE_OK;
 }
 
-/* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order. */
+/* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order.
+ */
 static ronde_status flip_taps(state *s) {
   RONDE__ALLOC(s->flipped, (size_t)s->w.kernel * sizeof *s->flipped, "convolution plan");
   int position = 0;
@@ -148,10 +153,12 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     const run *r = &sched->runs[item];
     const ronde__gemm_list *list = &sched->lists[r->list];
-    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, call->param[0] + r->a0, call->in[0] + r->b0, call->out + r->c0, false);
+    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, call->param[0] + r->a0, call->in[0] + r->b0,
+                    call->out + r->c0, false);
     if (desc->attr.bias || desc->attr.act)
       for (int64_t o = 0; o < desc->out.c; o++)
-        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->cols, desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
+        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->cols, desc->attr.bias ? call->param[1][o] : 0,
+                                      desc->attr.act);
   }
 }
 
@@ -168,8 +175,8 @@ static void data_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     const run *r = &sched->runs[item];
     const ronde__gemm_list *list = &sched->lists[r->list];
-    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, j->call->work + r->a0, j->call->dout + r->b0, j->call->din[0] + r->c0,
-                    j->call->accumulate_dinput[0]);
+    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, j->call->work + r->a0, j->call->dout + r->b0,
+                    j->call->din[0] + r->c0, j->call->accumulate_dinput[0]);
   }
 }
 
@@ -201,7 +208,8 @@ static void weight_row(const job *j, int64_t c, int kh) {
     int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
     if (w.count > 0)
       j->desc->kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes, lanes,
-                                 s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes, dw + w.first, l->i * l->t, true);
+                                 s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes, dw + w.first,
+                                 l->i * l->t, true);
     ow += length;
   }
 }

@@ -5,11 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 1)
-    return ronde__fail(RONDE_E_USAGE, "%s: the cross entropy takes a vector of logits, but %s gives %s", label, in_labels[0], text);
+    return ronde__fail(RONDE_E_USAGE, "%s: the cross entropy takes a vector of logits, but %s gives %s", label,
+                       in_labels[0], text);
   *out = (ronde__shape){0};
   return RONDE_OK;
 }
@@ -20,7 +22,9 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
 
 static int64_t classes_of(const ronde__phys *x) { return x->c * x->h * x->w; }
 
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) { return (size_t)(desc->in[0].n * classes_of(&desc->in[0])); }
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+  return (size_t)(desc->in[0].n * classes_of(&desc->in[0]));
+}
 
 /* Where logit k of example n lies. */
 static int64_t logit_at(const ronde__phys *x, int64_t n, int64_t k) {
@@ -73,6 +77,13 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
 
 const ronde__op ronde__op_cross_entropy = {
-    .name = "cross_entropy", .infer = infer, .layouts = layouts, .saved_elems = saved_elems, .forward = forward, .backward = backward,
-    .implementation = implementation, .is_loss = true, .wants_labels = true,
+    .name = "cross_entropy",
+    .infer = infer,
+    .layouts = layouts,
+    .saved_elems = saved_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .is_loss = true,
+    .wants_labels = true,
 };

@@ -1,5 +1,6 @@
-/* Dropout: in training each element is zero with probability p, else divided by 1 - p. Which ones is a function of (seed, step, layer, example,
- * element) and of nothing else, so that it does not depend on layouts, threads or the number of workers. */
+/* Dropout: in training each element is zero with probability p, else divided by 1 - p. Which ones is a function of
+ * (seed, step, layer, example, element) and of nothing else, so that it does not depend on layouts, threads or the
+ * number of workers. */
 #include "ops/elementwise.h"
 
 #include "base/rng.h"
@@ -8,9 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   if (!(attr->probability >= 0 && attr->probability < 1))
-    return ronde__fail(RONDE_E_USAGE, "%s: a probability of dropout is at least 0 and below 1, not %g", label, (double)attr->probability);
+    return ronde__fail(RONDE_E_USAGE, "%s: a probability of dropout is at least 0 and below 1, not %g", label,
+                       (double)attr->probability);
   *out = in[0];
   return RONDE_OK;
 }
@@ -62,13 +65,19 @@ static void run(const ronde__op_desc *desc, const ronde__op_call *call, const fl
   ronde__pool_run(call->pool, part, &j);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) { run(desc, call, call->in[0], call->out, false); }
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  run(desc, call, call->in[0], call->out, false);
+}
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) run(desc, call, call->dout, call->din[0], call->accumulate_dinput[0]);
 }
 
 const ronde__op ronde__op_dropout = {
-    .name = "dropout", .infer = infer, .layouts = ronde__elementwise_layouts, .forward = forward, .backward = backward,
+    .name = "dropout",
+    .infer = infer,
+    .layouts = ronde__elementwise_layouts,
+    .forward = forward,
+    .backward = backward,
     .implementation = ronde__elementwise_implementation,
 };

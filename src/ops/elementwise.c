@@ -30,12 +30,16 @@ void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *ds
   else memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                                      ronde__shape *out) {
+ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                      const char *const *in_labels, ronde__shape *out) {
   *out = in[0];
   return RONDE_OK;
 }
 
-void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) { desc->out = desc->in[0]; }
+void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  desc->out = desc->in[0];
+}
 
-const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->kernels->isa;
+}

@@ -10,8 +10,8 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
 
 /* Shape rule and layouts of ops whose output lies as their first input. */
-ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                                      ronde__shape *out);
+ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                      const char *const *in_labels, ronde__shape *out);
 void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state);
 

@@ -25,19 +25,12 @@ void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call 
   ronde__pool_run(call->pool, act_part, &j);
 }
 
-/* Long sums go through partial sums of CHUNK rows, so that the rounding error grows with their root only. */
 static void block_sums(const job *j, int64_t ob) {
-  enum { CHUNK = 256 };
   const ronde__phys *out = &j->desc->out;
   int64_t block = out->block, rows = out->h * out->w * out->n;
-  const float *dy = j->call->dout + ob * rows * block;
-  float *db = j->call->dparam[1] + ob * block, partial[64];
+  float *db = j->call->dparam[1] + ob * block;
   if (!j->call->accumulate_dparam) memset(db, 0, (size_t)block * sizeof *db);
-  for (int64_t r = 0; r < rows; r += CHUNK) {
-    memset(partial, 0, sizeof partial);
-    j->desc->kernels->column_sums(dy + r * block, block, ronde__min(CHUNK, rows - r), block, partial);
-    for (int64_t b = 0; b < block; b++) db[b] += partial[b];
-  }
+  j->desc->kernels->column_sums(j->call->dout + ob * rows * block, block, rows, block, db);
 }
 
 static void bias_part(void *arg, int thread, int n_threads) {

@@ -21,8 +21,8 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
   *list = (ronde__gemm_list){0};
 }
 
-void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a, const float *b, float *c,
-                     bool accumulate) {
+void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
+                     const float *b, float *c, bool accumulate) {
   enum { PIECE = 512 };
   int64_t k = pair->set.shape.k;
   int64_t step = count * k <= 2 * PIECE ? ronde__max(1, count) : ronde__max(1, PIECE / k);
@@ -55,8 +55,8 @@ static void transpose_part(void *arg, int thread, int n_threads) {
   }
 }
 
-void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed, float *transposed,
-                                    ronde__pool *pool) {
+void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,
+                                    float *transposed, ronde__pool *pool) {
   transpose_job job = {desc, layout, packed, transposed};
   ronde__pool_run(pool, transpose_part, &job);
 }

@@ -1,4 +1,5 @@
-/* What convolution and linear layers share: pairs of GEMM kernels and lists of operand offsets, made when a plan is made. */
+/* What convolution and linear layers share: pairs of GEMM kernels and lists of operand offsets, made when a plan is
+ * made. */
 #ifndef RONDE_GEMM_LIST_H
 #define RONDE_GEMM_LIST_H
 
@@ -20,14 +21,14 @@ typedef struct ronde__gemm_list {
 ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out);
 void ronde__gemm_list_destroy(ronde__gemm_list *list);
 
-/* c (+)= the sum over the first `count` pairs of the list, in pieces of about 512 of the reduced dimension, so that the operands of a piece stay
- * in cache while all of c is passed over. */
-void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a, const float *b, float *c,
-                     bool accumulate);
+/* c (+)= the sum over the first `count` pairs of the list, in pieces of about 512 of the reduced dimension, so that the
+ * operands of a piece stay in cache while all of c is passed over. */
+void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
+                     const float *b, float *c, bool accumulate);
 
 /* The transposed blocks of a BLOCKED weight [Ob][T][Ib][bi][bo]: [Ib][T][Ob][bo][bi], by items of one block. */
-void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed, float *transposed,
-                                    ronde__pool *pool);
+void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,
+                                    float *transposed, ronde__pool *pool);
 
 /* The calling thread's items [*begin_out, *end_out) of n. */
 static inline void ronde__thread_share(int64_t n, int thread, int n_threads, int64_t *begin_out, int64_t *end_out) {

@@ -1,6 +1,6 @@
-/* Fully connected layer: y = x W^T + bias. x may lie in any layout, a flattened image too: its weights are packed in the order in which
- * the input lies, so that nothing is moved. The output is BLOCKS.
- * Legend: N batch; C channels and P pixels of the input (F = C*P features); O outputs, in blocks of bo; bi channels per input block. */
+/* Fully connected layer: y = x W^T + bias. x may lie in any layout, a flattened image too: its weights are packed in
+ * the order in which the input lies, so that nothing is moved. The output is BLOCKS. Legend: N batch; C channels and P
+ * pixels of the input (F = C*P features); O outputs, in blocks of bo; bi channels per input block. */
 #include "ops/conv.h"
 
 #include <inttypes.h>
@@ -8,23 +8,25 @@
 
 /* The input as GEMM operands: terms of k features each, the last one of ROWS and LANES shorter. */
 typedef struct state {
-  int64_t terms, k, tail;            /* tail: features of one more, shorter term; 0: none */
-  int64_t x_term, w_term;            /* elements between terms, input and weight */
+  int64_t terms, k, tail; /* tail: features of one more, shorter term; 0: none */
+  int64_t x_term, w_term; /* elements between terms, input and weight */
   int64_t x_ld;
-  ronde__gemm_list list;             /* x, w of each full term */
-  ronde__gemm_list data_list;        /* dy, transposed w (BLOCKS) or w, dy transposed (LANES), over output blocks */
-  int n_pieces;                      /* the batch in pieces of rows, one a thread */
+  ronde__gemm_list list;      /* x, w of each full term */
+  ronde__gemm_list data_list; /* dy, transposed w (BLOCKS) or w, dy transposed (LANES), over output blocks */
+  int n_pieces;               /* the batch in pieces of rows, one a thread */
   int64_t piece;
-  ronde__gemm_pair forward[2][2];    /* [last piece][tail] */
-  ronde__gemm_pair data[2];          /* BLOCKS: a piece's rows; LANES: [tail] features */
-  ronde__gemm_pair weight[2];        /* [tail] */
+  ronde__gemm_pair forward[2][2]; /* [last piece][tail] */
+  ronde__gemm_pair data[2];       /* BLOCKS: a piece's rows; LANES: [tail] features */
+  ronde__gemm_pair weight[2];     /* [tail] */
 } state;
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 1)
-    return ronde__fail(RONDE_E_USAGE, "%s: a linear layer takes a vector, but %s gives %s (flatten it first)", label, in_labels[0], text);
+    return ronde__fail(RONDE_E_USAGE, "%s: a linear layer takes a vector, but %s gives %s (flatten it first)", label,
+                       in_labels[0], text);
   if (attr->out_channels < 1) return ronde__fail(RONDE_E_USAGE, "%s: out_features must be positive", label);
   *out = (ronde__shape){1, {attr->out_channels}};
   return RONDE_OK;
@@ -45,8 +47,12 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   desc->out = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
-  desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS, out->dim[0], x->c, x->h * x->w,
-                                          desc->out.block, x->block};
+  desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
+                                          out->dim[0],
+                                          x->c,
+                                          x->h * x->w,
+                                          desc->out.block,
+                                          x->block};
   desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
 }
 
@@ -56,7 +62,8 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
   RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
   int64_t blocks = ronde__phys_blocks(x), pixels = x->h * x->w;
-  for (int64_t i = 0; i < s->terms; i++) { /* BLOCKS: weights go through the blocks of a pixel, activations through the pixels of a block */
+  for (int64_t i = 0; i < s->terms;
+       i++) { /* BLOCKS: weights go through the blocks of a pixel, activations through the pixels of a block */
     int64_t x_term = x->layout == RONDE__BLOCKS ? i % blocks * pixels + i / blocks : i;
     s->list.a[i] = (uint64_t)(x_term * s->x_term) * sizeof(float);
     s->list.b[i] = (uint64_t)(i * s->w_term) * sizeof(float);
@@ -77,14 +84,17 @@ static void make_kernels(const ronde__op_desc *desc, state *s) {
     if (k == 0) continue;
     for (int last = 0; last < 2; last++) {
       int rows = (int)(last ? n - (s->n_pieces - 1) * s->piece : s->piece);
-      s->forward[last][tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false});
+      s->forward[last][tail] =
+          ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false});
     }
     s->weight[tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){k, bo, n, s->x_ld, bo, bo, !lanes, false});
     if (lanes && desc->need_dinput[0])
-      s->data[tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false});
+      s->data[tail] = ronde__gemm_pair_resolve(
+          desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false});
   }
   if (x->layout == RONDE__BLOCKS && desc->need_dinput[0])
-    s->data[0] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false});
+    s->data[0] =
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false});
 }
 
 static void release(const ronde__op_desc *desc, void *opaque) {
@@ -150,7 +160,8 @@ static void forward_part(void *arg, int thread, int n_threads) {
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
     float *y = call->out + (ob * n + row0) * bo;
     ronde__gemm_sum(&pair[0], &s->list, s->terms, x, w, y, false);
-    uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float), (uint64_t)(s->terms * s->w_term) * sizeof(float)};
+    uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
+                           (uint64_t)(s->terms * s->w_term) * sizeof(float)};
     if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
     if (desc->attr.bias || desc->attr.act)
       desc->kernels->bias_act_rows(y, bo, pair[0].set.shape.m, bo, ronde__min(bo, desc->out.c - ob * bo),
@@ -175,8 +186,8 @@ static void weight_part(void *arg, int thread, int n_threads) {
     const float *x = call->in[0] + (term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term));
     const ronde__gemm_pair *pair = &s->weight[term == s->terms];
     uint64_t zero = 0;
-    ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo, &zero, 1,
-                    call->dparam[0] + ob * slab(j->desc) + term * s->w_term);
+    ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
+                    &zero, 1, call->dparam[0] + ob * slab(j->desc) + term * s->w_term);
   }
 }
 
@@ -187,9 +198,11 @@ static void data_blocks_part(void *arg, int thread, int n_threads) {
   const ronde__phys *x = &j->desc->in[0];
   int64_t out_blocks = ronde__phys_blocks(&j->desc->out), begin, end;
   ronde__thread_share(s->terms, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) { /* item = (input block, pixel), as activations and transposed weights lie */
+  for (int64_t item = begin; item < end;
+       item++) { /* item = (input block, pixel), as activations and transposed weights lie */
     const float *w = j->call->work + item * out_blocks * j->desc->out.block * x->block;
-    ronde__gemm_sum(&s->data[0], &s->data_list, out_blocks, j->call->dout, w, j->call->din[0] + item * s->x_term, j->call->accumulate_dinput[0]);
+    ronde__gemm_sum(&s->data[0], &s->data_list, out_blocks, j->call->dout, w, j->call->din[0] + item * s->x_term,
+                    j->call->accumulate_dinput[0]);
   }
 }
 
@@ -200,8 +213,8 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
   int64_t terms = s->terms + (s->tail > 0), begin, end;
   ronde__thread_share(terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++)
-    ronde__gemm_sum(&s->data[term == s->terms], &s->data_list, s->data_list.count, j->call->param[0] + term * s->w_term, j->call->work,
-                    j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);
+    ronde__gemm_sum(&s->data[term == s->terms], &s->data_list, s->data_list.count, j->call->param[0] + term * s->w_term,
+                    j->call->work, j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);
 }
 
 /* dY [Ob][N][bo] -> [Ob][bo][lanes], lanes beyond the batch zero. */
@@ -241,7 +254,17 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
 }
 
 const ronde__op ronde__op_linear = {
-    .name = "linear", .infer = infer, .params = params, .flops = flops, .layouts = layouts, .prepare = prepare, .release = release,
-    .work_elems = work_elems, .keeps_input = true, .forward = forward, .backward = backward, .implementation = implementation,
+    .name = "linear",
+    .infer = infer,
+    .params = params,
+    .flops = flops,
+    .layouts = layouts,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .keeps_input = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
     .executed_flops = executed_flops,
 };

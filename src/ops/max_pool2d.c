@@ -1,38 +1,45 @@
-/* Maximum over windows; the gradient goes to the first place that has it, as in PyTorch. A ReLU in front of it is executed behind it, on
- * the smaller side: max(relu(x)) = relu(max(x)), and where the maximum is positive its place is the same. */
+/* Maximum over windows; the gradient goes to the first place that has it, as in PyTorch. A ReLU in front of it is
+ * executed behind it, on the smaller side: max(relu(x)) = relu(max(x)), and where the maximum is positive its place is
+ * the same. */
 #include "ops/fused.h"
 #include "ops/pool2d.h"
 
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
-    return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0], attr->kernel[1]);
+    return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0],
+                       attr->kernel[1]);
   return ronde__pool2d_infer(attr, label, in, in_labels, out);
 }
 
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) { /* a byte for each output: which place of its window */
+static size_t saved_elems(const ronde__op_desc *desc,
+                          const void *state) { /* a byte for each output: which place of its window */
   return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out), (int64_t)sizeof(float));
 }
 
-static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                          int64_t plane) {
   const float *x = call->in[0] + plane * s->in_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, call->out + at, (uint8_t *)call->saved + at);
+    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, call->out + at,
+                              (uint8_t *)call->saved + at);
     if (desc->attr.act) desc->kernels->act_forward(call->out + at, call->out + at, s->vector, desc->attr.act);
   }
 }
 
-static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call, int64_t plane) {
+static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                           int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count, s->vector,
-                                       dx + w->at * s->vector);
+    desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
+                                       s->vector, dx + w->at * s->vector);
   }
 }
 
@@ -47,7 +54,13 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 }
 
 const ronde__op ronde__op_max_pool2d = {
-    .name = "max_pool", .infer = infer, .layouts = ronde__pool2d_layouts, .prepare = ronde__pool2d_prepare,
-    .release = ronde__pool2d_release, .saved_elems = saved_elems, .forward = forward, .backward = backward,
+    .name = "max_pool",
+    .infer = infer,
+    .layouts = ronde__pool2d_layouts,
+    .prepare = ronde__pool2d_prepare,
+    .release = ronde__pool2d_release,
+    .saved_elems = saved_elems,
+    .forward = forward,
+    .backward = backward,
     .implementation = ronde__pool2d_implementation,
 };

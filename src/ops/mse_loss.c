@@ -1,9 +1,11 @@
-/* Mean over the elements of (prediction - target)^2, summed over the batch; gradient 2 (prediction - target) / elements times loss_scale. */
+/* Mean over the elements of (prediction - target)^2, summed over the batch; gradient 2 (prediction - target) / elements
+ * times loss_scale. */
 #include "ops/op.h"
 
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels, ronde__shape *out) {
+static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                          const char *const *in_labels, ronde__shape *out) {
   *out = (ronde__shape){0};
   return RONDE_OK;
 }
@@ -44,6 +46,12 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
 
 const ronde__op ronde__op_mse_loss = {
-    .name = "mse_loss", .infer = infer, .layouts = layouts, .keeps_input = true, .forward = forward, .backward = backward,
-    .implementation = implementation, .is_loss = true,
+    .name = "mse_loss",
+    .infer = infer,
+    .layouts = layouts,
+    .keeps_input = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .is_loss = true,
 };

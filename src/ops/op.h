@@ -1,5 +1,5 @@
-/* What an op is: its shape rule, how it is prepared for a batch size, forward and backward. One file per op; ops.inc lists them.
- * An op knows its own operands only, no graph, no strategy. */
+/* What an op is: its shape rule, how it is prepared for a batch size, forward and backward. One file per op; ops.inc
+ * lists them. An op knows its own operands only, no graph, no strategy. */
 #ifndef RONDE_OP_H
 #define RONDE_OP_H
 
@@ -20,32 +20,32 @@ typedef enum ronde__op_kind {
 
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
-  int64_t out_channels;            /* convolution, linear */
+  int64_t out_channels; /* convolution, linear */
   int kernel[2], stride[2], padding[2];
   bool bias, exclude_padding, kaiming_normal;
-  float eps, momentum;             /* batch normalisation */
-  float probability;               /* dropout: of a zero */
-  ronde__activation act;           /* fused behind a convolution or linear layer, or the activation op itself */
+  float eps, momentum;   /* batch normalisation */
+  float probability;     /* dropout: of a zero */
+  ronde__activation act; /* fused behind a convolution or linear layer, or the activation op itself */
 } ronde__op_attr;
 
 /* How a parameter is initialised. */
 typedef enum ronde__init_kind {
-  RONDE__INIT_UNIFORM,             /* U(-bound, bound), as PyTorch's layers are by default */
-  RONDE__INIT_NORMAL,              /* N(0, bound^2) */
-  RONDE__INIT_CONSTANT,            /* bound */
+  RONDE__INIT_UNIFORM,  /* U(-bound, bound), as PyTorch's layers are by default */
+  RONDE__INIT_NORMAL,   /* N(0, bound^2) */
+  RONDE__INIT_CONSTANT, /* bound */
 } ronde__init_kind;
 
 typedef struct ronde__param_spec {
-  const char *suffix;              /* "weight", "bias" */
-  ronde__shape shape;              /* logical */
+  const char *suffix; /* "weight", "bias" */
+  ronde__shape shape; /* logical */
   float bound;
   ronde__init_kind init;
 } ronde__param_spec;
 
 /* State that is kept but not trained: f32, or a count of training batches. */
 typedef struct ronde__buffer_spec {
-  const char *suffix;              /* "running_mean" */
-  ronde__shape shape;              /* a vector over channels; a counter is a scalar */
+  const char *suffix; /* "running_mean" */
+  ronde__shape shape; /* a vector over channels; a counter is a scalar */
   float initial;
   bool is_counter;
 } ronde__buffer_spec;
@@ -57,47 +57,49 @@ typedef struct ronde__op_desc {
   ronde__phys in[RONDE__OP_MAX_INPUTS], out;
   ronde__weight_layout param[RONDE__OP_MAX_PARAMS];
   int n_buffers;
-  ronde__weight_layout buffer;     /* of each buffer that is no counter */
-  int layer;                       /* of the graph's nodes: tells one dropout from another */
+  ronde__weight_layout buffer;            /* of each buffer that is no counter */
+  int layer;                              /* of the graph's nodes: tells one dropout from another */
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
 } ronde__op_desc;
 
-/* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of inputs are
- * overwritten, or added to where accumulate_dinput. */
+/* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of
+ * inputs are overwritten, or added to where accumulate_dinput. */
 typedef struct ronde__op_call {
   const float *in[RONDE__OP_MAX_INPUTS];
   float *out;
-  const int64_t *labels;           /* losses against classes */
+  const int64_t *labels; /* losses against classes */
   const float *param[RONDE__OP_MAX_PARAMS];
   float *buffer[RONDE__OP_MAX_BUFFERS]; /* NULL for a counter */
-  bool training;                   /* statistics of the batch, dropout; else running statistics, and none */
-  uint64_t seed, step;             /* dropout is a function of these, the layer, the example and the element */
-  int64_t first_example;           /* of this batch, in the step's list */
-  float *dout;                     /* may be overwritten: its last use */
+  bool training;                        /* statistics of the batch, dropout; else running statistics, and none */
+  uint64_t seed, step;                  /* dropout is a function of these, the layer, the example and the element */
+  int64_t first_example;                /* of this batch, in the step's list */
+  float *dout;                          /* may be overwritten: its last use */
   float *din[RONDE__OP_MAX_INPUTS];
   float *dparam[RONDE__OP_MAX_PARAMS];
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
-  float *saved;                    /* what forward leaves to backward beside in and out */
-  float *work;                     /* scratch of this call */
-  float loss_scale;                /* losses: factor of each example's gradient, 1 / (examples of the step) */
-  double *loss_sum;                /* losses: the sum of the examples' losses, and of those classified rightly, */
-  int64_t *n_correct;              /* are added here; n_correct is untouched where there are no classes */
+  float *saved;       /* what forward leaves to backward beside in and out */
+  float *work;        /* scratch of this call */
+  float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
+  double *loss_sum;   /* losses: the sum of the examples' losses, and of those classified rightly, */
+  int64_t *n_correct; /* are added here; n_correct is untouched where there are no classes */
   ronde__pool *pool;
 } ronde__op_call;
 
 typedef struct ronde__op {
-  const char *name;                /* in the per-op table */
-  /* Output shape [out] from the inputs' shapes; logs what is wrong, naming `label`, the shapes and the inputs' labels. */
-  ronde_status (*infer)(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                        ronde__shape *out);
+  const char *name; /* in the per-op table */
+  /* Output shape [out] from the inputs' shapes; logs what is wrong, naming `label`, the shapes and the inputs' labels.
+   */
+  ronde_status (*infer)(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                        const char *const *in_labels, ronde__shape *out);
   /* Parameters of the op; returns how many. NULL: none. */
   int (*params)(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs_out[RONDE__OP_MAX_PARAMS]);
   /* Buffers of the op; returns how many. NULL: none. */
-  int (*buffers)(const ronde__op_attr *attr, const ronde__shape *in, ronde__buffer_spec specs_out[RONDE__OP_MAX_BUFFERS]);
+  int (*buffers)(const ronde__op_attr *attr, const ronde__shape *in,
+                 ronde__buffer_spec specs_out[RONDE__OP_MAX_BUFFERS]);
   /* Multiply-adds x 2 of one example's forward pass, padding taps counted. NULL: 0. */
   int64_t (*flops)(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out);
   /* Chooses the layouts: in->in[] holds what the producers offer; may be changed to what the op wants (the plan then
@@ -109,9 +111,9 @@ typedef struct ronde__op {
   /* Floats of scratch and of saved memory that calls need. NULL: 0. */
   size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
   size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
-  bool keeps_input, keeps_output;  /* backward reads in[] / out again */
-  bool is_view;                    /* out is in[0] under another shape: no work, no memory */
-  bool is_loss, wants_labels;      /* the last input is the target: class labels, or values */
+  bool keeps_input, keeps_output; /* backward reads in[] / out again */
+  bool is_view;                   /* out is in[0] under another shape: no work, no memory */
+  bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
   void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */

@@ -2,19 +2,21 @@
 
 #include "ops/gemm_list.h"
 
-ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                                 ronde__shape *out) {
+ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
-  if (in[0].rank != 3) return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  if (in[0].rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
   *out = (ronde__shape){3, {in[0].dim[0]}};
   for (int d = 0; d < 2; d++) {
     if (attr->kernel[d] < 1 || attr->stride[d] < 1 || attr->padding[d] < 0 || attr->padding[d] > attr->kernel[d] / 2)
-      return ronde__fail(RONDE_E_USAGE, "%s: kernel and stride must be positive and padding at most half the kernel", label);
+      return ronde__fail(RONDE_E_USAGE, "%s: kernel and stride must be positive and padding at most half the kernel",
+                         label);
     int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
     if (padded < attr->kernel[d])
-      return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d window is larger than its input: %s gives %s", label, attr->kernel[0],
-                         attr->kernel[1], in_labels[0], text);
+      return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d window is larger than its input: %s gives %s", label,
+                         attr->kernel[0], attr->kernel[1], in_labels[0], text);
     out->dim[1 + d] = (padded - attr->kernel[d]) / attr->stride[d] + 1;
   }
   return RONDE_OK;
@@ -41,8 +43,8 @@ static int64_t total_taps(const ronde__axis *axis, ronde__axis_fn taps) {
   return n;
 }
 
-ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w, ronde__axis_fn taps,
-                                           void **state_out) {
+ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
+                                           ronde__axis_fn taps, void **state_out) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out;
   ronde__pool2d *s;
   RONDE__ALLOC(s, sizeof *s, "pooling plan");
@@ -90,7 +92,8 @@ static void part(void *arg, int thread, int n_threads) {
   for (int64_t plane = begin; plane < end; plane++) j->fn(j->desc, j->pool, j->call, plane);
 }
 
-void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, ronde__pool2d_fn fn) {
+void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
+                       ronde__pool2d_fn fn) {
   job j = {desc, pool, call, fn};
   ronde__pool_run(call->pool, part, &j);
 }

@@ -1,5 +1,6 @@
-/* What max and average pooling share: the windows of every output pixel, over planes of whole vectors. In LANES a plane is a channel and a pixel
- * `lanes` floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one kernel serves both. */
+/* What max and average pooling share: the windows of every output pixel, over planes of whole vectors. In LANES a plane
+ * is a channel and a pixel `lanes` floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one
+ * kernel serves both. */
 #ifndef RONDE_POOL2D_H
 #define RONDE_POOL2D_H
 
@@ -18,18 +19,20 @@ typedef struct ronde__pool2d {
   int64_t *offsets;       /* storage */
 } ronde__pool2d;
 
-ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in, const char *const *in_labels,
-                                 ronde__shape *out);
+ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out);
 void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out);
 /* With windows of any kind: `taps` says which inputs (at, count) an output has along an axis. */
-ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w, ronde__axis_fn taps,
-                                           void **state_out);
+ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
+                                           ronde__axis_fn taps, void **state_out);
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
 
 /* Runs fn over the planes, split over the pool. */
-typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, int64_t plane);
-void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, ronde__pool2d_fn fn);
+typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
+                                 int64_t plane);
+void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
+                       ronde__pool2d_fn fn);
 
 #endif

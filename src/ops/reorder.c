@@ -24,7 +24,8 @@ static void rows_to_lanes(void *arg, int thread, int n_threads) {
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, call};
-  if (desc->in[0].layout == RONDE__ROWS && desc->out.layout == RONDE__LANES) ronde__pool_run(call->pool, rows_to_lanes, &j);
+  if (desc->in[0].layout == RONDE__ROWS && desc->out.layout == RONDE__LANES)
+    ronde__pool_run(call->pool, rows_to_lanes, &j);
   else ronde__reorder(&desc->in[0], call->in[0], &desc->out, call->out, false);
 }
 
@@ -33,6 +34,9 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
 }
 
 const ronde__op ronde__op_reorder = {
-    .name = "reorder", .infer = ronde__elementwise_infer, .forward = forward, .backward = backward,
+    .name = "reorder",
+    .infer = ronde__elementwise_infer,
+    .forward = forward,
+    .backward = backward,
     .implementation = ronde__elementwise_implementation,
 };

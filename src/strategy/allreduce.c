@@ -1,6 +1,6 @@
-/* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an all-reduce, in buckets
- * from the last layer to the first, while backward still runs; then every rank makes the same update.
- * Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
+/* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
+ * all-reduce, in buckets from the last layer to the first, while backward still runs; then every rank makes the same
+ * update. Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
 #include "strategy/strategy.h"
 
 /* A stretch of the flat gradients: neighbouring parameters. Buckets go out in their order on every rank. */
@@ -32,8 +32,8 @@ static ronde_status exchange(void *arg) {
   float *gradients = ronde__net_gradients(s->worker->net) + b->begin;
   size_t n = b->end - b->begin;
   if (!b->last) return ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, n, s->scratch);
-  /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it has arrived from
-   * everywhere, nobody is waited for any more. */
+  /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it
+   * has arrived from everywhere, nobody is waited for any more. */
   s->parts[transport->rank] = s->part;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
   uint64_t begin = transport->ops->now_ns(transport);
@@ -44,7 +44,8 @@ static ronde_status exchange(void *arg) {
 }
 
 static void send_ready(state *s) {
-  while (s->n_sent < s->n_buckets && s->buckets[s->n_sent].n_ready == s->buckets[s->n_sent].n_params && s->status == RONDE_OK) {
+  while (s->n_sent < s->n_buckets && s->buckets[s->n_sent].n_ready == s->buckets[s->n_sent].n_params &&
+         s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, exchange, &s->buckets[s->n_sent]);
     s->n_sent++;
   }
@@ -71,7 +72,8 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), latest = 0;
   for (int r = 0; r < transport->size; r++)
     if (s->parts[r].ready_ns > latest) latest = s->parts[r].ready_ns;
-  if (latest > begin) ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, (latest < end ? latest : end) - begin);
+  if (latest > begin)
+    ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, (latest < end ? latest : end) - begin);
   *result_out = ronde__parts_join(s->parts, transport->size);
   if (result_out->broken_rank < 0) ronde__worker_update(worker, step->lr);
   return RONDE_OK;
@@ -100,7 +102,8 @@ static ronde_status make_buckets(state *s) {
     bool full = s->n_buckets == 0 || (int64_t)((b->end - b->begin) * sizeof(float)) >= s->worker->bucket_bytes;
     if (full) {
       b = &s->buckets[s->n_buckets];
-      *b = (bucket){.state = s, .end = params[i].offset + params[i].n_elems, .tag = (uint32_t)(TAG_BUCKETS + s->n_buckets)};
+      *b = (bucket){
+          .state = s, .end = params[i].offset + params[i].n_elems, .tag = (uint32_t)(TAG_BUCKETS + s->n_buckets)};
       s->n_buckets++;
     }
     b->begin = params[i].offset;
@@ -109,7 +112,8 @@ static ronde_status make_buckets(state *s) {
     if (b->end - b->begin > longest) longest = b->end - b->begin;
   }
   s->buckets[s->n_buckets - 1].last = true;
-  RONDE__ALLOC(s->scratch, ronde__allreduce_ring_scratch(longest, s->worker->transport->size) * sizeof(float), "buckets");
+  RONDE__ALLOC(s->scratch, ronde__allreduce_ring_scratch(longest, s->worker->transport->size) * sizeof(float),
+               "buckets");
   return RONDE_OK;
 }
 

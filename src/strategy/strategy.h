@@ -1,5 +1,6 @@
-/* A strategy: how several ranks make one training step. It owns the step, is told by the network when a parameter is about to be
- * needed and when a gradient is ready, and waits only through the transport. One file each; strategies.inc lists them. */
+/* A strategy: how several ranks make one training step. It owns the step, is told by the network when a parameter is
+ * about to be needed and when a gradient is ready, and waits only through the transport. One file each; strategies.inc
+ * lists them. */
 #ifndef RONDE_STRATEGY_H
 #define RONDE_STRATEGY_H
 
@@ -17,15 +18,16 @@ typedef struct ronde__worker {
   ronde__net *net;
   ronde__optim *optim;
   ronde__loader *loader;
-  uint64_t seed;           /* of dropout */
-  int64_t batch;           /* examples of a global batch */
-  double clip;             /* 0: off */
+  uint64_t seed; /* of dropout */
+  int64_t batch; /* examples of a global batch */
+  double clip;   /* 0: off */
   int64_t bucket_bytes;
   bool overlap;
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
-  int update_slot;         /* of the optimizer, in the ledger */
-  uint64_t bus_ns, bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
+  int update_slot; /* of the optimizer, in the ledger */
+  uint64_t bus_ns,
+      bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
 } ronde__worker;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
@@ -33,16 +35,16 @@ typedef struct ronde__step {
   int64_t step, examples;
   int n_batches;
   double lr;
-  bool cancel;             /* this rank wants to stop: heard by all, in this step */
+  bool cancel; /* this rank wants to stop: heard by all, in this step */
 } ronde__step;
 
 /* Equal on all ranks. */
 typedef struct ronde__step_result {
-  double loss_sum;         /* over the step's examples, before the update */
+  double loss_sum; /* over the step's examples, before the update */
   int64_t n_correct;
   bool cancelled;
-  int broken_rank;         /* the first rank whose loss or gradients are not finite, or -1; then no rank has updated */
-  int broken_param;        /* its parameter, or -1: the loss */
+  int broken_rank;  /* the first rank whose loss or gradients are not finite, or -1; then no rank has updated */
+  int broken_param; /* its parameter, or -1: the loss */
 } ronde__step_result;
 
 typedef struct ronde__strategy {
@@ -59,22 +61,24 @@ typedef struct ronde__strategy {
 const ronde__strategy *ronde__strategy_find(const char *name); /* NULL: unknown */
 const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the end */
 
-/* ---- shared by strategies (worker.c) ------------------------------------------------------------------------------- */
+/* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
+ */
 
 /* What one rank found in its part of a step. */
 typedef struct ronde__part {
   double loss_sum;
   int64_t n_correct;
-  uint64_t ready_ns;       /* when its last gradient was ready, by the transport's clock */
+  uint64_t ready_ns; /* when its last gradient was ready, by the transport's clock */
   int32_t cancel;
-  int32_t broken;          /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
+  int32_t broken; /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
 } ronde__part;
 
-/* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the net (zeros where
- * the rank has no example), and what was found in part_out. `ready` (may be NULL) is called for each parameter, last layers first, when its
- * gradient is final, with part_out complete but for what later gradients may show; the ledger is then in phase backward. */
-ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, void (*ready)(void *user, int param), void *user,
-                                     ronde__part *part_out);
+/* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the
+ * net (zeros where the rank has no example), and what was found in part_out. `ready` (may be NULL) is called for each
+ * parameter, last layers first, when its gradient is final, with part_out complete but for what later gradients may
+ * show; the ledger is then in phase backward. */
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
+                                     void (*ready)(void *user, int param), void *user, ronde__part *part_out);
 /* The parts [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
 /* Clips and updates all parameters from the net's gradients, in phase update. */

@@ -13,7 +13,9 @@ static const ronde__strategy *const strategies[] = {
 #undef RONDE_STRATEGY
 };
 
-const ronde__strategy *ronde__strategy_at(int i) { return i >= 0 && (size_t)i < RONDE__COUNT(strategies) ? strategies[i] : NULL; }
+const ronde__strategy *ronde__strategy_at(int i) {
+  return i >= 0 && (size_t)i < RONDE__COUNT(strategies) ? strategies[i] : NULL;
+}
 
 const ronde__strategy *ronde__strategy_find(const char *name) {
   for (size_t i = 0; i < RONDE__COUNT(strategies); i++)
@@ -28,12 +30,14 @@ typedef struct watch {
   ronde__part *part;
 } watch;
 
-/* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a name. */
+/* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
+ * name. */
 static void gradient_ready(void *user, int param) {
   watch *w = user;
   int n_params;
   const ronde__net_param *p = &ronde__net_params(w->worker->net, &n_params)[param];
-  if (!w->part->broken && !w->worker->kernels->all_finite(ronde__net_gradients(w->worker->net) + p->offset, (int64_t)p->n_elems))
+  if (!w->part->broken &&
+      !w->worker->kernels->all_finite(ronde__net_gradients(w->worker->net) + p->offset, (int64_t)p->n_elems))
     w->part->broken = 2 + param;
   w->part->ready_ns = w->worker->transport->ops->now_ns(w->worker->transport);
   if (w->ready) w->ready(w->user, param);
@@ -47,8 +51,8 @@ static void all_ready(watch *w, bool any) {
   for (int i = n_params - 1; i >= 0; i--) gradient_ready(w, i);
 }
 
-ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, void (*ready)(void *user, int param), void *user,
-                                     ronde__part *part_out) {
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
+                                     void (*ready)(void *user, int param), void *user, ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
   watch w = {worker, ready, user, part_out};
   ronde__net_hooks hooks = {.gradient_ready = gradient_ready, .user = &w};
@@ -62,8 +66,10 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     ronde__prof_switch(worker->prof, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     ronde__net_result result = {0};
-    int64_t first = i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
-    ronde__net_batch net_batch = {batch.n, batch.x, batch.labels, batch.targets, true, worker->seed, (uint64_t)step->step, first};
+    int64_t first =
+        i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
+    ronde__net_batch net_batch = {batch.n, batch.x,      batch.labels,         batch.targets,
+                                  true,    worker->seed, (uint64_t)step->step, first};
     if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, NULL, &result));
     part_out->loss_sum += result.loss_sum;
     part_out->n_correct += result.n_correct;

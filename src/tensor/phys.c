@@ -1,5 +1,5 @@
-/* Physical forms of activations and the moves between them. All three are affine in (n, c, p) within a channel block, so that
- * one loop serves every pair. */
+/* Physical forms of activations and the moves between them. All three are affine in (n, c, p) within a channel block,
+ * so that one loop serves every pair. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -56,9 +56,10 @@ static strides strides_of(const ronde__phys *phys) {
   }
 }
 
-/* The three loops are ordered so that the innermost one writes to adjacent places; the middle one is cut into tiles of 16 so
- * that a line that was read is used while it is in cache. */
-static void move_block(const float *src, strides s, float *dst, strides d, int64_t channels, int64_t pixels, int64_t n, bool accumulate) {
+/* The three loops are ordered so that the innermost one writes to adjacent places; the middle one is cut into tiles of
+ * 16 so that a line that was read is used while it is in cache. */
+static void move_block(const float *src, strides s, float *dst, strides d, int64_t channels, int64_t pixels, int64_t n,
+                       bool accumulate) {
   enum { TILE = 16 };
   int64_t count[3] = {channels, pixels, n}, from[3] = {s.c, s.p, s.n}, to[3] = {d.c, d.p, d.n};
   int inner = d.c == 1 ? 0 : d.p == 1 ? 1 : 2;
@@ -82,11 +83,13 @@ static void move_block(const float *src, strides s, float *dst, strides d, int64
 static void zero_padding(const ronde__phys *phys, float *x) {
   int64_t pixels = phys->h * phys->w;
   if (phys->layout == RONDE__LANES && phys->n < phys->block)
-    for (int64_t r = 0; r < phys->c * pixels; r++) memset(x + r * phys->block + phys->n, 0, (size_t)(phys->block - phys->n) * sizeof *x);
+    for (int64_t r = 0; r < phys->c * pixels; r++)
+      memset(x + r * phys->block + phys->n, 0, (size_t)(phys->block - phys->n) * sizeof *x);
   int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   if (tail) {
     float *last = x + (ronde__phys_blocks(phys) - 1) * pixels * phys->n * phys->block;
-    for (int64_t r = 0; r < pixels * phys->n; r++) memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
+    for (int64_t r = 0; r < pixels * phys->n; r++)
+      memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
   }
 }
 
@@ -100,7 +103,8 @@ static void move_features(const ronde__phys *s, const float *src, const ronde__p
   }
 }
 
-void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst, bool accumulate) {
+void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst,
+                    bool accumulate) {
   ronde__phys s = *src_phys, d = *dst_phys;
   if (!accumulate) zero_padding(&d, dst);
   /* ROWS and LANES lie alike for every split of their features: they take the other side's. */
@@ -115,6 +119,6 @@ void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__
   if (s.layout == RONDE__BLOCKS) step = s.block;
   if (d.layout == RONDE__BLOCKS) step = ronde__min(step, d.block);
   for (int64_t c = 0; c < s.c; c += step)
-    move_block(src + ronde__phys_index(&s, 0, c, 0), from, dst + ronde__phys_index(&d, 0, c, 0), to, ronde__min(step, s.c - c), s.h * s.w, s.n,
-               accumulate);
+    move_block(src + ronde__phys_index(&s, 0, c, 0), from, dst + ronde__phys_index(&d, 0, c, 0), to,
+               ronde__min(step, s.c - c), s.h * s.w, s.n, accumulate);
 }

@@ -1,5 +1,6 @@
 /* Shapes, layouts of activations and of weights, and the moves between them.
- * Legend: N batch; C channels, H, W (a vector of F features is C=F, H=W=1); O output channels, I input channels, T taps. */
+ * Legend: N batch; C channels, H, W (a vector of F features is C=F, H=W=1); O output channels, I input channels, T
+ * taps. */
 #ifndef RONDE_TENSOR_H
 #define RONDE_TENSOR_H
 
@@ -19,7 +20,8 @@ void ronde__shape_text(const ronde__shape *shape, char *text, size_t size);
  *   ROWS    [N][C*H*W]              as in files and in the API; a row-major matrix is its C=F case
  *   LANES   [C][H*W][lanes]         the batch in the vector lanes, for few channels; lanes = N rounded up to 16
  *   BLOCKS  [C/block][H*W][N][block] a pixel of a channel block is a GEMM operand [N][block]
- * Padded channels of BLOCKS are zero, forward and backward. Padded lanes hold finite values forward and zeros backward. */
+ * Padded channels of BLOCKS are zero, forward and backward. Padded lanes hold finite values forward and zeros backward.
+ */
 typedef enum ronde__layout { RONDE__ROWS, RONDE__LANES, RONDE__BLOCKS } ronde__layout;
 
 #define RONDE__QUANTUM 16 /* floats; lanes and blocks are multiples of it on every instruction set */
@@ -32,16 +34,18 @@ typedef struct ronde__phys {
 } ronde__phys;
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w);
-int64_t ronde__phys_elems(const ronde__phys *phys);              /* stored, padding included */
-int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c, int64_t p); /* c and p within a ROWS example too */
-int64_t ronde__phys_blocks(const ronde__phys *phys);             /* BLOCKS: channel blocks; else 1 */
+int64_t ronde__phys_elems(const ronde__phys *phys); /* stored, padding included */
+int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c,
+                          int64_t p);                /* c and p within a ROWS example too */
+int64_t ronde__phys_blocks(const ronde__phys *phys); /* BLOCKS: channel blocks; else 1 */
 bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b);
 /* Channels per block: at most 64, a multiple of the quantum, as little padding as the number of blocks allows. */
 int64_t ronde__channel_block(int64_t channels);
 
-/* Copies between two forms of the same n and c*h*w features, which a flattened image and a vector may split differently; padding of dst
- * is set to zero. accumulate: dst += src instead. */
-void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst, bool accumulate);
+/* Copies between two forms of the same n and c*h*w features, which a flattened image and a vector may split
+ * differently; padding of dst is set to zero. accumulate: dst += src instead. */
+void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__phys *dst_phys, float *dst,
+                    bool accumulate);
 
 /* How a weight is stored while training; logical is [O][I][T] (a bias is O alone, I = T = 1), as in files and hashes.
  *   PLAIN    [O][I][T]

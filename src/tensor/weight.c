@@ -33,7 +33,8 @@ void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, flo
     for (int64_t i = 0; i < l->i; i++)
       for (int64_t t = 0; t < l->t; t++) {
         float *out = packed + ronde__weight_index(l, o0, i, t);
-        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++) out[(o - o0) * step] = logical[(o * l->i + i) * l->t + t];
+        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++)
+          out[(o - o0) * step] = logical[(o * l->i + i) * l->t + t];
       }
 }
 
@@ -43,6 +44,7 @@ void ronde__weight_unpack(const ronde__weight_layout *l, const float *packed, fl
     for (int64_t i = 0; i < l->i; i++)
       for (int64_t t = 0; t < l->t; t++) {
         const float *in = packed + ronde__weight_index(l, o0, i, t);
-        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++) logical[(o * l->i + i) * l->t + t] = in[(o - o0) * step];
+        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++)
+          logical[(o * l->i + i) * l->t + t] = in[(o - o0) * step];
       }
 }

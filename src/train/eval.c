@@ -28,8 +28,14 @@ static bool is_cancelled(void *user) {
 static ronde_status evaluate(rank *r, ronde__net *net) {
   const ronde__job *job = r->job;
   if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, r->sha256));
-  ronde__evaluation what = {.data = job->data, .split = RONDE_SPLIT_TEST, .n = job->data->source.n_examples[RONDE_SPLIT_TEST],
-                            .rank = r->number, .world = job->world, .chunk = job->local_batch, .cancel = is_cancelled, .user = r};
+  ronde__evaluation what = {.data = job->data,
+                            .split = RONDE_SPLIT_TEST,
+                            .n = job->data->source.n_examples[RONDE_SPLIT_TEST],
+                            .rank = r->number,
+                            .world = job->world,
+                            .chunk = job->local_batch,
+                            .cancel = is_cancelled,
+                            .user = r};
   return ronde__evaluate(net, &what, &r->score);
 }
 
@@ -40,7 +46,8 @@ static ronde_status run_rank(rank *r) {
   ronde__net *net = NULL;
   ronde_status status = ronde__job_graph(job, &graph);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
-  if (status == RONDE_OK) status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
+  if (status == RONDE_OK)
+    status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
     status = evaluate(r, net);
@@ -79,8 +86,8 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
     sum.n += ranks[i].score.n;
   }
   json_t *accuracy = job->data->source.classes ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
-  json_t *result = json_pack("{s:f, s:o, s:I, s:s}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy, "examples", (json_int_t)sum.n,
-                             "weights_sha256", ranks[0].sha256);
+  json_t *result = json_pack("{s:f, s:o, s:I, s:s}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy,
+                             "examples", (json_int_t)sum.n, "weights_sha256", ranks[0].sha256);
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->options->init);
   char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
   json_decref(result);

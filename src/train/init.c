@@ -20,8 +20,9 @@ static ronde_status write_fresh(const ronde__job *job, const ronde_graph *graph,
   RONDE_TRY(ronde__net_init(net, (uint64_t)job->options->seed));
   RONDE_TRY(ronde__weights_sha256(net, sha256));
   RONDE_TRY(ronde__weights_save(net, job->options->output, job));
-  return text_of(json_pack("{s:s, s:s, s:I, s:s}", "model", job->model_name, "output", job->options->output, "parameters",
-                           (json_int_t)ronde_graph_parameters(graph), "weights_sha256", sha256), json_out);
+  return text_of(json_pack("{s:s, s:s, s:I, s:s}", "model", job->model_name, "output", job->options->output,
+                           "parameters", (json_int_t)ronde_graph_parameters(graph), "weights_sha256", sha256),
+                 json_out);
 }
 
 static ronde_status init(const ronde__job *job, char **json_out) {
@@ -29,7 +30,8 @@ static ronde_status init(const ronde__job *job, char **json_out) {
   ronde__net *net = NULL;
   if (!job->options->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
   RONDE_TRY(ronde__job_graph(job, &graph));
-  ronde_status status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, NULL, NULL, false}, &net);
+  ronde_status status =
+      ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, NULL, NULL, false}, &net);
   if (status == RONDE_OK) status = write_fresh(job, graph, net, json_out);
   ronde__net_destroy(net);
   ronde_graph_destroy(graph);
@@ -64,8 +66,9 @@ static ronde_status describe(const ronde__model *model, bool with_tensors, json_
   ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
   RONDE_TRY(ronde__model_graph(model, &options, &shape, model->classes, &graph));
   json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", model->name, "about", model->about, "parameters",
-                           (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example", (json_int_t)ronde_graph_forward_flops(graph),
-                           "shape", dims_json(model->shape, 3), "classes", (json_int_t)model->classes);
+                           (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
+                           (json_int_t)ronde_graph_forward_flops(graph), "shape", dims_json(model->shape, 3), "classes",
+                           (json_int_t)model->classes);
   if (with_tensors) json_object_set_new(json, "tensors", tensors_json(graph));
   ronde_graph_destroy(graph);
   *json_out = json;

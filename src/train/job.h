@@ -18,26 +18,26 @@ enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 
 /* Read-only after set-up. */
 typedef struct ronde__job {
-  ronde_config *config;          /* own copy, automatic values resolved */
+  ronde_config *config; /* own copy, automatic values resolved */
   const ronde__options *options;
-  ronde_hooks hooks;             /* all NULL where none were given */
-  const ronde__model *model;     /* NULL: hooks.model */
+  ronde_hooks hooks;         /* all NULL where none were given */
+  const ronde__model *model; /* NULL: hooks.model */
   const char *model_name;
   ronde__data *data;
-  ronde__sampler *sampler;       /* train only */
-  ronde__shape shape;            /* of one example */
+  ronde__sampler *sampler; /* train only */
+  ronde__shape shape;      /* of one example */
   int64_t classes;
-  int64_t resize[2];             /* of --resize; 0: none */
+  int64_t resize[2]; /* of --resize; 0: none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
   int world, threads;
-  int64_t batch, local_batch;    /* global, and the largest of a rank */
+  int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
   uint64_t drill_load_ns, drill_slow_ns;
-  int drill_slow_rank;           /* -1: none */
+  int drill_slow_rank;             /* -1: none */
   struct ronde__safetensors *init; /* --init, or NULL */
 } ronde__job;
 
@@ -45,11 +45,12 @@ typedef struct ronde__job {
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
 void ronde__job_destroy(ronde__job *job);
 
-/* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are data. */
+/* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
+ * data. */
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
 /* The graph of a built-in model by itself. */
-ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options, const ronde__shape *shape, int64_t classes,
-                                ronde_graph **graph_out);
+ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
+                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);
 /* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted. */
 int64_t ronde__graph_train_flops(const ronde_graph *graph);
 
@@ -58,11 +59,13 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph);
 ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path);
 /* Every parameter and buffer of a net from a file that was checked against its graph. */
 void ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file);
-/* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation of the job. */
+/* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
+ * of the job. */
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
-/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers among them. */
+/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
+ * among them. */
 ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 
@@ -77,8 +80,8 @@ typedef struct ronde__evaluation {
   ronde_split split;
   const int64_t *ids; /* [n] of the split; NULL: 0..n-1 */
   int64_t n;
-  int rank, world;    /* whose share of them */
-  int64_t chunk;      /* examples at a time, at most */
+  int rank, world;            /* whose share of them */
+  int64_t chunk;              /* examples at a time, at most */
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
   void *user;
 } ronde__evaluation;

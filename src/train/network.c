@@ -8,12 +8,16 @@ static ronde_status check_targets(const ronde__job *job, const ronde_graph *grap
   int64_t outputs = ronde__shape_elems(&graph->tensors[loss->in[0]]->shape);
   const char *label = graph->tensors[loss->in[0]]->label;
   if (ronde__ops[loss->kind]->wants_labels) {
-    if (source->classes == 0) return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the data %s have values", label, source->name);
+    if (source->classes == 0)
+      return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the data %s have values", label,
+                         source->name);
     if (outputs < job->classes)
-      return ronde__fail(RONDE_E_USAGE, "%s gives %lld logits, but the data %s have %lld classes", label, (long long)outputs, source->name, (long long)job->classes);
+      return ronde__fail(RONDE_E_USAGE, "%s gives %lld logits, but the data %s have %lld classes", label,
+                         (long long)outputs, source->name, (long long)job->classes);
   } else if (source->classes != 0 || source->target_elems != outputs) {
-    return ronde__fail(RONDE_E_USAGE, "%s gives %lld values, but the data %s have %s of %lld", label, (long long)outputs, source->name,
-                       source->classes ? "class labels" : "targets", (long long)(source->classes ? source->classes : source->target_elems));
+    return ronde__fail(RONDE_E_USAGE, "%s gives %lld values, but the data %s have %s of %lld", label,
+                       (long long)outputs, source->name, source->classes ? "class labels" : "targets",
+                       (long long)(source->classes ? source->classes : source->target_elems));
   }
   return RONDE_OK;
 }
@@ -28,7 +32,8 @@ static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t cl
   return b->model->build(graph, x, classes, b->options);
 }
 
-static ronde_status build(ronde_model_fn fn, void *user, const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
+static ronde_status build(ronde_model_fn fn, void *user, const ronde__shape *shape, int64_t classes,
+                          ronde_graph **graph_out) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   ronde_tensor *x = ronde_input(graph, "input", shape->rank, shape->dim);
@@ -44,8 +49,8 @@ static ronde_status build(ronde_model_fn fn, void *user, const ronde__shape *sha
   return status;
 }
 
-ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options, const ronde__shape *shape, int64_t classes,
-                                ronde_graph **graph_out) {
+ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
+                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
   builder b = {model, options};
   return build(build_model, &b, shape, classes, graph_out);
 }
@@ -53,14 +58,16 @@ ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_op
 static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
   const ronde_hooks *hooks = user;
   ronde_tensor *y = hooks->model(graph, x, classes, hooks->user);
-  if (!y && ronde_graph_status(graph) == RONDE_OK) ronde__fail(RONDE_E_USAGE, "the caller's model function returned no output");
+  if (!y && ronde_graph_status(graph) == RONDE_OK)
+    ronde__fail(RONDE_E_USAGE, "the caller's model function returned no output");
   return y;
 }
 
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   if (job->model) {
-    ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME, .dropout = (float)job->options->dropout};
+    ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
+                                    .dropout = (float)job->options->dropout};
     RONDE_TRY(ronde__model_graph(job->model, &options, &job->shape, job->classes, &graph));
   } else {
     RONDE_TRY(build(build_callers, (void *)&job->hooks, &job->shape, job->classes, &graph));

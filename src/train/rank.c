@@ -33,9 +33,11 @@ static ronde_status make_net(ronde__rank *r) {
 /* The plans that this rank's steps need: a whole batch and the short last one. */
 static ronde_status prepare_plans(ronde__rank *r) {
   const ronde__job *job = r->job;
-  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch, sizes[] = {job->batch, last};
+  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
+          sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
-    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) - ronde__share_begin(sizes[i], r->transport->rank, job->world);
+    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) -
+                ronde__share_begin(sizes[i], r->transport->rank, job->world);
     if (n > 0) RONDE_TRY(ronde__net_prepare(r->net, n));
   }
   return RONDE_OK;
@@ -46,12 +48,26 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
-  ronde__loader_options loader = {.data = job->data, .sampler = job->sampler, .rank = r->transport->rank, .world = job->world,
-                                  .whole = job->options->shard == RONDE__SHARD_WHOLE, .prefetch = PREFETCH, .drill_delay_ns = job->drill_load_ns};
+  ronde__loader_options loader = {.data = job->data,
+                                  .sampler = job->sampler,
+                                  .rank = r->transport->rank,
+                                  .world = job->world,
+                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
+                                  .prefetch = PREFETCH,
+                                  .drill_delay_ns = job->drill_load_ns};
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
-  r->worker = (ronde__worker){.transport = r->transport, .kernels = job->kernels, .pool = r->pool, .prof = r->prof, .net = r->net,
-                              .optim = r->optim, .loader = r->loader, .seed = (uint64_t)job->options->seed, .batch = job->batch, .clip = job->options->clip,
-                              .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6), .overlap = job->options->overlap};
+  r->worker = (ronde__worker){.transport = r->transport,
+                              .kernels = job->kernels,
+                              .pool = r->pool,
+                              .prof = r->prof,
+                              .net = r->net,
+                              .optim = r->optim,
+                              .loader = r->loader,
+                              .seed = (uint64_t)job->options->seed,
+                              .batch = job->batch,
+                              .clip = job->options->clip,
+                              .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
+                              .overlap = job->options->overlap};
   static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, names[job->optim.kind], RONDE__PHASE_UPDATE, job->kernels->isa);
   if (job->drill_slow_rank == r->transport->rank && job->drill_slow_ns) {
@@ -76,7 +92,8 @@ void ronde__rank_tear_down(ronde__rank *r) {
 
 /* Examples of update `index` (from 0) of an epoch, and its batches. */
 static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
-  int64_t first = index * job->options->accumulate, end = ronde__min(first + job->options->accumulate, job->batches_per_epoch);
+  int64_t first = index * job->options->accumulate,
+          end = ronde__min(first + job->options->accumulate, job->batches_per_epoch);
   step->n_batches = (int)(end - first);
   step->examples = ronde__min(end * job->batch, ronde__sampler_epoch_examples(job->sampler)) - first * job->batch;
 }
@@ -88,7 +105,8 @@ static ronde_status broken(ronde__rank *r, const ronde__step *step, const ronde_
   int n_params;
   const ronde__net_param *params = ronde__net_params(r->net, &n_params);
   if (result->broken_param < 0)
-    return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the loss of rank %d is NaN or Inf", step->step, result->broken_rank);
+    return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the loss of rank %d is NaN or Inf", step->step,
+                       result->broken_rank);
   return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the gradient of %s on rank %d has NaN or Inf", step->step,
                      params[result->broken_param].name, result->broken_rank);
 }
@@ -97,7 +115,8 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->world) - ronde__share_begin(batch, r->transport->rank, r->job->world);
+    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->world) -
+         ronde__share_begin(batch, r->transport->rank, r->job->world);
   }
   return n;
 }
@@ -117,7 +136,8 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   epoch->n_correct += result.n_correct;
   epoch->lr = step->lr;
   *own_out += own_examples(r, step);
-  ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples, step->lr, end - begin};
+  ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples,
+                               step->lr,   end - begin};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
@@ -134,7 +154,10 @@ static ronde_status share_buffers(ronde__rank *r) {
 
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   const ronde__job *job = r->job;
-  ronde__evaluation what = {.data = job->data, .split = RONDE_SPLIT_TRAIN, .rank = r->transport->rank, .world = job->world,
+  ronde__evaluation what = {.data = job->data,
+                            .split = RONDE_SPLIT_TRAIN,
+                            .rank = r->transport->rank,
+                            .world = job->world,
                             .chunk = job->local_batch};
   what.ids = ronde__sampler_validation(job->sampler, &what.n);
   if (what.n == 0) {
@@ -161,7 +184,8 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
 }
 
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
-static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES], int64_t own_examples, bool with_score) {
+static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
+                                int64_t own_examples, bool with_score) {
   ronde__epoch_part *own = &r->parts[r->transport->rank];
   *own = (ronde__epoch_part){.examples = own_examples};
   if (with_score) RONDE_TRY(score(r, epoch));
@@ -182,11 +206,14 @@ static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int
   bool speaks = r->transport->rank == 0;
   for (int i = 0; i < n_params; i++) {
     if (r->job->kernels->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) continue;
-    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": its update left NaN or Inf in %s, on every rank", step, params[i].name)
+    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": its update left NaN or Inf in %s, on every rank",
+                                step, params[i].name)
                   : RONDE_E_NUMERIC;
   }
   if (!isfinite(epoch->score.loss_sum))
-    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the test loss after it is NaN or Inf, on every rank", step) : RONDE_E_NUMERIC;
+    return speaks ? ronde__fail(RONDE_E_NUMERIC,
+                                "step %" PRId64 ": the test loss after it is NaN or Inf, on every rank", step)
+                  : RONDE_E_NUMERIC;
   r->agreed = false;
   return RONDE_OK;
 }

@@ -1,4 +1,5 @@
-/* One rank's training: set-up, steps, evaluation at the end of each epoch. The same code on every rank; rank 0 also reports. */
+/* One rank's training: set-up, steps, evaluation at the end of each epoch. The same code on every rank; rank 0 also
+ * reports. */
 #ifndef RONDE_RANK_H
 #define RONDE_RANK_H
 
@@ -7,8 +8,8 @@
 /* What all ranks learn from each other at the end of an epoch. */
 typedef struct ronde__epoch_part {
   uint64_t ns[RONDE__N_PHASES];
-  ronde__score score;   /* of its share of the test examples */
-  int64_t examples;     /* that it trained on */
+  ronde__score score; /* of its share of the test examples */
+  int64_t examples;   /* that it trained on */
 } ronde__epoch_part;
 
 typedef struct ronde__epoch {
@@ -16,14 +17,14 @@ typedef struct ronde__epoch {
   double loss_sum, lr;
   int64_t n_correct;
   bool has_score;
-  ronde__score score;              /* over all ranks */
-  const ronde__epoch_part *parts;  /* [world] */
+  ronde__score score;             /* over all ranks */
+  const ronde__epoch_part *parts; /* [world] */
 } ronde__epoch;
 
 typedef struct ronde__step_report {
   int64_t step, epoch, examples;
   double loss, lr;
-  uint64_t ns;                     /* of this step */
+  uint64_t ns; /* of this step */
 } ronde__step_report;
 
 /* Rank 0's ears; each may be NULL on the other ranks. An error ends the run. */
@@ -47,8 +48,8 @@ typedef struct ronde__rank {
   ronde__loader *loader;
   ronde__worker worker;
   void *strategy_state;
-  ronde__epoch_part *parts;        /* [world] */
-  bool agreed;                     /* it ended by what all ranks know: nobody waits for it */
+  ronde__epoch_part *parts; /* [world] */
+  bool agreed;              /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* Everything up to the first step. */

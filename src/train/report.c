@@ -14,14 +14,21 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   r->examples_done += report->examples;
   if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
   if (r->steps) {
-    ronde__steps_line line = {report->step, report->epoch, report->examples, report->loss, report->lr, seconds(report->ns)};
+    ronde__steps_line line = {report->step, report->epoch, report->examples,
+                              report->loss, report->lr,    seconds(report->ns)};
     RONDE_TRY(ronde__steps_add(r->steps, &line));
   }
   if (!job->hooks.progress) return RONDE_OK;
   double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
-  ronde_progress progress = {.step = report->step, .steps = job->steps, .epoch = report->epoch, .loss = report->loss, .lr = report->lr,
-                             .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0, .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)report->step * (double)(job->steps - report->step), .test_accuracy = -1};
+  ronde_progress progress = {.step = report->step,
+                             .steps = job->steps,
+                             .epoch = report->epoch,
+                             .loss = report->loss,
+                             .lr = report->lr,
+                             .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0,
+                             .elapsed_s = elapsed,
+                             .left_s = elapsed / (double)report->step * (double)(job->steps - report->step),
+                             .test_accuracy = -1};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
 }
@@ -32,8 +39,13 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   bool has_classes = job->data->source.classes > 0;
   double n = (double)ronde__max(1, e->examples), n_score = (double)ronde__max(1, e->score.n);
   uint64_t cpu = ronde__cpu_ns();
-  ronde__record_epoch row = {.epoch = e->epoch, .steps = e->steps, .examples = e->examples, .cpu_s = seconds(cpu - r->epoch_cpu_ns), .lr = e->lr,
-                             .train_loss = e->steps ? e->loss_sum / n : NAN, .train_accuracy = has_classes && e->steps ? (double)e->n_correct / n : NAN,
+  ronde__record_epoch row = {.epoch = e->epoch,
+                             .steps = e->steps,
+                             .examples = e->examples,
+                             .cpu_s = seconds(cpu - r->epoch_cpu_ns),
+                             .lr = e->lr,
+                             .train_loss = e->steps ? e->loss_sum / n : NAN,
+                             .train_accuracy = has_classes && e->steps ? (double)e->n_correct / n : NAN,
                              .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
                              .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
   r->epoch_cpu_ns = cpu;
@@ -54,9 +66,16 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   int64_t step = 0;
   for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
   double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
-  ronde_progress progress = {.step = step, .steps = job->steps, .epoch = e->epoch, .loss = row.train_loss, .lr = e->lr,
-                             .examples_per_s = row.wall_s > 0 ? (double)row.examples / row.wall_s : 0, .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)step * (double)(job->steps - step), .epoch_end = true, .test_loss = row.test_loss,
+  ronde_progress progress = {.step = step,
+                             .steps = job->steps,
+                             .epoch = e->epoch,
+                             .loss = row.train_loss,
+                             .lr = e->lr,
+                             .examples_per_s = row.wall_s > 0 ? (double)row.examples / row.wall_s : 0,
+                             .elapsed_s = elapsed,
+                             .left_s = elapsed / (double)step * (double)(job->steps - step),
+                             .epoch_end = true,
+                             .test_loss = row.test_loss,
                              .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
@@ -74,8 +93,11 @@ static void fill_model_and_data(ronde__run *r) {
   const ronde_graph *graph = r->ranks[0].graph;
   ronde__record *record = &r->record;
   double executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
-  record->model = (ronde__record_model){job->model_name, ronde__job_padding(job),
-                                        ronde_graph_parameters(graph), ronde_graph_forward_flops(graph), ronde__graph_train_flops(graph),
+  record->model = (ronde__record_model){job->model_name,
+                                        ronde__job_padding(job),
+                                        ronde_graph_parameters(graph),
+                                        ronde_graph_forward_flops(graph),
+                                        ronde__graph_train_flops(graph),
                                         (int64_t)(executed / (double)job->local_batch)};
 }
 
@@ -84,8 +106,12 @@ static void fill_run(ronde__run *r) {
   ronde__record *record = &r->record;
   const ronde_source *source = &job->data->source;
   record->isa = job->kernels->isa;
-  record->data = (ronde__record_data){.name = source->name, .sha256 = job->data->sha256, .train_examples = source->n_examples[RONDE_SPLIT_TRAIN],
-                                      .test_examples = source->n_examples[RONDE_SPLIT_TEST], .rank = source->rank, .classes = source->classes};
+  record->data = (ronde__record_data){.name = source->name,
+                                      .sha256 = job->data->sha256,
+                                      .train_examples = source->n_examples[RONDE_SPLIT_TRAIN],
+                                      .test_examples = source->n_examples[RONDE_SPLIT_TEST],
+                                      .rank = source->rank,
+                                      .classes = source->classes};
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
   r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};
@@ -131,7 +157,8 @@ static ronde_status write_trace(const ronde__run *r) {
   RONDE__ALLOC(profs, (size_t)r->job->world * sizeof *profs, "trace");
   for (int i = 0; i < r->job->world; i++) profs[i] = r->ranks[i].prof;
   char *path = ronde__format("%s/trace.json", r->job->options->out);
-  ronde_status status = path ? ronde__prof_write_trace(profs, r->job->world, path) : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
+  ronde_status status = path ? ronde__prof_write_trace(profs, r->job->world, path)
+                             : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
   ronde__free(profs);
   free(path);
   return status;
@@ -148,8 +175,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     fill_model_and_data(r);
     status = fill_results(r);
     bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
-    if (status == RONDE_OK && o->save && whole)
-      status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
+    if (status == RONDE_OK && o->save && whole) status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
   }
   record->status = status == RONDE_OK ? r->status : status;
@@ -175,10 +201,12 @@ static int ascending(const void *a, const void *b) {
 static json_t *memory_json(const ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
-  size_t optimizer = ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_elems(r->ranks[0].net));
+  size_t optimizer =
+      ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_elems(r->ranks[0].net));
   size_t total = (memory.parameters + memory.gradients + memory.arena + optimizer) * (size_t)job->world;
-  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients", (json_int_t)memory.gradients, "optimizer",
-                   (json_int_t)optimizer, "arena", (json_int_t)memory.arena, "total", (json_int_t)total);
+  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
+                   (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
+                   "total", (json_int_t)total);
 }
 
 ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
@@ -186,11 +214,13 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
   const ronde_graph *graph = r->ranks[0].graph;
   double *s = r->step_seconds;
   qsort(s, (size_t)r->n_step_seconds, sizeof *s, ascending);
-  json_t *plan = json_pack("{s:s, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
-                           (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example", (json_int_t)ronde_graph_forward_flops(graph),
-                           "workers", job->world, "threads_per_worker", job->threads, "strategy", job->strategy->name, "batch",
-                           (json_int_t)job->batch, "steps", (json_int_t)job->steps, "memory_bytes", memory_json(r), "estimated_s",
-                           s[r->n_step_seconds / 2] * (double)job->steps, "estimated_from_steps", (json_int_t)r->n_step_seconds);
+  json_t *plan =
+      json_pack("{s:s, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
+                (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
+                (json_int_t)ronde_graph_forward_flops(graph), "workers", job->world, "threads_per_worker", job->threads,
+                "strategy", job->strategy->name, "batch", (json_int_t)job->batch, "steps", (json_int_t)job->steps,
+                "memory_bytes", memory_json(r), "estimated_s", s[r->n_step_seconds / 2] * (double)job->steps,
+                "estimated_from_steps", (json_int_t)r->n_step_seconds);
   char *text = plan ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
   json_decref(plan);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "dry run: no memory for the plan");

@@ -47,7 +47,8 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_cancel};
   RONDE__ALLOC(threads, (size_t)world * sizeof *threads, "ranks");
   for (int i = 0; i < world; i++)
-    r->ranks[i] = (ronde__rank){.job = r->job, .transport = r->transports[i], .reporter = &reporter, .max_steps = r->max_steps};
+    r->ranks[i] =
+        (ronde__rank){.job = r->job, .transport = r->transports[i], .reporter = &reporter, .max_steps = r->max_steps};
   for (int i = 1; i < world; i++, n_started++)
     if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));
@@ -59,4 +60,3 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   ronde__free(threads);
   return r->status;
 }
-

@@ -9,7 +9,8 @@ static ronde_status make_transports(ronde__run *run) {
   RONDE__ALLOC(run->transports, (size_t)world * sizeof *run->transports, "ranks");
   RONDE__ALLOC(run->ranks, (size_t)world * sizeof *run->ranks, "ranks");
   RONDE__ALLOC(run->workers, (size_t)world * sizeof *run->workers, "ranks");
-  for (int i = 0; i < world; i++) run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
+  for (int i = 0; i < world; i++)
+    run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
   bool self = world == 1 && run->job->options->transport != RONDE__TRANSPORT_THREADS;
   return self ? ronde__transport_self(run->transports) : ronde__transport_threads(world, run->transports);
 }

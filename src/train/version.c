@@ -25,11 +25,12 @@ ronde_status ronde_version_json(char **json_out) {
   RONDE_TRY(ronde__kernels_get(&kernels));
   RONDE_TRY(ronde__gemm_default(kernels, &gemm));
   json_t *isas = json_array(), *gemms = json_array();
-  for (int i = 0; ronde__kernels_available(i); i++) json_array_append_new(isas, json_string(ronde__kernels_available(i)->isa));
+  for (int i = 0; ronde__kernels_available(i); i++)
+    json_array_append_new(isas, json_string(ronde__kernels_available(i)->isa));
   if (gemm == RONDE__GEMM_XSMM) json_array_append_new(gemms, json_string("xsmm"));
   json_array_append_new(gemms, json_string("tile"));
-  json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "version", RONDE_VERSION, "git", RONDE_GIT, "features", features(), "isa",
-                              kernels->isa, "isas", isas, "gemm", gemms);
+  json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "version", RONDE_VERSION, "git", RONDE_GIT, "features",
+                              features(), "isa", kernels->isa, "isas", isas, "gemm", gemms);
   char *text = version ? json_dumps(version, JSON_INDENT(2)) : NULL;
   json_decref(version);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "version: no memory");

@@ -24,7 +24,8 @@ static ronde_status list_state(const ronde_graph *graph, bool with_buffers, entr
   entry *entries;
   int n = 0;
   RONDE__ALLOC(entries, (size_t)(graph->n_params + graph->n_buffers) * sizeof *entries, "weights");
-  for (int i = 0; i < graph->n_params; i++) entries[n++] = (entry){graph->params[i].name, graph->params[i].shape, PARAM, i};
+  for (int i = 0; i < graph->n_params; i++)
+    entries[n++] = (entry){graph->params[i].name, graph->params[i].shape, PARAM, i};
   for (int i = 0; i < graph->n_buffers && with_buffers; i++) {
     const ronde__buffer *b = &graph->buffers[i];
     entries[n++] = (entry){b->name, b->shape, b->is_counter ? COUNTER : BUFFER, i};
@@ -47,7 +48,8 @@ static ronde_status check_tensor(const entry *e, const ronde__file_tensor *tenso
   if (!tensor) return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is missing", path, e->name);
   bool is_float = tensor->dtype == RONDE__FILE_F32;
   if (is_float != (e->kind != COUNTER))
-    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s", path, e->name, is_float ? "a float, not I64" : "not a float");
+    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s", path, e->name,
+                       is_float ? "a float, not I64" : "not a float");
   if (!ronde__shape_equal(&tensor->shape, &e->shape)) {
     char has[96], wants[96];
     ronde__shape_text(&tensor->shape, has, sizeof has);
@@ -58,7 +60,8 @@ static ronde_status check_tensor(const entry *e, const ronde__file_tensor *tenso
 }
 
 static ronde_status check_all(const entry *entries, int n, const ronde__safetensors *file, const char *path) {
-  for (int i = 0; i < n; i++) RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
+  for (int i = 0; i < n; i++)
+    RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
   for (int i = 0; i < file->n_tensors; i++) {
     entry wanted = {.name = file->tensors[i].name};
     if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, by_name))
@@ -105,7 +108,8 @@ static void list_values(const float *values, int n, char *text, size_t bytes) {
   if (c) freelocale(c);
 }
 
-static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors, const ronde__job *job) {
+static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                               const ronde__job *job) {
   char shape[96], classes[24], mean[64], deviation[64];
   ronde__file_meta meta[8] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
   int n_meta = 4;
@@ -189,5 +193,9 @@ static ronde_status hash_state(const ronde__net *net, bool with_buffers, char he
   return status;
 }
 
-ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) { return hash_state(net, false, hex_out); }
-ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) { return hash_state(net, true, hex_out); }
+ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
+  return hash_state(net, false, hex_out);
+}
+ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
+  return hash_state(net, true, hex_out);
+}
