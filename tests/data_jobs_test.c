@@ -1,7 +1,11 @@
 /* Whole jobs on data sets of colour images, through the public API. */
 #include "train_testing.h"
 
+#include "data/jpeg_testing.h"
+
 #include "io/safetensors.h"
+
+#include <sys/stat.h>
 
 static char *folder; /* of each test; also where its cache lies */
 static test_log lines;
@@ -192,6 +196,97 @@ static void test_augmented_runs_agree(void **state) {
   assert_true(fabs(loss[0] - loss[1]) > 1e-6 && fabs(loss[4] - loss[1]) > 1e-6 && fabs(loss[5] - loss[1]) > 1e-6);
 }
 
+/* ---- folders of images ----------------------------------------------------------------------------------------------- */
+
+enum { TREE_CLASSES = 3, TREE_TRAIN = 12, TREE_TEST = 4 };
+
+/* Class k is brighter in a third of its rows; each image has a size of its own. */
+static void write_picture(const char *split, int64_t k, int64_t i) {
+  static uint8_t pixels[64 * 64 * 3];
+  int64_t h = 20 + i * 3 % 17, w = 24 + i * 5 % 13;
+  for (int64_t p = 0; p < h * w; ++p)
+    for (int c = 0; c < 3; ++c)
+      pixels[3 * p + c] = (uint8_t)((p / w * 3 / h == k ? 190 : 50) + test_pixel(k * 40 + i, 3 * p + c) / 10);
+#ifdef RONDE_HAVE_JPEG
+  bool jpeg = i % 2;
+  test_bytes file = jpeg ? test_jpeg(h, w, 3, i % 4 == 3, pixels) : test_png(h, w, 3, 8, pixels);
+#else
+  bool jpeg = false;
+  test_bytes file = test_png(h, w, 3, 8, pixels);
+#endif
+  char *path = ronde__format("%s/tree/%s/class%d", folder, split, (int)k), name[32];
+  snprintf(name, sizeof name, "%02d.%s", (int)i, jpeg ? "jpg" : "png");
+  test_write_bytes(path, name, file);
+  free(path);
+}
+
+static void make_below(const char *name) {
+  char *path = ronde__format("%s/%s", folder, name);
+  assert_int_equal(mkdir(path, 0700), 0);
+  free(path);
+}
+
+static void write_tree(void) {
+  static const char *const splits[] = {"tree/train", "tree/test"};
+  make_below("tree");
+  for (int split = 0; split < 2; ++split) {
+    make_below(splits[split]);
+    for (int64_t k = 0; k < TREE_CLASSES; ++k) {
+      char name[64];
+      snprintf(name, sizeof name, "%s/class%d", splits[split], (int)k);
+      make_below(name);
+      for (int64_t i = 0; i < (split ? TREE_TEST : TREE_TRAIN); ++i) write_picture(splits[split] + 5, k, i + 20 * split);
+    }
+  }
+}
+
+#define TREE_RUN "model=lenet5 data=folder:%s/tree resize=32x32 batch=6 optimizer=adam lr=0.003"
+
+/* A tree of images trains; a broken one ends it before the first step, or is left out and counted. */
+static void test_a_tree_of_images_trains(void **state) {
+  if (!ronde__image_supported()) skip();
+  write_tree();
+  json_t *run = run_job("train", TREE_RUN " epochs=12 augment=flip save=%s/w");
+  assert_string_equal(text_at(run, "data.name"), "folder");
+  assert_int_equal((int)real_at(run, "data.train_examples"), TREE_CLASSES * TREE_TRAIN);
+  assert_int_equal((int)real_at(run, "data.test_examples"), TREE_CLASSES * TREE_TEST);
+  assert_int_equal((int)real_at(run, "data.classes"), TREE_CLASSES);
+  assert_int_equal((int)real_at(run, "data.skipped_images"), 0);
+  assert_true(real_at(run, "result.test_accuracy") > .6);
+  json_t *eval = run_job("eval", "init=%s/w data=folder:%s/tree");
+  assert_true(fabs(real_at(eval, "loss") - real_at(run, "result.test_loss")) < 1e-5);
+  json_decref(eval);
+  int n_right = 0;
+  for (int i = 0; i < TREE_CLASSES * TREE_TEST; ++i) {
+    char *name = ronde__format("init=%%s/w input=%%s/tree/test/class%d/%d.%s", i % TREE_CLASSES, 20 + i / TREE_CLASSES, "png");
+    if (i / TREE_CLASSES % 2 && ronde__jpeg_supported()) memcpy(name + strlen(name) - 3, "jpg", 3);
+    json_t *predicted = run_job("predict", name);
+    n_right += (int)real_at(predicted, "examples.0.classes.0.class") == i % TREE_CLASSES;
+    json_decref(predicted);
+    free(name);
+  }
+  assert_in_range(n_right, lround(real_at(run, "result.test_accuracy") * 12) - 1, lround(real_at(run, "result.test_accuracy") * 12) + 1);
+  json_decref(run);
+}
+
+static void test_a_broken_image_is_named_or_skipped(void **state) {
+  if (!ronde__image_supported()) skip();
+  write_tree();
+  test_write(folder, "tree/train/class1/00.png", "\x89PNG\r\n\x1a\n", 8);
+  char *options = ronde__format(TREE_RUN " out=%s/run", folder, folder);
+  check_failed(&lines, try_job("train", options, NULL), RONDE_E_INPUT, "/tree/train/class1/00.png: ", "PNG");
+  assert_false(file_exists(folder, "run")); /* no step was made */
+  free(options);
+  json_t *run = run_job("train", TREE_RUN " skip-bad-images=on");
+  assert_int_equal((int)real_at(run, "data.train_examples"), TREE_CLASSES * TREE_TRAIN - 1);
+  assert_int_equal((int)real_at(run, "data.skipped_images"), 1);
+  assert_non_null(strstr(lines.warning, "1 images that cannot be read are left out"));
+  json_decref(run);
+  test_log_start(&lines);
+  check_failed(&lines, try_job("eval", "model=lenet5 data=synthetic:3x32x32:3:9 skip-bad-images=on", NULL), RONDE_E_USAGE,
+               "--skip-bad-images can have no effect", "only folder:DIR");
+}
+
 static void test_sizes_and_chance_that_cannot_be(void **state) {
   static const struct {
     const char *verb, *options, *words;
@@ -221,6 +316,8 @@ int main(void) {
       TEST(test_predict_refuses_other_normalisation),
       TEST(test_resize_goes_with_the_weights),
       TEST(test_augmented_runs_agree),
+      TEST(test_a_tree_of_images_trains),
+      TEST(test_a_broken_image_is_named_or_skipped),
       TEST(test_sizes_and_chance_that_cannot_be),
   };
 #undef TEST

@@ -28,7 +28,8 @@ tools:
 owners='
 jansson\.h: src/io/safetensors_(read|write)\.c src/train/.* tools/.*
 zlib\.h: src/data/stream\.c
-png\.h: src/data/image\.c
+png\.h: src/data/png\.c
+j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c

@@ -25,9 +25,10 @@ static const struct entry {
     {"cifar10", find_cifar10, 10, {3, {.4914f, .4822f, .4465f}, {.2470f, .2435f, .2616f}}},
     {"cifar100", find_cifar100, 100, {3, {.5071f, .4865f, .4409f}, {.2673f, .2564f, .2762f}}},
     {"npy", find_npy, 0, {0}},
+    {"folder", ronde__folder_find, 0, {0}},
     {"synthetic", find_synthetic, 0, {0}},
 };
-#define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, synthetic:CxHxW:classes:n"
+#define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, folder:DIR, synthetic:CxHxW:classes:n"
 
 static ronde_status no_memory(const ronde__set *set) { return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name); }
 
@@ -291,8 +292,8 @@ void ronde__set_release(ronde__set *set) {
   for (int split = 0; split < 2; ++split) {
     free(set->x_path[split]);
     free(set->y_path[split]);
-    for (int64_t i = 0; i < set->files[split].n; ++i) free(set->files[split].path[i]);
-    free(set->files[split].path);
+    ronde__files_release(&set->files[split]);
   }
+  ronde__files_release(&set->class_names);
   *set = (ronde__set){.name = NULL};
 }

@@ -13,6 +13,7 @@ typedef struct ronde__data_options {
   uint64_t seed;    /* of synthetic data */
   int64_t classes;  /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
   int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
+  bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
   bool crop, flip;   /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
@@ -29,6 +30,7 @@ typedef struct ronde__normalization {
 typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
+  int64_t n_skipped; /* images that were left out */
   bool augments;   /* loaders change training images, read does not */
   char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
@@ -98,10 +100,11 @@ ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
 
 /* ---- single inputs, for predict ---------------------------------------------------------------------------------- */
 
-/* Whether this build reads images. */
+/* Whether this build reads PNG, and JPEG. */
 bool ronde__image_supported(void);
-/* A PNG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file has;
- * transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or without libpng. */
+bool ronde__jpeg_supported(void);
+/* A PNG or JPEG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file
+ * has; transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or a missing library. */
 ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
 /* Brings n planes of f32 to another height and width: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);

@@ -237,6 +237,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   pthread_mutex_init(&im->mutex, NULL);
   data->impl = im;
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
+  memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
+  im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data->sha256);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status != RONDE_OK) {
@@ -244,6 +246,10 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     return status;
   }
   if (options->normalize) data->normalization = im->set.normalization;
+  data->n_skipped = im->facts.n_skipped;
+  if (data->n_skipped)
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
+               (long long)data->n_skipped);
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);

@@ -1,93 +1,117 @@
-/* PNG images, through libpng's simplified interface. */
+#include "data/image.h"
+
 #include "data/set.h"
 
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
-#ifdef RONDE_HAVE_PNG
-#include <png.h>
-#endif
-
-#ifdef RONDE_HAVE_PNG
 
 #define SIDE_MAX 32768
-/* What deflate can expand a byte to at most; a pixel has at least one bit. */
-#define PIXELS_PER_BYTE_MAX (1032 * 8)
+#define PIXELS_MAX (64 << 20)
+#define FILE_BYTES_MAX (256 << 20)
 
-static ronde_status check_size(const char *name, const png_image *image, size_t bytes) {
-  int64_t pixels = (int64_t)image->width * image->height;
-  if (image->width > SIDE_MAX || image->height > SIDE_MAX)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 16: an image of %ux%u pixels; at most %d a side are read", name,
-                       image->height, image->width, SIDE_MAX);
-  if (pixels > (int64_t)bytes * PIXELS_PER_BYTE_MAX)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 16: the header claims %ux%u pixels, more than %zu bytes can hold",
-                       name, image->height, image->width, bytes);
-  return RONDE_OK;
-}
-
-static ronde_status decode_pixels(const char *name, png_image *image, int channels, uint8_t **pixels_out) {
-  int64_t plane = (int64_t)image->width * image->height;
-  uint8_t *interleaved, *planes;
-  RONDE__ALLOC(interleaved, (size_t)(plane * channels), name);
-  const png_color black = {0, 0, 0};
-  if (!png_image_finish_read(image, &black, interleaved, 0, NULL)) {
-    ronde__free(interleaved);
-    return ronde__fail(RONDE_E_INPUT, "%s: not a whole PNG: %s", name, image->message);
-  }
-  if (channels == 1) {
-    *pixels_out = interleaved;
-    return RONDE_OK;
-  }
-  planes = ronde__alloc((size_t)(plane * channels));
-  for (int64_t i = 0; planes && i < plane; ++i)
-    for (int c = 0; c < channels; ++c) planes[c * plane + i] = interleaved[i * channels + c];
-  ronde__free(interleaved);
-  if (!planes) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the image", name);
-  *pixels_out = planes;
-  return RONDE_OK;
-}
-
-bool ronde__image_supported(void) { return true; }
-
-ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
-                                 int64_t *w_out, uint8_t **pixels_out) {
-  if (channels != 1 && channels != 3)
-    return ronde__fail(RONDE_E_USAGE, "%s: an image has 1 or 3 channels, but %d are needed", name, channels);
-  png_image image = {.version = PNG_IMAGE_VERSION};
-  if (!png_image_begin_read_from_memory(&image, data, bytes))
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: not a PNG: %s", name, image.message);
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  ronde_status status = check_size(name, &image, bytes);
-  if (status == RONDE_OK) status = decode_pixels(name, &image, channels, pixels_out);
-  if (status == RONDE_OK) {
-    *h_out = image.height;
-    *w_out = image.width;
-  }
-  png_image_free(&image);
+ronde_status ronde__image_fail(ronde_status status, char reason[RONDE__REASON_BYTES], const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(reason, RONDE__REASON_BYTES, format, arguments);
+  va_end(arguments);
   return status;
 }
 
-#else
-
-bool ronde__image_supported(void) { return false; }
-
-ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
-                                 int64_t *w_out, uint8_t **pixels_out) {
-  return ronde__fail(RONDE_E_USAGE, "%s: this build reads no PNG", name);
+ronde_status ronde__image_check_sides(int64_t height, int64_t width, int offset, char reason[RONDE__REASON_BYTES]) {
+  char where[24] = "";
+  if (offset >= 0) snprintf(where, sizeof where, "offset %d: ", offset);
+  if (height > SIDE_MAX || width > SIDE_MAX)
+    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; at most %d a side are read", where,
+                             (long long)height, (long long)width, SIDE_MAX);
+  if (height * width > PIXELS_MAX)
+    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; no more than %d are read", where,
+                             (long long)height, (long long)width, PIXELS_MAX);
+  return RONDE_OK;
 }
 
-#endif
+/* ---- formats ----------------------------------------------------------------------------------------------------- */
 
-ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out) {
+static ronde__image_fn find_format(const uint8_t *data, size_t bytes) {
+  static const struct {
+    const char *begin;
+    size_t n;
+    ronde__image_fn read;
+  } formats[] = {{"\x89PNG\r\n\x1a\n", 8, ronde__png_read}, {"\xff\xd8\xff", 3, ronde__jpeg_read}};
+  for (size_t i = 0; i < RONDE__COUNT(formats); ++i)
+    if (bytes >= formats[i].n && !memcmp(data, formats[i].begin, formats[i].n)) return formats[i].read;
+  return NULL;
+}
+
+ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
+                               char reason[RONDE__REASON_BYTES]) {
+  ronde__image_fn read = find_format(data, bytes);
+  if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
+  return read(data, bytes, 0, image_out, NULL, reason);
+}
+
+ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                                 uint8_t **planes_out, char reason[RONDE__REASON_BYTES]) {
+  if (channels != 1 && channels != 3)
+    return ronde__image_fail(RONDE_E_USAGE, reason, "an image has 1 or 3 channels, but %d are needed", channels);
+  ronde__image_fn read = find_format(data, bytes);
+  if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
+  uint8_t *interleaved;
+  RONDE_TRY(read(data, bytes, channels, image_out, &interleaved, reason));
+  if (channels == 1) {
+    *planes_out = interleaved;
+    return RONDE_OK;
+  }
+  int64_t plane = image_out->height * image_out->width;
+  uint8_t *planes = ronde__alloc((size_t)(plane * channels));
+  for (int64_t i = 0; planes && i < plane; ++i)
+    for (int c = 0; c < channels; ++c) planes[c * plane + i] = interleaved[i * channels + c];
+  ronde__free(interleaved);
+  if (!planes) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
+  *planes_out = planes;
+  return RONDE_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *bytes_out) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(path, &stream));
   int64_t bytes;
   uint8_t *data = NULL;
   ronde_status status = ronde__stream_measure(stream, &bytes);
-  if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes)))
+  if (status == RONDE_OK && bytes > FILE_BYTES_MAX)
+    status = ronde__fail(RONDE_E_INPUT, "%s: %lld bytes; images of at most %d are read", path, (long long)bytes,
+                         FILE_BYTES_MAX);
+  if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
   if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);
-  if (status == RONDE_OK) status = ronde__image_decode(path, data, (size_t)bytes, channels, h_out, w_out, pixels_out);
-  ronde__free(data);
   ronde__stream_close(stream);
+  if (status != RONDE_OK) {
+    ronde__free(data);
+    return status;
+  }
+  *data_out = data;
+  *bytes_out = (size_t)bytes;
+  return RONDE_OK;
+}
+
+ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
+                                 int64_t *w_out, uint8_t **pixels_out) {
+  char reason[RONDE__REASON_BYTES];
+  ronde__image image;
+  ronde_status status = ronde__image_planes(data, bytes, channels, &image, pixels_out, reason);
+  if (status != RONDE_OK) return ronde__fail(status, "%s: %s", name, reason);
+  *h_out = image.height;
+  *w_out = image.width;
+  return RONDE_OK;
+}
+
+ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out) {
+  uint8_t *data;
+  size_t bytes;
+  RONDE_TRY(ronde__image_load(path, &data, &bytes));
+  ronde_status status = ronde__image_decode(path, data, bytes, channels, h_out, w_out, pixels_out);
+  ronde__free(data);
   return status;
 }

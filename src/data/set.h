@@ -11,6 +11,7 @@ typedef struct ronde__facts {
   int64_t dims[3]; /* C, H, W */
   int64_t f32;     /* elements are f32, else u8 */
   int64_t n[2];
+  int64_t n_skipped;       /* images of both splits that cannot be read */
   int64_t largest_label;   /* of both splits; set once they are decoded */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
@@ -30,13 +31,16 @@ typedef struct ronde__set_kind {
 } ronde__set_kind;
 
 extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__cifar10_kind, ronde__cifar100_kind,
-    ronde__synthetic_kind;
+    ronde__folder_kind, ronde__synthetic_kind;
 
 /* Paths, in the order in which they are read. */
 typedef struct ronde__files {
-  char **path; /* [n] */
+  char **path;    /* [n] */
+  int64_t *label; /* [n], or NULL where the files have theirs inside */
   int64_t n;
 } ronde__files;
+
+void ronde__files_release(ronde__files *files);
 
 struct ronde__set {
   const ronde__set_kind *kind;
@@ -46,6 +50,10 @@ struct ronde__set {
   int64_t classes;             /* 0: as the labels say */
   int64_t class_limit;         /* 0: none; labels from here on are wrong, unless the user gives a number of classes */
   ronde__normalization normalization;
+  /* folder only */
+  ronde__files class_names;
+  int64_t resize[2]; /* height and width of all images; 0: as they are */
+  bool skip_bad;     /* leave out images that cannot be read */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];
@@ -88,7 +96,10 @@ ronde_status ronde__cifar_scan(ronde__stream *stream, int label_bytes, int64_t *
 ronde_status ronde__cifar_read(ronde__stream *stream, int label_bytes, int classes, int64_t n, uint8_t *x,
                                int64_t *labels);
 
-/* The decoded PNG of ronde__image_read, from memory. */
+/* The class folders and image files below DIR. */
+ronde_status ronde__folder_find(const char *dir, ronde__set *set);
+
+/* The decoded image of ronde__image_read, from memory. */
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
                                  int64_t *w_out, uint8_t **pixels_out);
 

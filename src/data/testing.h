@@ -140,6 +140,40 @@ static inline test_bytes test_npy(const char *dict, const void *payload, size_t 
   return test_bytes_join(test_bytes_make(header, total), test_bytes_make(payload, payload_bytes));
 }
 
+static inline void test_put_be(uint8_t *at, uint32_t value) {
+  for (int i = 0; i < 4; ++i) at[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static inline test_bytes test_png_chunk(test_bytes file, const char *type, const void *data, size_t n) {
+  uint8_t *chunk = calloc(n + 12, 1);
+  test_put_be(chunk, (uint32_t)n);
+  memcpy(chunk + 4, type, 4);
+  if (n) memcpy(chunk + 8, data, n);
+  test_put_be(chunk + 8 + n, (uint32_t)crc32(0, chunk + 4, (uInt)n + 4));
+  test_bytes joined = test_bytes_join(file, test_bytes_make(chunk, n + 12));
+  free(chunk);
+  return joined;
+}
+
+/* channels 1 or 3, interleaved; depth 8 or 16 (big-endian). */
+static inline test_bytes test_png(int64_t h, int64_t w, int channels, int depth, const uint8_t *pixels) {
+  uint8_t header[13] = {0};
+  test_put_be(header, (uint32_t)w);
+  test_put_be(header + 4, (uint32_t)h);
+  header[8] = (uint8_t)depth;
+  header[9] = channels == 1 ? 0 : 2;
+  size_t row = (size_t)w * (size_t)channels * (size_t)depth / 8, n = (size_t)h * (row + 1);
+  uLongf packed_bytes = compressBound(n);
+  uint8_t *rows = calloc(n, 1), *packed = malloc(packed_bytes);
+  for (size_t i = 0; i < (size_t)h; ++i) memcpy(rows + i * (row + 1) + 1, pixels + i * row, row);
+  assert_int_equal(compress(packed, &packed_bytes, rows, n), Z_OK);
+  test_bytes file = test_png_chunk(test_bytes_make("\x89PNG\r\n\x1a\n", 8), "IHDR", header, sizeof header);
+  file = test_png_chunk(test_png_chunk(file, "IDAT", packed, packed_bytes), "IEND", NULL, 0);
+  free(rows);
+  free(packed);
+  return file;
+}
+
 static inline void test_write_bytes(const char *folder, const char *name, test_bytes b) {
   test_write(folder, name, b.data, b.n);
   free(b.data);

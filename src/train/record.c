@@ -102,6 +102,7 @@ static json_t *data_json(const ronde__record_data *data) {
   put(json, "shape", shape);
   put(json, "classes", count(data->classes ? data->classes : -1));
   put(json, "sha256", text(data->sha256));
+  put(json, "skipped_images", count(data->skipped_images));
   return json;
 }
 

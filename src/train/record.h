@@ -20,6 +20,7 @@ typedef struct ronde__record_data {
   int rank; /* of one example */
   int64_t dims[RONDE_MAX_RANK];
   int64_t classes; /* 0: the targets are values; written as null */
+  int64_t skipped_images;
 } ronde__record_data;
 
 typedef struct ronde__record_world {

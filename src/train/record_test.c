@@ -84,7 +84,7 @@ static void fill(ronde__record *record) {
   };
   record->isa = "avx2";
   record->model = (ronde__record_model){"lenet5", "same", 61706, 100, 300, -1};
-  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10};
+  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3};
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
   record->n_choices = 1;
@@ -136,6 +136,7 @@ static void test_run_has_every_field(void **state) {
   assert_count(json, "data.shape.2", 27);
   assert_count(json, "data.classes", 10);
   assert_text(json, "data.sha256", "ab");
+  assert_count(json, "data.skipped_images", 3);
   assert_count(json, "config.batch", 42);
   assert_text(json, "choices.0.choice", "gemm");
   assert_text(json, "choices.0.value", "xsmm");

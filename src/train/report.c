@@ -111,7 +111,8 @@ static void fill_run(ronde__run *r) {
                                       .train_examples = source->n_examples[RONDE_SPLIT_TRAIN],
                                       .test_examples = source->n_examples[RONDE_SPLIT_TEST],
                                       .rank = source->rank,
-                                      .classes = source->classes};
+                                      .classes = source->classes,
+                                      .skipped_images = job->data->n_skipped};
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
   r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};

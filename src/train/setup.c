@@ -84,12 +84,14 @@ static ronde_status open_data(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "the data are the caller's"));
     return ronde__data_wrap(job->hooks.source, &job->data);
   }
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
   if (!strncmp(o->data, "synthetic", 9)) RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
+  if (strncmp(o->data, "folder", 6)) RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
   ronde__data_options options = {.spec = o->data, .cache = o->cache, .normalize = o->normalize, .seed = (uint64_t)o->seed, .classes = o->classes,
-                                 .resize = {job->resize[0], job->resize[1]}};
+                                 .resize = {job->resize[0], job->resize[1]}, .skip_bad_images = o->skip_bad_images};
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
@@ -269,6 +271,7 @@ static ronde_status resolve(ronde__job *job) {
     shape_from_data(job);
   } else {
     if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
+    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));

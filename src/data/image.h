@@ -1,0 +1,41 @@
+/* Images as files have them: recognised by their first bytes, measured before anything is allocated. Nothing here logs:
+ * a picture that cannot be read may be one to skip, so the caller gets the reason. */
+#ifndef RONDE_IMAGE_H
+#define RONDE_IMAGE_H
+
+#include "base/base.h"
+
+#define RONDE__REASON_BYTES 240
+
+typedef struct ronde__image {
+  int64_t height, width;
+  bool colour;
+} ronde__image;
+
+/* What the header says. Errors: RONDE_E_INPUT, RONDE_E_USAGE for a format that this build lacks. */
+ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
+                               char reason[RONDE__REASON_BYTES]);
+/* The pixels as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file
+ * has. Errors also: RONDE_E_MEMORY. */
+ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                                 uint8_t **planes_out, char reason[RONDE__REASON_BYTES]);
+/* A whole file of at most 256 MiB, owned by the caller (ronde__free). This one logs. */
+ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *bytes_out);
+
+/* ---- for the formats: png.c, jpeg.c ---------------------------------------------------------------------------- */
+
+/* Reads the header, and where channels is not 0 the pixels, interleaved. */
+typedef ronde_status (*ronde__image_fn)(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                                        uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]);
+ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                             uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]);
+ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]);
+
+/* Refuses sides beyond what is read. offset: where the header says so; < 0: not known. */
+ronde_status ronde__image_check_sides(int64_t height, int64_t width, int offset, char reason[RONDE__REASON_BYTES]);
+/* Writes the reason and returns the status. */
+ronde_status ronde__image_fail(ronde_status status, char reason[RONDE__REASON_BYTES], const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

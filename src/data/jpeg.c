@@ -1,0 +1,111 @@
+/* JPEG images, through libjpeg. */
+#include "data/data.h"
+#include "data/image.h"
+
+#ifdef RONDE_HAVE_JPEG
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#define SCANS_MAX 500 /* of a progressive image: each costs a pass over all of it, and may be a few bytes long */
+
+bool ronde__jpeg_supported(void) { return true; }
+
+/* libjpeg leaves through error_exit, which must not return. */
+typedef struct reader {
+  struct jpeg_error_mgr errors;
+  struct jpeg_progress_mgr progress;
+  jmp_buf failed;
+  ronde_status status;
+  char *reason;
+  struct jpeg_decompress_struct c;
+  uint8_t *pixels;
+} reader;
+
+static void leave(j_common_ptr common) {
+  reader *r = (reader *)common->err;
+  char text[JMSG_LENGTH_MAX];
+  bool no_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
+  common->err->format_message(common, text);
+  r->status = ronde__image_fail(no_memory ? RONDE_E_MEMORY : RONDE_E_INPUT, r->reason, "not a whole JPEG: %s", text);
+  longjmp(r->failed, 1);
+}
+
+/* libjpeg goes on behind damage with grey pixels; here that is an error. */
+static void hear(j_common_ptr common, int level) {
+  int code = common->err->msg_code;
+  bool damage = code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+                code == JWRN_MUST_RESYNC || code == JWRN_BOGUS_PROGRESSION || code == JWRN_NOT_SEQUENTIAL;
+  if (level < 0 && damage) leave(common);
+}
+
+static void stay_silent(j_common_ptr common) {}
+
+static void count_scans(j_common_ptr common) {
+  reader *r = (reader *)common->err;
+  if (r->c.input_scan_number <= SCANS_MAX) return;
+  r->status = ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of more than %d scans", SCANS_MAX);
+  longjmp(r->failed, 1);
+}
+
+static ronde_status check_kind(reader *r) {
+  RONDE_TRY(ronde__image_check_sides(r->c.image_height, r->c.image_width, -1, r->reason));
+  if (r->c.jpeg_color_space == JCS_CMYK || r->c.jpeg_color_space == JCS_YCCK)
+    return ronde__image_fail(RONDE_E_INPUT, r->reason, "a CMYK JPEG; it must be converted to RGB");
+  return RONDE_OK;
+}
+
+/* After setjmp. */
+static ronde_status read_image(reader *r, const void *data, size_t bytes, int channels, ronde__image *image_out) {
+  jpeg_create_decompress(&r->c);
+  r->c.progress = &r->progress;
+  jpeg_mem_src(&r->c, data, (unsigned long)bytes);
+  jpeg_read_header(&r->c, TRUE);
+  RONDE_TRY(check_kind(r));
+  *image_out = (ronde__image){r->c.image_height, r->c.image_width, r->c.jpeg_color_space != JCS_GRAYSCALE};
+  if (!channels) return RONDE_OK;
+  r->c.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_start_decompress(&r->c);
+  size_t row_bytes = (size_t)r->c.output_width * (size_t)channels;
+  r->pixels = ronde__alloc(row_bytes * r->c.output_height);
+  if (!r->pixels) return ronde__image_fail(RONDE_E_MEMORY, r->reason, "no memory for the image");
+  while (r->c.output_scanline < r->c.output_height) {
+    JSAMPROW row = r->pixels + row_bytes * r->c.output_scanline;
+    jpeg_read_scanlines(&r->c, &row, 1);
+  }
+  jpeg_finish_decompress(&r->c);
+  return RONDE_OK;
+}
+
+ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
+  reader *r = ronde__alloc(sizeof *r); /* not on the stack, where longjmp would leave locals undefined */
+  if (!r) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
+  r->reason = reason;
+  r->c.err = jpeg_std_error(&r->errors);
+  r->errors.error_exit = leave;
+  r->errors.emit_message = hear;
+  r->errors.output_message = stay_silent;
+  r->progress.progress_monitor = count_scans;
+  if (setjmp(r->failed) == 0) r->status = read_image(r, data, bytes, channels, image_out);
+  jpeg_destroy_decompress(&r->c);
+  ronde_status status = r->status;
+  if (status == RONDE_OK && channels) *interleaved_out = r->pixels;
+  else ronde__free(r->pixels);
+  ronde__free(r);
+  return status;
+}
+
+#else
+
+bool ronde__jpeg_supported(void) { return false; }
+
+ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
+  return ronde__image_fail(RONDE_E_USAGE, reason, "this build reads no JPEG (libjpeg)");
+}
+
+#endif

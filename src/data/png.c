@@ -1,0 +1,56 @@
+/* PNG images, through libpng's simplified interface. */
+#include "data/data.h"
+#include "data/image.h"
+
+#ifdef RONDE_HAVE_PNG
+
+#include <png.h>
+
+/* What deflate can expand a byte to at most; a pixel has at least one bit. */
+#define PIXELS_PER_BYTE_MAX (1032 * 8)
+#define SIDES_OFFSET 16 /* of width and height in the file */
+
+bool ronde__image_supported(void) { return true; }
+
+static ronde_status read_pixels(png_image *image, int channels, uint8_t **interleaved_out,
+                                char reason[RONDE__REASON_BYTES]) {
+  const png_color black = {0, 0, 0};
+  image->format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are of the same scale as 8, where the file says nothing */
+  uint8_t *pixels = ronde__alloc((size_t)image->height * image->width * (size_t)channels);
+  if (!pixels) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
+  if (!png_image_finish_read(image, &black, pixels, 0, NULL)) {
+    ronde__free(pixels);
+    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: %s", image->message);
+  }
+  *interleaved_out = pixels;
+  return RONDE_OK;
+}
+
+ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                             uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
+  png_image image = {.version = PNG_IMAGE_VERSION};
+  if (!png_image_begin_read_from_memory(&image, data, bytes))
+    return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG: %s", image.message);
+  int64_t pixels = (int64_t)image.width * image.height;
+  ronde_status status = ronde__image_check_sides(image.height, image.width, SIDES_OFFSET, reason);
+  if (status == RONDE_OK && pixels > (int64_t)bytes * PIXELS_PER_BYTE_MAX)
+    status = ronde__image_fail(RONDE_E_INPUT, reason,
+                               "offset %d: the header claims %ux%u pixels, more than %zu bytes can hold", SIDES_OFFSET,
+                               image.height, image.width, bytes);
+  *image_out = (ronde__image){image.height, image.width, (image.format & PNG_FORMAT_FLAG_COLOR) != 0};
+  if (status == RONDE_OK && channels) status = read_pixels(&image, channels, interleaved_out, reason);
+  png_image_free(&image);
+  return status;
+}
+
+#else
+
+bool ronde__image_supported(void) { return false; }
+
+ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
+                             uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
+  return ronde__image_fail(RONDE_E_USAGE, reason, "this build reads no PNG (libpng)");
+}
+
+#endif
