@@ -384,7 +384,7 @@ static void test_inputs_of_predict(void **state) {
       {"predict weights nowhere.npy", 3, "nowhere.npy", ""},
       {"predict weights nowhere.png", 3, "nowhere.png", ""},
       {"predict weights pair.npy", 3, "pair.npy", ""},
-      {"predict weights small.npy", 2, "lenet5 takes images of 32x32", "20x20"},
+      {"predict weights small.npy", 2, "lenet5 takes images of 32x32", "20x20: --resize 32x32"},
       {"predict weights small.npy --model mnist-small", 3, "weights: tensor", ""},
   };
   check_all(cases, RONDE__COUNT(cases));

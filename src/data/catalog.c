@@ -264,7 +264,8 @@ static ronde_status unknown_name(const char *spec, size_t length) {
     if (distance(spec, length, entries[i].name) < distance(spec, length, nearest->name)) nearest = &entries[i];
   return ronde__fail(
       RONDE_E_USAGE,
-      "data set %.*s is unknown: did you mean %s? There are " NAMES, (int)ronde__min((int64_t)length, 100), spec, nearest->name);
+      "data set %.*s is unknown: did you mean %s? There are " NAMES,
+      (int)ronde__min((int64_t)length, 100), spec, nearest->name);
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {

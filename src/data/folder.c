@@ -190,8 +190,8 @@ ronde_status ronde__folder_find(const char *dir, ronde__set *set) {
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
-/* channels 0: the header only. An image that is broken is RONDE_E_INPUT with a reason and without a line; what cannot be
- * opened is both. */
+/* channels 0: the header only. An image that is broken gives RONDE_E_INPUT and a reason, and no line; a file that
+ * cannot be opened gives a line, and no reason. */
 static ronde_status read_file(const char *path, int channels, ronde__image *image_out, uint8_t **planes_out,
                               char reason[RONDE__REASON_BYTES]) {
   uint8_t *data;

@@ -248,7 +248,8 @@ static void test_sixteen_bits_become_eight(void **state) {
   ronde__data_close(data);
 }
 
-/* Another file, another class or another choice is another cache; a file that changes behind an open set is an error. */
+/* Another file, another class or another choice is another cache; a file that changes behind an open set
+ * is an error. */
 static void test_the_cache_follows_the_tree(void **state) {
   ronde__data *data;
   put("set/a/1.png", png(1, H, W, 3));
@@ -271,7 +272,7 @@ static void test_the_cache_follows_the_tree(void **state) {
   ronde__data_close(data);
 }
 
-/* ---- JPEG ---------------------------------------------------------------------------------------------------------- */
+/* ---- JPEG ------------------------------------------------------------------------------------------------------ */
 
 #ifdef RONDE_HAVE_JPEG
 

@@ -116,7 +116,8 @@ static void test_a_build_without_libpng_says_so(void **state) {
   int64_t h, w;
   uint8_t *x;
   test_log_start(&lines);
-  check_failed(&lines, ronde__image_decode("image", "\x89PNG\r\n\x1a\n", 8, 1, &h, &w, &x), RONDE_E_USAGE, "image", "reads no PNG");
+  ronde_status status = ronde__image_decode("image", "\x89PNG\r\n\x1a\n", 8, 1, &h, &w, &x);
+  check_failed(&lines, status, RONDE_E_USAGE, "image", "reads no PNG");
 }
 
 int main(void) {

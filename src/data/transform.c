@@ -101,7 +101,8 @@ static void mirror_row(void *row, int64_t width, size_t item_bytes) {
 
 void ronde__move_apply(ronde__move move, int64_t n, const int64_t sides[2], size_t item_bytes, const void *x, void *y) {
   int64_t height = sides[0], width = sides[1], row_bytes = width * (int64_t)item_bytes;
-  int64_t begin = ronde__max(0, -move.right), end = ronde__min(width, width - move.right); /* columns that have a source */
+  /* The columns that have a source. */
+  int64_t begin = ronde__max(0, -move.right), end = ronde__min(width, width - move.right);
   int64_t skip = begin * (int64_t)item_bytes, kept = ronde__max(0, end - begin) * (int64_t)item_bytes;
   for (int64_t row = 0; row < n * height; ++row) {
     char *to = (char *)y + row * row_bytes;

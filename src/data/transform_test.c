@@ -5,7 +5,7 @@
 
 static test_log lines;
 
-/* ---- size --------------------------------------------------------------------------------------------------------- */
+/* ---- size ------------------------------------------------------------------------------------------------------ */
 
 /* What torch.nn.functional.interpolate(mode="bilinear", align_corners=False) of PyTorch 2 makes of it. */
 static const uint8_t image[12] = {0, 13, 26, 10, 7, 25, 14, 3, 14, 8, 2, 25};
@@ -54,7 +54,7 @@ static void test_planes_of_one_pixel_become_flat(void **state) {
   ronde__free(x);
 }
 
-/* ---- chance ------------------------------------------------------------------------------------------------------- */
+/* ---- chance ---------------------------------------------------------------------------------------------------- */
 
 enum { SIDE = 2 * RONDE__CROP_PADDING + 1 };
 
@@ -112,7 +112,7 @@ static void test_moved_pixels(void **state) {
       }
 }
 
-/* ---- in a set ------------------------------------------------------------------------------------------------------ */
+/* ---- in a set -------------------------------------------------------------------------------------------------- */
 
 #define SPEC "synthetic:3x8x6:4:30"
 enum { N_SET = 30, PLANE = 48, ELEMS = 3 * PLANE };
@@ -198,7 +198,8 @@ static void test_resized_sets(void **state) {
   ronde__sampler *sampler = make_sampler();
   for (int round = 0; round < 4; ++round) {
     bool crop = round / 2;
-    ronde__data *data = open_set((ronde__data_options){.cache = round % 2, .resize = {H, W}, .crop = crop, .flip = crop});
+    const ronde__data_options options = {.cache = round % 2, .resize = {H, W}, .crop = crop, .flip = crop};
+    ronde__data *data = open_set(options);
     assert_string_equal(data->sha256, still->sha256);
     assert_true(data->source.dims[0] == 3 && data->source.dims[1] == H && data->source.dims[2] == W);
     read_plain(data, RONDE_SPLIT_TRAIN, N_SET, got);

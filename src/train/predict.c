@@ -68,14 +68,17 @@ static int parse_values(const char *text, float values[RONDE__NORMALIZED_MAX]) {
 
 /* As the training data were, if the weights' file says so; one value, or one a channel. */
 static ronde_status normalize(const ronde__job *job, images *im) {
-  const char *mean = ronde__safetensors_meta(job->init, "normalize_mean"), *deviation = ronde__safetensors_meta(job->init, "normalize_std");
+  const char *mean = ronde__safetensors_meta(job->init, "normalize_mean");
+  const char *deviation = ronde__safetensors_meta(job->init, "normalize_std");
   float m[RONDE__NORMALIZED_MAX], d[RONDE__NORMALIZED_MAX];
   if (!job->options->normalize || !mean || !deviation) return RONDE_OK;
   int n_values = parse_values(mean, m);
   bool good = n_values > 0 && parse_values(deviation, d) == n_values && (n_values == 1 || n_values == im->shape.dim[0]);
   for (int c = 0; c < n_values && good; c++) good = d[c] > 0;
   if (!good)
-    return ronde__fail(RONDE_E_INPUT, "%s: normalize_mean %s and normalize_std %s do not fit images of %lld channels (or give --no-normalize)",
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: normalize_mean %s and normalize_std %s do not fit images of %lld channels (or give "
+                       "--no-normalize)",
                        job->options->init, mean, deviation, (long long)im->shape.dim[0]);
   int64_t plane = im->shape.dim[1] * im->shape.dim[2], n = im->n * im->shape.dim[0] * plane;
   for (int64_t i = 0; i < n; i++) {

@@ -89,9 +89,15 @@ static ronde_status open_data(ronde__job *job) {
   }
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
   if (!strncmp(o->data, "synthetic", 9)) RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
-  if (strncmp(o->data, "folder", 6)) RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
-  ronde__data_options options = {.spec = o->data, .cache = o->cache, .normalize = o->normalize, .seed = (uint64_t)o->seed, .classes = o->classes,
-                                 .resize = {job->resize[0], job->resize[1]}, .skip_bad_images = o->skip_bad_images};
+  if (strncmp(o->data, "folder", 6))
+    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
+  ronde__data_options options = {.spec = o->data,
+                                 .cache = o->cache,
+                                 .normalize = o->normalize,
+                                 .seed = (uint64_t)o->seed,
+                                 .classes = o->classes,
+                                 .resize = {job->resize[0], job->resize[1]},
+                                 .skip_bad_images = o->skip_bad_images};
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
