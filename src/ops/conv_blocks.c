@@ -2,26 +2,12 @@
  * its taps and input blocks; the rows are the batch, times the pixels of the run. Source of the formulation: Georganas
  * et al., "High-performance deep learning via a single building block", 2019. */
 #include "ops/conv.h"
+#include "ops/conv_schedule.h"
 
 #include <string.h>
 
-/* The pixels of one row that use the same taps, cut to about ROWS_WANTED rows: [rows][b] from in0 to out0. */
+/* Runs of pixels are cut to about so many rows. */
 enum { ROWS_WANTED = 128 };
-
-typedef struct run {
-  int64_t in0, out0; /* element offsets in channel block 0 */
-  int64_t rows;
-  int list, kernel;
-} run;
-
-/* All runs of one direction, with the lists and kernels that they share. */
-typedef struct schedule {
-  run *runs;
-  ronde__gemm_list *lists;
-  int (*list_keys)[4]; /* taps of h and w: first, count */
-  ronde__gemm_pair *kernels;
-  int n_runs, n_lists, n_kernels;
-} schedule;
 
 /* The outputs for which a tap falls inside the input. */
 typedef struct outputs {
@@ -33,26 +19,18 @@ static bool tap_is_dead(const outputs *o) { return o->h0 >= o->h1 || o->w0 >= o-
 typedef struct state {
   ronde__axis h, w;
   outputs *outputs; /* [KH*KW] */
-  schedule forward, data;
+  ronde__conv_schedule forward, data;
   ronde__gemm_pair weight;                          /* [bi][bo] += X_p^T [bi][N] dY_p [N][bo] */
   ronde__gemm_list pixels;                          /* neighbouring pixels of a row: X, dY */
   int64_t in_pixel, in_block, out_pixel, out_block; /* strides */
   int64_t in_blocks, out_blocks, weight_block;
 } state;
 
-static void schedule_release(schedule *s) {
-  for (int i = 0; i < s->n_lists; i++) ronde__gemm_list_destroy(&s->lists[i]);
-  ronde__free(s->runs);
-  ronde__free(s->lists);
-  ronde__free(s->list_keys);
-  ronde__free(s->kernels);
-}
-
 static void release(void *opaque) {
   state *s = opaque;
   if (!s) return;
-  schedule_release(&s->forward);
-  schedule_release(&s->data);
+  ronde__conv_schedule_release(&s->forward);
+  ronde__conv_schedule_release(&s->data);
   ronde__gemm_list_destroy(&s->pixels);
   ronde__free(s->outputs);
   ronde__free(s);
@@ -68,16 +46,13 @@ typedef struct direction {
   int step_h, step_w;
 } direction;
 
-static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w, schedule *sched,
-                              int *list_out) {
-  for (int i = 0; i < sched->n_lists; i++) {
-    const int *key = sched->list_keys[i];
-    if (key[0] == h.first && key[1] == h.count && key[2] == w.first && key[3] == w.count)
-      return *list_out = i, RONDE_OK;
-  }
-  ronde__gemm_list *list = &sched->lists[sched->n_lists];
-  RONDE_TRY(ronde__gemm_list_create((int64_t)h.count * w.count * dir->from_blocks, list));
-  int64_t term = 0;
+static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w,
+                              ronde__conv_schedule *sched, int *list_out) {
+  bool is_new;
+  int64_t count = (int64_t)h.count * w.count * dir->from_blocks, term = 0;
+  RONDE_TRY(ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, w.first, w.count}, count, list_out, &is_new));
+  if (!is_new) return RONDE_OK;
+  ronde__gemm_list *list = &sched->lists[*list_out];
   for (int y = 0; y < h.count; y++)
     for (int x = 0; x < w.count; x++)
       for (int64_t block = 0; block < dir->from_blocks; block++, term++) {
@@ -85,40 +60,28 @@ static ronde_status find_list(const state *s, const direction *dir, ronde__taps 
         list->a[term] = (uint64_t)((y * dir->from_w + x) * dir->from_pixel + block * dir->from_block) * sizeof(float);
         list->b[term] = (uint64_t)((tap * dir->from_blocks + block) * dir->k * dir->n) * sizeof(float);
       }
-  memcpy(sched->list_keys[sched->n_lists], (int[4]){h.first, h.count, w.first, w.count}, sizeof(int[4]));
-  *list_out = sched->n_lists++;
   return RONDE_OK;
 }
 
-static int find_kernel(const ronde__op_desc *desc, const direction *dir, int64_t rows, schedule *sched) {
-  for (int i = 0; i < sched->n_kernels; i++)
-    if (sched->kernels[i].set.shape.m == rows) return i;
-  ronde__gemm_shape shape = {(int)rows, (int)dir->n, (int)dir->k, dir->k, dir->n, dir->n, false, false};
-  sched->kernels[sched->n_kernels] = ronde__gemm_pair_resolve(desc, shape);
-  return sched->n_kernels++;
-}
-
-static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir, schedule *sched) {
+static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
+                                    ronde__conv_schedule *sched) {
   int64_t n = desc->in[0].n, pixels = dir->to_h * dir->to_w;
   int64_t longest = ronde__max(1, ROWS_WANTED / n); /* pixels in a run */
   int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1) * (s->w.kernel + 1) * (s->w.kernel + 1);
-  int64_t max_lists = ronde__min(classes, pixels), max_kernels = ronde__min(longest, dir->to_w);
-  RONDE__ALLOC(sched->runs, (size_t)pixels * sizeof *sched->runs, "convolution plan");
-  RONDE__ALLOC(sched->lists, (size_t)max_lists * sizeof *sched->lists, "convolution plan");
-  RONDE__ALLOC(sched->list_keys, (size_t)max_lists * sizeof *sched->list_keys, "convolution plan");
-  RONDE__ALLOC(sched->kernels, (size_t)max_kernels * sizeof *sched->kernels, "convolution plan");
+  RONDE_TRY(ronde__conv_schedule_allocate(sched, pixels, ronde__min(classes, pixels), ronde__min(longest, dir->to_w)));
   for (int64_t y = 0; y < dir->to_h; y++) {
     ronde__taps h = dir->taps(&s->h, y);
     for (int64_t x = 0; x < dir->to_w;) {
       ronde__taps w = dir->taps(&s->w, x);
       /* Neighbouring rows of the operand are neighbours in memory only at stride 1. */
       int64_t length = s->w.stride > 1 ? 1 : ronde__min(longest, ronde__axis_run(&s->w, dir->taps, x, dir->to_w));
-      run *r = &sched->runs[sched->n_runs++];
-      r->in0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
-      r->out0 = (y * dir->to_w + x) * dir->to_pixel;
-      r->rows = length * n;
+      ronde__conv_run *r = &sched->runs[sched->n_runs++];
+      r->a0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
+      r->c0 = (y * dir->to_w + x) * dir->to_pixel;
+      r->extent = length * n;
       RONDE_TRY(find_list(s, dir, h, w, sched, &r->list));
-      r->kernel = find_kernel(desc, dir, r->rows, sched);
+      ronde__gemm_shape shape = {(int)r->extent, (int)dir->n, (int)dir->k, dir->k, dir->n, dir->n, false, false};
+      r->kernel = ronde__conv_schedule_kernel(sched, desc, &shape);
       x += length;
     }
   }
@@ -190,18 +153,14 @@ static void forward_part(void *arg, int thread, int n_threads) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t begin, end, bo = desc->out.block, slab = desc->param[0].t * s->in_blocks * s->weight_block;
+  int64_t begin, end, slab = desc->param[0].t * s->in_blocks * s->weight_block;
   ronde__thread_share(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->forward.n_runs;
-    const run *r = &s->forward.runs[item % s->forward.n_runs];
-    const ronde__gemm_list *list = &s->forward.lists[r->list];
-    float *out = call->out + ob * s->out_block + r->out0;
-    ronde__gemm_sum(&s->forward.kernels[r->kernel], list, list->count, call->in[0] + r->in0, call->param[0] + ob * slab,
-                    out, false);
-    if (desc->attr.bias || desc->attr.act)
-      desc->kernels->bias_act_rows(out, bo, r->rows, bo, ronde__min(bo, desc->out.c - ob * bo),
-                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+    const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
+    float *out = call->out + ob * s->out_block;
+    ronde__conv_run_sum(&s->forward, r, call->in[0], call->param[0] + ob * slab, out, false);
+    ronde__fused_bias_act(desc, call, ob, out + r->c0, r->extent);
   }
 }
 
@@ -217,10 +176,8 @@ static void data_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ib = item / s->data.n_runs;
-    const run *r = &s->data.runs[item % s->data.n_runs];
-    const ronde__gemm_list *list = &s->data.lists[r->list];
-    ronde__gemm_sum(&s->data.kernels[r->kernel], list, list->count, j->call->dout + r->in0, j->call->work + ib * slab,
-                    j->call->din[0] + ib * s->in_block + r->out0, j->call->accumulate_dinput[0]);
+    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout, j->call->work + ib * slab,
+                        j->call->din[0] + ib * s->in_block, j->call->accumulate_dinput[0]);
   }
 }
 

@@ -104,9 +104,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
     ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
                     call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, out,
                     false);
-    if (desc->attr.bias || desc->attr.act)
-      desc->kernels->bias_act_rows(out, bo, desc->out.n, bo, ronde__min(bo, desc->out.c - ob * bo),
-                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+    ronde__fused_bias_act(desc, call, ob, out, desc->out.n);
   }
 }
 

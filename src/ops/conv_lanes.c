@@ -2,44 +2,22 @@
  * of all channels is one batch-reduce GEMM of the plain weights with shifted input rows; weight gradients are dot
  * products along the lanes. */
 #include "ops/conv.h"
+#include "ops/conv_schedule.h"
 
 #include <string.h>
 
-/* Pixels of one row that use the same taps: [O][pixels * lanes]. */
-typedef struct run {
-  int64_t b0, c0, cols; /* element offsets of operand and result, columns */
-  int64_t a0;
-  int list, kernel;
-} run;
-
-typedef struct schedule {
-  run *runs;
-  ronde__gemm_list *lists; /* one for each set of rows of taps: over channels and kh */
-  int (*list_keys)[2];
-  ronde__gemm_pair *kernels;
-  int n_runs, n_lists, n_kernels;
-} schedule;
-
 typedef struct state {
   ronde__axis h, w;
-  schedule forward, data;
+  ronde__conv_schedule forward, data;
   int64_t lanes;
   int *flipped; /* [KW]: position of tap kw in the transposed weights */
 } state;
 
-static void schedule_release(schedule *s) {
-  for (int i = 0; i < s->n_lists; i++) ronde__gemm_list_destroy(&s->lists[i]);
-  ronde__free(s->runs);
-  ronde__free(s->lists);
-  ronde__free(s->list_keys);
-  ronde__free(s->kernels);
-}
-
 static void release(void *opaque) {
   state *s = opaque;
   if (!s) return;
-  schedule_release(&s->forward);
-  schedule_release(&s->data);
+  ronde__conv_schedule_release(&s->forward);
+  ronde__conv_schedule_release(&s->data);
   ronde__free(s->flipped);
   ronde__free(s);
 }
@@ -53,51 +31,45 @@ typedef struct direction {
   const int *position; /* of tap kw within a row, or NULL: kw itself */
 } direction;
 
-static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, schedule *sched, int *list_out) {
-  for (int i = 0; i < sched->n_lists; i++)
-    if (sched->list_keys[i][0] == h.first && sched->list_keys[i][1] == h.count) return *list_out = i, RONDE_OK;
-  ronde__gemm_list *list = &sched->lists[sched->n_lists];
-  RONDE_TRY(ronde__gemm_list_create(dir->from_c * h.count, list));
+/* A list for each set of rows of taps: over channels and kh. */
+static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__conv_schedule *sched,
+                              int *list_out) {
+  bool is_new;
+  RONDE_TRY(
+      ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, 0, 0}, dir->from_c * h.count, list_out, &is_new));
+  if (!is_new) return RONDE_OK;
+  ronde__gemm_list *list = &sched->lists[*list_out];
   for (int64_t c = 0, term = 0; c < dir->from_c; c++)
     for (int y = 0; y < h.count; y++, term++) {
       list->a[term] = (uint64_t)((c * s->h.kernel + h.first + y * dir->step_h) * s->w.kernel) * sizeof(float);
       list->b[term] = (uint64_t)((c * dir->from_h + y) * dir->from_w * s->lanes) * sizeof(float);
     }
-  memcpy(sched->list_keys[sched->n_lists], (int[2]){h.first, h.count}, sizeof(int[2]));
-  *list_out = sched->n_lists++;
   return RONDE_OK;
 }
 
-static int find_kernel(const ronde__op_desc *desc, const state *s, const direction *dir, int64_t cols, int k,
-                       schedule *sched) {
-  for (int i = 0; i < sched->n_kernels; i++)
-    if (sched->kernels[i].set.shape.n == cols && sched->kernels[i].set.shape.k == k) return i;
-  int64_t lda = dir->from_c * s->h.kernel * s->w.kernel;
-  ronde__gemm_shape shape = {(int)dir->to_c, (int)cols, k, lda, s->lanes, dir->to_h * dir->to_w * s->lanes,
-                             false,          false};
-  sched->kernels[sched->n_kernels] = ronde__gemm_pair_resolve(desc, shape);
-  return sched->n_kernels++;
-}
-
-static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir, schedule *sched) {
-  int64_t pixels = dir->to_h * dir->to_w, classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1);
+static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
+                                    ronde__conv_schedule *sched) {
+  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1), lda = dir->from_c * s->h.kernel * s->w.kernel;
   int64_t max_lists = ronde__min(classes, dir->to_h + 1); /* one without taps */
-  RONDE__ALLOC(sched->runs, (size_t)pixels * sizeof *sched->runs, "convolution plan");
-  RONDE__ALLOC(sched->lists, (size_t)max_lists * sizeof *sched->lists, "convolution plan");
-  RONDE__ALLOC(sched->list_keys, (size_t)max_lists * sizeof *sched->list_keys, "convolution plan");
-  RONDE__ALLOC(sched->kernels, (size_t)dir->to_w * sizeof *sched->kernels, "convolution plan");
+  RONDE_TRY(ronde__conv_schedule_allocate(sched, dir->to_h * dir->to_w, max_lists, dir->to_w));
   for (int64_t y = 0; y < dir->to_h; y++) {
     ronde__taps h = dir->taps(&s->h, y);
     for (int64_t x = 0; x < dir->to_w;) {
       ronde__taps w = dir->taps(&s->w, x);
       int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, dir->taps, x, dir->to_w);
-      run *r = &sched->runs[sched->n_runs++];
+      ronde__conv_run *r = &sched->runs[sched->n_runs++];
       r->a0 = dir->position && w.count ? dir->position[w.first] : w.first;
       r->b0 = (h.at * dir->from_w + w.at) * s->lanes;
       r->c0 = (y * dir->to_w + x) * s->lanes;
-      r->cols = length * s->lanes;
+      r->extent = length * s->lanes;
       RONDE_TRY(find_list(s, dir, w.count ? h : (ronde__taps){0, 0, 0}, sched, &r->list));
-      r->kernel = find_kernel(desc, s, dir, r->cols, (int)ronde__max(1, w.count), sched);
+      ronde__gemm_shape shape = {.m = (int)dir->to_c,
+                                 .n = (int)r->extent,
+                                 .k = (int)ronde__max(1, w.count),
+                                 .lda = lda,
+                                 .ldb = s->lanes,
+                                 .ldc = dir->to_h * dir->to_w * s->lanes};
+      r->kernel = ronde__conv_schedule_kernel(sched, desc, &shape);
       x += length;
     }
   }
@@ -145,19 +117,17 @@ typedef struct job {
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
-  const schedule *sched = &j->s->forward;
+  const ronde__conv_schedule *sched = &j->s->forward;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t begin, end, plane = desc->out.h * desc->out.w * j->s->lanes;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    const run *r = &sched->runs[item];
-    const ronde__gemm_list *list = &sched->lists[r->list];
-    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, call->param[0] + r->a0, call->in[0] + r->b0,
-                    call->out + r->c0, false);
+    const ronde__conv_run *r = &sched->runs[item];
+    ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out, false);
     if (desc->attr.bias || desc->attr.act)
       for (int64_t o = 0; o < desc->out.c; o++)
-        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->cols, desc->attr.bias ? call->param[1][o] : 0,
+        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->extent, desc->attr.bias ? call->param[1][o] : 0,
                                       desc->attr.act);
   }
 }
@@ -169,14 +139,12 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 
 static void data_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
-  const schedule *sched = &j->s->data;
+  const ronde__conv_schedule *sched = &j->s->data;
   int64_t begin, end;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    const run *r = &sched->runs[item];
-    const ronde__gemm_list *list = &sched->lists[r->list];
-    ronde__gemm_sum(&sched->kernels[r->kernel], list, list->count, j->call->work + r->a0, j->call->dout + r->b0,
-                    j->call->din[0] + r->c0, j->call->accumulate_dinput[0]);
+    ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout, j->call->din[0],
+                        j->call->accumulate_dinput[0]);
   }
 }
 

@@ -4,6 +4,13 @@
 
 #include <string.h>
 
+void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows) {
+  if (!desc->attr.bias && !desc->attr.act) return;
+  int64_t block = desc->out.block, valid = ronde__min(block, desc->out.c - ob * block);
+  const float *bias = desc->attr.bias ? call->param[1] + ob * block : NULL;
+  desc->kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
+}
+
 typedef struct job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;

@@ -4,6 +4,8 @@
 
 #include "ops/op.h"
 
+/* Bias and activation of rows of a BLOCKS output's channel block ob: y [rows][block], while they are in cache. */
+void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows);
 /* Bias gradient of a BLOCKS or LANES output; dout is the gradient before the activation. */
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call);
 /* Turns the gradient behind the fused activation into the one before it, in place. */

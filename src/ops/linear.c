@@ -163,9 +163,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
     if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
-    if (desc->attr.bias || desc->attr.act)
-      desc->kernels->bias_act_rows(y, bo, pair[0].set.shape.m, bo, ronde__min(bo, desc->out.c - ob * bo),
-                                   desc->attr.bias ? call->param[1] + ob * bo : NULL, desc->attr.act);
+    ronde__fused_bias_act(desc, call, ob, y, pair[0].set.shape.m);
   }
 }
 
