@@ -49,6 +49,70 @@ def mnist(widths, hidden, channels, size, classes, padding):
     return nn.Sequential(collections.OrderedDict(named))
 
 
+def alexnet(channels, classes):
+    """torchvision's, whose state_dict names are the indices of its Sequentials. Dropout is 0: PyTorch's random numbers
+    are its own."""
+    features = []
+    for i, (width, kernel, stride, padding) in enumerate(
+        [(64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)]
+    ):
+        features += [nn.Conv2d(channels, width, kernel, stride, padding), nn.ReLU()]
+        features += [nn.MaxPool2d(3, 2)] if i in (0, 1, 4) else []
+        channels = width
+    classifier = [nn.Dropout(0), nn.Linear(256 * 6 * 6, 4096), nn.ReLU(), nn.Dropout(0), nn.Linear(4096, 4096)]
+    classifier += [nn.ReLU(), nn.Linear(4096, classes)]
+    named = [
+        ("features", nn.Sequential(*features)),
+        ("avgpool", nn.AdaptiveAvgPool2d(6)),
+        ("flatten", nn.Flatten()),
+        ("classifier", nn.Sequential(*classifier)),
+    ]
+    return nn.Sequential(collections.OrderedDict(named))
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 (bottleneck), beside a shortcut."""
+
+    def __init__(self, channels, width, stride, bottleneck):
+        super().__init__()
+        out = 4 * width if bottleneck else width
+        kernels = [1, 3, 1] if bottleneck else [3, 3]
+        widths = [width, width, out] if bottleneck else [width, out]
+        strides = [1, stride, 1] if bottleneck else [stride, 1]
+        self.n_convs, self.relu = len(kernels), nn.ReLU()
+        inside = channels
+        for i, (kernel, wide, step) in enumerate(zip(kernels, widths, strides), 1):
+            setattr(self, f"conv{i}", nn.Conv2d(inside, wide, kernel, step, kernel // 2, bias=False))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(wide))
+            inside = wide
+        self.downsample = None
+        if stride != 1 or channels != out:
+            self.downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.n_convs + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            y = self.relu(y) if i < self.n_convs else y
+        return self.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+def resnet(blocks, bottleneck, small_stem, channels, classes):
+    """torchvision's; with a small stem the form for small images: 3x3 without pooling at the beginning."""
+    stem = nn.Conv2d(channels, 64, 3, 1, 1, bias=False) if small_stem else nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+    named = [("conv1", stem), ("bn1", nn.BatchNorm2d(64)), ("relu", nn.ReLU())]
+    named += [] if small_stem else [("maxpool", nn.MaxPool2d(3, 2, 1))]
+    channels = 64
+    for stage, n_blocks in enumerate(blocks):
+        layer = []
+        for i in range(n_blocks):
+            layer.append(Block(channels, 64 << stage, 2 if stage > 0 and i == 0 else 1, bottleneck))
+            channels = (256 if bottleneck else 64) << stage
+        named.append((f"layer{stage + 1}", nn.Sequential(*layer)))
+    named += [("avgpool", nn.AdaptiveAvgPool2d(1)), ("flatten", nn.Flatten()), ("fc", nn.Linear(channels, classes))]
+    return nn.Sequential(collections.OrderedDict(named))
+
+
 def build(model, channels, size, classes, padding="same"):
     if model == "lenet5":
         return lenet5(channels, size, classes, padding)
@@ -56,6 +120,14 @@ def build(model, channels, size, classes, padding="same"):
         return mnist([32], [64], channels, size, classes, padding)
     if model == "mnist-large":
         return mnist([128, 256, 512], [512, 512], channels, size, classes, padding)
+    if model == "alexnet":
+        return alexnet(channels, classes)
+    if model == "resnet18":
+        return resnet([2, 2, 2, 2], False, False, channels, classes)
+    if model == "resnet18-cifar":
+        return resnet([2, 2, 2, 2], False, True, channels, classes)
+    if model == "resnet50":
+        return resnet([3, 4, 6, 3], True, False, channels, classes)
     raise ValueError(f"no model {model}")
 
 
@@ -90,16 +162,16 @@ def labels(n, classes):
 SKETCH = 64
 
 
-def sketch(x):
+def sketch(x, sums=SKETCH):
     """What a golden file holds of a tensor: all of it up to 64 elements; else 64 sums, where element i is added to sum
     h % 64 with the sign of bit 31 of h = hash(SKETCH_STREAM, i). Every element counts, and the norm of a difference of
     sketches is an unbiased measure of the norm of the difference (Charikar, Chen, Farach-Colton, "Finding frequent
-    items in data streams", 2002)."""
+    items in data streams", 2002). Deep networks have many tensors, and fewer `sums` of each."""
     x = np.asarray(x, dtype=np.float64).ravel()
-    if x.size <= SKETCH:
+    if x.size <= sums:
         return x
     h = hash32(SKETCH_STREAM, x.size)
-    return np.bincount(h % SKETCH, weights=np.where(h >> 31, -x, x), minlength=SKETCH)
+    return np.bincount(h % sums, weights=np.where(h >> 31, -x, x), minlength=sums)
 
 
 def set_weights(net):
@@ -114,6 +186,27 @@ def set_weights(net):
                 torch.from_numpy(values(stream, parameter.numel(), scales[name]).reshape(parameter.shape))
             )
     return scales
+
+
+def set_deep_weights(net, branch=1.0):
+    """Weights by hash of the size that keeps the signal's through ReLUs, those of batch normalisation around 1; around
+    `branch` at the end of each residual branch. Returns the [offset, scale] of each parameter."""
+    how = {}
+    parameters = dict(net.named_parameters())
+    with torch.no_grad():
+        for stream, (name, parameter) in enumerate(parameters.items()):
+            weight = parameters[name.rsplit(".", 1)[0] + ".weight"]
+            last = "bn3" if name.rsplit(".", 2)[0] + ".bn3.weight" in parameters else "bn2"
+            if weight.dim() == 1:
+                size = branch if name.endswith(f".{last}.weight") else 1.0
+                offset, scale = (size, size / 4) if name.endswith("weight") else (0.0, 0.25)
+            else:
+                variance = (6 if name.endswith("weight") else 1) / weight[0].numel()
+                offset, scale = 0.0, 2.0 ** round(np.log2(variance) / 2)
+            how[name] = [offset, scale]
+            x = np.float32(offset) + values(stream, parameter.numel(), scale)
+            parameter.copy_(torch.from_numpy(x.reshape(parameter.shape)))
+    return how
 
 
 OPTIMIZERS = {

@@ -1,0 +1,206 @@
+/* Golden files of the deep networks from PyTorch (tests/golden/make_golden_deep.py): gradients, running statistics and
+ * the evaluation after one step; where residual branches are scaled down, three steps. */
+#include "golden_testing.h"
+
+#include "optim/optim.h"
+
+#define STEPS 3
+
+static const ronde__optim_options sgd = {.kind = RONDE__OPTIM_SGD, .lr = 0.01, .momentum = 0.9};
+
+static int buffer_failures(const json_t *stage, const subject *s, int64_t steps, bool quiet) {
+  int n_buffers, failures = 0, compared = 0;
+  const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
+  for (int b = 0; b < n_buffers; b++) {
+    if (buffers[b].is_counter) {
+      assert_int_equal(buffers[b].count, steps);
+      continue;
+    }
+    size_t elems = (size_t)ronde__shape_elems(&buffers[b].shape);
+    float *values = malloc(elems * sizeof *values);
+    ronde__net_get_buffer(s->net, b, values);
+    failures += tensor_failures(stage, s->text, buffers[b].name, values, elems, quiet);
+    compared++;
+    free(values);
+  }
+  assert_int_equal(compared, json_object_size(field(stage, "tensors")));
+  return failures;
+}
+
+static bool loss_within(const json_t *stage, const subject *s, const char *what, double loss, bool quiet) {
+  double wanted = number(stage, "loss");
+  return within(s->text, what, fabs(loss - wanted), number(stage, "loss_error"), fabs(wanted), quiet);
+}
+
+/* Loss and output of the second batch by running statistics, which stay as they are. */
+static int evaluation_failures(const golden *g, subject *s, bool quiet) {
+  const json_t *stage = field(g->json, "evaluation");
+  ronde__net_batch batch = {.n = g->batch, .x = g->x + g->batch * g->example_elems, .labels = g->labels + g->batch};
+  ronde__net_result result;
+  size_t elems = (size_t)(g->batch * g->classes);
+  float *output = malloc(elems * sizeof *output);
+  assert_int_equal(ronde__net_forward(s->net, &batch, 1, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_predict(s->net, batch.n, batch.x, output), RONDE_OK);
+  int failures = !loss_within(stage, s, "loss of the evaluation", result.loss_sum / (double)batch.n, quiet);
+  failures += tensor_failures(stage, s->text, "output", output, elems, quiet);
+  free(output);
+  return failures + buffer_failures(field(g->json, "buffers"), s, 1, quiet);
+}
+
+static ronde__optim *optim_of(subject *s, const ronde__kernels *kernels) {
+  ronde__optim *optim;
+  assert_int_equal(ronde__optim_create(&sgd, kernels, ronde__net_n_elems(s->net), &optim), RONDE_OK);
+  return optim;
+}
+
+static void update(subject *s, ronde__optim *optim) {
+  ronde__optim_step(optim, s->pool, sgd.lr, ronde__net_values(s->net), ronde__net_gradients(s->net));
+}
+
+static int step_failures(const golden *g, subject *s, const machine *m, bool quiet) {
+  const json_t *stage = field(g->json, "gradient");
+  int failures = !loss_within(stage, s, "loss", gradients(g, s, 0, g->batch), quiet);
+  failures += net_failures(stage, s, true, quiet) + buffer_failures(field(g->json, "buffers"), s, 1, quiet);
+  ronde__optim *optim = optim_of(s, m->kernels);
+  update(s, optim);
+  ronde__optim_destroy(optim);
+  return failures + evaluation_failures(g, s, quiet);
+}
+
+static int three_steps_failures(const golden *g, subject *s, const machine *m) {
+  const json_t *stage = field(g->json, "sgd");
+  ronde__optim *optim = optim_of(s, m->kernels);
+  int failures = 0;
+  for (int k = 0; k < STEPS; k++) {
+    double loss = gradients(g, s, k * g->batch, (k + 1) * g->batch);
+    double wanted = json_number_value(json_array_get(field(stage, "losses"), (size_t)k));
+    char what[32];
+    snprintf(what, sizeof what, "loss of step %d", k + 1);
+    failures += !within(s->text, what, fabs(loss - wanted), number(stage, "loss_error"), fabs(wanted), false);
+    update(s, optim);
+  }
+  ronde__optim_destroy(optim);
+  return failures + net_failures(stage, s, false, false) + buffer_failures(field(g->json, "sgd_buffers"), s, STEPS, false);
+}
+
+static void test_case(void **state) {
+  golden g = {.name = *state};
+  if (THREADS_ONLY && strcmp(g.name, "resnet18-1x28x28-b4")) {
+    print_message("SKIP: %s: takes minutes under the thread sanitizer\n", g.name);
+    skip();
+  }
+  golden_open(&g);
+  const ronde__kernels *best = ronde__kernels_available(0);
+  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1}, {best, RONDE__GEMM_TILE, 2}};
+  int failures = 0;
+  for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) {
+    subject s = subject_create(&g, &machines[i]);
+    assert_int_equal(ronde_graph_parameters(s.graph), whole(g.json, "parameters"));
+    failures += step_failures(&g, &s, &machines[i], false);
+    subject_destroy(&s);
+    if (!json_object_get(g.json, "sgd")) continue;
+    s = subject_create(&g, &machines[i]);
+    failures += three_steps_failures(&g, &s, &machines[i]);
+    subject_destroy(&s);
+  }
+  golden_close(&g);
+  assert_int_equal(failures, 0);
+}
+
+/* ---- planted bugs: each must be seen ----------------------------------------------------------------------------- */
+
+static void set_momentum(ronde__op_attr *attr) { attr->momentum = 0.101f; }
+static void set_eps(ronde__op_attr *attr) { attr->eps = 2e-5f; }
+
+static ronde_graph *changed_graph(const golden *g, void (*change)(ronde__op_attr *)) {
+  ronde_graph *graph = make_graph(g);
+  int changed = 0;
+  for (int i = 0; i < graph->n_nodes; i++) {
+    if (graph->nodes[i].kind != RONDE__OP_BATCH_NORM2D) continue;
+    change(&graph->nodes[i].attr);
+    changed++;
+  }
+  assert_in_range(changed, 1, graph->n_nodes);
+  return graph;
+}
+
+static void zero_param(subject *s, const char *name) {
+  int n_params, p = find_param(s->net, name);
+  const ronde__net_param *params = ronde__net_params(s->net, &n_params);
+  float *zeros = calloc((size_t)ronde__shape_elems(&params[p].shape), sizeof *zeros);
+  ronde__net_set(s->net, p, zeros);
+  free(zeros);
+}
+
+/* Examples 0 and 1, without their labels. */
+static void swap_examples(golden *g) {
+  for (int64_t i = 0; i < g->example_elems; i++) {
+    float first = g->x[i];
+    g->x[i] = g->x[g->example_elems + i];
+    g->x[g->example_elems + i] = first;
+  }
+}
+
+/* What the first normalisation's running variance would be without Bessel's correction. */
+static int biased_variance_failures(const golden *g, const subject *s) {
+  int i = 0, n_buffers;
+  while (s->graph->nodes[i].kind != RONDE__OP_BATCH_NORM2D) i++;
+  const ronde__node *node = &s->graph->nodes[i];
+  const ronde__net_buffer *buffer = &ronde__net_buffers(s->net, &n_buffers)[node->buffer[1]];
+  const ronde__shape *shape = &s->graph->tensors[node->in[0]]->shape;
+  double m = (double)(g->batch * shape->dim[1] * shape->dim[2]);
+  size_t elems = (size_t)ronde__shape_elems(&buffer->shape);
+  float *values = malloc(elems * sizeof *values);
+  ronde__net_get_buffer(s->net, node->buffer[1], values);
+  for (size_t c = 0; c < elems; c++) values[c] = (float)(0.9 + (values[c] - 0.9) * (m - 1) / m);
+  int failures = tensor_failures(field(g->json, "buffers"), s->text, buffer->name, values, elems, true);
+  free(values);
+  return failures;
+}
+
+static void test_planted_bugs(void **state) {
+  golden g = {.name = *state};
+  golden_open(&g);
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, THREADS_ONLY ? 2 : 1};
+  subject s = subject_create(&g, &m);
+  assert_int_equal(step_failures(&g, &s, &m, false), 0);
+  subject_destroy(&s);
+
+  s = subject_create(&g, &m);
+  gradients(&g, &s, 0, g.batch);
+  assert_int_equal(biased_variance_failures(&g, &s), 1);
+  subject_destroy(&s);
+
+  static void (*const changes[])(ronde__op_attr *) = {set_momentum, set_eps};
+  for (size_t i = 0; i < RONDE__COUNT(changes); i++) {
+    s = subject_create_of(&g, &m, changed_graph(&g, changes[i]));
+    assert_int_not_equal(step_failures(&g, &s, &m, true), 0);
+    subject_destroy(&s);
+  }
+
+  static const char *const biases[] = {"bn1.bias", "layer3.0.bn2.bias", "layer2.0.downsample.1.bias", "fc.bias"};
+  for (size_t i = 0; i < RONDE__COUNT(biases); i++) {
+    s = subject_create(&g, &m);
+    zero_param(&s, biases[i]);
+    assert_int_not_equal(step_failures(&g, &s, &m, true), 0);
+    subject_destroy(&s);
+  }
+
+  s = subject_create(&g, &m);
+  swap_examples(&g);
+  assert_int_not_equal(step_failures(&g, &s, &m, true), 0);
+  subject_destroy(&s);
+  golden_close(&g);
+}
+
+int main(void) {
+  static const char *const cases[] = {
+      "resnet18-3x32x32-b4",        "resnet18-3x48x48-c100-b4", "resnet18-1x28x28-b4",
+      "resnet18-scaled-3x64x64-b4"};
+  struct CMUnitTest tests[RONDE__COUNT(cases) + 1];
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++)
+    tests[i] = (struct CMUnitTest){cases[i], test_case, NULL, NULL, (void *)(uintptr_t)cases[i]};
+  tests[RONDE__COUNT(cases)] = (struct CMUnitTest){"planted bugs are seen", test_planted_bugs, NULL, NULL,
+                                                  (void *)(uintptr_t) "resnet18-1x28x28-b4"};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
