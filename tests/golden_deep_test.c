@@ -195,8 +195,8 @@ static void test_planted_bugs(void **state) {
 
 int main(void) {
   static const char *const cases[] = {
-      "resnet18-3x32x32-b4",        "resnet18-3x48x48-c100-b4", "resnet18-1x28x28-b4",
-      "resnet18-scaled-3x64x64-b4"};
+      "resnet18-3x32x32-b4",        "resnet18-3x48x48-c100-b4",  "resnet18-1x28x28-b4",
+      "resnet18-scaled-3x64x64-b4", "alexnet-3x64x64-b4"};
   struct CMUnitTest tests[RONDE__COUNT(cases) + 1];
   for (size_t i = 0; i < RONDE__COUNT(cases); i++)
     tests[i] = (struct CMUnitTest){cases[i], test_case, NULL, NULL, (void *)(uintptr_t)cases[i]};

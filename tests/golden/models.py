@@ -188,20 +188,21 @@ def set_weights(net):
     return scales
 
 
-def set_deep_weights(net, branch=1.0):
+def set_deep_weights(net, branch=1.0, shift=0.0):
     """Weights by hash of the size that keeps the signal's through ReLUs, those of batch normalisation around 1; around
-    `branch` at the end of each residual branch. Returns the [offset, scale] of each parameter."""
+    `branch` at the end of each residual branch. Its biases are around `shift`, which moves the inputs of ReLUs away from
+    0. Returns the [offset, scale] of each parameter."""
     how = {}
     parameters = dict(net.named_parameters())
     with torch.no_grad():
         for stream, (name, parameter) in enumerate(parameters.items()):
-            weight = parameters[name.rsplit(".", 1)[0] + ".weight"]
+            kind, weight = name.rsplit(".", 1)[1], parameters[name.rsplit(".", 1)[0] + ".weight"]
             last = "bn3" if name.rsplit(".", 2)[0] + ".bn3.weight" in parameters else "bn2"
             if weight.dim() == 1:
                 size = branch if name.endswith(f".{last}.weight") else 1.0
-                offset, scale = (size, size / 4) if name.endswith("weight") else (0.0, 0.25)
+                offset, scale = (size, size / 4) if kind == "weight" else (shift, 0.25)
             else:
-                variance = (6 if name.endswith("weight") else 1) / weight[0].numel()
+                variance = (6 if kind == "weight" else 1) / weight[0].numel()
                 offset, scale = 0.0, 2.0 ** round(np.log2(variance) / 2)
             how[name] = [offset, scale]
             x = np.float32(offset) + values(stream, parameter.numel(), scale)
