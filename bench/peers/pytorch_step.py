@@ -28,9 +28,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "
 import models  # noqa: E402
 
 
+SHAPES = {"lenet5": "3x32x32", "mnist-small": "1x28x28", "mnist-large": "1x28x28", "alexnet": "3x64x64",
+          "resnet18": "3x32x32", "resnet50": "3x32x32", "resnet18-cifar": "3x32x32"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, choices=["lenet5", "mnist-small", "mnist-large"])
+    parser.add_argument("--model", required=True, choices=list(SHAPES))
     parser.add_argument("--padding", default="same", choices=["same", "valid"])
     parser.add_argument("--shape", help="CxHxW (default: the model's)")
     parser.add_argument("--classes", type=int, default=10)
@@ -43,7 +47,7 @@ def main():
     torch.manual_seed(1)
 
     channels, size, _ = (
-        int(d) for d in (args.shape or ("3x32x32" if args.model == "lenet5" else "1x28x28")).split("x")
+        int(d) for d in (args.shape or SHAPES[args.model]).split("x")
     )
     net = models.build(args.model, channels, size, args.classes, args.padding)
     x = torch.randn(args.batch, channels, size, size)
