@@ -30,7 +30,7 @@ CASES = {
     "resnet18-3x32x32-b4": ("resnet18", 3, 32, 10, 4, 1.0, 0.0),
     "resnet18-3x32x32-b42": ("resnet18", 3, 32, 10, 42, 1.0, 2.0),
     "resnet18-3x48x48-c100-b4": ("resnet18", 3, 48, 100, 4, 1.0, 0.0),
-    "resnet18-1x28x28-b4": ("resnet18", 1, 28, 10, 4, 1.0, 0.0),
+    "resnet18-1x28x28-b12": ("resnet18", 1, 28, 10, 12, 1.0, 2.0),
     "resnet18-scaled-3x64x64-b4": ("resnet18", 3, 64, 10, 4, 0.125, 0.0),
     "resnet18-cifar-3x32x32-b4": ("resnet18-cifar", 3, 32, 10, 4, 1.0, 2.0),
     "resnet50-3x64x64-b4": ("resnet50", 3, 64, 10, 4, 1.0, 0.0),
@@ -135,7 +135,7 @@ def tensors(exact, others):
 
 
 def loss_error(exact, others, output_exact, outputs):
-    """A scalar's rounding is a matter of luck: at least what the errors of the outputs come to on average, each with the
+    """A scalar's rounding is a matter of luck: at least what the outputs' errors come to on average, each with the
     weight 1 / batch of the mean loss."""
     luck = max(abs(other - exact) for other in others)
     return rounded(max(luck, max(np.linalg.norm(o - output_exact) for o in outputs) / len(output_exact)))
@@ -198,8 +198,9 @@ def main():
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
         errors = [t["error"] / t["norm"] for t in case["gradient"]["tensors"].values()]
         print(
-            f"{name}: {case['parameters']} parameters, loss {case['gradient']['loss']:.4f}, stream {case['input_stream']}, "
-            f"margin {case['margin']:.2f}, errors of gradients: median {np.median(errors):.1e}, most {max(errors):.1e}",
+            f"{name}: {case['parameters']} parameters, loss {case['gradient']['loss']:.4f}, "
+            f"stream {case['input_stream']}, margin {case['margin']:.2f}, "
+            f"errors of gradients: median {np.median(errors):.1e}, most {max(errors):.1e}",
             flush=True,
         )
 

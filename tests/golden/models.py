@@ -190,8 +190,8 @@ def set_weights(net):
 
 def set_deep_weights(net, branch=1.0, shift=0.0):
     """Weights by hash of the size that keeps the signal's through ReLUs, those of batch normalisation around 1; around
-    `branch` at the end of each residual branch. Its biases are around `shift`, which moves the inputs of ReLUs away from
-    0. Returns the [offset, scale] of each parameter."""
+    `branch` at the end of each residual branch. Its biases are around `shift`, which moves the inputs of ReLUs away
+    from 0, and which the linear layer makes up for. Returns the [offset, scale] of each parameter."""
     how = {}
     parameters = dict(net.named_parameters())
     with torch.no_grad():
@@ -203,6 +203,8 @@ def set_deep_weights(net, branch=1.0, shift=0.0):
                 offset, scale = (size, size / 4) if kind == "weight" else (shift, 0.25)
             else:
                 variance = (6 if kind == "weight" else 1) / weight[0].numel()
+                if parameter.dim() == 2:
+                    variance /= 1 + shift**2
                 offset, scale = 0.0, 2.0 ** round(np.log2(variance) / 2)
             how[name] = [offset, scale]
             x = np.float32(offset) + values(stream, parameter.numel(), scale)
