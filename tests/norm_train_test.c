@@ -90,11 +90,29 @@ static void test_dropout_does_not_depend_on_the_workers(void **state) {
   assert_true(fabs(first[0] - first[1]) > 1e-4);
 }
 
+/* Smoothed targets are for training; what is tested is the plain loss. */
+static void test_label_smoothing_is_for_training(void **state) {
+  ronde_source source = small_source(60, 20);
+  ronde_hooks hooks = {.model = dropping, .source = &source};
+  json_t *plain = job_run("train", "batch=20 lr=0 steps=3 shuffle=off threads=1", &hooks);
+  json_t *smooth = job_run("train", "batch=20 lr=0 steps=3 shuffle=off threads=1 label-smoothing=0.3", &hooks);
+  assert_true(real_at(plain, "result.test_loss") == real_at(smooth, "result.test_loss"));
+  assert_true(fabs(real_at(plain, "result.train_loss") - real_at(smooth, "result.train_loss")) > 1e-5);
+  json_decref(plain);
+  json_decref(smooth);
+  source = small_values(20, 0);
+  hooks.model = small_regression;
+  ronde_config *config = config_make("train", "batch=10 label-smoothing=0.1");
+  assert_int_equal(ronde_train(config, &hooks, NULL), RONDE_E_USAGE);
+  ronde_config_destroy(config);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_is_saved_is_what_was_tested),
       cmocka_unit_test(test_a_single_value_is_refused_at_set_up),
       cmocka_unit_test(test_dropout_does_not_depend_on_the_workers),
+      cmocka_unit_test(test_label_smoothing_is_for_training),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

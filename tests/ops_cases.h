@@ -172,6 +172,8 @@ static const op_case op_cases[] = {
     PLAIN_OP(CROSS_ENTROPY, 42, 67, 1, 1, true, 0),
     PLAIN_OP(CROSS_ENTROPY, 126, 130, 1, 1, true, 0),
     PLAIN_OP(CROSS_ENTROPY, 7, 3, 2, 2, true, 0),
+    PLAIN_OP(CROSS_ENTROPY, 42, 10, 1, 1, true, .label_smoothing = 0.1f),
+    PLAIN_OP(CROSS_ENTROPY, 7, 67, 1, 1, true, .label_smoothing = 0.75f),
 
     PLAIN_OP(MSE_LOSS, 1, 1, 1, 1, true, 0),
     PLAIN_OP(MSE_LOSS, 7, 10, 1, 1, true, 0),

@@ -271,6 +271,22 @@ static inline void flatten_reference(const op_case *c, reference *r) {
   r->out_shape = (ronde__shape){1, {example_elems(c)}};
 }
 
+/* (1 - s) times the loss of the label, plus s times the mean of the losses that each class as the label would give. */
+static inline void smooth_cross_entropy(const op_case *c, reference *r) {
+  int64_t classes = example_elems(c), n = input_elems(c), *labels = malloc((size_t)c->n * sizeof *labels);
+  double s = (double)c->attr.label_smoothing, *gradient = calloc((size_t)n, sizeof *gradient);
+  float *part = malloc((size_t)n * sizeof *part);
+  for (int64_t i = 0; i < n; i++) gradient[i] = (1 - s) * (double)r->din[0].exact[i];
+  r->loss_sum *= 1 - s;
+  for (int64_t k = 0; k < classes; k++) {
+    for (int64_t i = 0; i < c->n; i++) labels[i] = k;
+    r->loss_sum += s / (double)classes * (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], labels, part);
+    for (int64_t i = 0; i < n; i++) gradient[i] += s / (double)classes * (double)part[i];
+  }
+  for (int64_t i = 0; i < n; i++) r->din[0].exact[i] = (float)gradient[i];
+  free(labels), free(gradient), free(part);
+}
+
 static inline void cross_entropy_reference(const op_case *c, reference *r) {
   int64_t classes = example_elems(c);
   r->labels = malloc((size_t)c->n * sizeof *r->labels);
@@ -285,10 +301,11 @@ static inline void cross_entropy_reference(const op_case *c, reference *r) {
     r->n_correct += r->labels[n] == best;
   }
   r->loss_sum = (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], r->labels, r->din[0].exact);
+  if (c->attr.label_smoothing > 0) smooth_cross_entropy(c, r);
   r->loss_bound = 1e-6 * (double)c->n;
   for (int64_t i = 0; i < input_elems(c); i++) {
     bool right = i % classes == r->labels[i / classes];
-    r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : 0);
+    r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : c->attr.label_smoothing / (float)c->n);
   }
 }
 

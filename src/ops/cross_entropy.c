@@ -1,4 +1,5 @@
-/* -log softmax(logits)[label], summed over the batch; its gradient, softmax - onehot, times loss_scale.
+/* -log softmax(logits)[label], summed over the batch; its gradient, softmax - onehot, times loss_scale. With label
+ * smoothing s (in training only) the target is (1 - s) onehot + s / K instead, as PyTorch has it.
  * The forward pass keeps the softmax [N][K]. Sums are in f64. */
 #include "ops/op.h"
 
@@ -42,20 +43,28 @@ static double exponentials(float *p, int64_t classes, float max) {
   return sum;
 }
 
+static double smoothing_of(const ronde__op_desc *desc, const ronde__op_call *call) {
+  return call->training ? (double)desc->attr.label_smoothing : 0;
+}
+
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0];
   int64_t classes = classes_of(x);
-  double loss = 0;
+  double loss = 0, smoothing = smoothing_of(desc, call);
   for (int64_t n = 0; n < x->n; n++) {
     float *p = call->saved + n * classes;
+    double all = 0;
     int64_t best = 0, label = call->labels[n];
     for (int64_t k = 0; k < classes; k++) {
       p[k] = call->in[0][logit_at(x, n, k)];
+      all += p[k];
       if (p[k] > p[best]) best = k;
     }
     float right = p[label], max = p[best];
     double sum = exponentials(p, classes, max);
-    loss += log(sum) - ((double)right - max);
+    double aim = right; /* an infinite logit of another class must not meet a weight of 0 */
+    if (smoothing > 0) aim = (1 - smoothing) * right + smoothing * all / (double)classes;
+    loss += log(sum) - (aim - max);
     *call->n_correct += best == label;
     float factor = (float)(1 / sum);
     for (int64_t k = 0; k < classes; k++) p[k] *= factor;
@@ -68,10 +77,11 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   int64_t classes = classes_of(x);
   float *dx = call->din[0];
   if (!dx) return;
+  float smoothing = (float)smoothing_of(desc, call), others = smoothing / (float)classes;
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
   for (int64_t n = 0; n < x->n; n++)
     for (int64_t k = 0; k < classes; k++)
-      dx[logit_at(x, n, k)] += call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1.0f : 0.0f));
+      dx[logit_at(x, n, k)] += call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1 - smoothing + others : others));
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }

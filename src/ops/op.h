@@ -25,6 +25,7 @@ typedef struct ronde__op_attr {
   bool bias, exclude_padding, kaiming_normal;
   float eps, momentum;   /* batch normalisation */
   float probability;     /* dropout: of a zero */
+  float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act; /* fused behind a convolution or linear layer, or the activation op itself */
 } ronde__op_attr;
 

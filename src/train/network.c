@@ -63,6 +63,14 @@ static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t 
   return y;
 }
 
+static ronde_status smooth_labels(const ronde__job *job, ronde_graph *graph) {
+  ronde__node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
+  if (loss->kind != RONDE__OP_CROSS_ENTROPY)
+    return ronde__config_no_effect(job->config, "label-smoothing", "the loss is no cross entropy");
+  loss->attr.label_smoothing = (float)job->options->label_smoothing;
+  return RONDE_OK;
+}
+
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   if (job->model) {
@@ -73,6 +81,7 @@ ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
     RONDE_TRY(build(build_callers, (void *)&job->hooks, &job->shape, job->classes, &graph));
   }
   ronde_status status = job->data ? check_targets(job, graph) : RONDE_OK;
+  if (status == RONDE_OK) status = smooth_labels(job, graph);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;
   return status;
