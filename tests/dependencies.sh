@@ -28,6 +28,7 @@ tools:
 owners='
 jansson\.h: src/io/safetensors_(read|write)\.c src/train/.* tools/.*
 zlib\.h: src/data/stream\.c
+curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
 j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/data/store\.c src/io/sha256\.c

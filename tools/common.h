@@ -29,6 +29,7 @@ ronde_status tool_eval(const tool_call *call);
 ronde_status tool_predict(const tool_call *call);
 ronde_status tool_init(const tool_call *call);
 ronde_status tool_models(const tool_call *call);
+ronde_status tool_data(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
 
 /* ---- args.c, help.c -------------------------------------------------------------------------------------------- */

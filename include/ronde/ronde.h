@@ -156,7 +156,7 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict" or "init". Values start at their defaults. */
+/* verb: "train", "eval", "predict", "init" or "data". Values start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -229,6 +229,25 @@ RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks 
 /* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its
  * tensors. */
 RONDE_API ronde_status ronde_models(const char *name, char **json_out);
+
+/* ---- data sets ------------------------------------------------------------------------------------------------ */
+
+/* Callbacks of a download; each may be NULL. */
+typedef struct ronde_data_hooks {
+  void (*progress)(void *user, const char *file, int64_t done, int64_t total); /* bytes */
+  bool (*cancel)(void *user); /* asked now and then: true ends it, RONDE_E_CANCELLED; the next try goes on from there */
+  void *user;
+} ronde_data_hooks;
+
+/* The sets that have a name, where their files are found, what ronde_data_get would download. */
+RONDE_API ronde_status ronde_data_list(char **json_out);
+/* What is in --data: examples, shape, classes, hash. config: of "data", here and below. */
+RONDE_API ronde_status ronde_data_info(const ronde_config *config, char **json_out);
+/* Downloads the files of --data, each checked by its SHA-256, whole or absent, to --output or where they will be found;
+ * those that are there already are left alone. A download that was broken off goes on where it ended. */
+RONDE_API ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *hooks, char **json_out);
+/* Writes --data as npy files (train_x.npy, train_y.npy, test_x.npy, test_y.npy) to the folder --output. */
+RONDE_API ronde_status ronde_data_convert(const ronde_config *config, char **json_out);
 
 #ifdef __cplusplus
 }

@@ -182,6 +182,36 @@ static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
   return status;
 }
 
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+char *ronde__set_place(const char *name) {
+  static const struct {
+    const char *name;
+    probe_fn first;
+  } probes[] = {{"fashion-mnist", first_of_idx},
+                {"mnist", first_of_idx},
+                {"cifar10", first_of_cifar10},
+                {"cifar100", first_of_cifar100}};
+  char *dir;
+  for (size_t i = 0; i < RONDE__COUNT(probes); ++i)
+    for (int at = 0; !strcmp(probes[i].name, name) && (dir = place_to_look(at, name)); ++at) {
+      char *first = *dir ? probes[i].first(dir) : NULL;
+      free(first);
+      if (first) return dir;
+      free(dir);
+    }
+  return NULL;
+}
+
+char *ronde__set_home(const char *name) {
+  for (int at = 0; at <= 2; at += 2) {
+    char *dir = place_to_look(at, name);
+    if (is_set(dir)) return dir;
+    free(dir);
+  }
+  return NULL;
+}
+
 /* ---- npy -------------------------------------------------------------------------------------------------------- */
 
 static ronde_status find_npy(const char *dir, ronde__set *set) {

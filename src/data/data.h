@@ -46,6 +46,16 @@ void ronde__data_close(ronde__data *data);
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets);
 
+/* A split as it is stored; of sets that were opened with a cache and not resized on the way. */
+typedef struct ronde__stored {
+  bool f32;      /* else u8 */
+  const void *x; /* [n][dims]; NULL: there are no examples */
+  const int64_t *labels;
+} ronde__stored;
+ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
+/* The name of a class, NULL where it has none. */
+const char *ronde__data_class_name(const ronde__data *data, int64_t label);
+
 /* ---- which examples, in which order ----------------------------------------------------------------------------
  * The list of global batches is a function of these fields and of nothing else. A step takes
  * the next `batch` of the epoch's ids; the last one of an epoch is short, or dropped. */

@@ -257,6 +257,16 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   return RONDE_OK;
 }
 
+ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
+  const impl *im = data->impl;
+  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split]};
+}
+
+const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
+  const impl *im = data->impl;
+  return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
   const char *name = source->name ? source->name : "the source";
   const char *wrong = NULL;

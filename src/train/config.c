@@ -55,7 +55,8 @@ static const struct {
 } verbs[] = {{"train", RONDE__VERB_TRAIN},
              {"eval", RONDE__VERB_EVAL},
              {"predict", RONDE__VERB_PREDICT},
-             {"init", RONDE__VERB_INIT}};
+             {"init", RONDE__VERB_INIT},
+             {"data", RONDE__VERB_DATA}};
 
 static int verb_of(const char *name) {
   for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
@@ -262,7 +263,7 @@ static json_t *value_json(const option *o, const ronde__options *options) {
 
 ronde_status ronde_config_create(const char *verb, ronde_config **config_out) {
   int known = verb ? verb_of(verb) : 0;
-  if (!known) return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict or init", verb ? verb : "");
+  if (!known) return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict, init or data", verb ? verb : "");
   ronde_config *config;
   RONDE__ALLOC(config, sizeof *config, "configuration");
   config->verb = known;

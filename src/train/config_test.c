@@ -35,7 +35,7 @@ static int teardown(void **state) {
 }
 
 static void test_defaults_are_what_the_table_says(void **state) {
-  static const char *const verbs[] = {"train", "eval", "predict", "init"};
+  static const char *const verbs[] = {"train", "eval", "predict", "init", "data"};
   for (size_t v = 0; v < RONDE__COUNT(verbs); v++) {
     ronde_config *config;
     assert_int_equal(ronde_config_create(verbs[v], &config), RONDE_OK);

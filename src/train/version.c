@@ -16,6 +16,11 @@ static json_t *features(void) {
 #else
   json_object_set_new(f, "png", json_false());
 #endif
+#ifdef RONDE_HAVE_CURL
+  json_object_set_new(f, "curl", json_true());
+#else
+  json_object_set_new(f, "curl", json_false());
+#endif
 #ifdef RONDE_HAVE_JPEG
   json_object_set_new(f, "jpeg", json_true());
 #else

@@ -1,0 +1,125 @@
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- list ----------------------------------------------------------------------------------------------------- */
+
+static void print_list(const json_t *json) {
+  const json_t *set;
+  size_t i;
+  printf("%-14s %12s  %-40s  %s\n", "set", "download", "found in", "about");
+  json_array_foreach(json_object_get(json, "sets"), i, set) {
+    char bytes[32];
+    const char *folder = tool_string(set, "folder");
+    printf("%-14s %12s  %-40s  %s\n", tool_string(set, "name"), tool_bytes(tool_number(set, "download_bytes"), bytes),
+           *folder ? folder : "-", tool_string(set, "about"));
+  }
+}
+
+static ronde_status list(const tool_call *call) {
+  char *text;
+  ronde_status status = ronde_data_list(&text);
+  return status ? status : tool_print_result(call, text, print_list);
+}
+
+/* ---- info, convert -------------------------------------------------------------------------------------------- */
+
+static void print_info(const json_t *json) {
+  char n[2][32], shape[64];
+  printf("%s\n\n", tool_string(json, "name"));
+  printf("training examples  %s\n", tool_count(tool_number(json, "train_examples"), n[0]));
+  printf("test examples      %s\n", tool_count(tool_number(json, "test_examples"), n[1]));
+  printf("shape              %s, %s\n", tool_shape(json_object_get(json, "shape"), shape), tool_string(json, "type"));
+  printf("classes            %.0f\n", tool_number(json, "classes"));
+  if (tool_number(json, "skipped_images") > 0) printf("skipped images     %.0f\n", tool_number(json, "skipped_images"));
+  printf("sha256             %s\n", tool_string(json, "sha256"));
+  const json_t *name, *names = json_object_get(json, "class_names"), *files = json_object_get(json, "files");
+  size_t i;
+  json_array_foreach(names, i, name) { printf("class %-12zu %s\n", i, json_string_value(name)); }
+  if (!files) return;
+  printf("\nwrote");
+  json_array_foreach(files, i, name) { printf(" %s", json_string_value(name)); }
+  printf(" to %s\n", tool_string(json, "folder"));
+}
+
+static ronde_status info(const tool_call *call) {
+  char *text;
+  ronde_status status = ronde_data_info(call->config, &text);
+  return status ? status : tool_print_result(call, text, print_info);
+}
+
+static ronde_status convert(const tool_call *call) {
+  char *text;
+  ronde_status status = ronde_data_convert(call->config, &text);
+  return status ? status : tool_print_result(call, text, print_info);
+}
+
+/* ---- get ------------------------------------------------------------------------------------------------------ */
+
+static void show(void *user, const char *file, int64_t done, int64_t total) {
+  static double shown_s;
+  struct timespec now;
+  char have[32], all[32], line[256];
+  (void)user;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  double now_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+  if (tool_columns() == 0 || (now_s - shown_s < 0.1 && done < total)) return;
+  shown_s = now_s;
+  snprintf(line, sizeof line, "%s  %3.0f %%  %s of %s", file, total > 0 ? 100.0 * (double)done / (double)total : 0,
+           tool_bytes((double)done, have), tool_bytes((double)total, all));
+  tool_foot(line);
+}
+
+static bool is_cancelled(void *user) {
+  (void)user;
+  return tool_signal() != 0;
+}
+
+static void print_files(const json_t *json) {
+  const json_t *file;
+  size_t i;
+  json_array_foreach(json_object_get(json, "files"), i, file) {
+    char bytes[32];
+    printf("%-30s %12s  %s\n", tool_string(file, "file"), tool_bytes(tool_number(file, "bytes"), bytes),
+           json_is_true(json_object_get(file, "was_there")) ? "was there" : "downloaded");
+  }
+  printf("%s is in %s\n", tool_string(json, "name"), tool_string(json, "folder"));
+}
+
+static ronde_status get(const tool_call *call) {
+  const ronde_data_hooks hooks = {.progress = show, .cancel = is_cancelled};
+  char *text;
+  tool_signals_start();
+  ronde_status status = ronde_data_get(call->config, &hooks, &text);
+  tool_foot(NULL);
+  return status ? status : tool_print_result(call, text, print_files);
+}
+
+/* ---- the verb ---- */
+
+ronde_status tool_data(const tool_call *call) {
+  static const struct {
+    const char *name;
+    bool takes_set;
+    ronde_status (*run)(const tool_call *call);
+  } actions[] = {{"list", false, list}, {"info", true, info}, {"get", true, get}, {"convert", true, convert}};
+  enum { N = sizeof actions / sizeof actions[0] };
+  const char *name = call->words[0], *names[N];
+  if (!name) return tool_fail(RONDE_E_USAGE, "what to do is missing: ronde data list, info, get or convert");
+  for (int i = 0; i < N; i++) {
+    names[i] = actions[i].name;
+    if (strcmp(names[i], name) != 0) continue;
+    const char *set = ronde_config_get(call->config, "data");
+    bool has_set = set && *set;
+    if (actions[i].takes_set && !has_set)
+      return tool_fail(RONDE_E_USAGE, "a data set is missing: ronde data %s NAME", name);
+    if (!actions[i].takes_set && has_set) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde data list", set);
+    return actions[i].run(call);
+  }
+  int distance, nearest = tool_nearest(name, names, N, &distance);
+  return tool_fail(RONDE_E_USAGE, "ronde data %s: there is no such thing; the nearest is %s (list, info, get, convert)",
+                   name, names[nearest]);
+}
