@@ -22,11 +22,20 @@ import torch
 import models
 
 BOUND, FLOOR = 4.0, 4.0 / (1 << 24)
+DEFAULT_SHAPES = {
+    "lenet5": "3x32x32",
+    "mnist-small": "1x28x28",
+    "mnist-large": "1x28x28",
+    "alexnet": "3x64x64",
+    "resnet18": "3x32x32",
+    "resnet18-cifar": "3x32x32",
+    "resnet50": "3x32x32",
+}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="lenet5", choices=["lenet5", "mnist-small", "mnist-large"])
+    parser.add_argument("--model", default="lenet5", choices=DEFAULT_SHAPES)
     parser.add_argument("--padding", default="same", choices=["same", "valid"])
     parser.add_argument("--shape", help="CxHxW, H = W (default: the model's)")
     parser.add_argument("--classes", type=int, default=10)
@@ -46,7 +55,7 @@ def arguments():
     parser.add_argument("--keep", type=pathlib.Path, help="keep data, weights and the run in this folder")
     parser.add_argument("more", nargs="*", help="further options of ronde train, after --")
     args = parser.parse_args()
-    args.shape = [int(d) for d in (args.shape or ("3x32x32" if args.model == "lenet5" else "1x28x28")).split("x")]
+    args.shape = [int(d) for d in (args.shape or DEFAULT_SHAPES[args.model]).split("x")]
     args.examples = args.examples or args.batch * 5 // 2
     return args
 
@@ -60,7 +69,7 @@ def make_optimizer(args, parameters):
 
 
 def run_pytorch(args, x, y, state, dtype):
-    """Losses, and the weights by name as f64."""
+    """Losses, and the weights and running statistics by name as f64."""
     net = models.build(args.model, args.shape[0], args.shape[1], args.classes, args.padding)
     net.load_state_dict(state)
     net.to(dtype)
@@ -74,17 +83,21 @@ def run_pytorch(args, x, y, state, dtype):
             torch.nn.utils.clip_grad_norm_(net.parameters(), args.clip)
         optimizer.step()
         losses.append(loss.item())
-    return np.array(losses), {name: p.detach().numpy().astype(np.float64) for name, p in net.named_parameters()}
+    return np.array(losses), {name: t.numpy().astype(np.float64) for name, t in net.state_dict().items()}
 
 
 def write_safetensors(path, tensors):
     header, offset = {}, 0
     for name, value in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [offset, offset + value.nbytes]}
+        dtype = {"float32": "F32", "int64": "I64"}[value.dtype.name]
+        header[name] = {"dtype": dtype, "shape": list(value.shape), "data_offsets": [offset, offset + value.nbytes]}
         offset += value.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(v.tobytes() for v in tensors.values()))
+
+
+NUMPY = {"F32": "<f4", "I64": "<i8"}
 
 
 def read_safetensors(path):
@@ -95,9 +108,8 @@ def read_safetensors(path):
     tensors = {}
     for name, t in header.items():
         first, last = t["data_offsets"]
-        tensors[name] = (
-            np.frombuffer(data[begin + first : begin + last], dtype="<f4").reshape(t["shape"]).astype(np.float64)
-        )
+        values = np.frombuffer(data[begin + first : begin + last], dtype=NUMPY[t["dtype"]])
+        tensors[name] = values.reshape(t["shape"]).astype(np.float64)
     return tensors
 
 
@@ -107,7 +119,7 @@ def run_ronde(args, folder):
     command += "--shuffle off --augment off --normalize off --dropout 0".split()
     command += f"--batch {args.batch} --steps {args.steps} --workers {args.workers}".split()
     command += f"--optimizer {args.optimizer} --lr {args.lr}".split()
-    if args.model != "lenet5":
+    if args.model.startswith("mnist"):
         command += ["--padding", args.padding]
     for option in ("momentum", "weight_decay", "eps", "clip"):
         if getattr(args, option):
