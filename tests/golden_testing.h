@@ -47,7 +47,7 @@ static inline void fill_values(uint32_t stream, size_t n, double scale, float *x
     x[i] = (float)((int32_t)(hash32(stream, (uint32_t)i) >> 8) - (1 << 23)) * (float)(scale / (1 << 23));
 }
 
-/* All of a tensor up to `sums` elements, else as many signed sums that hold every element; the norm of a difference of
+/* All of a tensor up to `sums` elements, a power of two, else as many signed sums that hold every element; the norm of a difference of
  * sketches measures the norm of the difference of the tensors. */
 static inline size_t sketch(const float *x, size_t n, uint32_t sums, double *out) {
   if (n <= sums) {
@@ -57,7 +57,7 @@ static inline size_t sketch(const float *x, size_t n, uint32_t sums, double *out
   memset(out, 0, sums * sizeof *out);
   for (size_t i = 0; i < n; i++) {
     uint32_t h = hash32(SKETCH_STREAM, (uint32_t)i);
-    out[h % sums] += h >> 31 ? -(double)x[i] : (double)x[i];
+    out[h & (sums - 1)] += h >> 31 ? -(double)x[i] : (double)x[i];
   }
   return sums;
 }
@@ -211,6 +211,7 @@ static inline int tensor_failures(const json_t *stage, const char *where, const 
   double mine[SKETCH], error = 0;
   size_t sums = json_array_size(wanted);
   assert_in_range(sums, 1, SKETCH);
+  assert_true(sums == n || (sums & (sums - 1)) == 0);
   size_t length = sketch(x, n, (uint32_t)sums, mine);
   assert_int_equal(length, sums);
   for (size_t i = 0; i < length; i++) error += pow(mine[i] - json_number_value(json_array_get(wanted, i)), 2);
