@@ -86,6 +86,7 @@ static void test_help_goes_to_stdout(void **state) {
       {"predict --help", "ronde predict CKPT INPUT [OPTIONS]", "--top K"},
       {"init --help", "-o FILE", "--shape CxHxW"},
       {"models --help", "ronde models [NAME]", "--quiet"},
+      {"help data", "ronde data ACTION [NAME] [OPTIONS]", "--from URL"},
       {"help version", "ronde version", "--json"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
@@ -127,6 +128,12 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"eval --data mnist", "a file is missing: ronde eval CKPT"},
       {"predict a.safetensors", "a file is missing: ronde predict CKPT INPUT"},
       {"eval a b", "unexpected word 'b': ronde eval CKPT"},
+      {"data", "what to do is missing: ronde data list, info, get or convert"},
+      {"data gett mnist", "ronde data gett: there is no such thing; the nearest is get (list, info, get, convert)"},
+      {"data info", "a data set is missing: ronde data info NAME"},
+      {"data list mnist", "unexpected word 'mnist': ronde data list"},
+      {"data list -o x", "ronde data list: --output can have no effect"},
+      {"data get npy:x", "data set npy:x cannot be downloaded; there are fashion-mnist, mnist, cifar10, cifar100"},
       {"version -- --json", "unexpected word '--json': ronde version"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {

@@ -20,7 +20,12 @@ static void print_list(const json_t *json) {
 }
 
 static ronde_status list(const tool_call *call) {
+  static const char *const others[] = {"output", "from", "resize"};
   char *text;
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    const char *value = ronde_config_get(call->config, others[i]);
+    if (value && *value) return tool_fail(RONDE_E_USAGE, "ronde data list: --%s can have no effect", others[i]);
+  }
   ronde_status status = ronde_data_list(&text);
   return status ? status : tool_print_result(call, text, print_list);
 }
