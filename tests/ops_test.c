@@ -159,7 +159,11 @@ static void read_an_old_output(const ronde__op_desc *d, const void *state, const
 
 static void round_by_thread(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   sound->backward(d, state, call);
-  if (ronde__pool_threads(call->pool) > 1) call->dparam[0][0] = nextafterf(call->dparam[0][0], 2);
+  if (ronde__pool_threads(call->pool) > 1 && call->dparam[0]) call->dparam[0][0] = nextafterf(call->dparam[0][0], 2);
+}
+
+static void forget_the_input_of_a_frozen_layer(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  if (call->dparam[0]) sound->backward(d, state, call);
 }
 
 static size_t work_of_one(const ronde__op_desc *d, const void *state, bool backward) { return 64; }
@@ -182,6 +186,7 @@ static void planted_bugs_are_found(void **unused) {
       {&relu, leave_dirt_in_padded_channels, NULL, "output: a padded channel holds 1e-30"},
       {&relu, NULL, leave_dirt_in_padded_lanes, "input gradient: a padded lane holds 1e-30"},
       {&relu, read_an_old_output, NULL, "output [0]: nan"},
+      {&linear, NULL, forget_the_input_of_a_frozen_layer, "gradient of parameter 1 changes with frozen mask 1"},
       {&conv, NULL, round_by_thread, "2 threads, ROWS, need 0, accumulate 0): other bits than on one thread"},
   };
   for (size_t i = 0; i < RONDE__COUNT(bugs); i++) {

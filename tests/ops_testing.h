@@ -265,7 +265,7 @@ static inline void op_run_backward(op_run *run) {
     if (run->din[i].at) run->v->accumulate ? put_start(&d->in[i], run->din[i].at) : poison(&run->din[i]);
   }
   for (int i = 0; i < d->n_params; i++) {
-    run->call.dparam[i] = run->dparam[i].at;
+    run->call.dparam[i] = d->frozen[i] ? NULL : run->dparam[i].at;
     run->v->accumulate ? put_weight(&d->param[i], NULL, run->dparam[i].at) : poison(&run->dparam[i]);
   }
   if (op->is_view && run->din[0].at)
@@ -363,6 +363,33 @@ static inline uint64_t digest(uint64_t d, const buffer *b) {
   return d;
 }
 
+/* Frozen parameters, in every combination: nothing is written for them, and all else keeps its bits. */
+static inline bool frozen_holds(op_run *run) {
+  buffer *din = run->din, *dparam = run->dparam;
+  uint64_t whole[RONDE__OP_MAX_INPUTS + RONDE__OP_MAX_PARAMS];
+  int n_params = run->desc.n_params;
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) whole[i] = digest(1, &din[i]);
+  for (int i = 0; i < n_params; i++) whole[RONDE__OP_MAX_INPUTS + i] = digest(1, &dparam[i]);
+  for (int mask = 1; mask < 1 << n_params; mask++) {
+    if (!run->v->need && mask + 1 == 1 << n_params) continue; /* a plan has no such step */
+    for (int i = 0; i < n_params; i++) run->desc.frozen[i] = mask >> i & 1;
+    op_run_backward(run);
+    if (!all_guards_hold(run)) return false;
+    for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++)
+      if (digest(1, &din[i]) != whole[i]) return found(run, "input gradient %d changes with frozen mask %d", i, mask);
+    for (int i = 0; i < n_params; i++) {
+      uint64_t now = digest(1, &dparam[i]);
+      if (run->desc.frozen[i]) {
+        run->v->accumulate ? put_weight(&run->desc.param[i], NULL, dparam[i].at) : poison(&dparam[i]);
+        if (digest(1, &dparam[i]) != now) return found(run, "the gradient of frozen parameter %d was written", i);
+      } else if (now != whole[RONDE__OP_MAX_INPUTS + i]) {
+        return found(run, "gradient of parameter %d changes with frozen mask %d", i, mask);
+      }
+    }
+  }
+  return true;
+}
+
 /* One case in one variant; false where something was found. bits_out: of all results. */
 static inline bool op_run_check(const op_case *c, const reference *ref, const variant *v, const ronde__phys *out,
                                 uint64_t *bits_out) {
@@ -376,6 +403,7 @@ static inline bool op_run_check(const op_case *c, const reference *ref, const va
     held = backward_holds(&run);
     for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) *bits_out = digest(*bits_out, &run.din[i]);
     for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) *bits_out = digest(*bits_out, &run.dparam[i]);
+    if (held && ronde__pool_threads(v->pool) < 3) held = frozen_holds(&run);
   }
   op_run_close(&run);
   return held;

@@ -112,7 +112,9 @@ void tool_plan(const json_t *plan) {
   const json_t *memory = json_object_get(plan, "memory_bytes");
   char a[32], b[32], c[32], d[32], e[32];
   printf("model          %s\n", tool_string(plan, "model"));
-  printf("parameters     %s\n", tool_count(tool_number(plan, "parameters"), a));
+  bool whole = tool_number(plan, "parameters") == tool_number(plan, "trained_parameters");
+  printf("parameters     %s", tool_count(tool_number(plan, "parameters"), a));
+  printf(whole ? "\n" : ", of which %s train\n", tool_count(tool_number(plan, "trained_parameters"), a));
   printf("forward FLOPs  %s an example\n", tool_count(tool_number(plan, "forward_flops_per_example"), a));
   printf("workers        %.0f, threads of each %.0f\n", tool_number(plan, "workers"),
          tool_number(plan, "threads_per_worker"));

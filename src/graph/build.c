@@ -112,7 +112,7 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
       free(name);
       return -1;
     }
-  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init};
+  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init, false};
   return graph->n_params++;
 }
 

@@ -31,6 +31,7 @@ typedef struct ronde__param {
   ronde__shape shape;
   float bound; /* of the initial values, as init says */
   ronde__init_kind init;
+  bool frozen; /* not trained; may be set until the graph is planned */
 } ronde__param;
 
 typedef struct ronde__buffer {
@@ -54,9 +55,9 @@ struct ronde_graph {
 ronde_status ronde__graph_finish(ronde_graph *graph);
 
 /* ---- executed ----------------------------------------------------------------------------------------------------
- * A net is one replica: the parameters in one flat array (in order of definition, each packed as its layout says and
- * padded to a multiple of 16 floats), their gradients in another of the same order, and a plan for each batch size met,
- * sharing one arena. */
+ * A net is one replica: the parameters in one flat array (in order of definition, those that train in front of the frozen
+ * ones, each packed as its layout says and padded to a multiple of 16 floats), the gradients of those that train in
+ * another of the same order, and a plan for each batch size met, sharing one arena. */
 typedef struct ronde__net ronde__net;
 
 typedef struct ronde__net_options {
@@ -73,6 +74,7 @@ typedef struct ronde__net_param {
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset, n_elems; /* in the flat arrays, padding included */
+  bool frozen;            /* it lies behind those that train, and has no gradient */
 } ronde__net_param;
 
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
@@ -91,7 +93,8 @@ void ronde__net_destroy(ronde__net *net);
 
 const ronde_graph *ronde__net_graph(const ronde__net *net);
 const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
-size_t ronde__net_n_elems(const ronde__net *net); /* of the flat arrays */
+size_t ronde__net_n_elems(const ronde__net *net);   /* of the parameters */
+size_t ronde__net_n_trained(const ronde__net *net); /* of those that train, which come first; and of the gradients */
 float *ronde__net_values(ronde__net *net);
 float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train */
 
@@ -100,7 +103,7 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
 /* One parameter in logical order, to and from packed. */
 void ronde__net_get(const ronde__net *net, int param, float *logical_out);
 void ronde__net_set(ronde__net *net, int param, const float *logical);
-/* The same of its gradient. */
+/* The same of its gradient; not of a frozen one. */
 void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out);
 
 ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out);
@@ -131,7 +134,7 @@ typedef struct ronde__net_result {
 /* Called from within backward, or forward, on the calling thread. */
 typedef struct ronde__net_hooks {
   void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
-  void (*gradient_ready)(void *user, int param); /* its last contribution was added; backward order */
+  void (*gradient_ready)(void *user, int param); /* its last contribution was added; backward order, none frozen */
   void *user;
 } ronde__net_hooks;
 

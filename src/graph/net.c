@@ -10,7 +10,7 @@ struct ronde__net {
   ronde__net_options options;
   ronde__net_param *params;
   int n_params;
-  size_t n_elems;
+  size_t n_elems, n_trained;
   float *values, *gradients;
   ronde__net_buffer *buffers;
   float *buffer_values;
@@ -56,12 +56,14 @@ static ronde_status plan_for(ronde__net *net, int64_t n, ronde__plan **plan_out)
   return RONDE_OK;
 }
 
-static void place_params(ronde__net *net, const ronde__weight_layout *layouts) {
-  const ronde_graph *graph = net->graph;
+static void place_params(ronde__net *net, const ronde__weight_layout *layouts, bool frozen) {
   for (int i = 0; i < net->n_params; i++) {
+    const ronde__param *p = &net->graph->params[i];
+    if (p->frozen != frozen) continue;
     size_t elems = (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
-    net->params[i] = (ronde__net_param){graph->params[i].name, graph->params[i].shape, layouts[i], net->n_elems, elems};
+    net->params[i] = (ronde__net_param){p->name, p->shape, layouts[i], net->n_elems, elems, frozen};
     net->n_elems += elems;
+    if (!frozen) net->n_trained = net->n_elems;
   }
 }
 
@@ -90,7 +92,8 @@ static ronde_status place_state(ronde__net *net) {
   if (status == RONDE_OK) {
     ronde__plan_weight_layouts(plan, graph, layouts);
     ronde__plan_buffer_layouts(plan, graph, layouts + graph->n_params);
-    place_params(net, layouts);
+    place_params(net, layouts, false);
+    place_params(net, layouts, true);
     place_buffers(net, layouts + graph->n_params);
     ronde__plan_destroy(plan);
   }
@@ -118,7 +121,7 @@ static ronde_status allocate(ronde__net *net) {
   set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
   net->values = ronde__pages_map(bytes);
-  if (net->options.training) net->gradients = ronde__pages_map(bytes);
+  if (net->options.training) net->gradients = ronde__pages_map(net->n_trained * sizeof(float));
   if (!net->values || (net->options.training && !net->gradients))
     return ronde__fail(RONDE_E_MEMORY, "network: no memory for %zu bytes of parameters", bytes);
   return RONDE_OK;
@@ -138,7 +141,7 @@ void ronde__net_destroy(ronde__net *net) {
   if (!net) return;
   for (int i = 0; i < net->n_plans; i++) ronde__plan_destroy(net->plans[i]);
   ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
-  ronde__pages_unmap(net->gradients, net->n_elems * sizeof(float));
+  ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
   ronde__pages_unmap(net->arena, net->arena_bytes);
   ronde__free(net->plans);
   ronde__free(net->touched);
@@ -156,6 +159,7 @@ const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out) {
 }
 
 size_t ronde__net_n_elems(const ronde__net *net) { return net->n_elems; }
+size_t ronde__net_n_trained(const ronde__net *net) { return net->n_trained; }
 float *ronde__net_values(ronde__net *net) { return net->values; }
 float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
 
@@ -243,7 +247,7 @@ static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_ste
     call->dout = (float *)(net->arena + plan->values[step->out].gradient_offset);
   for (int i = 0; i < step->desc.n_params; i++) {
     call->param[i] = net->values + net->params[step->param[i]].offset;
-    if (backward) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
+    if (backward && !step->desc.frozen[i]) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
   }
   for (int i = 0; i < step->desc.n_buffers; i++)
     if (!net->buffers[step->buffer[i]].is_counter)
@@ -288,7 +292,7 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
 /* Parameters that this pass did not reach: their gradient is zero, and final. */
 static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
   for (int i = net->n_params - 1; i >= 0; i--) {
-    if (net->touched[i]) continue;
+    if (net->touched[i] || net->params[i].frozen) continue;
     if (!accumulate) memset(net->gradients + net->params[i].offset, 0, net->params[i].n_elems * sizeof(float));
     if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
   }
@@ -308,6 +312,7 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
     if (net->options.prof)
       ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
+      if (step->desc.frozen[j]) continue;
       net->touched[step->param[j]] = true;
       if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, step->param[j]);
     }
@@ -330,7 +335,7 @@ ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, floa
 
 ronde__net_memory ronde__net_memory_use(const ronde__net *net) {
   size_t bytes = net->n_elems * sizeof(float);
-  return (ronde__net_memory){bytes, net->gradients ? bytes : 0, net->arena_bytes};
+  return (ronde__net_memory){bytes, net->gradients ? net->n_trained * sizeof(float) : 0, net->arena_bytes};
 }
 
 double ronde__net_executed_flops(const ronde__net *net, int64_t n) {

@@ -221,6 +221,74 @@ static void unreached_parameters_have_no_gradient(void **unused) {
   ronde_graph_destroy(graph);
 }
 
+/* ---- frozen parameters ---- */
+
+typedef struct tally {
+  const ronde_graph *graph;
+  int n_ready;
+} tally;
+
+static void note_trained(void *user, int param) {
+  tally *t = user;
+  assert_false(t->graph->params[param].frozen);
+  t->n_ready++;
+}
+
+/* The gradients of those that train, against the whole network's [all parameters]. */
+static void check_trained(const char *name, const ronde__net *net, const float *whole) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  for (int p = 0; p < n_params; p++) {
+    int64_t elems = ronde__shape_elems(&params[p].shape);
+    if (!params[p].frozen) {
+      float *g = malloc((size_t)elems * sizeof *g);
+      ronde__net_get_gradient(net, p, g);
+      check_near(name, g, whole, elems);
+      free(g);
+    }
+    whole += elems;
+  }
+}
+
+static void check_frozen(const network *network, unsigned mask, const examples *e, const float *whole, double flops) {
+  ronde_graph *graph = graph_of(network);
+  int n_frozen = 0;
+  for (int p = 0; p < graph->n_params; p++) n_frozen += graph->params[p].frozen = mask >> p & 1;
+  ronde__net *net = net_of(graph, NULL, true);
+  tally t = {.graph = graph};
+  ronde__net_hooks hooks = {.gradient_ready = note_trained, .user = &t};
+  ronde__net_result result;
+  assert_int_equal(ronde__net_forward(net, &e->batch, 0.2f, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
+  assert_int_equal(t.n_ready, graph->n_params - n_frozen);
+  check_trained(network->name, net, whole);
+  assert_true(ronde__net_executed_flops(net, e->batch.n) <= flops);
+  if (mask & 1) assert_true(ronde__net_executed_flops(net, e->batch.n) < flops); /* the first layer's weight */
+  assert_int_equal(ronde__net_memory_use(net).gradients, ronde__net_n_trained(net) * sizeof(float));
+  assert_true(ronde__net_n_trained(net) < ronde__net_n_elems(net));
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
+/* The first k parameters frozen, for every k; each second one; all biases. */
+static void frozen_parameters_leave_the_others_gradients(void **unused) {
+  for (size_t i = 0; i < RONDE__COUNT(networks); i++) {
+    ronde_graph *graph = graph_of(&networks[i]);
+    ronde__net *net = net_of(graph, NULL, true);
+    examples e = examples_make(graph, 5);
+    size_t n;
+    float *whole = gradients_of(net, &e.batch, 0.2f, false, NULL, &n);
+    double flops = ronde__net_executed_flops(net, 5);
+    for (int k = 1; k < graph->n_params; k++) check_frozen(&networks[i], (1u << k) - 1, &e, whole, flops);
+    check_frozen(&networks[i], 0x55555555, &e, whole, flops);
+    check_frozen(&networks[i], 0xaaaaaaaa, &e, whole, flops);
+    free(whole);
+    examples_free(&e);
+    ronde__net_destroy(net);
+    ronde_graph_destroy(graph);
+  }
+}
+
 /* ---- parameters and plans ---- */
 
 static void parameters_are_kept(void **unused) {
@@ -294,6 +362,7 @@ int main(void) {
       cmocka_unit_test(threads_give_the_same_bits),
       cmocka_unit_test(gradients_are_ready_once_and_final),
       cmocka_unit_test(unreached_parameters_have_no_gradient),
+      cmocka_unit_test(frozen_parameters_leave_the_others_gradients),
       cmocka_unit_test(parameters_are_kept),
       cmocka_unit_test(many_batch_sizes),
   };

@@ -9,7 +9,7 @@ typedef struct builder {
   ronde__plan *plan;
   int *value_of;               /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
   int *n_uses;                 /* [tensors] */
-  bool *wants_gradient;        /* [tensors]: it depends on a parameter */
+  bool *wants_gradient;        /* [tensors]: it depends on a parameter that trains */
   bool *for_loss, *for_output; /* [tensors] */
   int *fused_into;             /* [nodes]: the node that executes this activation, -1: itself */
   ronde__activation *act;      /* [nodes]: the activation that a node executes beside its own work */
@@ -61,7 +61,8 @@ static void study(builder *b) {
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     if (!is_needed(b, node)) continue;
-    bool depends = node->n_params > 0;
+    bool depends = false;
+    for (int j = 0; j < node->n_params; j++) depends |= !graph->params[node->param[j]].frozen;
     for (int j = 0; j < node->n_inputs; j++) {
       depends |= b->wants_gradient[node->in[j]];
       b->n_uses[node->in[j]]++;
@@ -145,6 +146,7 @@ static void add_step(builder *b, int index) {
                            .n_buffers = node->n_buffers,
                            .layer = index};
   set_options(b, desc);
+  for (int i = 0; i < node->n_params; i++) desc->frozen[i] = graph->params[node->param[i]].frozen;
   if (b->act[index]) desc->attr.act = b->act[index];
   if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
   ronde__shape in[RONDE__OP_MAX_INPUTS];

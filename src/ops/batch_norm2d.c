@@ -194,8 +194,9 @@ static void param_gradients(const job *j) {
       product += partial[x->block + c];
     }
     float dweight = (float)(product * factor), dbias = (float)sum;
-    call->dparam[0][channel] = call->accumulate_dparam ? call->dparam[0][channel] + dweight : dweight;
-    call->dparam[1][channel] = call->accumulate_dparam ? call->dparam[1][channel] + dbias : dbias;
+    float *dw = call->dparam[0], *db = call->dparam[1];
+    if (dw) dw[channel] = call->accumulate_dparam ? dw[channel] + dweight : dweight;
+    if (db) db[channel] = call->accumulate_dparam ? db[channel] + dbias : dbias;
     double a = call->param[0][channel] * factor;
     j->a[channel] = (float)a;
     j->b[channel] = (float)(-a * factor * factor * product / m);

@@ -99,7 +99,7 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
   for (int64_t i = 0; i < h.out; i++) taps_h += ronde__axis_forward(&h, i).count;
   for (int64_t i = 0; i < w.out; i++) taps_w += ronde__axis_forward(&w, i).count;
   double once = 2 * taps_h * taps_w * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
-  return backward && desc->need_dinput[0] ? 2 * once : once;
+  return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
 const ronde__op ronde__op_conv2d = {

@@ -147,7 +147,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
 }
 
 static const char *implementation(const void *opaque) {

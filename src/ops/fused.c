@@ -58,5 +58,5 @@ static void bias_part(void *arg, int thread, int n_threads) {
 
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {
   job j = {desc, call};
-  ronde__pool_run(call->pool, bias_part, &j);
+  if (call->dparam[1]) ronde__pool_run(call->pool, bias_part, &j);
 }

@@ -230,7 +230,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
   if (!call->din[0]) return;
   if (desc->in[0].layout == RONDE__LANES) {
     transpose_dout(desc, call);
@@ -248,7 +248,7 @@ static const char *implementation(const ronde__op_desc *desc, const void *opaque
 
 static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
   double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out.c);
-  return backward && desc->need_dinput[0] ? 2 * once : once;
+  return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
 const ronde__op ronde__op_linear = {

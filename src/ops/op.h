@@ -61,6 +61,7 @@ typedef struct ronde__op_desc {
   ronde__weight_layout buffer;            /* of each buffer that is no counter */
   int layer;                              /* of the graph's nodes: tells one dropout from another */
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
+  bool frozen[RONDE__OP_MAX_PARAMS];      /* not trained: calls have no gradient of it (dparam NULL) */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
@@ -79,7 +80,7 @@ typedef struct ronde__op_call {
   int64_t first_example;                /* of this batch, in the step's list */
   float *dout;                          /* may be overwritten: its last use */
   float *din[RONDE__OP_MAX_INPUTS];
-  float *dparam[RONDE__OP_MAX_PARAMS];
+  float *dparam[RONDE__OP_MAX_PARAMS]; /* NULL: frozen */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
   float *saved;       /* what forward leaves to backward beside in and out */

@@ -90,7 +90,7 @@ static void destroy(void *opaque) {
   ronde__free(s);
 }
 
-/* From the last parameter to the first; a bucket is full once it has bucket_bytes. */
+/* From the last parameter that trains to the first; a bucket is full once it has bucket_bytes. */
 static ronde_status make_buckets(state *s) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(s->worker->net, &n_params);
@@ -98,6 +98,7 @@ static ronde_status make_buckets(state *s) {
   RONDE__ALLOC(s->bucket_of, (size_t)n_params * sizeof *s->bucket_of, "buckets");
   size_t longest = 0;
   for (int i = n_params - 1; i >= 0; i--) {
+    if (params[i].frozen) continue;
     bucket *b = &s->buckets[ronde__max(0, s->n_buckets - 1)];
     bool full = s->n_buckets == 0 || (int64_t)((b->end - b->begin) * sizeof(float)) >= s->worker->bucket_bytes;
     if (full) {

@@ -46,9 +46,10 @@ static void gradient_ready(void *user, int param) {
 /* The rank has no example in its last batch: what earlier batches gave, or zeros, is final. */
 static void all_ready(watch *w, bool any) {
   int n_params;
-  ronde__net_params(w->worker->net, &n_params);
-  if (!any) memset(ronde__net_gradients(w->worker->net), 0, ronde__net_n_elems(w->worker->net) * sizeof(float));
-  for (int i = n_params - 1; i >= 0; i--) gradient_ready(w, i);
+  const ronde__net_param *params = ronde__net_params(w->worker->net, &n_params);
+  if (!any) memset(ronde__net_gradients(w->worker->net), 0, ronde__net_n_trained(w->worker->net) * sizeof(float));
+  for (int i = n_params - 1; i >= 0; i--)
+    if (!params[i].frozen) gradient_ready(w, i);
 }
 
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
@@ -99,7 +100,7 @@ ronde__step_result ronde__parts_join(const ronde__part *parts, int n) {
 void ronde__worker_update(ronde__worker *worker, double lr) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
   float *gradients = ronde__net_gradients(worker->net);
-  size_t n = ronde__net_n_elems(worker->net);
+  size_t n = ronde__net_n_trained(worker->net);
   if (worker->clip > 0) {
     float factor = ronde__clip_factor(worker->kernels->sum_squares(gradients, (int64_t)n), worker->clip);
     if (factor != 1) worker->kernels->scale(gradients, factor, (int64_t)n);

@@ -309,9 +309,8 @@ ronde_status ronde__config_copy(const ronde_config *config, ronde_config **confi
   return RONDE_OK;
 }
 
-/* Insertions, deletions and replacements that make b of a. Source: Wagner & Fischer, "The string-to-string correction
- * problem", 1974. */
-static int edit_distance(const char *a, const char *b) {
+/* Source: Wagner & Fischer, "The string-to-string correction problem", 1974. */
+int ronde__edit_distance(const char *a, const char *b) {
   enum { LONGEST = 63 };
   int row[LONGEST + 1], n = (int)strnlen(b, LONGEST);
   for (int j = 0; j <= n; j++) row[j] = j;
@@ -340,7 +339,8 @@ static ronde_status fail_unknown(int verb, const char *name) {
   }
   for (int i = 0; i < N_OPTIONS; i++) {
     if (!(table[i].verbs & verb)) continue;
-    if (!nearest || edit_distance(name, table[i].name) < edit_distance(name, nearest->name)) nearest = &table[i];
+    if (!nearest || ronde__edit_distance(name, table[i].name) < ronde__edit_distance(name, nearest->name))
+      nearest = &table[i];
   }
   return ronde__fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, nearest->name);
 }

@@ -51,7 +51,10 @@ ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
 /* The graph of a built-in model by itself. */
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);
-/* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted. */
+/* Elements of the parameters that are not frozen. */
+int64_t ronde__graph_trained_parameters(const ronde_graph *graph);
+/* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted; of what is frozen, no gradients.
+ */
 int64_t ronde__graph_train_flops(const ronde_graph *graph);
 
 /* weights.c */

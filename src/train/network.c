@@ -1,6 +1,7 @@
 #include "train/job.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static ronde_status check_targets(const ronde__job *job, const ronde_graph *graph) {
   const ronde_source *source = &job->data->source;
@@ -71,6 +72,59 @@ static ronde_status smooth_labels(const ronde__job *job, ronde_graph *graph) {
   return RONDE_OK;
 }
 
+/* ---- --freeze ---- */
+
+/* How much of a name the prefix [n] stands for: the whole name, or up to a dot. 0: it stands for something else. */
+static size_t matched(const char *name, const char *prefix, size_t n) {
+  bool ends = n > 0 && (!name[n] || name[n] == '.' || prefix[n - 1] == '.');
+  return strncmp(name, prefix, n) == 0 && ends ? n : 0;
+}
+
+/* What comes nearest to text among all names of parameters and what they begin with, up to a dot. */
+static void nearest_prefix(const ronde_graph *graph, const char *text, char *nearest, size_t bytes) {
+  int best = INT32_MAX;
+  for (int i = 0; i < graph->n_params; i++) {
+    const char *name = graph->params[i].name;
+    for (size_t n = 1; n <= strlen(name); n++) {
+      char part[256];
+      if ((name[n] && name[n] != '.') || n >= sizeof part) continue;
+      snprintf(part, sizeof part, "%.*s", (int)n, name);
+      int distance = ronde__edit_distance(text, part);
+      if (distance >= best) continue;
+      best = distance;
+      snprintf(nearest, bytes, "%s", part);
+    }
+  }
+}
+
+static ronde_status freeze_prefix(ronde_graph *graph, const char *prefix, size_t n) {
+  int n_matched = 0;
+  for (int i = 0; i < graph->n_params; i++) {
+    if (!matched(graph->params[i].name, prefix, n)) continue;
+    graph->params[i].frozen = true;
+    n_matched++;
+  }
+  if (n_matched > 0) return RONDE_OK;
+  char text[256], nearest[256] = "";
+  snprintf(text, sizeof text, "%.*s", (int)n, prefix);
+  nearest_prefix(graph, text, nearest, sizeof nearest);
+  return ronde__fail(RONDE_E_USAGE, "--freeze: no parameter is named '%s', or begins so up to a dot; the nearest is %s", text,
+                     nearest);
+}
+
+static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
+  for (const char *text = job->options->freeze; text;) {
+    size_t n = strcspn(text, ",");
+    RONDE_TRY(freeze_prefix(graph, text, n));
+    text = text[n] ? text + n + 1 : NULL;
+  }
+  for (int i = 0; i < graph->n_params; i++)
+    if (!graph->params[i].frozen) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--freeze %s: nothing is left to train", job->options->freeze);
+}
+
+/* ---- the job's graph ---- */
+
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   if (job->model) {
@@ -82,9 +136,23 @@ ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   }
   ronde_status status = job->data ? check_targets(job, graph) : RONDE_OK;
   if (status == RONDE_OK) status = smooth_labels(job, graph);
+  if (status == RONDE_OK && job->options->freeze) status = freeze(job, graph);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;
   return status;
+}
+
+static bool trains(const ronde_graph *graph, const ronde__node *node) {
+  for (int i = 0; i < node->n_params; i++)
+    if (!graph->params[node->param[i]].frozen) return true;
+  return false;
+}
+
+int64_t ronde__graph_trained_parameters(const ronde_graph *graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_params; i++)
+    if (!graph->params[i].frozen) n += ronde__shape_elems(&graph->params[i].shape);
+  return n;
 }
 
 int64_t ronde__graph_train_flops(const ronde_graph *graph) {
@@ -94,9 +162,10 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph) {
     const ronde__op *op = ronde__ops[node->kind];
     if (!op->flops) continue;
     int64_t forward = op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out]->shape);
-    bool first = true; /* no parameter in front of it: nobody needs its input's gradient */
-    for (int j = 0; j < i && first; j++) first = graph->nodes[j].n_params == 0;
-    n += forward * (first ? 2 : 3);
+    bool own = !graph->params[node->param[0]].frozen, first = true;
+    for (int j = 0; j < i && first; j++) first = !trains(graph, &graph->nodes[j]);
+    /* Where nothing in front of it trains, nobody needs its input's gradient. */
+    n += forward * (1 + own + !first);
   }
   return n;
 }

@@ -27,7 +27,7 @@ static ronde_status make_net(ronde__rank *r) {
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);
-  return ronde__optim_create(&job->optim, job->kernels, ronde__net_n_elems(r->net), &r->optim);
+  return ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(r->net), &r->optim);
 }
 
 /* The plans that this rank's steps need: a whole batch and the short last one. */

@@ -85,6 +85,7 @@ static json_t *model_json(const ronde__record_model *model) {
   json_t *json = json_object();
   put(json, "name", text(model->name));
   put(json, "parameters", count(model->parameters));
+  put(json, "trained_parameters", count(model->trained_parameters));
   put(json, "forward_flops_per_example", count(model->forward_flops_per_example));
   put(json, "train_flops_per_example", count(model->train_flops_per_example));
   put(json, "executed_flops_per_example", count(model->executed_flops_per_example));

@@ -96,6 +96,7 @@ static void fill_model_and_data(ronde__run *r) {
   record->model = (ronde__record_model){job->model_name,
                                         ronde__job_padding(job),
                                         ronde_graph_parameters(graph),
+                                        ronde__graph_trained_parameters(graph),
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
                                         (int64_t)(executed / (double)job->local_batch)};
@@ -203,7 +204,7 @@ static json_t *memory_json(const ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
   size_t optimizer =
-      ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_elems(r->ranks[0].net));
+      ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
   size_t total = (memory.parameters + memory.gradients + memory.arena + optimizer) * (size_t)job->world;
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
@@ -216,8 +217,9 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
   double *s = r->step_seconds;
   qsort(s, (size_t)r->n_step_seconds, sizeof *s, ascending);
   json_t *plan =
-      json_pack("{s:s, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
-                (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
+      json_pack("{s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
+                (json_int_t)ronde_graph_parameters(graph), "trained_parameters",
+                (json_int_t)ronde__graph_trained_parameters(graph), "forward_flops_per_example",
                 (json_int_t)ronde_graph_forward_flops(graph), "workers", job->world, "threads_per_worker", job->threads,
                 "strategy", job->strategy->name, "batch", (json_int_t)job->batch, "steps", (json_int_t)job->steps,
                 "memory_bytes", memory_json(r), "estimated_s", s[r->n_step_seconds / 2] * (double)job->steps,
