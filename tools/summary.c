@@ -30,6 +30,18 @@ static void append(char *line, size_t bytes, const char *format, const char *lab
   snprintf(line + used, bytes - used, format, value);
 }
 
+static void say_best(const json_t *result) {
+  const json_t *best = json_object_get(result, "best"), *target = json_object_get(result, "target");
+  char text[32];
+  double accuracy = tool_number(best, "test_accuracy");
+  const char *file = tool_string(best, "file");
+  if (accuracy > tool_number(result, "test_accuracy"))
+    tool_say("  best test accuracy %.4f, in epoch %.0f%s%s", accuracy, tool_number(best, "epoch"), *file ? ": " : "", file);
+  if (json_is_true(json_object_get(target, "reached")))
+    tool_say("  accuracy %g reached in epoch %.0f, after %s of training", tool_number(target, "accuracy"),
+             tool_number(target, "epoch"), tool_duration(tool_number(target, "train_s"), text));
+}
+
 static void say_head(const json_t *run) {
   const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
   const json_t *result = json_object_get(run, "result");
@@ -44,6 +56,7 @@ static void say_head(const json_t *run) {
   append(figures, sizeof figures, "%.5g", "test loss", tool_number(result, "test_loss"));
   append(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
   if (*figures) tool_say("  %s", figures);
+  say_best(result);
   tool_say("  %s examples/s; wall %s (set-up %s), CPU %s; peak memory %s",
            tool_count(tool_number(totals, "examples_per_s"), rate), tool_duration(tool_number(totals, "wall_s"), wall),
            tool_duration(tool_number(run, "setup_s"), setup), tool_duration(tool_number(totals, "cpu_s"), cpu),

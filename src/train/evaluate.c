@@ -1,5 +1,7 @@
 #include "train/job.h"
 
+#include <math.h>
+
 typedef struct buffers {
   float *x, *targets;
   int64_t *labels, *ids;
@@ -37,6 +39,11 @@ static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t 
     score->n += n;
   }
   return RONDE_OK;
+}
+
+double ronde__score_value(const ronde__score *score, bool has_classes) {
+  if (!isfinite(score->loss_sum)) return NAN;
+  return (has_classes ? (double)score->n_correct : -score->loss_sum) / (double)score->n;
 }
 
 ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ronde__score *score_out) {

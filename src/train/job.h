@@ -36,6 +36,7 @@ typedef struct ronde__job {
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
+  char *best_path; /* where the weights of the best test go, or NULL */
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
   struct ronde__safetensors *init; /* --init, or NULL */
@@ -77,6 +78,9 @@ typedef struct ronde__score {
   double loss_sum;
   int64_t n_correct, n;
 } ronde__score;
+
+/* What is better is larger: the accuracy, or without classes the negative mean loss. NaN where a loss is not finite. */
+double ronde__score_value(const ronde__score *score, bool has_classes);
 
 typedef struct ronde__evaluation {
   const ronde__data *data;

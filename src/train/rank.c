@@ -48,6 +48,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
+  r->best = -INFINITY;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
                                   .rank = r->transport->rank,
@@ -183,12 +184,37 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   return RONDE_OK;
 }
 
+/* The first parameter with NaN or Inf in it, or -1. */
+static int broken_parameter(const ronde__rank *r) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
+  const float *values = ronde__net_values(r->net);
+  for (int i = 0; i < n_params; i++)
+    if (!r->job->kernels->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) return i;
+  return -1;
+}
+
+/* Replicas and scores are equal, so all ranks judge alike; rank 0 writes, and the others wait in the same phase. */
+static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
+  const ronde__job *job = r->job;
+  double value = ronde__score_value(&epoch->score, job->data->source.classes > 0);
+  epoch->reached = job->options->target_accuracy > 0 && value >= job->options->target_accuracy;
+  if (!(value > r->best) || broken_parameter(r) >= 0) return RONDE_OK;
+  r->best = value;
+  epoch->is_best = true;
+  if (!job->best_path) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
+  if (r->transport->rank == 0) RONDE_TRY(ronde__weights_save(r->net, job->best_path, job));
+  return ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts);
+}
+
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
                                 int64_t own_examples, bool with_score) {
   ronde__epoch_part *own = &r->parts[r->transport->rank];
   *own = (ronde__epoch_part){.examples = own_examples};
   if (with_score) RONDE_TRY(score(r, epoch));
+  if (epoch->has_score) RONDE_TRY(judge(r, epoch));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__prof_totals(r->prof, own->ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
@@ -199,17 +225,13 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
 
 /* The last update is followed by no step that would notice; replicas and scores are equal, so all ranks agree. */
 static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int64_t step) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
-  const float *values = ronde__net_values(r->net);
+  int n_params, param = broken_parameter(r);
   r->agreed = true;
   bool speaks = r->transport->rank == 0;
-  for (int i = 0; i < n_params; i++) {
-    if (r->job->kernels->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) continue;
+  if (param >= 0)
     return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": its update left NaN or Inf in %s, on every rank",
-                                step, params[i].name)
+                                step, ronde__net_params(r->net, &n_params)[param].name)
                   : RONDE_E_NUMERIC;
-  }
   if (!isfinite(epoch->score.loss_sum))
     return speaks ? ronde__fail(RONDE_E_NUMERIC,
                                 "step %" PRId64 ": the test loss after it is NaN or Inf, on every rank", step)
@@ -218,7 +240,13 @@ static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int
   return RONDE_OK;
 }
 
-static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inout, int64_t last_step) {
+static bool wants_score(const ronde__rank *r, int64_t epoch, bool at_end) {
+  int64_t every = r->job->options->eval_every;
+  return r->max_steps == 0 && (at_end || (every > 0 && epoch % every == 0));
+}
+
+static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inout, int64_t last_step,
+                              bool *reached_out) {
   const ronde__job *job = r->job;
   ronde__epoch epoch = {.epoch = number};
   uint64_t before[RONDE__N_PHASES];
@@ -232,16 +260,21 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inou
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
-  ronde_status closed = close_epoch(r, &epoch, before, own, status == RONDE_OK && r->max_steps == 0);
+  epoch.last_step = *step_inout;
+  bool with_score = status == RONDE_OK && wants_score(r, number, *step_inout == last_step);
+  ronde_status closed = close_epoch(r, &epoch, before, own, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
+  *reached_out = epoch.reached;
   return status == RONDE_OK ? check_numbers(r, &epoch, *step_inout) : status;
 }
 
 ronde_status ronde__rank_train(ronde__rank *r) {
   int64_t step = 0, last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
   ronde_status status = RONDE_OK;
+  bool reached = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  for (int64_t epoch = 1; step < last && status == RONDE_OK; epoch++) status = one_epoch(r, epoch, &step, last);
+  for (int64_t epoch = 1; step < last && status == RONDE_OK && !reached; epoch++)
+    status = one_epoch(r, epoch, &step, last, &reached);
   return status;
 }

@@ -14,10 +14,12 @@ typedef struct ronde__epoch_part {
 
 typedef struct ronde__epoch {
   int64_t epoch, steps, examples;
+  int64_t last_step; /* of the run's */
   double loss_sum, lr;
   int64_t n_correct;
   bool has_score;
   ronde__score score;             /* over all ranks */
+  bool is_best, reached;          /* the best score so far; one that --target-accuracy asks for */
   const ronde__epoch_part *parts; /* [world] */
 } ronde__epoch;
 
@@ -49,6 +51,7 @@ typedef struct ronde__rank {
   ronde__worker worker;
   void *strategy_state;
   ronde__epoch_part *parts; /* [world] */
+  double best;              /* the best score so far: see ronde__score_value; -Inf: none. Equal on all ranks */
   bool agreed;              /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 

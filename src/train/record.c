@@ -260,6 +260,29 @@ static json_t *totals_json(const ronde__record *record) {
   return json;
 }
 
+static json_t *best_json(const ronde__record_best *best) {
+  if (best->epoch == 0) return json_null();
+  json_t *json = json_object();
+  put(json, "epoch", count(best->epoch));
+  put(json, "step", count(best->step));
+  put(json, "test_loss", real(best->test_loss));
+  put(json, "test_accuracy", real(best->test_accuracy));
+  put(json, "file", text(best->file));
+  return json;
+}
+
+static json_t *target_json(const ronde__record_target *target) {
+  if (target->accuracy == 0) return json_null();
+  json_t *json = json_object();
+  put(json, "accuracy", real(target->accuracy));
+  put(json, "reached", json_boolean(target->reached));
+  put(json, "epoch", count(target->reached ? target->epoch : -1));
+  put(json, "step", count(target->reached ? target->step : -1));
+  put(json, "train_s", real(target->reached ? target->train_s : NAN));
+  put(json, "wall_s", real(target->reached ? target->wall_s : NAN));
+  return json;
+}
+
 static json_t *result_json(const ronde__record *record) {
   ronde__record_epoch none = {.train_loss = NAN, .test_loss = NAN, .test_accuracy = NAN};
   const ronde__record_epoch *last = record->n_epochs ? &record->epochs[record->n_epochs - 1] : &none;
@@ -269,6 +292,8 @@ static json_t *result_json(const ronde__record *record) {
   put(json, "test_accuracy", real(last->test_accuracy));
   put(json, "weights_sha256", text(record->weights_sha256));
   put(json, "state_sha256", text(record->state_sha256));
+  put(json, "best", best_json(&record->best));
+  put(json, "target", target_json(&record->target));
   return json;
 }
 

@@ -67,6 +67,21 @@ typedef struct ronde__record_communication {
   const ronde__record_staleness *staleness; /* NULL: null */
 } ronde__record_communication;
 
+/* The best test, and when --target-accuracy was reached: after how many seconds of training (as the epochs' wall_s), and
+ * since the first step, tests included. */
+typedef struct ronde__record_best {
+  int64_t epoch, step; /* epoch 0: there was no test */
+  double test_loss, test_accuracy;
+  const char *file; /* within --out; NULL: not kept */
+} ronde__record_best;
+
+typedef struct ronde__record_target {
+  double accuracy; /* 0: none was asked for */
+  bool reached;
+  int64_t epoch, step;
+  double train_s, wall_s;
+} ronde__record_target;
+
 /* A run. Begin clears it and notes the time; then fill what is known, by and by; texts are borrowed until _end. */
 typedef struct ronde__record {
   ronde_status status; /* OK: completed, E_CANCELLED: interrupted, else failed */
@@ -90,6 +105,8 @@ typedef struct ronde__record {
   ronde__energy energy; /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
                            a minute) */
   const char *weights_sha256, *state_sha256;
+  ronde__record_best best;
+  ronde__record_target target;
   char started_at[32]; /* ISO 8601, UTC */
 } ronde__record;
 

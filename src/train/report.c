@@ -1,6 +1,7 @@
 /* What a run tells: progress, steps.jsonl, run.json, the plan of --dry-run. */
 #include "train/run.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,19 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   return RONDE_OK;
 }
 
+/* What the epoch's test says of the run. */
+static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_epoch *row) {
+  ronde__record *record = &r->record;
+  if (e->is_best)
+    record->best = (ronde__record_best){e->epoch, e->last_step, row->test_loss, row->test_accuracy,
+                                        r->job->best_path ? "best.safetensors" : NULL};
+  if (!e->reached) return;
+  ronde__record_target *target = &record->target;
+  *target = (ronde__record_target){.reached = true, .epoch = e->epoch, .step = e->last_step};
+  for (int i = 0; i < record->n_epochs; i++) target->train_s += record->epochs[i].wall_s;
+  target->wall_s = seconds(ronde__now_ns() - r->first_step_ns);
+}
+
 ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   ronde__run *r = user;
   const ronde__job *job = r->job;
@@ -62,6 +76,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   }
   ronde__energy_update(&r->record.energy);
   RONDE_TRY(ronde__record_add_epoch(&r->record, &row));
+  note_test(r, e, &row);
   if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
   int64_t step = 0;
   for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
@@ -120,6 +135,7 @@ static void fill_run(ronde__run *r) {
   r->choices[1] = (ronde__record_choice){"gemm", job->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile"};
   record->choices = r->choices;
   record->n_choices = 2;
+  record->target.accuracy = job->options->target_accuracy;
   if (job->world > 1) r->choices[record->n_choices++] = (ronde__record_choice){"collective", "ring"};
   record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
   record->workers = r->workers;
@@ -166,6 +182,13 @@ static ronde_status write_trace(const ronde__run *r) {
   return status;
 }
 
+static void warn_of_target(const ronde__record *record) {
+  const ronde__record_target *target = &record->target;
+  if (record->status != RONDE_OK || target->accuracy == 0 || target->reached) return;
+  ronde__log(RONDE_LOG_WARNING, "the accuracy of %g was not reached: the best was %.4f, in epoch %" PRId64,
+             target->accuracy, record->best.test_accuracy, record->best.epoch);
+}
+
 ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   const ronde__options *o = r->job->options;
   ronde__record *record = &r->record;
@@ -181,6 +204,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
   }
   record->status = status == RONDE_OK ? r->status : status;
+  warn_of_target(record);
   record->wall_s = seconds(ronde__now_ns() - r->begin_ns);
   record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
   record->peak_rss_bytes = ronde__peak_rss_bytes();

@@ -226,11 +226,29 @@ static ronde_status resolve_steps(ronde__job *job) {
   return RONDE_OK;
 }
 
+/* What is done with tests, where there are any. */
+static ronde_status resolve_tests(ronde__job *job) {
+  const ronde__options *o = job->options;
+  int64_t n_tests;
+  ronde__sampler_validation(job->sampler, &n_tests);
+  if (n_tests == 0) n_tests = job->data->source.n_examples[RONDE_SPLIT_TEST];
+  if (n_tests == 0) {
+    RONDE_TRY(ronde__config_no_effect(job->config, "eval-every", "the data have no test examples"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the data have no test examples"));
+  }
+  if (job->data->source.classes == 0)
+    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the targets are values, not classes"));
+  if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/best.safetensors", o->out)))
+    return ronde__fail(RONDE_E_MEMORY, "%s/best.safetensors: no memory", o->out);
+  return RONDE_OK;
+}
+
 static ronde_status set_up_training(ronde__job *job) {
   const ronde__options *o = job->options;
   if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
   if (o->dry_run && (o->out || o->save)) return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
   RONDE_TRY(resolve_steps(job));
+  RONDE_TRY(resolve_tests(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
   return resolve_drill(job);
@@ -304,6 +322,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__sampler_destroy(job->sampler);
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
+  free(job->best_path);
   ronde_config_destroy(job->config);
   ronde__free(job);
 }
