@@ -9,6 +9,7 @@ typedef struct op_case {
   int64_t n, c, h, w; /* every input; a loss's target too */
   bool vector;        /* the op sees [C*H*W]: a flattened image where H*W > 1 */
   ronde__op_attr attr;
+  bool residual; /* a sum behind a normalisation: its other operand is the second input */
 } op_case;
 
 #define RELU RONDE__ACT_RELU
@@ -17,12 +18,14 @@ typedef struct op_case {
 
 #define WINDOW(kh, kw, sh, sw, ph, pw) .kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}
 #define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...) \
-  {RONDE__OP_CONV2D, n, c, h, w, false, {WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__}}
-#define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, {.out_channels = o, __VA_ARGS__}}
+  {RONDE__OP_CONV2D, n, c, h, w, false, .attr = {WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__}}
+#define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, .attr = {.out_channels = o, __VA_ARGS__}}
 #define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...) \
-  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, {WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__}}
-#define NORM(n, c, h, w, ...) {RONDE__OP_BATCH_NORM2D, n, c, h, w, false, {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}}
-#define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, {__VA_ARGS__}}
+  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, .attr = {WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__}}
+#define NORM(n, c, h, w, ...) {RONDE__OP_BATCH_NORM2D, n, c, h, w, false, .attr = {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}}
+#define NORM_ADD(n, c, h, w, ...) \
+  {RONDE__OP_BATCH_NORM2D, n, c, h, w, false, .attr = {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}, .residual = true}
+#define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, .attr = {__VA_ARGS__}}
 
 static const op_case op_cases[] = {
     /* 1x1 maps; dead taps: kernels of which most only meet padding */
@@ -138,6 +141,11 @@ static const op_case op_cases[] = {
     NORM(42, 64, 4, 4, .act = RELU),
     NORM(7, 130, 7, 9, .act = RONDE__ACT_NONE),
     NORM(126, 32, 6, 5, .act = RELU),
+    NORM_ADD(7, 1, 1, 1, .act = RONDE__ACT_NONE),
+    NORM_ADD(42, 10, 2, 2, .act = RELU),
+    NORM_ADD(126, 67, 1, 1, .act = RONDE__ACT_NONE),
+    NORM_ADD(1, 3, 5, 5, .act = RELU),
+    NORM_ADD(7, 130, 7, 9, .act = RELU),
 
     PLAIN_OP(DROPOUT, 1, 1, 1, 1, false, .probability = 0.5f),
     PLAIN_OP(DROPOUT, 7, 67, 3, 3, false, .probability = 0.25f),

@@ -1,8 +1,9 @@
 /* What the harness of the ops does not ask of batch normalisation and dropout: running statistics, and what they do outside training. */
 #include "ops_testing.h"
 
-static const op_case norm = {RONDE__OP_BATCH_NORM2D, 7, 67, 3, 2, false, {.eps = 1e-5f, .momentum = 0.1f}};
-static const op_case dropout = {RONDE__OP_DROPOUT, 64, 100, 1, 1, true, {.probability = 0.25f}};
+static const op_case norm = NORM(7, 67, 3, 2, .act = RONDE__ACT_NONE),
+                     norm_add_relu = NORM_ADD(7, 67, 3, 2, .act = RELU);
+static const op_case dropout = PLAIN_OP(DROPOUT, 64, 100, 1, 1, true, .probability = 0.25f);
 
 static variant variant_of(const op_case *c, const ronde__kernels *kernels) {
   return (variant){.op = ronde__ops[c->kind], .kernels = kernels, .offered = RONDE__BLOCKS, .need = 1};
@@ -42,13 +43,13 @@ static void running_statistics_follow(void **unused) {
   reference_free(&ref);
 }
 
-static void evaluation_uses_them(void **unused) {
-  reference ref = reference_make(&norm);
-  variant v = variant_of(&norm, ronde__kernels_available(0));
+static void check_evaluation(const op_case *c) {
+  reference ref = reference_make(c);
+  variant v = variant_of(c, ronde__kernels_available(0));
   op_run run;
-  assert_true(op_run_open(&run, &norm, &ref, &v, NULL));
+  assert_true(op_run_open(&run, c, &ref, &v, NULL));
   bind(&run, false);
-  for (int64_t k = 0; k < norm.c; k++) {
+  for (int64_t k = 0; k < c->c; k++) {
     int64_t at = weight_place(&run.desc.buffer, k);
     run.state_of[0].at[at] = 0.01f * (float)k;
     run.state_of[1].at[at] = 0.5f + 0.02f * (float)k;
@@ -56,14 +57,21 @@ static void evaluation_uses_them(void **unused) {
   run.call.training = false;
   run.v->op->forward(&run.desc, run.state, &run.call);
   for (int64_t i = 0; i < ref.out.n; i++) {
-    int64_t k = i / (norm.h * norm.w) % norm.c;
+    int64_t k = i / (c->h * c->w) % c->c;
     double exact = ((double)ref.in[0][i] - 0.01 * (double)k) / sqrt(0.5 + 0.02 * (double)k + 1e-5) * ref.param[0][k] + ref.param[1][k];
+    if (c->residual) exact += (double)ref.in[1][i];
+    if (c->attr.act) exact = fmax(exact, 0);
     assert_true(fabs(run.out.at[place_of(&run.desc.out, i)] - exact) < 2e-6);
   }
   assert_true(run.state_of[0].at[weight_place(&run.desc.buffer, 3)] == 0.03f); /* not moved */
   assert_true(padding_holds(&run, "output", &run.desc.out, run.out.at, false));
   op_run_close(&run);
   reference_free(&ref);
+}
+
+static void evaluation_uses_them(void **unused) {
+  check_evaluation(&norm);
+  check_evaluation(&norm_add_relu);
 }
 
 static int64_t zeros(const buffer *b) {

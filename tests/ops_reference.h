@@ -209,10 +209,16 @@ static inline void batch_norm_reference(const op_case *c, reference *r) {
   make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
   r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
   ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1], r->out.exact, mean, var);
+  for (int64_t i = 0; c->residual && i < r->out.n; i++) r->out.exact[i] += r->in[1][i];
   float *dz = activate(c, r);
   ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
                                  r->dparam[0].exact, r->dparam[1].exact);
   batch_norm_magnitudes(c, r, mean, var, dz);
+  if (c->residual) r->din[1] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; c->residual && i < r->out.n; i++) {
+    r->out.magnitude[i] += fabsf(r->in[1][i]);
+    r->din[1].exact[i] = dz[i];
+  }
   free(dz), free(mean);
 }
 
@@ -334,7 +340,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
 };
 
 static inline reference reference_make(const op_case *c) {
-  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS ? 2 : 1};
+  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS || c->residual ? 2 : 1};
   random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
   for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(input_elems(c));
   references[c->kind](c, &r);

@@ -23,6 +23,7 @@ typedef struct variant {
   ronde__layout offered;
   unsigned need; /* bit i: input i needs its gradient */
   bool accumulate;
+  int in_dout; /* 1 + the input whose gradient lies where the output's does; 0: none */
 } variant;
 
 typedef struct buffer {
@@ -55,9 +56,9 @@ __attribute__((format(printf, 2, 3))) static inline bool found(const op_run *run
   used += (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
                            run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels,
                            a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
-  used += (size_t)snprintf(finding + used, size - used, " (%s, gemm %d, %d threads, %s, need %u, accumulate %d): ",
+  used += (size_t)snprintf(finding + used, size - used, " (%s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ",
                            run->v->kernels->isa, run->v->gemm, ronde__pool_threads(run->v->pool),
-                           layouts[run->v->offered], run->v->need, run->v->accumulate);
+                           layouts[run->v->offered], run->v->need, run->v->accumulate, run->v->in_dout);
   va_list args;
   va_start(args, format);
   vsnprintf(finding + used, size - used, format, args);
@@ -252,15 +253,15 @@ static inline void op_run_backward(op_run *run) {
   const ronde__op *op = run->v->op;
   const ronde__op_desc *d = &run->desc;
   bind(run, true);
-  if (!op->keeps_input)
-    for (int i = 0; i < run->ref->n_inputs; i++) poison(&run->in[i]);
+  for (int i = 0; i < run->ref->n_inputs; i++)
+    if (!op->keeps_input || (i && !op->is_loss)) poison(&run->in[i]);
   if (run->out.at && (op->keeps_output || d->attr.act)) put(&d->out, run->ref->out.exact, run->out.at);
   else poison(&run->out);
   if (run->dout.at) put_gradient(&d->out, run->ref->dout, run->dout.at);
   run->call.dout = run->dout.at;
   run->call.accumulate_dparam = run->v->accumulate;
   for (int i = 0; i < run->ref->n_inputs; i++) {
-    run->call.din[i] = run->din[i].at;
+    run->call.din[i] = i + 1 == run->v->in_dout ? run->dout.at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
     if (run->din[i].at) run->v->accumulate ? put_start(&d->in[i], run->din[i].at) : poison(&run->din[i]);
   }
@@ -272,6 +273,8 @@ static inline void op_run_backward(op_run *run) {
     for (int64_t i = 0; i < run->dout.n; i++)
       run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
   if (!op->is_view) op->backward(d, run->state, &run->call);
+  if (run->v->in_dout)
+    memcpy(run->din[run->v->in_dout - 1].at, run->dout.at, (size_t)run->dout.n * sizeof(float));
 }
 
 /* ---- checks ---- */

@@ -189,6 +189,67 @@ static const network networks[] = {
     {"two_heads", 6, 0, 0, build_two_heads},
 };
 
+/* ---- networks with batch normalisation: examples are no longer independent of each other ---- */
+
+static inline ronde_tensor *norm(const ronde_tensor *x, const char *name) { return ronde_batch_norm2d(x, name, NULL); }
+
+/* A shortcut that is the block's input, and one with a convolution and a normalisation of its own. */
+static inline void build_norm_block(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_tensor *y = ronde_relu(norm(conv(x, "conv2", 33, 3, 1, 1), "bn2"));
+  classify(graph, ronde_relu(ronde_add(norm(conv(y, "conv3", 20, 3, 1, 1), "bn3"), x)), "fc1");
+}
+
+static inline void build_norm_downsample(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_tensor *shortcut = norm(conv(x, "conv2", 40, 1, 2, 0), "bn2");
+  x = norm(conv(ronde_tanh(conv(x, "conv3", 10, 3, 2, 1)), "conv4", 40, 3, 1, 1), "bn4");
+  classify(graph, ronde_relu(ronde_add(x, shortcut)), "fc1");
+}
+
+/* The other operand comes after the normalisation; and stands first. */
+static inline void build_norm_before_shortcut(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *y = norm(conv(x, "conv1", 20, 3, 1, 1), "bn1");
+  x = ronde_add(ronde_tanh(conv(x, "conv2", 20, 3, 1, 1)), y);
+  y = norm(conv(x, "conv3", 20, 3, 1, 1), "bn3");
+  classify(graph, ronde_relu(ronde_add(y, conv(x, "conv4", 20, 3, 1, 1))), "fc1");
+}
+
+/* The shortcut and the sum before its ReLU are read again, before and behind; the network's input is a shortcut. */
+static inline void build_norm_busy_shortcut(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *s = ronde_tanh(conv(ronde_add(norm(conv(x, "conv1", 3, 3, 1, 1), "bn1"), x), "conv2", 20, 3, 1, 1));
+  ronde_tensor *z = ronde_add(norm(conv(s, "conv3", 20, 3, 1, 1), "bn3"), s);
+  ronde_tensor *y = ronde_add(ronde_relu(z), ronde_sigmoid(z));
+  classify(graph, ronde_add(norm(conv(y, "conv4", 20, 1, 1, 0), "bn4"), ronde_add(y, s)), "fc1");
+}
+
+/* The sum is the output. */
+static inline void build_norm_output(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *y = conv(x, "conv1", 20, 3, 1, 1);
+  x = ronde_add(norm(y, "bn1"), ronde_tanh(y));
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_relu(x), ronde_target(graph)));
+}
+
+/* Sums that stay apart: what is normalised is added too; the normalised is read twice, or is the output. */
+static inline void build_norm_apart(ronde_graph *graph, ronde_tensor *x) {
+  x = conv(x, "conv1", 20, 3, 1, 1);
+  x = ronde_relu(ronde_add(norm(x, "bn1"), x));
+  ronde_tensor *y = norm(conv(x, "conv2", 20, 3, 1, 1), "bn2");
+  y = norm(conv(ronde_add(ronde_add(y, y), ronde_add(x, y)), "conv3", 20, 3, 1, 1), "bn3");
+  ronde_graph_set_output(graph, y);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_add(y, x), ronde_target(graph)));
+}
+
+static const network normed_networks[] = {
+    {"norm_block", 3, 5, 6, build_norm_block},
+    {"norm_downsample", 3, 5, 6, build_norm_downsample},
+    {"norm_before_shortcut", 3, 5, 4, build_norm_before_shortcut},
+    {"norm_busy_shortcut", 3, 4, 4, build_norm_busy_shortcut},
+    {"norm_output", 3, 5, 4, build_norm_output},
+    {"norm_apart", 3, 4, 4, build_norm_apart},
+};
+
 static inline ronde_graph *graph_of(const network *network) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
@@ -262,9 +323,26 @@ static inline ronde__ref_conv window_of(const ronde_graph *graph, const ronde__n
                            padding[1]};
 }
 
+/* By the batch's statistics in training, else by the running ones. */
+static inline void interpret_norm(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
+                                  const float *x, float *const *params, float *const *buffers, float *y) {
+  const int64_t *dim = graph->tensors[node->in[0]]->shape.dim;
+  int64_t c = dim[0], pixels = dim[1] * dim[2];
+  const float *weight = params[node->param[0]], *bias = params[node->param[1]];
+  const float *mean = buffers[node->buffer[0]], *var = buffers[node->buffer[1]];
+  double *moments = malloc((size_t)(2 * c) * sizeof *moments), eps = (double)node->attr.eps;
+  if (batch->training) ronde__ref_batch_norm_forward(batch->n, c, pixels, eps, x, weight, bias, y, moments, moments + c);
+  for (int64_t i = 0; i < batch->n * c * pixels && !batch->training; i++) {
+    int64_t k = i / pixels % c;
+    y[i] = (float)((double)(x[i] - mean[k]) / sqrt((double)var[k] + eps) * (double)weight[k] + (double)bias[k]);
+  }
+  free(moments);
+}
+
 /* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
 static inline void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
-                                  float *const *values, float *const *params, float *y, double *loss_out) {
+                                  float *const *values, float *const *params, float *const *buffers, float *y,
+                                  double *loss_out) {
   const float *x = values[node->in[0]];
   int64_t n = batch->n, elems = elems_of(graph, node->in[0]);
   ronde__ref_conv p;
@@ -281,6 +359,7 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
   case RONDE__OP_AVG_POOL2D:
     p = window_of(graph, node, n), ronde__ref_avg_pool_forward(&p, node->attr.exclude_padding, x, y);
     break;
+  case RONDE__OP_BATCH_NORM2D: interpret_norm(graph, node, batch, x, params, buffers, y); break;
   case RONDE__OP_ACTIVATION: ronde__ref_act_forward(node->attr.act, n * elems, x, y); break;
   case RONDE__OP_FLATTEN: memcpy(y, x, (size_t)(n * elems) * sizeof *y); break;
   case RONDE__OP_ADD:
@@ -298,23 +377,29 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
 static inline double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__net_batch *batch,
                                float *output_out) {
   float **values = calloc((size_t)graph->n_tensors, sizeof *values),
-        **params = calloc((size_t)graph->n_params, sizeof *params);
+        **params = calloc((size_t)graph->n_params, sizeof *params),
+        **buffers = calloc((size_t)graph->n_buffers + 1, sizeof *buffers);
   double loss = NAN;
   for (int i = 0; i < graph->n_params; i++) {
     params[i] = malloc((size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float));
     ronde__net_get(net, i, params[i]);
+  }
+  for (int i = 0; i < graph->n_buffers; i++) {
+    buffers[i] = malloc((size_t)ronde__shape_elems(&graph->buffers[i].shape) * sizeof(float));
+    if (!graph->buffers[i].is_counter) ronde__net_get_buffer(net, i, buffers[i]);
   }
   for (int i = 0; i < graph->n_tensors; i++) values[i] = calloc((size_t)(batch->n * elems_of(graph, i)), sizeof(float));
   memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss)
-      interpret_node(graph, node, batch, values, params, values[node->out], &loss);
+      interpret_node(graph, node, batch, values, params, buffers, values[node->out], &loss);
   }
   memcpy(output_out, values[graph->output], (size_t)(batch->n * elems_of(graph, graph->output)) * sizeof(float));
   for (int i = 0; i < graph->n_tensors; i++) free(values[i]);
   for (int i = 0; i < graph->n_params; i++) free(params[i]);
-  free(values), free(params);
+  for (int i = 0; i < graph->n_buffers; i++) free(buffers[i]);
+  free(values), free(params), free(buffers);
   return loss;
 }
 

@@ -11,7 +11,8 @@ typedef struct builder {
   int *n_uses;                 /* [tensors] */
   bool *wants_gradient;        /* [tensors]: it depends on a parameter that trains */
   bool *for_loss, *for_output; /* [tensors] */
-  int *fused_into;             /* [nodes]: the node that executes this activation, -1: itself */
+  int *fused_into;             /* [nodes]: the node that executes this activation or sum, -1: itself */
+  int *sum;                    /* [nodes]: the sum that a normalisation executes too, in the sum's place; -1: none */
   ronde__activation *act;      /* [nodes]: the activation that a node executes beside its own work */
 } builder;
 
@@ -37,6 +38,20 @@ static int only_reader(const builder *b, int tensor) {
   return -1;
 }
 
+/* A sum is executed by a normalisation in front of it whose output nobody else reads, the later one of two; -1: none.
+ * What is normalised cannot be the other operand, as it would get two gradients from one step. */
+static int norm_of_sum(const builder *b, const ronde__node *sum) {
+  const ronde_graph *graph = b->graph;
+  int norm = -1;
+  for (int i = 0; i < 2; i++) {
+    int producer = graph->tensors[sum->in[i]]->producer;
+    if (producer <= norm || graph->nodes[producer].kind != RONDE__OP_BATCH_NORM2D) continue;
+    if (b->n_uses[sum->in[i]] != 1 || sum->in[i] == graph->output) continue;
+    if (graph->nodes[producer].in[0] != sum->in[1 - i]) norm = producer;
+  }
+  return norm;
+}
+
 /* An activation whose input nobody else reads is executed by the layer in front of it; a ReLU whose output only a max
  * pooling reads, by the pooling. */
 static int executor_of(const builder *b, int index) {
@@ -48,6 +63,7 @@ static int executor_of(const builder *b, int index) {
     if (graph->nodes[reader].kind == RONDE__OP_MAX_POOL2D) return reader;
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
+  if (graph->nodes[producer].kind == RONDE__OP_ADD && b->fused_into[producer] >= 0) producer = b->fused_into[producer];
   ronde__op_kind kind = graph->nodes[producer].kind;
   bool layer = kind == RONDE__OP_CONV2D || kind == RONDE__OP_LINEAR ||
                (kind == RONDE__OP_BATCH_NORM2D && node->attr.act == RONDE__ACT_RELU);
@@ -69,18 +85,25 @@ static void study(builder *b) {
     }
     b->wants_gradient[node->out] = depends && b->options->training;
   }
-  for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = -1;
+  for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = b->sum[i] = -1;
   for (int i = 0; i < graph->n_nodes; i++) {
-    if (graph->nodes[i].kind != RONDE__OP_ACTIVATION || !is_needed(b, &graph->nodes[i])) continue;
-    b->fused_into[i] = executor_of(b, i);
-    if (b->fused_into[i] >= 0) b->act[b->fused_into[i]] = graph->nodes[i].attr.act;
+    const ronde__node *node = &graph->nodes[i];
+    if (!is_needed(b, node)) continue;
+    if (node->kind == RONDE__OP_ADD) {
+      b->fused_into[i] = norm_of_sum(b, node);
+      if (b->fused_into[i] >= 0) b->sum[b->fused_into[i]] = i;
+    } else if (node->kind == RONDE__OP_ACTIVATION) {
+      b->fused_into[i] = executor_of(b, i);
+      if (b->fused_into[i] >= 0) b->act[b->fused_into[i]] = node->attr.act;
+    }
   }
 }
 
 /* ---- steps and values ---- */
 
 static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
-  plan->values[plan->n_values] = (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient};
+  plan->values[plan->n_values] = (ronde__value){
+      .phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
   return plan->n_values++;
 }
 
@@ -129,14 +152,9 @@ static void bind_target(builder *b, const ronde__node *node, const ronde__phys *
   b->value_of[node->in[1]] = b->plan->target;
 }
 
-static void add_step(builder *b, int index) {
+static void add_step(builder *b, int index, const ronde__node *node) {
   const ronde_graph *graph = b->graph;
-  const ronde__node *node = &graph->nodes[index];
   ronde__plan *plan = b->plan;
-  if (b->fused_into[index] >= 0) {
-    b->value_of[node->out] = b->value_of[node->in[0]];
-    return;
-  }
   ronde__plan_step step = {
       .op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
   ronde__op_desc *desc = &step.desc;
@@ -171,7 +189,40 @@ static void add_step(builder *b, int index) {
   plan->steps[plan->n_steps++] = step;
 }
 
-/* ---- backward: who writes a gradient first ---- */
+/* A normalisation and the sum behind it, as one. */
+static ronde__node joined(const ronde_graph *graph, int norm, int sum) {
+  ronde__node node = graph->nodes[norm];
+  const int *in = graph->nodes[sum].in;
+  node.in[node.n_inputs++] = in[in[0] == node.out];
+  node.out = graph->nodes[sum].out;
+  return node;
+}
+
+static void add_node(builder *b, int index) {
+  const ronde__node *node = &b->graph->nodes[index];
+  int executor = b->fused_into[index];
+  if (executor < 0 && b->sum[index] < 0) add_step(b, index, node);
+  if (executor >= 0 && b->sum[executor] == index) {
+    ronde__node both = joined(b->graph, executor, index);
+    add_step(b, executor, &both);
+  } else if (executor >= 0) {
+    b->value_of[node->out] = b->value_of[node->in[0]];
+  }
+}
+
+/* ---- backward: who writes a gradient first, and where ---- */
+
+/* The step is the last reader of its output's gradient: the gradient of an input which it writes first can take that
+ * place, so that it is not copied, or only turned over in cache. A shortcut's is passed on unchanged, so it comes
+ * first. */
+static void share_gradient(ronde__plan *plan, const ronde__plan_step *step) {
+  for (int j = step->desc.n_inputs - 1; j >= 0; j--) {
+    if (!(step->op->dinput_in_dout >> j & 1) || !step->desc.need_dinput[j] || step->accumulate_dinput[j]) continue;
+    if (!ronde__phys_equal(&step->desc.in[j], &step->desc.out)) continue;
+    plan->values[step->in[j]].gradient_home = plan->values[step->out].gradient_home;
+    return;
+  }
+}
 
 static void order_gradients(ronde__plan *plan, bool *written) {
   for (int i = plan->n_steps - 1; i >= 0; i--) {
@@ -182,6 +233,7 @@ static void order_gradients(ronde__plan *plan, bool *written) {
       step->accumulate_dinput[j] = written[step->in[j]];
       written[step->in[j]] = true;
     }
+    if (step->has_backward) share_gradient(plan, step);
   }
 }
 
@@ -215,14 +267,19 @@ static ronde_status place_memory(ronde__plan *plan) {
     first[step->out] = i;
     last[step->out] = (int)ronde__max(last[step->out], i);
     for (int j = 0; j < step->desc.n_inputs; j++) {
-      int until = step->has_backward && step->op->keeps_input ? back : i;
+      bool kept = step->has_backward && step->op->keeps_input && (j == 0 || step->op->is_loss);
+      int until = kept ? back : i;
       last[step->in[j]] = (int)ronde__max(last[step->in[j]], until);
     }
     if (step->has_backward) {
       if (step->op->keeps_output || step->desc.attr.act) last[step->out] = (int)ronde__max(last[step->out], back);
-      gradient_last[step->out] = back;
-      for (int j = 0; j < step->desc.n_inputs; j++)
-        if (step->desc.need_dinput[j]) gradient_first[step->in[j]] = (int)ronde__min(gradient_first[step->in[j]], back);
+      int home = plan->values[step->out].gradient_home;
+      gradient_last[home] = (int)ronde__max(gradient_last[home], back);
+      for (int j = 0; j < step->desc.n_inputs; j++) {
+        if (!step->desc.need_dinput[j]) continue;
+        home = plan->values[step->in[j]].gradient_home;
+        gradient_first[home] = (int)ronde__min(gradient_first[home], back);
+      }
     }
     add_block(&l, step->saved_bytes, i, step->has_backward ? back : i, &step->saved_offset);
     add_block(&l, step->work_bytes[0], i, i, &step->work_offset[0]);
@@ -233,10 +290,12 @@ static ronde_status place_memory(ronde__plan *plan) {
     ronde__value *value = &plan->values[i];
     size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
     if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
-    if (value->has_gradient && gradient_first[i] <= gradient_last[i])
+    if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
       add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
   }
   ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
+  for (int i = 0; i < v; i++)
+    plan->values[i].gradient_offset = plan->values[plan->values[i].gradient_home].gradient_offset;
   ronde__free(l.blocks);
   ronde__free(life);
   return status;
@@ -251,13 +310,14 @@ static const char *joint_name(const ronde__plan_step *step) {
   static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
   static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
   static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
-  static const char *const batch_norm[] = {"batch_norm", "batch_norm+relu"};
+  static const char *const batch_norm[2][2] = {{"batch_norm", "batch_norm+relu"},
+                                               {"batch_norm+add", "batch_norm+add+relu"}};
   ronde__activation act = step->desc.attr.act;
   if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
   if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
   if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
   if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
-  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[act];
+  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[step->desc.n_inputs - 1][act];
   return step->op->name;
 }
 
@@ -284,13 +344,14 @@ static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_optio
 static ronde_status builder_create(builder *b) {
   int tensors = b->graph->n_tensors, nodes = b->graph->n_nodes;
   size_t bytes =
-      (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * (sizeof(int) + sizeof *b->act);
+      (size_t)tensors * (2 * sizeof(int) + 3 * sizeof(bool)) + (size_t)nodes * (2 * sizeof(int) + sizeof *b->act);
   int *memory;
   RONDE__ALLOC(memory, bytes, "plan");
   b->value_of = memory;
   b->n_uses = memory + tensors;
   b->fused_into = memory + 2 * tensors;
-  b->act = (ronde__activation *)(b->fused_into + nodes);
+  b->sum = b->fused_into + nodes;
+  b->act = (ronde__activation *)(b->sum + nodes);
   b->wants_gradient = (bool *)(b->act + nodes);
   b->for_loss = b->wants_gradient + tensors;
   b->for_output = b->for_loss + tensors;
@@ -305,7 +366,7 @@ static ronde_status lay_out(builder *b) {
   plan->input = add_value(plan, phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
   b->value_of[graph->input] = plan->input;
   for (int i = 0; i < graph->n_nodes; i++)
-    if (is_needed(b, &graph->nodes[i])) add_step(b, i);
+    if (is_needed(b, &graph->nodes[i])) add_node(b, i);
   plan->output = b->value_of[graph->output];
   bool *written;
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");

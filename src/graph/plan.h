@@ -10,6 +10,7 @@ typedef struct ronde__value {
   ronde__phys phys;
   bool external; /* the caller's memory: the input, the targets */
   bool has_gradient;
+  int gradient_home;              /* the value in whose gradient's place this one's lies; itself */
   size_t offset, gradient_offset; /* bytes in the arena */
 } ronde__value;
 

@@ -34,6 +34,7 @@ const ronde__op ronde__op_activation = {
     .infer = ronde__elementwise_infer,
     .layouts = ronde__elementwise_layouts,
     .keeps_output = true,
+    .dinput_in_dout = 1,
     .forward = forward,
     .backward = backward,
     .implementation = ronde__elementwise_implementation,

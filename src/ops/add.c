@@ -28,7 +28,7 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
-    if (call->din[i])
+    if (call->din[i] && (call->din[i] != call->dout || call->accumulate_dinput[i]))
       ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
 }
 
@@ -40,6 +40,7 @@ const ronde__op ronde__op_add = {
     .name = "add",
     .infer = infer,
     .layouts = layouts,
+    .dinput_in_dout = 3,
     .forward = forward,
     .backward = backward,
     .implementation = ronde__elementwise_implementation,

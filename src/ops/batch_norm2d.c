@@ -1,7 +1,9 @@
-/* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias (ReLU fused
- * where it follows). Source: Ioffe & Szegedy, 2015; running statistics as PyTorch's. BLOCKS only. Legend: M = N*H*W
- * values a channel; the rows [M][block] of a channel block are cut into chunks, whose statistics are joined in f64 in a
- * fixed order, so that the result does not depend on the threads. */
+/* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias; where a sum
+ * follows, its other operand is in[1] and added here, and so is a ReLU behind that. Source: Ioffe & Szegedy, 2015;
+ * running statistics as PyTorch's. BLOCKS only. Legend: M = N*H*W values a channel; the rows [M][block] of a channel
+ * block are cut into chunks, whose statistics are joined in f64 in a fixed order, so that the result does not depend on
+ * the threads. */
+#include "ops/elementwise.h"
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
 
@@ -38,7 +40,7 @@ static int buffers(const ronde__op_attr *attr, const ronde__shape *in,
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
   if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->out = *x;
+  desc->in[1] = desc->out = *x;
   desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
 }
 
@@ -150,7 +152,8 @@ static void running_statistics(const job *j) {
 
 static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->affine_rows(j->call->in[0] + at, NULL, rows, n, j->a + c, j->b + c,
+  const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
+  j->desc->kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
                                 j->desc->attr.act == RONDE__ACT_RELU, j->call->out + at);
 }
 
@@ -167,11 +170,14 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 
 /* ---- backward ---- */
 
+/* The gradient behind the ReLU becomes the one in front of it, which is the residual's too, while it is in cache. */
 static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
-  if (j->desc->attr.act) /* while the chunk is in cache */
-    j->desc->kernels->act_backward(j->call->dout + at, j->call->out + at, j->call->dout + at, rows * n,
-                                   j->desc->attr.act, false);
+  if (j->desc->attr.act)
+    j->desc->kernels->act_backward(call->dout + at, call->out + at, call->dout + at, rows * n, j->desc->attr.act, false);
+  if (call->din[1] && call->din[1] != call->dout)
+    ronde__gradient_add(j->desc, call->dout + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
   j->desc->kernels->norm_sums(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + block * n, partial,
                               partial + n);
 }
@@ -222,6 +228,7 @@ const ronde__op ronde__op_batch_norm2d = {
     .work_elems = work_elems,
     .saved_elems = saved_elems,
     .keeps_input = true,
+    .dinput_in_dout = 3,
     .forward = forward,
     .backward = backward,
     .implementation = implementation,

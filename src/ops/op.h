@@ -26,7 +26,7 @@ typedef struct ronde__op_attr {
   float eps, momentum;   /* batch normalisation */
   float probability;     /* dropout: of a zero */
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
-  ronde__activation act; /* fused behind a convolution or linear layer, or the activation op itself */
+  ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
 } ronde__op_attr;
 
 /* How a parameter is initialised. */
@@ -79,8 +79,8 @@ typedef struct ronde__op_call {
   uint64_t seed, step;                  /* dropout is a function of these, the layer, the example and the element */
   int64_t first_example;                /* of this batch, in the step's list */
   float *dout;                          /* may be overwritten: its last use */
-  float *din[RONDE__OP_MAX_INPUTS];
-  float *dparam[RONDE__OP_MAX_PARAMS]; /* NULL: frozen */
+  float *din[RONDE__OP_MAX_INPUTS];     /* one of them may be dout, as dinput_in_dout says */
+  float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
   float *saved;       /* what forward leaves to backward beside in and out */
@@ -113,7 +113,8 @@ typedef struct ronde__op {
   /* Floats of scratch and of saved memory that calls need. NULL: 0. */
   size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
   size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
-  bool keeps_input, keeps_output; /* backward reads in[] / out again */
+  bool keeps_input, keeps_output; /* backward reads in[0] (a loss its target too) / out again */
+  unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout lies */
   bool is_view;                   /* out is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
   void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
