@@ -2,7 +2,7 @@
  * all ranks to the last bit, and from run to run. All block; they wait only through the transport, each wait at most
  * its timeout_ns.
  * p ranks; alpha: latency of a message, beta: seconds per byte.
- * Tags: a collective's tag is below 2^24 and names one under way: concurrent ones of a group need distinct tags; one
+ * Tags: a collective's tag is below 2^23 and names one under way: concurrent ones of a group need distinct tags; one
  * after the other may have the same. On the wire it becomes RONDE__WIRE_TAG(tag, part), with parts 0 to 255 for the
  * algorithm's own use; who sends messages beside collectives takes its tags from the same space.
  * Errors: RONDE_E_LOST. After an error no buffer is in use any more, its contents are undefined, and the group should
@@ -15,18 +15,79 @@
 
 #define RONDE__WIRE_TAG(tag, part) ((uint32_t)(tag) << 8 | (uint32_t)(part))
 
-/* x [n] f32: the sum over the ranks, in place. scratch [ronde__allreduce_ring_scratch(n, p)] f32, may be NULL where
- * that is 0.
- * Cost: 2(p-1) alpha + 2(p-1)/p n 4 beta. Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms", JPDC
- * 2009. */
-ronde_status ronde__allreduce_ring(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
-                                   size_t n, float *scratch);
-size_t ronde__allreduce_ring_scratch(size_t n, int p);
+/* ---- all-reduce: x [n] f32 becomes the sum over the ranks, in place -------------------------------------------- */
+
+typedef struct ronde__allreduce {
+  const char *name; /* of --collective */
+  /* Floats of scratch that run needs for n and for less; 0: it may be NULL. */
+  size_t (*scratch)(const ronde__transport *transport, size_t n);
+  ronde_status (*run)(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
+                      float *scratch);
+  /* Why it cannot run there, or NULL: it can. A NULL function: it always can. */
+  const char *(*refuses)(const ronde__transport *transport);
+} ronde__allreduce;
+
+/* collectives.inc lists them:
+ * - ring: 2(p-1) alpha + 2(p-1)/p n 4 beta. Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009.
+ * - halving-doubling: 2 log2(p) alpha + 2(p-1)/p n 4 beta where p is a power of two, else 2 (alpha + n 4 beta) more;
+ *   short messages by recursive doubling, log2(p) (alpha + n 4 beta). Thakur, Rabenseifner & Gropp, "Optimization of
+ *   collective communication operations in MPICH", IJHPCA 2005.
+ * - tree: 2 ceil(log2(p)) (alpha + n 4 beta): a binomial tree up, then down.
+ * - hierarchical: a ring inside each host, rings between hosts, a ring inside each host: of the slow links between h
+ *   hosts each carries 2(h-1)/h n 4 beta once, however many ranks a host has. Where hosts have different numbers of
+ *   ranks: trees inside, a ring of the hosts' first ranks between.
+ * - mpi: MPI_Iallreduce, on that transport only. */
+const ronde__allreduce *ronde__allreduce_find(const char *name); /* NULL: unknown */
+/* hierarchical where several hosts have several ranks each, else ring. */
+const ronde__allreduce *ronde__allreduce_auto(const ronde__transport *transport);
+const ronde__allreduce *ronde__allreduce_at(int i); /* NULL past the end */
+
+/* ---- the others: a vector of n is cut into p shares, share r beginning at ronde__share_begin(n, r, p) -------- */
+
+/* x [n] f32: on return the share `rank` of it is the sum over the ranks, the rest undefined. scratch
+ * [ronde__ring_scratch(n, p)]. Cost: (p-1) alpha + (p-1)/p n 4 beta. */
+ronde_status ronde__reduce_scatter_ring(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                        float *x, size_t n, float *scratch);
+size_t ronde__ring_scratch(size_t n, int p);
+/* x [n] f32: each rank has its share on entry, all of them on return. Cost: (p-1) alpha + (p-1)/p n 4 beta. */
+ronde_status ronde__allgather_shares_ring(ronde__transport *transport, uint32_t tag, float *x, size_t n);
+/* x [n] f32: on return of root the sum over the ranks, elsewhere undefined. scratch [ronde__reduce_tree_scratch(n)].
+ * Cost: ceil(log2 p)(alpha + n 4 beta): a binomial tree. */
+ronde_status ronde__reduce_tree(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, int root,
+                                float *x, size_t n, float *scratch);
+size_t ronde__reduce_tree_scratch(size_t n);
 /* data [p][bytes]: part r is rank r's on entry of that rank; all parts on return. With bytes > 0 no rank returns
  * before all have called. Cost: (p-1)(alpha + bytes beta), a ring. */
 ronde_status ronde__allgather_ring(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
 /* data [bytes] of root goes to all. Cost: ceil(log2 p)(alpha + bytes beta): a binomial tree. */
 ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, int root, void *data, size_t bytes);
+
+/* ---- for those who write collectives --------------------------------------------------------------------------- */
+
+/* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one is
+ * summed while the next is coming: in = (what came) + in where scratch is given, else it is overwritten. scratch
+ * [ronde__exchange_scratch(n_in)]. Every rank posts the receive of a piece before it waits for anything of that piece:
+ * no cycle of waits. */
+typedef struct ronde__exchange {
+  ronde__transport *transport;
+  const ronde__kernels *kernels; /* NULL where nothing is summed */
+  uint32_t wire_tag;
+  int to, from;
+  const float *out;
+  float *in, *scratch;
+  int64_t n_out, n_in;
+} ronde__exchange;
+ronde_status ronde__exchange_run(const ronde__exchange *exchange);
+size_t ronde__exchange_scratch(int64_t n_in);
+
+/* Some ranks of a transport as a transport of their own: `ranks` [n] are theirs in the inner one, ascending or not, the
+ * caller's among them. Counts and time limits stay the inner one's; it needs no destroy. */
+typedef struct ronde__view {
+  ronde__transport head;
+  ronde__transport *inner;
+  const int *ranks;
+} ronde__view;
+ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n);
 
 /* ---- the communication thread of a rank -------------------------------------------------------------------------
  * Runs jobs in the order given, one at a time. After a job has failed the others are skipped. One thread submits and

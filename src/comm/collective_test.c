@@ -6,18 +6,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "comm/collective.h"
+#include "comm/collective_testing.h"
 
-enum { MAX_RANKS = 7 };
-
-static const size_t sizes[] = {0, 1, 2, 6, 7, 1000, 100003};
 static const int worlds[] = {1, 2, 3, 4, 7};
 
 /* What a rank runs; asserts are for the main thread only, so that it hands back a status. */
@@ -81,55 +76,7 @@ static void flip_cancel(ronde__transport *t, ronde__request *requests, int n) {
 static const ronde__transport_ops flip_ops = {
     .name = "flipper", .isend = flip_isend, .irecv = flip_irecv, .wait = flip_wait, .cancel = flip_cancel};
 
-/* ---- one case: collective, ranks, size ---- */
-
-typedef enum kind { ALLREDUCE, ALLGATHER, BROADCAST, N_KINDS } kind;
-
-typedef struct trial {
-  kind kind;
-  int p, root;
-  size_t n;
-  uint32_t tag;
-  const ronde__kernels *kernels;
-  float *result[MAX_RANKS]; /* [n], or [p][n] */
-} trial;
-
-static float input(int rank, size_t i) {
-  uint32_t v[4];
-  ronde__philox(11, (uint64_t)rank, i, v);
-  return (float)(int32_t)v[0] * 0x1p-31f;
-}
-
-static size_t result_n(const trial *t) { return t->kind == ALLGATHER ? t->n * (size_t)t->p : t->n; }
-
-static ronde_status run_trial(ronde__transport *transport, void *arg) {
-  trial *t = arg;
-  int r = transport->rank;
-  float *x = t->result[r], *scratch = NULL;
-  size_t n_scratch = t->kind == ALLREDUCE ? ronde__allreduce_ring_scratch(t->n, t->p) : 0;
-  for (size_t i = 0; i < result_n(t); i++) x[i] = -77;
-  for (size_t i = 0; i < t->n; i++) x[(t->kind == ALLGATHER ? (size_t)r * t->n : 0) + i] = input(r, i);
-  if (n_scratch) RONDE__ALLOC(scratch, n_scratch * sizeof *scratch, "test");
-  ronde_status status = t->kind == ALLREDUCE   ? ronde__allreduce_ring(transport, t->kernels, t->tag, x, t->n, scratch)
-                        : t->kind == ALLGATHER ? ronde__allgather_ring(transport, t->tag, x, t->n * sizeof *x)
-                                               : ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);
-  ronde__free(scratch);
-  return status;
-}
-
-static bool right(const trial *t, const float *x) {
-  for (size_t i = 0; i < result_n(t); i++) {
-    double expected = 0, bound = 0;
-    if (t->kind == ALLREDUCE)
-      for (int r = 0; r < t->p; r++) {
-        expected += (double)input(r, i);
-        bound += fabs((double)input(r, i)) * 0x1p-24 * t->p;
-      }
-    else expected = (double)(t->kind == ALLGATHER ? input((int)(i / t->n), i % t->n) : input(t->root, i));
-    if (!(fabs((double)x[i] - expected) <= bound)) return false;
-  }
-  return true;
-}
+/* ---- one case ---- */
 
 static void trial_alloc(trial *t) {
   for (int r = 0; r < t->p; r++) assert_non_null(t->result[r] = ronde__alloc(result_n(t) * sizeof(float)));
@@ -147,8 +94,10 @@ static bool same_and_right(const trial *t) {
 }
 
 static void make_group(bool self, int p, ronde__transport **transports) {
-  if (self) assert_int_equal(ronde__transport_self(transports), RONDE_OK);
-  else assert_int_equal(ronde__transport_threads(p, transports), RONDE_OK);
+  if (self)
+    assert_int_equal(ronde__transport_self(transports), RONDE_OK);
+  else
+    assert_int_equal(ronde__transport_threads(p, transports), RONDE_OK);
 }
 
 static void destroy_group(ronde__transport **transports, int p) {
@@ -159,30 +108,35 @@ static void all_ok(const ronde_status *statuses, int p) {
   for (int r = 0; r < p; r++) assert_int_equal(statuses[r], RONDE_OK);
 }
 
+static bool has_root(const trial *t) { return t->op.kind == BROADCAST || t->op.kind == REDUCE; }
+
+/* Twice the same bits, and right. */
+static void check_trial(ronde__transport **transports, trial *t) {
+  ronde_status statuses[MAX_RANKS];
+  size_t bytes = result_n(t) * sizeof(float);
+  trial_alloc(t);
+  run_ranks(transports, t->p, run_trial, t, statuses);
+  all_ok(statuses, t->p);
+  assert_true(same_and_right(t));
+  float *first = t->result[0];
+  assert_non_null(t->result[0] = ronde__alloc(bytes));
+  run_ranks(transports, t->p, run_trial, t, statuses);
+  all_ok(statuses, t->p);
+  assert_memory_equal(first, t->result[0], bytes);
+  ronde__free(first);
+  trial_free(t);
+}
+
 static void check_world(bool self, int p) {
   const ronde__kernels *kernels;
   ronde__transport *transports[MAX_RANKS];
-  ronde_status statuses[MAX_RANKS];
   assert_int_equal(ronde__kernels_get(&kernels), RONDE_OK);
   make_group(self, p, transports);
-  for (int k = 0; k < N_KINDS; k++)
-    for (size_t s = 0; s < RONDE__COUNT(sizes); s++)
-      for (int root = 0; root < (k == BROADCAST ? p : 1); root++) {
-        trial t = {.kind = (kind)k, .p = p, .root = root, .n = sizes[s], .tag = 5, .kernels = kernels};
-        trial_alloc(&t);
-        run_ranks(transports, p, run_trial, &t, statuses);
-        all_ok(statuses, p);
-        assert_true(same_and_right(&t));
-        /* Again: the same bits. */
-        size_t bytes = result_n(&t) * sizeof(float);
-        float *first = t.result[0];
-        assert_non_null(t.result[0] = ronde__alloc(bytes));
-        run_ranks(transports, p, run_trial, &t, statuses);
-        all_ok(statuses, p);
-        assert_memory_equal(first, t.result[0], bytes);
-        ronde__free(first);
-        trial_free(&t);
-      }
+  for (size_t o = 0; o < RONDE__COUNT(operations); o++)
+    for (size_t s = 0; s < RONDE__COUNT(trial_sizes); s++) {
+      trial t = {.op = operations[o], .p = p, .n = trial_sizes[s], .tag = 5, .kernels = kernels};
+      for (t.root = 0; t.root < (has_root(&t) ? p : 1); t.root++) check_trial(transports, &t);
+    }
   destroy_group(transports, p);
 }
 
@@ -192,50 +146,104 @@ static void threads_of_every_number(void **state) {
   for (size_t w = 0; w < RONDE__COUNT(worlds); w++) check_world(false, worlds[w]);
 }
 
-/* Longer than some pieces, so that the double buffers of the ring come round. */
-static void many_pieces(void **state) {
-  trial t = {.kind = ALLREDUCE, .p = 2, .n = 300001, .tag = 1};
+/* As if the ranks were on several hosts, as many on each or not. */
+static void hosts_of_every_shape(void **state) {
+  static const int shapes[][MAX_RANKS] = {
+      {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1, 2, 3}, {0, 1, 1, 0, 1, 2, 1}};
+  for (size_t i = 0; i < RONDE__COUNT(shapes); i++) {
+    int p = i < 4 ? 4 : 7;
+    ronde__transport *transports[MAX_RANKS];
+    make_group(false, p, transports);
+    for (int r = 0; r < p; r++) transports[r]->host_of = shapes[i];
+    for (size_t s = 0; s < RONDE__COUNT(trial_sizes); s++) {
+      trial t = {.op = {ALLREDUCE, "hierarchical"}, .p = p, .n = trial_sizes[s], .tag = 5};
+      assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
+      check_trial(transports, &t);
+    }
+    destroy_group(transports, p);
+  }
+}
+
+/* What crosses between two hosts of two ranks: the sum of a host once in each direction, not what each rank has. */
+static void hosts_exchange_their_sums_only(void **state) {
+  static const int hosts[] = {0, 0, 1, 1};
   ronde__transport *transports[MAX_RANKS];
-  ronde_status statuses[MAX_RANKS];
+  trial t = {.op = {ALLREDUCE, "hierarchical"}, .p = 4, .n = 4000, .tag = 5};
   assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
   make_group(false, t.p, transports);
-  trial_alloc(&t);
-  run_ranks(transports, t.p, run_trial, &t, statuses);
-  all_ok(statuses, t.p);
-  assert_true(same_and_right(&t));
-  /* 2(p-1)/p n elements sent by each. */
-  assert_int_equal(transports[0]->bytes_sent + transports[1]->bytes_sent, 2 * t.n * sizeof(float));
-  assert_int_equal(transports[0]->bytes_received, transports[1]->bytes_sent);
-  assert_true(transports[0]->messages > 4);
-  trial_free(&t);
+  for (int r = 0; r < t.p; r++) transports[r]->host_of = hosts;
+  assert_string_equal(ronde__allreduce_auto(transports[0])->name, "hierarchical");
+  check_trial(transports, &t);
+  /* Twice, by each rank: half of x inside the host, and again, and half of x in two halves to the other host. */
+  for (int r = 0; r < t.p; r++) assert_int_equal(transports[r]->bytes_sent, 2 * (2 + 1) * t.n / 2 * sizeof(float));
   destroy_group(transports, t.p);
 }
 
+static void algorithms_have_names(void **state) {
+  int n = 0;
+  for (; ronde__allreduce_at(n); n++)
+    assert_ptr_equal(ronde__allreduce_find(ronde__allreduce_at(n)->name), ronde__allreduce_at(n));
+  assert_int_equal(n, 5);
+  assert_null(ronde__allreduce_at(-1));
+  assert_null(ronde__allreduce_find("star"));
+  ronde__transport *transport;
+  make_group(true, 1, &transport);
+  assert_string_equal(ronde__allreduce_auto(transport)->name, "ring");
+  assert_non_null(ronde__allreduce_find("mpi")->refuses(transport));
+  ronde__transport_destroy(transport);
+}
+
+/* Longer than some pieces, so that the double buffers come round: 2(p-1)/p n elements sent by each. */
+static void many_pieces(void **state) {
+  for (int o = 0; o < 2; o++) {
+    trial t = {.op = operations[o], .p = 2, .n = 300001, .tag = 1};
+    ronde__transport *transports[MAX_RANKS];
+    ronde_status statuses[MAX_RANKS];
+    assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
+    make_group(false, t.p, transports);
+    trial_alloc(&t);
+    run_ranks(transports, t.p, run_trial, &t, statuses);
+    all_ok(statuses, t.p);
+    assert_true(same_and_right(&t));
+    assert_int_equal(transports[0]->bytes_sent + transports[1]->bytes_sent, 2 * t.n * sizeof(float));
+    assert_int_equal(transports[0]->bytes_received, transports[1]->bytes_sent);
+    assert_true(transports[0]->messages > 4);
+    trial_free(&t);
+    destroy_group(transports, t.p);
+  }
+}
+
+/* Rank 0 flips a bit of its message number `message` (-1: of none): whether it was seen, and how many it sent. */
+static bool flip_is_seen(operation op, int message, int *n_sent_out) {
+  trial t = {.op = op, .p = 3, .n = 1000, .tag = 9};
+  ronde__transport *transports[MAX_RANKS], *wrapped[MAX_RANKS];
+  ronde_status statuses[MAX_RANKS];
+  assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
+  make_group(false, t.p, transports);
+  flipper *f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  memcpy(wrapped, transports, sizeof wrapped);
+  *f = (flipper){.head = *transports[0], .inner = transports[0], .message = message};
+  f->head.ops = &flip_ops;
+  wrapped[0] = &f->head;
+  trial_alloc(&t);
+  run_ranks(wrapped, t.p, run_trial, &t, statuses);
+  all_ok(statuses, t.p);
+  bool seen = !same_and_right(&t);
+  *n_sent_out = f->sent;
+  trial_free(&t);
+  destroy_group(transports, t.p);
+  free(f);
+  return seen;
+}
+
 static void a_flipped_bit_is_caught(void **state) {
-  static const int n_messages[] = {[ALLREDUCE] = 4, [ALLGATHER] = 2, [BROADCAST] = 2}; /* of rank 0 among 3 */
-  for (int k = 0; k < N_KINDS; k++)
-    for (int message = 0; message <= n_messages[k]; message++) {
-      trial t = {.kind = (kind)k, .p = 3, .n = 1000, .tag = 9};
-      ronde__transport *transports[MAX_RANKS], *wrapped[MAX_RANKS];
-      ronde_status statuses[MAX_RANKS];
-      assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
-      make_group(false, t.p, transports);
-      flipper *f = calloc(1, sizeof *f);
-      assert_non_null(f);
-      memcpy(wrapped, transports, sizeof wrapped);
-      *f = (flipper){.head = *transports[0], .inner = transports[0], .message = message};
-      f->head.ops = &flip_ops;
-      wrapped[0] = &f->head;
-      trial_alloc(&t);
-      run_ranks(wrapped, t.p, run_trial, &t, statuses);
-      all_ok(statuses, t.p);
-      /* The last time the message is never sent: the wrapper alone is harmless. */
-      assert_int_equal(f->sent, n_messages[k]);
-      assert_int_equal(same_and_right(&t), message == n_messages[k]);
-      trial_free(&t);
-      destroy_group(transports, t.p);
-      free(f);
-    }
+  for (size_t o = 0; o < RONDE__COUNT(operations); o++) {
+    int n_sent, again;
+    assert_false(flip_is_seen(operations[o], -1, &n_sent)); /* the wrapper alone is harmless */
+    assert_true(n_sent > 0);
+    for (int message = 0; message < n_sent; message++) assert_true(flip_is_seen(operations[o], message, &again));
+  }
 }
 
 /* ---- two threads of a rank at once ---- */
@@ -271,8 +279,8 @@ static void collectives_with_distinct_tags_run_at_once(void **state) {
   const ronde__kernels *kernels;
   assert_int_equal(ronde__kernels_get(&kernels), RONDE_OK);
   for (int p = 2; p <= 3; p++) {
-    pair pair = {.own = {.kind = ALLREDUCE, .p = p, .n = 50021, .tag = 1, .kernels = kernels},
-                 .side = {.kind = ALLREDUCE, .p = p, .n = 50020, .tag = 2, .kernels = kernels}};
+    pair pair = {.own = {.op = {ALLREDUCE, "ring"}, .p = p, .n = 50021, .tag = 1, .kernels = kernels},
+                 .side = {.op = {ALLREDUCE, "ring"}, .p = p, .n = 50020, .tag = 2, .kernels = kernels}};
     ronde__transport *transports[MAX_RANKS];
     ronde_status statuses[MAX_RANKS];
     make_group(false, p, transports);
@@ -305,8 +313,8 @@ static ronde_status run_unless_2(ronde__transport *transport, void *arg) {
 }
 
 static void a_missing_rank_is_named_once(void **state) {
-  for (int k = 0; k < N_KINDS; k++) {
-    trial t = {.kind = (kind)k, .p = 4, .root = 2, .n = 100003, .tag = 3};
+  for (size_t k = 0; k < RONDE__COUNT(operations); k++) {
+    trial t = {.op = operations[k], .p = 4, .root = 2, .n = 100003, .tag = 3};
     ronde__transport *transports[MAX_RANKS];
     ronde_status statuses[MAX_RANKS];
     assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
@@ -330,8 +338,8 @@ static ronde_status abort_as_2(ronde__transport *transport, void *arg) {
 }
 
 static void an_abort_ends_every_collective_silently(void **state) {
-  for (int k = 0; k < N_KINDS; k++) {
-    trial t = {.kind = (kind)k, .p = 4, .root = 2, .n = 1000, .tag = 3};
+  for (size_t k = 0; k < RONDE__COUNT(operations); k++) {
+    trial t = {.op = operations[k], .p = 4, .root = 2, .n = 1000, .tag = 3};
     ronde__transport *transports[MAX_RANKS];
     ronde_status statuses[MAX_RANKS];
     assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
@@ -352,6 +360,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(self_alone),
       cmocka_unit_test(threads_of_every_number),
+      cmocka_unit_test(hosts_of_every_shape),
+      cmocka_unit_test(hosts_exchange_their_sums_only),
+      cmocka_unit_test(algorithms_have_names),
       cmocka_unit_test(many_pieces),
       cmocka_unit_test(a_flipped_bit_is_caught),
       cmocka_unit_test(collectives_with_distinct_tags_run_at_once),

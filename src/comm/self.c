@@ -57,7 +57,8 @@ static const ronde__transport_ops self_ops = {
 ronde_status ronde__transport_self(ronde__transport **transport_out) {
   self *transport;
   RONDE__ALLOC(transport, sizeof *transport, "transport self");
-  transport->head = (ronde__transport){.ops = &self_ops, .size = 1, .timeout_ns = RONDE__TIMEOUT_NS};
+  transport->head = (ronde__transport){
+      .ops = &self_ops, .size = 1, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES};
   *transport_out = &transport->head;
   return RONDE_OK;
 }

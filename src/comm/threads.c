@@ -371,7 +371,8 @@ ronde_status ronde__transport_threads(int n, ronde__transport **transports_out) 
   bool complete = group->endpoints != NULL;
   for (int r = 0; complete && r < n; r++) {
     endpoint *e = &group->endpoints[r];
-    e->head = (ronde__transport){.ops = &threads_ops, .rank = r, .size = n, .timeout_ns = RONDE__TIMEOUT_NS};
+    e->head = (ronde__transport){
+        .ops = &threads_ops, .rank = r, .size = n, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES};
     e->group = group;
     pthread_mutex_init(&e->lock, NULL);
     group->size = r + 1;

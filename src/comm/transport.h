@@ -15,9 +15,8 @@ typedef struct ronde__request {
 
 typedef struct ronde__transport_ops {
   const char *name;
-  /* Messages between two ranks match by tag, in order. Lengths must be equal on both sides (else RONDE_E_INTERNAL on
-   * the receiver).
-   * Neither call blocks. Errors are per peer: RONDE_E_LOST names it. */
+  /* Messages between two ranks match by tag (below 2^31), in order. Lengths must be equal on both sides (else
+   * RONDE_E_INTERNAL on the receiver). Neither call blocks. Errors are per peer: RONDE_E_LOST names it. */
   ronde_status (*isend)(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                         ronde__request *request_out);
   ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
@@ -31,6 +30,9 @@ typedef struct ronde__transport_ops {
   /* Ends what is not done without waiting for a peer, resets all n to zero: the buffers are the caller's again. Such
    * a transfer may have happened, in part or not at all: only for giving up. */
   void (*cancel)(ronde__transport *transport, ronde__request *requests, int n);
+  /* The sum of x [n] over the ranks by the transport's own means, in place; blocks as wait does. The same order of
+   * calls on all ranks. NULL: it has none. */
+  ronde_status (*allreduce)(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns);
   uint64_t (*now_ns)(ronde__transport *transport);
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */
@@ -40,12 +42,17 @@ typedef struct ronde__transport_ops {
 } ronde__transport_ops;
 
 #define RONDE__TIMEOUT_NS 60000000000u
+/* Of the transports inside a process: two fit the second-level cache. Larger ones cost less, but leave less to overlap.
+ */
+#define RONDE__PIECE_BYTES ((size_t)256 << 10)
 
 /* The common head of every implementation. */
 struct ronde__transport {
   const ronde__transport_ops *ops;
   int rank, size;
-  uint64_t timeout_ns;                     /* of every wait of a collective; RONDE__TIMEOUT_NS, the owner may set it */
+  size_t piece_bytes;  /* long messages go best in pieces of this size at most */
+  const int *host_of;  /* [size]: each rank's host, from 0; NULL: all ranks are on one */
+  uint64_t timeout_ns; /* of every wait of a collective; RONDE__TIMEOUT_NS, the owner may set it */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
 };
 

@@ -31,13 +31,14 @@ static ronde_status exchange(void *arg) {
   ronde__transport *transport = s->worker->transport;
   float *gradients = ronde__net_gradients(s->worker->net) + b->begin;
   size_t n = b->end - b->begin;
-  if (!b->last) return ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, n, s->scratch);
+  const ronde__allreduce *collective = s->worker->collective;
+  if (!b->last) return collective->run(transport, s->worker->kernels, b->tag, gradients, n, s->scratch);
   /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it
    * has arrived from everywhere, nobody is waited for any more. */
   s->parts[transport->rank] = s->part;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
   uint64_t begin = transport->ops->now_ns(transport);
-  RONDE_TRY(ronde__allreduce_ring(transport, s->worker->kernels, b->tag, gradients, n, s->scratch));
+  RONDE_TRY(collective->run(transport, s->worker->kernels, b->tag, gradients, n, s->scratch));
   s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
   s->worker->bus_bytes += 2 * n * sizeof(float) * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
@@ -113,8 +114,8 @@ static ronde_status make_buckets(state *s) {
     if (b->end - b->begin > longest) longest = b->end - b->begin;
   }
   s->buckets[s->n_buckets - 1].last = true;
-  RONDE__ALLOC(s->scratch, ronde__allreduce_ring_scratch(longest, s->worker->transport->size) * sizeof(float),
-               "buckets");
+  size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
+  RONDE__ALLOC(s->scratch, scratch * sizeof(float), "buckets");
   return RONDE_OK;
 }
 

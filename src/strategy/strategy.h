@@ -18,7 +18,8 @@ typedef struct ronde__worker {
   ronde__net *net;
   ronde__optim *optim;
   ronde__loader *loader;
-  uint64_t seed; /* of dropout */
+  const ronde__allreduce *collective; /* NULL: one rank alone */
+  uint64_t seed;                      /* of dropout */
   int64_t batch; /* examples of a global batch */
   double clip;   /* 0: off */
   int64_t bucket_bytes;

@@ -12,6 +12,7 @@
 enum { RONDE__TRANSPORT_AUTO, RONDE__TRANSPORT_SELF, RONDE__TRANSPORT_THREADS };
 enum { RONDE__OPTIMIZER_SGD, RONDE__OPTIMIZER_ADAM, RONDE__OPTIMIZER_ADAMW, RONDE__OPTIMIZER_ADAGRAD };
 enum { RONDE__STRATEGY_AUTO };
+enum { RONDE__COLLECTIVE_AUTO };
 enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
 enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
@@ -31,6 +32,7 @@ typedef struct ronde__job {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
+  const ronde__allreduce *collective; /* NULL: auto */
   int world, threads;
   int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */

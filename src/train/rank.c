@@ -64,6 +64,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .net = r->net,
                               .optim = r->optim,
                               .loader = r->loader,
+                              .collective = job->collective ? job->collective : ronde__allreduce_auto(r->transport),
                               .seed = (uint64_t)job->options->seed,
                               .batch = job->batch,
                               .clip = job->options->clip,

@@ -136,7 +136,9 @@ static void fill_run(ronde__run *r) {
   record->choices = r->choices;
   record->n_choices = 2;
   record->target.accuracy = job->options->target_accuracy;
-  if (job->world > 1) r->choices[record->n_choices++] = (ronde__record_choice){"collective", "ring"};
+  const ronde__allreduce *collective = r->ranks[0].worker.collective;
+  if (job->world > 1 && collective)
+    r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
   record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
   record->workers = r->workers;
   record->n_workers = job->world;
@@ -161,7 +163,7 @@ static ronde_status fill_results(ronde__run *r) {
     record->communication.bytes_received += (int64_t)r->transports[i]->bytes_received;
     record->communication.messages += (int64_t)r->transports[i]->messages;
   }
-  record->communication.collective = r->job->world > 1 ? "ring" : NULL;
+  record->communication.collective = r->job->world > 1 ? r->ranks[0].worker.collective->name : NULL;
   record->communication.busbw_bytes_per_s = bus_bandwidth(r);
   RONDE_TRY(ronde__weights_sha256(r->ranks[0].net, r->weights_sha256));
   RONDE_TRY(ronde__state_sha256(r->ranks[0].net, r->state_sha256));

@@ -180,6 +180,8 @@ static ronde_status resolve_world(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
   }
+  if (o->collective != RONDE__COLLECTIVE_AUTO)
+    job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }

@@ -5,28 +5,23 @@
 const char *ronde_version(void) { return RONDE_VERSION; }
 
 static json_t *features(void) {
-  json_t *f = json_object();
+  bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false;
 #ifdef RONDE_HAVE_XSMM
-  json_object_set_new(f, "libxsmm", json_true());
-#else
-  json_object_set_new(f, "libxsmm", json_false());
+  xsmm = true;
 #endif
 #ifdef RONDE_HAVE_PNG
-  json_object_set_new(f, "png", json_true());
-#else
-  json_object_set_new(f, "png", json_false());
-#endif
-#ifdef RONDE_HAVE_CURL
-  json_object_set_new(f, "curl", json_true());
-#else
-  json_object_set_new(f, "curl", json_false());
+  png = true;
 #endif
 #ifdef RONDE_HAVE_JPEG
-  json_object_set_new(f, "jpeg", json_true());
-#else
-  json_object_set_new(f, "jpeg", json_false());
+  jpeg = true;
 #endif
-  return f;
+#ifdef RONDE_HAVE_CURL
+  curl = true;
+#endif
+#ifdef RONDE_HAVE_MPI
+  mpi = true;
+#endif
+  return json_pack("{s:b, s:b, s:b, s:b, s:b}", "libxsmm", xsmm, "png", png, "curl", curl, "jpeg", jpeg, "mpi", mpi);
 }
 
 ronde_status ronde_version_json(char **json_out) {

@@ -1,0 +1,99 @@
+/* One case of a collective with its oracle in f64, for tests on any transport. */
+#ifndef RONDE_COLLECTIVE_TESTING_H
+#define RONDE_COLLECTIVE_TESTING_H
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "comm/collective.h"
+
+enum { MAX_RANKS = 7 };
+
+typedef enum kind { ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, REDUCE } kind;
+
+typedef struct operation {
+  kind kind;
+  const char *algorithm; /* of an all-reduce */
+} operation;
+
+static const operation operations[] = {
+    {ALLREDUCE, "ring"},    {ALLREDUCE, "halving-doubling"},
+    {ALLREDUCE, "tree"},    {ALLREDUCE, "hierarchical"},
+    {ALLGATHER, NULL},      {BROADCAST, NULL},
+    {REDUCE_SCATTER, NULL}, {REDUCE, NULL},
+};
+
+static const size_t trial_sizes[] = {0, 1, 2, 6, 7, 1000, 2048, 2049, 100003};
+
+typedef struct trial {
+  operation op;
+  int p, root;
+  size_t n;
+  uint32_t tag;
+  const ronde__kernels *kernels;
+  float *result[MAX_RANKS]; /* [n], or [p][n] */
+} trial;
+
+static float input(int rank, size_t i) {
+  uint32_t v[4];
+  ronde__philox(11, (uint64_t)rank, i, v);
+  return (float)(int32_t)v[0] * 0x1p-31f;
+}
+
+static size_t result_n(const trial *t) { return t->op.kind == ALLGATHER ? t->n * (size_t)t->p : t->n; }
+
+static size_t scratch_n(const trial *t, const ronde__transport *transport) {
+  if (t->op.kind == ALLREDUCE) return ronde__allreduce_find(t->op.algorithm)->scratch(transport, t->n);
+  if (t->op.kind == REDUCE_SCATTER) return ronde__ring_scratch(t->n, t->p);
+  return t->op.kind == REDUCE ? ronde__reduce_tree_scratch(t->n) : 0;
+}
+
+static ronde_status call(ronde__transport *transport, const trial *t, float *x, float *scratch) {
+  switch (t->op.kind) {
+  case ALLREDUCE:
+    return ronde__allreduce_find(t->op.algorithm)->run(transport, t->kernels, t->tag, x, t->n, scratch);
+  case ALLGATHER:
+    return ronde__allgather_ring(transport, t->tag, x, t->n * sizeof *x);
+  case BROADCAST:
+    return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);
+  case REDUCE_SCATTER:
+    RONDE_TRY(ronde__reduce_scatter_ring(transport, t->kernels, t->tag, x, t->n, scratch));
+    return ronde__allgather_shares_ring(transport, t->tag, x, t->n);
+  default:
+    RONDE_TRY(ronde__reduce_tree(transport, t->kernels, t->tag, t->root, x, t->n, scratch));
+    return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);
+  }
+}
+
+static ronde_status run_trial(ronde__transport *transport, void *arg) {
+  trial *t = arg;
+  int r = transport->rank;
+  float *x = t->result[r], *scratch = NULL;
+  size_t n_scratch = scratch_n(t, transport);
+  for (size_t i = 0; i < result_n(t); i++) x[i] = -77;
+  for (size_t i = 0; i < t->n; i++) x[(t->op.kind == ALLGATHER ? (size_t)r * t->n : 0) + i] = input(r, i);
+  if (n_scratch) RONDE__ALLOC(scratch, n_scratch * sizeof *scratch, "test");
+  ronde_status status = call(transport, t, x, scratch);
+  ronde__free(scratch);
+  return status;
+}
+
+static bool right(const trial *t, const float *x) {
+  for (size_t i = 0; i < result_n(t); i++) {
+    double expected = 0, bound = 0;
+    if (t->op.kind == ALLGATHER) {
+      expected = (double)input((int)(i / t->n), i % t->n);
+    } else if (t->op.kind == BROADCAST) {
+      expected = (double)input(t->root, i);
+    } else {
+      for (int r = 0; r < t->p; r++) {
+        expected += (double)input(r, i);
+        bound += fabs((double)input(r, i)) * 0x1p-24 * t->p;
+      }
+    }
+    if (!(fabs((double)x[i] - expected) <= bound)) return false;
+  }
+  return true;
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* Recursive halving (reduce-scatter), then recursive doubling (all-gather); short messages by recursive doubling alone.
+ * Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005. */
+#include "comm/collective.h"
+
+/* Up to this length the latency of twice as many messages costs more than sending all of x each time. */
+#define SHORT ((size_t)(8 << 10) / sizeof(float))
+
+enum { PART_FOLD, PART_HALVE, PART_DOUBLE, PART_UNFOLD };
+
+typedef struct cube {
+  ronde__exchange e;
+  float *x, *scratch;
+  int64_t n;
+  uint32_t tag;
+  int rest;   /* ranks beyond the largest power of two: so many pairs are folded into one rank each */
+  int size;   /* the power of two */
+  int corner; /* this rank's among them; -1: folded away */
+} cube;
+
+static int largest_power(int p) {
+  int power = 1;
+  while (2 * power <= p) power *= 2;
+  return power;
+}
+
+static int rank_of_corner(const cube *c, int corner) { return corner < c->rest ? 2 * corner + 1 : corner + c->rest; }
+
+/* Between this rank and a peer: out goes, in comes; sum: in is added to what came. */
+static ronde_status swap(cube *c, int peer, int part, const float *out, int64_t n_out, float *in, int64_t n_in,
+                         bool sum) {
+  c->e.wire_tag = RONDE__WIRE_TAG(c->tag, part);
+  c->e.to = out ? peer : -1;
+  c->e.from = in ? peer : -1;
+  c->e.out = out, c->e.n_out = n_out;
+  c->e.in = in, c->e.n_in = n_in;
+  c->e.scratch = sum ? c->scratch : NULL;
+  return ronde__exchange_run(&c->e);
+}
+
+/* Of the first 2 rest ranks, the even ones hand all they have to the odd ones, and in the end get it back. */
+static ronde_status fold(cube *c, bool back) {
+  int rank = c->e.transport->rank;
+  if (rank >= 2 * c->rest) return RONDE_OK;
+  bool even = rank % 2 == 0, gives = even != back;
+  int part = back ? PART_UNFOLD : PART_FOLD;
+  return swap(c, even ? rank + 1 : rank - 1, part, gives ? c->x : NULL, c->n, gives ? NULL : c->x, c->n, !back);
+}
+
+/* The shares [begin, end) of the cube's size, as a stretch of x. */
+static float *stretch(const cube *c, int begin, int end, int64_t *n_out) {
+  int64_t from = ronde__share_begin(c->n, begin, c->size);
+  *n_out = ronde__share_begin(c->n, end, c->size) - from;
+  return c->x + from;
+}
+
+/* At each distance, from half the cube down: keep the half of the present shares that this corner lies in. */
+static ronde_status halve(cube *c) {
+  for (int distance = c->size / 2; distance > 0; distance /= 2) {
+    int mine = c->corner / distance * distance, other = mine ^ distance;
+    int64_t n_keep, n_give;
+    float *keep = stretch(c, mine, mine + distance, &n_keep), *give = stretch(c, other, other + distance, &n_give);
+    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_HALVE, give, n_give, keep, n_keep, true));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status gather(cube *c) {
+  for (int distance = 1; distance < c->size; distance *= 2) {
+    int mine = c->corner / distance * distance, other = mine ^ distance;
+    int64_t n_have, n_want;
+    float *have = stretch(c, mine, mine + distance, &n_have), *want = stretch(c, other, other + distance, &n_want);
+    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_DOUBLE, have, n_have, want, n_want, false));
+  }
+  return RONDE_OK;
+}
+
+/* a + b and b + a are the same bits, so that all corners agree. What goes out must not change while it does: a copy
+ * behind the scratch. */
+static ronde_status double_whole(cube *c) {
+  float *copy = c->scratch + ronde__exchange_scratch(c->n);
+  for (int distance = 1; distance < c->size; distance *= 2) {
+    for (int64_t i = 0; i < c->n; i++) copy[i] = c->x[i];
+    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_DOUBLE, copy, c->n, c->x, c->n, true));
+  }
+  return RONDE_OK;
+}
+
+static size_t scratch(const ronde__transport *transport, size_t n) {
+  return transport->size == 1 ? 0 : ronde__exchange_scratch((int64_t)n) + (size_t)ronde__min(n, SHORT);
+}
+
+static ronde_status run(cube *c) {
+  RONDE_TRY(fold(c, false));
+  if (c->corner >= 0 && (size_t)c->n <= SHORT) {
+    RONDE_TRY(double_whole(c));
+  } else if (c->corner >= 0) {
+    RONDE_TRY(halve(c));
+    RONDE_TRY(gather(c));
+  }
+  return fold(c, true);
+}
+
+static ronde_status allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                              size_t n, float *scratch) {
+  cube c = {.e = {.transport = transport, .kernels = kernels}, .x = x, .scratch = scratch, .n = (int64_t)n, .tag = tag};
+  int p = transport->size, rank = transport->rank;
+  c.size = largest_power(p);
+  c.rest = p - c.size;
+  if (rank >= 2 * c.rest)
+    c.corner = rank - c.rest;
+  else
+    c.corner = rank % 2 ? rank / 2 : -1;
+  return run(&c);
+}
+
+const ronde__allreduce ronde__allreduce_halving_doubling = {"halving-doubling", scratch, allreduce, NULL};

@@ -1,0 +1,85 @@
+/* The links between hosts are the slow ones: each carries the sum of a host's ranks, not what each of them has.
+ * Where all hosts have the same number of ranks, each rank of a host takes its share of the vector to the other hosts.
+ */
+#include "comm/collective.h"
+
+/* The steps follow each other on every rank, so that their messages may have one tag. */
+typedef struct hosts {
+  ronde__view local, across; /* the ranks of this host; those of other hosts that this one works with */
+  int *ranks;                /* memory of both */
+  int n_local, n_across;     /* n_across 0: this rank has no part in it */
+  bool even;
+} hosts;
+
+static int host_of(const ronde__transport *transport, int rank) {
+  return transport->host_of ? transport->host_of[rank] : 0;
+}
+
+/* Of rank among the ranks of its host. */
+static int place_on_host(const ronde__transport *transport, int rank) {
+  int place = 0;
+  for (int r = 0; r < rank; r++) place += host_of(transport, r) == host_of(transport, rank);
+  return place;
+}
+
+static int ranks_on_host(const ronde__transport *transport, int host) {
+  int n = 0;
+  for (int r = 0; r < transport->size; r++) n += host_of(transport, r) == host;
+  return n;
+}
+
+static bool is_even(const ronde__transport *transport) {
+  for (int r = 1; r < transport->size; r++)
+    if (ranks_on_host(transport, host_of(transport, r)) != ranks_on_host(transport, host_of(transport, 0)))
+      return false;
+  return true;
+}
+
+static ronde_status find_hosts(ronde__transport *transport, hosts *h) {
+  int rank = transport->rank, place = place_on_host(transport, rank);
+  RONDE__ALLOC(h->ranks, 2 * (size_t)transport->size * sizeof *h->ranks, "hierarchical all-reduce");
+  int *local = h->ranks, *across = h->ranks + transport->size;
+  h->even = is_even(transport);
+  int wanted = h->even ? place : 0;
+  for (int r = 0; r < transport->size; r++) {
+    if (host_of(transport, r) == host_of(transport, rank)) local[h->n_local++] = r;
+    if (place_on_host(transport, r) == wanted) across[h->n_across++] = r;
+  }
+  if (place != wanted) h->n_across = 0;
+  ronde__view_make(&h->local, transport, local, h->n_local);
+  if (h->n_across) ronde__view_make(&h->across, transport, across, h->n_across);
+  return RONDE_OK;
+}
+
+static size_t scratch(const ronde__transport *transport, size_t n) {
+  return transport->size == 1 ? 0 : ronde__exchange_scratch((int64_t)n);
+}
+
+static ronde_status shares(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
+                           float *scratch) {
+  ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
+  RONDE_TRY(ronde__reduce_scatter_ring(local, kernels, tag, x, n, scratch));
+  int64_t begin = ronde__share_begin((int64_t)n, local->rank, local->size);
+  int64_t end = ronde__share_begin((int64_t)n, local->rank + 1, local->size);
+  RONDE_TRY(ronde__allreduce_find("ring")->run(across, kernels, tag, x + begin, (size_t)(end - begin), scratch));
+  return ronde__allgather_shares_ring(local, tag, x, n);
+}
+
+static ronde_status leaders(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
+                            float *scratch) {
+  ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
+  RONDE_TRY(ronde__reduce_tree(local, kernels, tag, 0, x, n, scratch));
+  if (h->n_across) RONDE_TRY(ronde__allreduce_find("ring")->run(across, kernels, tag, x, n, scratch));
+  return ronde__broadcast_tree(local, tag, 0, x, n * sizeof *x);
+}
+
+static ronde_status allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                              size_t n, float *scratch) {
+  hosts h = {0};
+  RONDE_TRY(find_hosts(transport, &h));
+  ronde_status status = h.even ? shares(&h, kernels, tag, x, n, scratch) : leaders(&h, kernels, tag, x, n, scratch);
+  ronde__free(h.ranks);
+  return status;
+}
+
+const ronde__allreduce ronde__allreduce_hierarchical = {"hierarchical", scratch, allreduce, NULL};

@@ -1,0 +1,496 @@
+/* Ranks as processes, over point-to-point MPI. Waiting is ours: MPI's own burns the core that the computing thread
+ * needs; here a wait spins for as long as a short message takes, then sleeps in steps that grow. What ranks tell each
+ * other about themselves (one leaves, one gives up) goes over a communicator of its own. */
+#include "comm/mpi.h"
+
+#include <stdlib.h>
+
+#ifndef RONDE_HAVE_MPI
+
+bool ronde__mpi_launched(void) { return false; }
+
+ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
+  return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; transport threads is there");
+}
+
+#else
+
+#include <inttypes.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/wait.h"
+
+enum {
+  SPIN_NS = 50000,        /* a short message over TCP and back */
+  SLEEP_NS = 50000,       /* while traffic flows */
+  LONG_SLEEP_NS = 500000, /* when nothing has come for ... */
+  LONG_AFTER_NS = 20000000,
+  GRACE_NS = 200000000,   /* what a rank has sent before it left may still be on the way */
+  CANCEL_NS = 1000000000, /* a transfer that a live peer takes part in ends within this */
+  PART_BYTES = 1 << 30,   /* MPI counts in int */
+  MAX_PARTS = 8,
+  FINALIZE_S = 2,
+  PIECE_BYTES = 60 << 10, /* below the eager limit of TCP: over three hosts 1.05 to 1.09 times the link's limit,
+                             against 1.14 to 1.18 with 512 KB */
+  CONTROL_TAG = 0
+};
+
+typedef struct message {
+  struct message *next; /* among the free ones */
+  MPI_Request parts[MAX_PARTS];
+  int n_parts, peer;
+  uint32_t tag;
+  bool is_send;
+  size_t bytes;
+} message;
+
+typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED } notice;
+
+typedef struct endpoint {
+  ronde__transport head;
+  MPI_Comm data, control, collective;
+  pthread_mutex_t lock; /* guards what follows */
+  message *free;
+  MPI_Request listening;
+  int heard; /* a notice */
+  int *host_of;
+  _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
+  _Atomic bool aborted;
+  int n_local;
+} endpoint;
+
+/* Of the process: MPI can be initialised once. */
+static struct {
+  pthread_mutex_t lock;
+  bool present;
+  _Atomic bool failed;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
+
+static ronde_status mpi_failed(int error, const char *what, int peer) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length;
+  MPI_Error_string(error, text, &length);
+  atomic_store(&process.failed, true);
+  return ronde__fail(RONDE_E_LOST, "transport mpi: %s rank %d: %s", what, peer, text);
+}
+
+/* ---- messages ---- */
+
+static message *message_take(endpoint *self) {
+  pthread_mutex_lock(&self->lock);
+  message *m = self->free;
+  if (m) self->free = m->next;
+  pthread_mutex_unlock(&self->lock);
+  return m ? m : ronde__alloc(sizeof *m);
+}
+
+static void message_release(endpoint *self, message *m) {
+  pthread_mutex_lock(&self->lock);
+  m->next = self->free;
+  self->free = m;
+  pthread_mutex_unlock(&self->lock);
+}
+
+static ronde_status post(ronde__transport *transport, message wanted, void *data, ronde__request *request_out) {
+  endpoint *self = endpoint_of(transport);
+  if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
+  if (wanted.peer < 0 || wanted.peer >= transport->size)
+    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: there is no rank %d among %d", wanted.peer, transport->size);
+  if (wanted.tag > INT32_MAX || wanted.bytes > (size_t)PART_BYTES * MAX_PARTS)
+    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: a message of %zu bytes with tag %#" PRIx32 " is too large",
+                       wanted.bytes, wanted.tag);
+  message *m = message_take(self);
+  if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
+  *m = wanted;
+  int error = MPI_SUCCESS;
+  size_t at = 0;
+  do {
+    int n = (int)(m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES);
+    MPI_Request *request = &m->parts[m->n_parts++];
+    error = m->is_send ? MPI_Isend((char *)data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request)
+                       : MPI_Irecv((char *)data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+    at += (size_t)n;
+  } while (at < m->bytes && error == MPI_SUCCESS);
+  if (error != MPI_SUCCESS) return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+  request_out->impl = m;
+  return RONDE_OK;
+}
+
+static ronde_status mpi_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
+                              ronde__request *request_out) {
+  message wanted = {.peer = peer, .tag = tag, .is_send = true, .bytes = bytes};
+  return post(transport, wanted, (void *)data, request_out);
+}
+
+static ronde_status mpi_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
+                              ronde__request *request_out) {
+  message wanted = {.peer = peer, .tag = tag, .bytes = bytes};
+  return post(transport, wanted, data, request_out);
+}
+
+static ronde_status wrong_length(const endpoint *self, const message *m, size_t came) {
+  return ronde__fail(RONDE_E_INTERNAL,
+                     "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu", m->peer,
+                     self->head.rank, m->tag, came, m->bytes);
+}
+
+static void count(endpoint *self, const message *m) {
+  uint64_t *bytes = m->is_send ? &self->head.bytes_sent : &self->head.bytes_received;
+  __atomic_fetch_add(bytes, m->bytes, __ATOMIC_RELAXED);
+  if (m->is_send) __atomic_fetch_add(&self->head.messages, 1, __ATOMIC_RELAXED);
+}
+
+/* An error is the end of the message too; MPI names one that is too long but not by how much. */
+static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
+  MPI_Status statuses[MAX_PARTS];
+  int done = 0, error = MPI_Testall(m->n_parts, m->parts, &done, statuses);
+  *done_out = done || error != MPI_SUCCESS;
+  if (error != MPI_SUCCESS) {
+    int class = MPI_SUCCESS;
+    for (int i = 0; i < m->n_parts; i++)
+      if (error == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS) error = statuses[i].MPI_ERROR;
+    MPI_Error_class(error, &class);
+    if (class == MPI_ERR_TRUNCATE)
+      return ronde__fail(RONDE_E_INTERNAL,
+                         "the message from rank %d to rank %d with tag %#" PRIx32 " has more than %zu bytes", m->peer,
+                         self->head.rank, m->tag, m->bytes);
+    return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+  }
+  if (!done) return RONDE_OK;
+  size_t came = 0;
+  for (int i = 0; i < m->n_parts && !m->is_send; i++) {
+    int n;
+    MPI_Get_count(&statuses[i], MPI_BYTE, &n);
+    came += (size_t)n;
+  }
+  if (!m->is_send && came != m->bytes) return wrong_length(self, m, came);
+  count(self, m);
+  return RONDE_OK;
+}
+
+/* ---- notices ---- */
+
+static void listen(endpoint *self) {
+  MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening);
+}
+
+static void hear(endpoint *self) {
+  if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
+  int done = 0;
+  MPI_Status status;
+  while (MPI_Test(&self->listening, &done, &status) == MPI_SUCCESS && done) {
+    if (self->heard == NOTICE_ABORTED)
+      atomic_store(&self->aborted, true);
+    else
+      atomic_store(&self->left_ns[status.MPI_SOURCE], ronde__now_ns());
+    listen(self);
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+/* Small enough that MPI takes it at once, whether the peer looks or not. */
+static void notify(endpoint *self, notice what) {
+  int word = (int)what;
+  for (int r = 0; r < self->head.size; r++) {
+    MPI_Request request;
+    if (r == self->head.rank || atomic_load(&self->left_ns[r])) continue;
+    if (MPI_Isend(&word, 1, MPI_INT, r, CONTROL_TAG, self->control, &request) != MPI_SUCCESS) continue;
+    int done = 0;
+    for (uint64_t end = ronde__now_ns() + GRACE_NS; !done && ronde__now_ns() < end;)
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+  }
+}
+
+/* ---- waiting ---- */
+
+/* Tests all; done ones are reset. The first error. */
+static ronde_status advance(endpoint *self, ronde__request *requests, int n, int *n_left_out) {
+  ronde_status status = RONDE_OK;
+  *n_left_out = 0;
+  for (int i = 0; i < n; i++) {
+    message *m = requests[i].impl;
+    bool done;
+    if (!m) continue;
+    ronde_status one = message_test(self, m, &done);
+    if (status == RONDE_OK) status = one;
+    if (!done) {
+      ++*n_left_out;
+      continue;
+    }
+    message_release(self, m);
+    requests[i].impl = NULL;
+  }
+  return status;
+}
+
+static ronde_status someone_left(endpoint *self, const ronde__request *requests, int n) {
+  uint64_t now = ronde__now_ns();
+  for (int i = 0; i < n; i++) {
+    const message *m = requests[i].impl;
+    uint64_t left = m ? atomic_load(&self->left_ns[m->peer]) : 0;
+    if (left && now > left + GRACE_NS)
+      return ronde__fail(RONDE_E_LOST, "rank %d has left, a message %s it is missing", m->peer,
+                         m->is_send ? "to" : "from");
+  }
+  return RONDE_OK;
+}
+
+static ronde_status time_out(const ronde__request *requests, int n, uint64_t timeout_ns) {
+  char peers[256] = "";
+  for (int i = 0; i < n; i++) {
+    size_t used = strlen(peers);
+    if (requests[i].impl)
+      snprintf(peers + used, sizeof peers - used, "%s%d", used ? ", " : "", ((message *)requests[i].impl)->peer);
+  }
+  return ronde__fail(RONDE_E_LOST, "nothing heard from rank %s for %.3g s", peers, (double)timeout_ns * 1e-9);
+}
+
+/* Whatever is heard besides is looked at where there is time: before each sleep. */
+static ronde_status look_around(endpoint *self, const ronde__request *requests, int n) {
+  hear(self);
+  if (atomic_load(&self->aborted)) return RONDE_E_LOST;
+  return someone_left(self, requests, n);
+}
+
+static void nap(uint64_t waited_ns) {
+  struct timespec length = {0, waited_ns < LONG_AFTER_NS ? SLEEP_NS : LONG_SLEEP_NS};
+  nanosleep(&length, NULL);
+}
+
+static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ronde_status status) {
+  self->head.ops->cancel(&self->head, requests, n);
+  atomic_store(&process.failed, true);
+  return status;
+}
+
+static ronde_status mpi_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  endpoint *self = endpoint_of(transport);
+  uint64_t begin = 0;
+  for (;;) {
+    int n_left;
+    ronde_status status = advance(self, requests, n, &n_left);
+    if (status == RONDE_OK && n_left == 0) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
+    uint64_t now = ronde__now_ns();
+    if (!begin) begin = now;
+    bool spin = now - begin < SPIN_NS && ronde__may_spin();
+    if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
+    if (status == RONDE_OK && now - begin > timeout_ns) status = time_out(requests, n, timeout_ns);
+    if (status != RONDE_OK) return give_up(self, requests, n, status);
+    if (!spin) nap(now - begin);
+  }
+}
+
+static ronde_status mpi_test(ronde__transport *transport, ronde__request *request, bool *done_out) {
+  endpoint *self = endpoint_of(transport);
+  int n_left;
+  ronde_status status = advance(self, request, 1, &n_left);
+  if (status == RONDE_OK && n_left) status = look_around(self, request, 1);
+  if (status == RONDE_OK && atomic_load(&self->aborted)) status = RONDE_E_LOST;
+  if (status != RONDE_OK) return give_up(self, request, 1, status);
+  *done_out = n_left == 0;
+  return RONDE_OK;
+}
+
+/* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
+ * back. Past that the peer is dead and the process about to end. */
+static void message_withdraw(endpoint *self, message *m) {
+  for (int i = 0; i < m->n_parts && !m->is_send; i++)
+    if (m->parts[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->parts[i]);
+  int done = 0;
+  for (uint64_t end = ronde__now_ns() + CANCEL_NS; !done && ronde__now_ns() < end;)
+    if (MPI_Testall(m->n_parts, m->parts, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+  message_release(self, m);
+}
+
+static void mpi_cancel(ronde__transport *transport, ronde__request *requests, int n) {
+  for (int i = 0; i < n; i++) {
+    if (requests[i].impl) message_withdraw(endpoint_of(transport), requests[i].impl);
+    requests[i].impl = NULL;
+  }
+}
+
+/* MPI does not tell what it sends: counted is what a ring, which is asked for (set_defaults), must. */
+static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns) {
+  endpoint *self = endpoint_of(transport);
+  if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
+  if (n > INT32_MAX) return ronde__fail(RONDE_E_INTERNAL, "transport mpi: an all-reduce of %zu floats is too large", n);
+  message *m = message_take(self);
+  if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for an all-reduce");
+  *m = (message){.n_parts = 1, .peer = transport->rank, .is_send = true};
+  m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
+  int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->parts);
+  if (error != MPI_SUCCESS) return mpi_failed(error, "an all-reduce of", m->peer);
+  __atomic_fetch_add(&self->head.bytes_received, m->bytes, __ATOMIC_RELAXED);
+  ronde__request request = {m};
+  return mpi_wait(transport, &request, 1, timeout_ns);
+}
+
+static uint64_t mpi_now_ns(ronde__transport *transport) { return ronde__now_ns(); }
+
+static void mpi_abort(ronde__transport *transport) {
+  endpoint *self = endpoint_of(transport);
+  if (atomic_exchange(&self->aborted, true)) return;
+  atomic_store(&process.failed, true);
+  notify(self, NOTICE_ABORTED);
+}
+
+/* ---- life ---- */
+
+static void endpoint_free(endpoint *self) {
+  for (message *m = self->free, *next; m; m = next) {
+    next = m->next;
+    ronde__free(m);
+  }
+  pthread_mutex_destroy(&self->lock);
+  ronde__free(self->host_of);
+  ronde__free(self->left_ns);
+  ronde__free(self);
+}
+
+static void mpi_destroy(ronde__transport *transport) {
+  endpoint *self = endpoint_of(transport);
+  if (!atomic_load(&self->aborted)) notify(self, NOTICE_LEFT);
+  MPI_Cancel(&self->listening);
+  MPI_Request_free(&self->listening);
+  /* Freeing a communicator is collective: where a rank is lost, it is left to the end of the process. */
+  if (!atomic_load(&process.failed)) {
+    MPI_Comm_free(&self->data);
+    MPI_Comm_free(&self->control);
+    MPI_Comm_free(&self->collective);
+  }
+  ronde__busy_add(1 - self->n_local);
+  endpoint_free(self);
+  pthread_mutex_lock(&process.lock);
+  process.present = false;
+  pthread_mutex_unlock(&process.lock);
+}
+
+static const ronde__transport_ops mpi_ops = {
+    .name = "mpi",
+    .isend = mpi_isend,
+    .irecv = mpi_irecv,
+    .test = mpi_test,
+    .wait = mpi_wait,
+    .cancel = mpi_cancel,
+    .allreduce = mpi_allreduce,
+    .now_ns = mpi_now_ns,
+    .abort = mpi_abort,
+    .destroy = mpi_destroy,
+};
+
+bool ronde__mpi_launched(void) {
+  static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  for (size_t i = 0; i < sizeof marks / sizeof *marks && !initialized; i++) initialized = getenv(marks[i]) != NULL;
+  return initialized;
+}
+
+static void *finalize_here(void *unused) {
+  MPI_Finalize();
+  return NULL;
+}
+
+/* MPI_Finalize waits for all ranks, dead ones too: after an error no longer than FINALIZE_S. */
+static void finalize(void) {
+  int finalized = 0;
+  pthread_t thread;
+  MPI_Finalized(&finalized);
+  if (finalized) return;
+  if (!atomic_load(&process.failed)) {
+    MPI_Finalize();
+  } else if (!pthread_create(&thread, NULL, finalize_here, NULL)) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FINALIZE_S;
+    pthread_timedjoin_np(thread, NULL, &until);
+  }
+}
+
+/* What was found best for the transport as it is used here; the user's own settings go first. */
+static void set_defaults(void) {
+  setenv("OMPI_MCA_pml", "ob1", 0); /* one path, the one that is tested and measured */
+  setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* the others need rights that containers take away */
+  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);   /* a ring */
+  setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
+}
+
+static ronde_status initialize(void) {
+  int initialized = 0, level = 0;
+  MPI_Initialized(&initialized);
+  if (initialized) {
+    MPI_Query_thread(&level);
+  } else {
+    set_defaults();
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+      return ronde__fail(RONDE_E_LOST, "transport mpi: MPI_Init_thread failed");
+    atexit(finalize);
+  }
+  return level == MPI_THREAD_MULTIPLE
+             ? RONDE_OK
+             : ronde__fail(RONDE_E_USAGE, "transport mpi: MPI was initialised without MPI_THREAD_MULTIPLE");
+}
+
+/* Hosts are numbered in the order of their first ranks. */
+static ronde_status find_hosts(endpoint *self) {
+  MPI_Comm host;
+  int first = self->head.rank, error = MPI_Comm_split_type(self->data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  if (error != MPI_SUCCESS) return mpi_failed(error, "finding the host of", self->head.rank);
+  MPI_Comm_size(host, &self->n_local);
+  MPI_Bcast(&first, 1, MPI_INT, 0, host);
+  MPI_Comm_free(&host);
+  MPI_Allgather(&first, 1, MPI_INT, self->host_of, 1, MPI_INT, self->data);
+  int n_hosts = 0;
+  for (int r = 0; r < self->head.size; r++)
+    self->host_of[r] = self->host_of[r] == r ? n_hosts++ : self->host_of[self->host_of[r]];
+  self->head.host_of = self->host_of;
+  ronde__busy_add(self->n_local - 1);
+  return RONDE_OK;
+}
+
+static ronde_status set_up(endpoint *self) {
+  MPI_Comm_dup(MPI_COMM_WORLD, &self->data);
+  MPI_Comm_dup(MPI_COMM_WORLD, &self->control);
+  MPI_Comm_dup(MPI_COMM_WORLD, &self->collective);
+  MPI_Comm_set_errhandler(self->data, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(self->control, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(self->collective, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(self->data, &self->head.rank);
+  MPI_Comm_size(self->data, &self->head.size);
+  size_t n = (size_t)self->head.size;
+  RONDE__ALLOC(self->host_of, n * sizeof *self->host_of, "transport mpi");
+  RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
+  RONDE_TRY(find_hosts(self));
+  listen(self);
+  return RONDE_OK;
+}
+
+ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
+  pthread_mutex_lock(&process.lock);
+  ronde_status status =
+      process.present ? ronde__fail(RONDE_E_USAGE, "transport mpi: another job of this process uses it") : initialize();
+  process.present |= status == RONDE_OK;
+  pthread_mutex_unlock(&process.lock);
+  RONDE_TRY(status);
+  endpoint *self;
+  RONDE__ALLOC(self, sizeof *self, "transport mpi");
+  self->head = (ronde__transport){.ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = PIECE_BYTES};
+  self->n_local = 1;
+  pthread_mutex_init(&self->lock, NULL);
+  status = set_up(self);
+  if (status != RONDE_OK)
+    endpoint_free(self);
+  else
+    *transport_out = &self->head;
+  return status;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* A binomial tree: up to the root and summed, then down. */
+#include "comm/collective.h"
+
+enum { PART_UP = 1 }; /* ronde__broadcast_tree has 0 */
+
+size_t ronde__reduce_tree_scratch(size_t n) { return ronde__exchange_scratch((int64_t)n); }
+
+/* Ranks are counted from the root: v. Its children are v plus every power of two below its lowest set bit, which leads
+ * to its parent; the nearest child comes first. */
+ronde_status ronde__reduce_tree(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, int root,
+                                float *x, size_t n, float *scratch) {
+  int p = transport->size, v = (transport->rank - root + p) % p;
+  for (int bit = 1; bit < p; bit *= 2) {
+    bool sends = v & bit;
+    int peer = sends ? v - bit : v + bit;
+    if (peer >= p) continue;
+    ronde__exchange e = {.transport = transport,
+                         .kernels = kernels,
+                         .wire_tag = RONDE__WIRE_TAG(tag, PART_UP),
+                         .to = sends ? (peer + root) % p : -1,
+                         .from = sends ? -1 : (peer + root) % p,
+                         .out = x,
+                         .in = x,
+                         .scratch = scratch,
+                         .n_out = (int64_t)n,
+                         .n_in = (int64_t)n};
+    RONDE_TRY(ronde__exchange_run(&e));
+    if (sends) break;
+  }
+  return RONDE_OK;
+}
+
+static size_t scratch(const ronde__transport *transport, size_t n) {
+  return transport->size == 1 ? 0 : ronde__reduce_tree_scratch(n);
+}
+
+static ronde_status allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                              size_t n, float *scratch) {
+  RONDE_TRY(ronde__reduce_tree(transport, kernels, tag, 0, x, n, scratch));
+  return ronde__broadcast_tree(transport, tag, 0, x, n * sizeof *x);
+}
+
+const ronde__allreduce ronde__allreduce_tree = {"tree", scratch, allreduce, NULL};

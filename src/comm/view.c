@@ -1,0 +1,61 @@
+#include "comm/collective.h"
+
+static ronde__transport *inner_of(ronde__transport *t, int peer, int *peer_out) {
+  const ronde__view *view = (const ronde__view *)t;
+  *peer_out = view->ranks[peer];
+  return view->inner;
+}
+
+static ronde_status view_isend(ronde__transport *t, int peer, uint32_t tag, const void *data, size_t bytes,
+                               ronde__request *request_out) {
+  ronde__transport *inner = inner_of(t, peer, &peer);
+  return inner->ops->isend(inner, peer, tag, data, bytes, request_out);
+}
+
+static ronde_status view_irecv(ronde__transport *t, int peer, uint32_t tag, void *data, size_t bytes,
+                               ronde__request *request_out) {
+  ronde__transport *inner = inner_of(t, peer, &peer);
+  return inner->ops->irecv(inner, peer, tag, data, bytes, request_out);
+}
+
+static ronde__transport *within(ronde__transport *t) { return ((ronde__view *)t)->inner; }
+
+static ronde_status view_test(ronde__transport *t, ronde__request *request, bool *done_out) {
+  return within(t)->ops->test(within(t), request, done_out);
+}
+
+static ronde_status view_wait(ronde__transport *t, ronde__request *requests, int n, uint64_t timeout_ns) {
+  return within(t)->ops->wait(within(t), requests, n, timeout_ns);
+}
+
+static void view_cancel(ronde__transport *t, ronde__request *requests, int n) {
+  within(t)->ops->cancel(within(t), requests, n);
+}
+
+static uint64_t view_now_ns(ronde__transport *t) { return within(t)->ops->now_ns(within(t)); }
+
+static void view_abort(ronde__transport *t) { within(t)->ops->abort(within(t)); }
+
+static void view_destroy(ronde__transport *t) {}
+
+static const ronde__transport_ops view_ops = {
+    .name = "view",
+    .isend = view_isend,
+    .irecv = view_irecv,
+    .test = view_test,
+    .wait = view_wait,
+    .cancel = view_cancel,
+    .now_ns = view_now_ns,
+    .abort = view_abort,
+    .destroy = view_destroy,
+};
+
+ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n) {
+  *view = (ronde__view){.head = *inner, .inner = inner, .ranks = ranks};
+  view->head.ops = &view_ops;
+  view->head.size = n;
+  view->head.host_of = NULL;
+  for (int i = 0; i < n; i++)
+    if (ranks[i] == inner->rank) view->head.rank = i;
+  return &view->head;
+}
