@@ -265,7 +265,11 @@ static void test_a_tree_of_images_trains(void **state) {
     char *name = ronde__format("init=%%s/w input=%%s/tree/test/class%d/%d.%s", k, number, "png");
     if (i / TREE_CLASSES % 2 && ronde__jpeg_supported()) memcpy(name + strlen(name) - 3, "jpg", 3);
     json_t *predicted = run_job("predict", name);
-    n_right += (int)real_at(predicted, "examples.0.classes.0.class") == i % TREE_CLASSES;
+    int best = (int)real_at(predicted, "examples.0.classes.0.class");
+    n_right += best == i % TREE_CLASSES;
+    char called[16];
+    snprintf(called, sizeof called, "class%d", best);
+    assert_string_equal(text_at(predicted, "examples.0.classes.0.name"), called);
     json_decref(predicted);
     free(name);
   }

@@ -8,7 +8,9 @@ static void print_examples(const json_t *json) {
   json_array_foreach(examples, i, example) {
     printf("example %.0f\n", tool_number(example, "index"));
     json_array_foreach(json_object_get(example, "classes"), j, row) {
-      printf("  class %4.0f  %6.2f %%\n", tool_number(row, "class"), 100 * tool_number(row, "probability"));
+      const char *name = tool_string(row, "name");
+      printf("  class %4.0f  %6.2f %%%s%s\n", tool_number(row, "class"), 100 * tool_number(row, "probability"),
+             *name ? "  " : "", name);
     }
   }
 }

@@ -42,6 +42,7 @@ typedef struct ronde__job {
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
   struct ronde__safetensors *init; /* --init, or NULL */
+  char *new_head;                  /* the output layer that is not taken from it, or NULL */
 } ronde__job;
 
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
@@ -61,9 +62,15 @@ int64_t ronde__graph_trained_parameters(const ronde_graph *graph);
 int64_t ronde__graph_train_flops(const ronde_graph *graph);
 
 /* weights.c */
-/* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. */
-ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path);
-/* Every parameter and buffer of a net from a file that was checked against its graph. */
+#define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
+/* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
+ * (may be NULL): an output layer that differs in its number of classes alone is none, and the file's number is given
+ * there (else 0). */
+ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path,
+                                  int64_t *other_classes_out);
+/* The name of the output layer: a linear layer whose output is the network's; NULL where there is none. */
+const char *ronde__graph_head(const ronde_graph *graph);
+/* Every parameter and buffer of a net from a file that was checked against its graph, but for a new output layer. */
 void ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file);
 /* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
  * of the job. */

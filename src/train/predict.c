@@ -96,20 +96,36 @@ static void softmax(float *y, int64_t n) {
   for (int64_t k = 0; k < n; k++) y[k] = (float)(y[k] / sum);
 }
 
+/* What the weights' file calls its classes: a list of texts, or NULL where it says nothing of them. */
+static ronde_status read_class_names(const ronde__job *job, json_t **names_out) {
+  const char *text = ronde__safetensors_meta(job->init, RONDE__META_CLASS_NAMES);
+  if (!text) return *names_out = NULL, RONDE_OK;
+  json_t *names = json_loads(text, 0, NULL);
+  bool good = json_is_array(names);
+  for (size_t i = 0; good && i < json_array_size(names); i++) good = json_is_string(json_array_get(names, i));
+  if (good) return *names_out = names, RONDE_OK;
+  json_decref(names);
+  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s is no list of texts", job->options->init, RONDE__META_CLASS_NAMES);
+}
+
 /* The `top` most probable classes, the likeliest first; y is used up. */
-static json_t *best_classes(float *y, int64_t n, int64_t top) {
+static json_t *best_classes(float *y, int64_t n, int64_t top, const json_t *names) {
   json_t *classes = json_array();
   for (int64_t i = 0; i < ronde__min(top, n); i++) {
     int64_t best = 0;
     for (int64_t k = 1; k < n; k++)
       if (y[k] > y[best]) best = k;
-    json_array_append_new(classes, json_pack("{s:I, s:f}", "class", (json_int_t)best, "probability", (double)y[best]));
+    json_t *row = json_pack("{s:I, s:f}", "class", (json_int_t)best, "probability", (double)y[best]);
+    json_t *name = json_array_get(names, (size_t)best);
+    if (name) json_object_set(row, "name", name);
+    json_array_append_new(classes, row);
     y[best] = -1;
   }
   return classes;
 }
 
-static ronde_status classify(const ronde__job *job, ronde__net *net, const images *im, int64_t n_outputs, json_t *examples) {
+static ronde_status classify(const ronde__job *job, ronde__net *net, const images *im, int64_t n_outputs,
+                             const json_t *names, json_t *examples) {
   enum { CHUNK = 64 };
   float *y;
   int64_t elems = ronde__shape_elems(&im->shape);
@@ -124,7 +140,7 @@ static ronde_status classify(const ronde__job *job, ronde__net *net, const image
       if (isnan(y[j * n_outputs])) status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf", job->options->input, (long long)(i + j));
       else
         json_array_append_new(examples, json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
-                                                  best_classes(y + j * n_outputs, n_outputs, job->options->top)));
+                                                  best_classes(y + j * n_outputs, n_outputs, job->options->top, names)));
     }
   }
   ronde__free(y);
@@ -135,15 +151,19 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   ronde_graph *graph = NULL;
   ronde__pool *pool = NULL;
   ronde__net *net = NULL;
+  json_t *names = NULL;
   job->shape = im->shape;
   ronde_status status = ronde__job_graph(job, &graph);
-  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->options->init);
+  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->options->init, NULL);
+  if (status == RONDE_OK) status = read_class_names(job, &names);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
-    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
+    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), names,
+                      examples);
   }
+  json_decref(names);
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
   ronde_graph_destroy(graph);

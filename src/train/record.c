@@ -90,6 +90,7 @@ static json_t *model_json(const ronde__record_model *model) {
   put(json, "train_flops_per_example", count(model->train_flops_per_example));
   put(json, "executed_flops_per_example", count(model->executed_flops_per_example));
   put(json, "padding", text(model->padding));
+  put(json, "new_head", text(model->new_head));
   return json;
 }
 

@@ -10,6 +10,7 @@
 
 typedef struct ronde__record_model {
   const char *name, *padding;
+  const char *new_head; /* the output layer that was not taken from --init */
   int64_t parameters, trained_parameters;
   int64_t forward_flops_per_example, train_flops_per_example, executed_flops_per_example;
 } ronde__record_model;

@@ -110,6 +110,7 @@ static void fill_model_and_data(ronde__run *r) {
   double executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
   record->model = (ronde__record_model){job->model_name,
                                         ronde__job_padding(job),
+                                        job->new_head,
                                         ronde_graph_parameters(graph),
                                         ronde__graph_trained_parameters(graph),
                                         ronde_graph_forward_flops(graph),

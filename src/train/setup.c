@@ -46,7 +46,8 @@ static ronde_status options_from_file(ronde__job *job) {
   bool same_model = !o->model || (model && !strcmp(o->model, model));
   if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
   if (!same_model) return RONDE_OK;
-  if (!o->classes && classes) o->classes = strtoll(classes, NULL, 10);
+  /* Training asks the data: another number is either meant (--classes) or a mistake. */
+  if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
   if (!ronde__config_is_set(job->config, "padding") && padding) o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
@@ -273,11 +274,30 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
   return RONDE_OK;
 }
 
+/* Weights of another number of classes: a new output layer, where --classes says that it is meant. */
+static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
+  const ronde__options *o = job->options;
+  int64_t in_file = 0;
+  bool trains = job->config->verb == RONDE__VERB_TRAIN;
+  RONDE_TRY(ronde__weights_check(graph, job->init, o->init, trains ? &in_file : NULL));
+  if (in_file == 0) return RONDE_OK;
+  const char *head = ronde__graph_head(graph);
+  if (!ronde__config_is_set(job->config, "classes"))
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64 ": --classes %" PRId64
+                       " starts a new output layer, --classes %" PRId64 " keeps the file's",
+                       o->init, head, in_file, job->data->source.name, job->classes, job->classes, in_file);
+  if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", o->init);
+  ronde__log(RONDE_LOG_INFO, "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
+             job->classes, in_file, o->init, o->seed);
+  return RONDE_OK;
+}
+
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
   RONDE_TRY(ronde__job_graph(job, &graph));
-  ronde_status status = job->init ? ronde__weights_check(graph, job->init, job->options->init) : RONDE_OK;
+  ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
@@ -325,6 +345,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
   free(job->best_path);
+  free(job->new_head);
   ronde_config_destroy(job->config);
   ronde__free(job);
 }

@@ -3,6 +3,8 @@
 #include "io/safetensors.h"
 #include "io/sha256.h"
 
+#include "train/machine.h"
+
 #include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
@@ -59,9 +61,34 @@ static ronde_status check_tensor(const entry *e, const ronde__file_tensor *tenso
   return RONDE_OK;
 }
 
-static ronde_status check_all(const entry *entries, int n, const ronde__safetensors *file, const char *path) {
+/* The file's number of classes where its output layer is the network's but for that number, which differs; else 0. */
+static int64_t other_classes(const ronde_graph *graph, const ronde__node *head, const ronde__safetensors *file) {
+  int64_t classes = 0;
+  for (int i = 0; i < head->n_params; i++) {
+    const ronde__param *param = &graph->params[head->param[i]];
+    const ronde__file_tensor *tensor = ronde__safetensors_find(file, param->name);
+    if (!tensor || tensor->dtype != RONDE__FILE_F32 || tensor->shape.rank != param->shape.rank) return 0;
+    ronde__shape in_file = tensor->shape;
+    if (i > 0 && in_file.dim[0] != classes) return 0;
+    classes = in_file.dim[0];
+    in_file.dim[0] = param->shape.dim[0];
+    if (!ronde__shape_equal(&in_file, &param->shape)) return 0;
+  }
+  return head->n_params > 0 && classes != graph->params[head->param[0]].shape.dim[0] ? classes : 0;
+}
+
+static bool is_of(const ronde__node *node, const entry *e) {
+  for (int i = 0; node && i < node->n_params; i++)
+    if (e->kind == PARAM && e->index == node->param[i]) return true;
+  return false;
+}
+
+/* new_head: the layer whose tensors are not looked at, or NULL. */
+static ronde_status check_all(const entry *entries, int n, const ronde__safetensors *file, const char *path,
+                              const ronde__node *new_head) {
   for (int i = 0; i < n; i++)
-    RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
+    if (!is_of(new_head, &entries[i]))
+      RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
   for (int i = 0; i < file->n_tensors; i++) {
     entry wanted = {.name = file->tensors[i].name};
     if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, by_name))
@@ -70,12 +97,22 @@ static ronde_status check_all(const entry *entries, int n, const ronde__safetens
   return RONDE_OK;
 }
 
-ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path) {
+const char *ronde__graph_head(const ronde_graph *graph) {
+  int producer = graph->tensors[graph->output]->producer;
+  return producer >= 0 && graph->nodes[producer].kind == RONDE__OP_LINEAR ? graph->nodes[producer].label : NULL;
+}
+
+ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
+                                  int64_t *other_classes_out) {
   entry *entries;
   int n;
+  bool has_head = other_classes_out && ronde__graph_head(graph);
+  const ronde__node *head = has_head ? &graph->nodes[graph->tensors[graph->output]->producer] : NULL;
+  int64_t classes = head ? other_classes(graph, head, file) : 0;
   RONDE_TRY(list_state(graph, true, &entries, &n));
-  ronde_status status = check_all(entries, n, file, path);
+  ronde_status status = check_all(entries, n, file, path, classes ? head : NULL);
   ronde__free(entries);
+  if (status == RONDE_OK && other_classes_out) *other_classes_out = classes;
   return status;
 }
 
@@ -83,7 +120,11 @@ void ronde__weights_load(ronde__net *net, const ronde__safetensors *file) {
   int n_params, n_buffers;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
-  for (int i = 0; i < n_params; i++) ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
+  for (int i = 0; i < n_params; i++) {
+    const ronde__file_tensor *tensor = ronde__safetensors_find(file, params[i].name);
+    /* Only a new output layer is of another shape: it was checked. */
+    if (ronde__shape_equal(&tensor->shape, &params[i].shape)) ronde__net_set(net, i, tensor->data);
+  }
   for (int i = 0; i < n_buffers; i++) {
     const ronde__file_tensor *tensor = ronde__safetensors_find(file, buffers[i].name);
     if (!buffers[i].is_counter) ronde__net_set_buffer(net, i, tensor->data);
@@ -108,10 +149,20 @@ static void list_values(const float *values, int n, char *text, size_t bytes) {
   if (c) freelocale(c);
 }
 
+/* The names of the data's classes as a JSON list, to be freed; NULL where they have none. */
+static char *class_names(const ronde__job *job) {
+  json_t *names = json_array();
+  for (int64_t k = 0; job->data && k < job->classes && ronde__data_class_name(job->data, k); k++)
+    json_array_append_new(names, ronde__json_text(ronde__data_class_name(job->data, k)));
+  char *text = json_array_size(names) ? json_dumps(names, JSON_COMPACT) : NULL;
+  json_decref(names);
+  return text;
+}
+
 static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors,
                                const ronde__job *job) {
-  char shape[96], classes[24], mean[64], deviation[64];
-  ronde__file_meta meta[8] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
+  char shape[96], classes[24], mean[64], deviation[64], *names = class_names(job);
+  ronde__file_meta meta[9] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
   int n_meta = 4;
   ronde__shape_text(&job->shape, shape, sizeof shape);
   snprintf(classes, sizeof classes, "%" PRId64, job->classes);
@@ -124,7 +175,10 @@ static ronde_status write_file(const char *path, const ronde__file_tensor *tenso
     meta[n_meta++] = (ronde__file_meta){"normalize_mean", mean};
     meta[n_meta++] = (ronde__file_meta){"normalize_std", deviation};
   }
-  return ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
+  if (names) meta[n_meta++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, names};
+  ronde_status status = ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
+  free(names);
+  return status;
 }
 
 /* The tensors as the file wants them; values [all of them] holds the data. */
