@@ -266,6 +266,7 @@ static void test_broken_numbers_end_the_run(void **state) {
         assert_false(file_exists(folder, saved));
         json_t *kept = json_file(in_folder("%s/run"), "run.json");
         assert_string_equal(text_at(kept, "status"), "failed");
+        assert_int_equal(json_is_null(json_at(kept, "result.weights_sha256")), workers == 1); /* of no step */
         json_decref(kept);
       }
       json_decref(run);

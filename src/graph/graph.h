@@ -66,6 +66,10 @@ typedef struct ronde__net_options {
   ronde__pool *pool; /* may be NULL */
   ronde__prof *prof; /* may be NULL */
   bool training;     /* false: no gradients, no memory for them */
+  /* Gradients are handed out as backward makes them, and kept no longer: where no exchange, clipping or accumulation
+   * waits for all of them. */
+  bool transient_gradients;
+  const char *taker_name; /* of who takes them, in the ledger's joint names: "sgd" */
 } ronde__net_options;
 
 /* Where a parameter lies. */
@@ -74,6 +78,7 @@ typedef struct ronde__net_param {
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset, n_elems; /* in the flat arrays, padding included */
+  size_t n_packed;        /* without the padding behind it */
   bool frozen;            /* it lies behind those that train, and has no gradient */
 } ronde__net_param;
 
@@ -96,14 +101,17 @@ const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
 size_t ronde__net_n_elems(const ronde__net *net);   /* of the parameters */
 size_t ronde__net_n_trained(const ronde__net *net); /* of those that train, which come first; and of the gradients */
 float *ronde__net_values(ronde__net *net);
-float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train */
+float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train, or does not keep them */
+/* One parameter's gradient, packed, without the padding behind it. Where gradients are transient: only within its
+ * gradient_ready; NULL where all of it has gone out in pieces. */
+const float *ronde__net_gradient(const ronde__net *net, int param);
 
 /* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
 /* One parameter in logical order, to and from packed. */
 void ronde__net_get(const ronde__net *net, int param, float *logical_out);
 void ronde__net_set(ronde__net *net, int param, const float *logical);
-/* The same of its gradient; not of a frozen one. */
+/* The same of its gradient, where they are kept; not of a frozen one. */
 void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_out);
 
 ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out);
@@ -134,15 +142,21 @@ typedef struct ronde__net_result {
 /* Called from within backward, or forward, on the calling thread. */
 typedef struct ronde__net_hooks {
   void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
-  void (*gradient_ready)(void *user, int param); /* its last contribution was added; backward order, none frozen */
+  /* Its last contribution was added, and this backward reads the parameter no more; backward order, none frozen. */
+  void (*gradient_ready)(void *user, int param);
   void *user;
+  /* Where gradients are transient: elements [first, first + n) of the flat arrays, all of one parameter, have their
+   * gradient, and this backward reads these elements of the parameter no more. From any thread of the pool, each
+   * element at most once; gradient_ready of the parameter follows. */
+  void (*gradient_piece)(void *user, int param, size_t first, const float *gradient, size_t n);
 } ronde__net_hooks;
 
 /* Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
-/* Backward of the last forward. accumulate: gradients are added to what is there. */
+/* Backward of the last forward. accumulate: gradients are added to what is there, which must be kept. Where they are
+ * transient, the hooks must take them. */
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* The output without loss: y [n][elems], ROWS. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);

@@ -32,7 +32,14 @@ static ronde_status plan_for(ronde__net *net, int64_t n, ronde__plan **plan_out)
   for (int i = 0; i < net->n_plans; i++)
     if (net->plans[i]->n == n) return *plan_out = net->plans[i], RONDE_OK;
   const ronde__net_options *o = &net->options;
-  ronde__plan_options options = {n, o->training, o->kernels, o->gemm, ronde__pool_threads(o->pool), o->prof};
+  ronde__plan_options options = {.n = n,
+                                 .training = o->training,
+                                 .kernels = o->kernels,
+                                 .gemm = o->gemm,
+                                 .threads = ronde__pool_threads(o->pool),
+                                 .prof = o->prof,
+                                 .transient_gradients = o->transient_gradients,
+                                 .taker_name = o->taker_name};
   ronde__plan *plan;
   RONDE_TRY(ronde__plan_create(net->graph, &options, &plan));
   if (plan->arena_bytes > net->arena_bytes) {
@@ -60,9 +67,15 @@ static void place_params(ronde__net *net, const ronde__weight_layout *layouts, b
   for (int i = 0; i < net->n_params; i++) {
     const ronde__param *p = &net->graph->params[i];
     if (p->frozen != frozen) continue;
-    size_t elems = (size_t)ronde__round_up(ronde__weight_elems(&layouts[i]), PARAM_ALIGNMENT);
-    net->params[i] = (ronde__net_param){p->name, p->shape, layouts[i], net->n_elems, elems, frozen};
-    net->n_elems += elems;
+    int64_t elems = ronde__weight_elems(&layouts[i]);
+    net->params[i] = (ronde__net_param){.name = p->name,
+                                        .shape = p->shape,
+                                        .layout = layouts[i],
+                                        .offset = net->n_elems,
+                                        .n_elems = (size_t)ronde__round_up(elems, PARAM_ALIGNMENT),
+                                        .n_packed = (size_t)elems,
+                                        .frozen = frozen};
+    net->n_elems += net->params[i].n_elems;
     if (!frozen) net->n_trained = net->n_elems;
   }
 }
@@ -85,7 +98,11 @@ static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) 
 static ronde_status place_state(ronde__net *net) {
   const ronde_graph *graph = net->graph;
   ronde__weight_layout *layouts;
-  ronde__plan_options options = {1, net->options.training, net->options.kernels, net->options.gemm, 1, NULL};
+  ronde__plan_options options = {.n = 1,
+                                 .training = net->options.training,
+                                 .kernels = net->options.kernels,
+                                 .gemm = net->options.gemm,
+                                 .threads = 1};
   ronde__plan *plan;
   RONDE__ALLOC(layouts, (size_t)(graph->n_params + graph->n_buffers) * sizeof *layouts, "network");
   ronde_status status = ronde__plan_create(graph, &options, &plan);
@@ -121,8 +138,9 @@ static ronde_status allocate(ronde__net *net) {
   set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
   net->values = ronde__pages_map(bytes);
-  if (net->options.training) net->gradients = ronde__pages_map(net->n_trained * sizeof(float));
-  if (!net->values || (net->options.training && !net->gradients))
+  bool keeps_gradients = net->options.training && !net->options.transient_gradients;
+  if (keeps_gradients) net->gradients = ronde__pages_map(net->n_trained * sizeof(float));
+  if (!net->values || (keeps_gradients && !net->gradients))
     return ronde__fail(RONDE_E_MEMORY, "network: no memory for %zu bytes of parameters", bytes);
   return RONDE_OK;
 }
@@ -162,6 +180,15 @@ size_t ronde__net_n_elems(const ronde__net *net) { return net->n_elems; }
 size_t ronde__net_n_trained(const ronde__net *net) { return net->n_trained; }
 float *ronde__net_values(ronde__net *net) { return net->values; }
 float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
+
+static float *gradient_at(const ronde__net *net, int param) {
+  if (net->gradients) return net->gradients + net->params[param].offset;
+  return (float *)(net->arena + net->plan->params[param].gradient_offset);
+}
+
+const float *ronde__net_gradient(const ronde__net *net, int param) {
+  return !net->gradients && net->plan->params[param].in_pieces ? NULL : gradient_at(net, param);
+}
 
 void ronde__net_get(const ronde__net *net, int param, float *logical_out) {
   ronde__weight_unpack(&net->params[param].layout, net->values + net->params[param].offset, logical_out);
@@ -247,7 +274,7 @@ static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_ste
     call->dout = (float *)(net->arena + plan->values[step->out].gradient_offset);
   for (int i = 0; i < step->desc.n_params; i++) {
     call->param[i] = net->values + net->params[step->param[i]].offset;
-    if (backward && !step->desc.frozen[i]) call->dparam[i] = net->gradients + net->params[step->param[i]].offset;
+    if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(net, step->param[i]);
   }
   for (int i = 0; i < step->desc.n_buffers; i++)
     if (!net->buffers[step->buffer[i]].is_counter)
@@ -293,9 +320,31 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
 static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
   for (int i = net->n_params - 1; i >= 0; i--) {
     if (net->touched[i] || net->params[i].frozen) continue;
-    if (!accumulate) memset(net->gradients + net->params[i].offset, 0, net->params[i].n_elems * sizeof(float));
+    if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
     if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
   }
+}
+
+/* A step adds to the gradient of a tied parameter that an earlier one has begun; its other parameters start from zero
+ * then. */
+static bool adds_to_gradients(ronde__net *net, const ronde__plan_step *step) {
+  int n_begun = 0;
+  for (int j = 0; j < step->desc.n_params; j++) n_begun += net->touched[step->param[j]];
+  for (int j = 0; j < step->desc.n_params && n_begun; j++)
+    if (!net->touched[step->param[j]] && !step->desc.frozen[j])
+      memset(gradient_at(net, step->param[j]), 0, net->params[step->param[j]].n_packed * sizeof(float));
+  return n_begun > 0;
+}
+
+typedef struct piece_user {
+  const ronde__net *net;
+  const ronde__net_hooks *hooks;
+  int param;
+} piece_user;
+
+static void take_piece(void *user, size_t begin, const float *gradient, size_t n) {
+  const piece_user *p = user;
+  p->hooks->gradient_piece(p->hooks->user, p->param, p->net->params[p->param].offset + begin, gradient, n);
 }
 
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
@@ -305,16 +354,19 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
     const ronde__plan_step *step = &plan->steps[i];
     if (!step->has_backward) continue;
     ronde__op_call call;
+    piece_user user = {net, hooks, step->param[0]};
     bind(net, plan, step, true, &call);
-    call.accumulate_dparam = accumulate;
+    call.accumulate_dparam = accumulate || adds_to_gradients(net, step);
+    call.taker = (ronde__op_taker){take_piece, &user};
     uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
     step->op->backward(&step->desc, step->state, &call);
     if (net->options.prof)
       ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
+      int param = step->param[j];
       if (step->desc.frozen[j]) continue;
-      net->touched[step->param[j]] = true;
-      if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, step->param[j]);
+      net->touched[param] = true;
+      if (plan->params[param].last == i && hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, param);
     }
   }
   finish_gradients(net, accumulate, hooks);

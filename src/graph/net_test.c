@@ -172,7 +172,7 @@ static void gradients_are_ready_once_and_final(void **unused) {
     ronde__net *net = net_of(graph, NULL, true);
     examples e = examples_make(graph, 5);
     witness w = {.net = net};
-    ronde__net_hooks hooks = {note_needed, note_ready, &w};
+    ronde__net_hooks hooks = {.param_needed = note_needed, .gradient_ready = note_ready, .user = &w};
     ronde__net_result result;
     size_t n;
     assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, &hooks, &result), RONDE_OK);

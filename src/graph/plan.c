@@ -1,5 +1,6 @@
 #include "graph/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What is known of the graph while it is laid out; freed afterwards. */
@@ -237,6 +238,24 @@ static void order_gradients(ronde__plan *plan, bool *written) {
   }
 }
 
+/* A step that alone makes a parameter's gradient may hand it out in pieces. */
+static void study_params(ronde__plan *plan, bool transient) {
+  for (int i = 0; i < plan->n_params; i++) plan->params[i] = (ronde__plan_param){.first = -1, .last = -1};
+  for (int i = plan->n_steps - 1; i >= 0; i--)
+    for (int j = 0; j < plan->steps[i].desc.n_params && plan->steps[i].has_backward; j++) {
+      if (plan->steps[i].desc.frozen[j]) continue;
+      ronde__plan_param *param = &plan->params[plan->steps[i].param[j]];
+      if (param->first < 0) param->first = i;
+      param->last = i;
+    }
+  for (int i = 0; i < plan->n_steps && transient; i++) {
+    ronde__plan_step *step = &plan->steps[i];
+    if (!step->has_backward || !step->op->gives_pieces || step->desc.frozen[0]) continue;
+    ronde__plan_param *param = &plan->params[step->param[0]];
+    step->desc.in_pieces = param->in_pieces = param->first == param->last;
+  }
+}
+
 /* ---- memory ---- */
 
 typedef struct lifetimes {
@@ -248,13 +267,29 @@ static void add_block(lifetimes *l, size_t bytes, int first, int last, size_t *o
   if (bytes) l->blocks[l->n++] = (ronde__arena_block){bytes, first, last, offset_out};
 }
 
+/* Transient gradients live from the step that begins them to the end of the one that finishes them; those that no step
+ * makes, after the last. */
+static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *graph) {
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) {
+      ronde__plan_param *param = &plan->params[plan->steps[i].param[j]];
+      if (param->in_pieces || param->last != i) continue;
+      add_block(l, (size_t)ronde__weight_elems(&plan->steps[i].desc.param[j]) * sizeof(float),
+                2 * plan->n_steps - 1 - param->first, 2 * plan->n_steps - 1 - i, &param->gradient_offset);
+    }
+  for (int i = 0; i < plan->n_params; i++)
+    if (plan->params[i].last < 0 && !graph->params[i].frozen)
+      add_block(l, (size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float), 2 * plan->n_steps,
+                2 * plan->n_steps, &plan->params[i].gradient_offset);
+}
+
 /* Time: step i runs forward at i, backward at 2 * n_steps - 1 - i. */
-static ronde_status place_memory(ronde__plan *plan) {
+static ronde_status place_memory(ronde__plan *plan, const builder *b) {
   int s = plan->n_steps, v = plan->n_values;
   int *life;
   lifetimes l = {0};
   RONDE__ALLOC(life, (size_t)v * 4 * sizeof *life, "memory plan");
-  l.blocks = ronde__alloc((size_t)(2 * v + 3 * s) * sizeof *l.blocks);
+  l.blocks = ronde__alloc((size_t)(2 * v + 3 * s + plan->n_params) * sizeof *l.blocks);
   if (!l.blocks) {
     ronde__free(life);
     return ronde__fail(RONDE_E_MEMORY, "memory plan: no memory for %d steps", s);
@@ -293,6 +328,7 @@ static ronde_status place_memory(ronde__plan *plan) {
     if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
       add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
   }
+  if (b->options->transient_gradients) add_gradients(&l, plan, b->graph);
   ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
   for (int i = 0; i < v; i++)
     plan->values[i].gradient_offset = plan->values[plan->values[i].gradient_home].gradient_offset;
@@ -336,8 +372,11 @@ static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_optio
   if (!options->prof) return RONDE_OK;
   const char *implementation = op->implementation(desc, step->state);
   step->forward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_FORWARD, implementation);
-  if (step->has_backward)
-    step->backward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_BACKWARD, implementation);
+  if (!step->has_backward) return RONDE_OK;
+  char name[64];
+  bool joint = desc->in_pieces && options->taker_name;
+  snprintf(name, sizeof name, "%s%s%s", joint_name(step), joint ? "+" : "", joint ? options->taker_name : "");
+  step->backward_slot = ronde__prof_op_slot(options->prof, name, RONDE__PHASE_BACKWARD, implementation);
   return RONDE_OK;
 }
 
@@ -372,19 +411,21 @@ static ronde_status lay_out(builder *b) {
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
   order_gradients(plan, written);
   ronde__free(written);
+  study_params(plan, b->options->transient_gradients);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(prepare_step(&plan->steps[i], b->options));
-  return place_memory(plan);
+  return place_memory(plan, b);
 }
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
   size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS);
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
-  *plan = (ronde__plan){.n = options->n, .input = -1, .target = -1, .output = -1};
+  *plan = (ronde__plan){.n = options->n, .n_params = graph->n_params, .input = -1, .target = -1, .output = -1};
   builder b = {.graph = graph, .options = options, .plan = plan};
   ronde_status status = RONDE_OK;
   if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) ||
-      !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)))
+      !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)) ||
+      !(plan->params = ronde__alloc((size_t)graph->n_params * sizeof *plan->params)))
     status = ronde__fail(RONDE_E_MEMORY, "plan: no memory for %zu steps", max_steps);
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
@@ -400,6 +441,7 @@ void ronde__plan_destroy(ronde__plan *plan) {
     if (plan->steps[i].op->release) plan->steps[i].op->release(&plan->steps[i].desc, plan->steps[i].state);
   ronde__free(plan->steps);
   ronde__free(plan->values);
+  ronde__free(plan->params);
   ronde__free(plan);
 }
 

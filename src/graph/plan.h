@@ -29,11 +29,19 @@ typedef struct ronde__plan_step {
   double forward_flops, backward_flops; /* executed */
 } ronde__plan_step;
 
+/* A parameter in backward. */
+typedef struct ronde__plan_param {
+  int first, last;        /* the steps that begin and finish its gradient (first >= last), -1: none does */
+  bool in_pieces;         /* its step hands the gradient out by itself */
+  size_t gradient_offset; /* bytes in the arena, where gradients are transient and not in pieces */
+} ronde__plan_param;
+
 typedef struct ronde__plan {
   int64_t n;
   ronde__plan_step *steps;
   ronde__value *values;
-  int n_steps, n_values;
+  ronde__plan_param *params; /* of the graph */
+  int n_steps, n_values, n_params;
   int input, target, output; /* values; -1: none */
   size_t arena_bytes;
 } ronde__plan;
@@ -45,6 +53,8 @@ typedef struct ronde__plan_options {
   ronde__gemm_impl gemm;
   int threads;
   ronde__prof *prof; /* may be NULL */
+  bool transient_gradients;
+  const char *taker_name; /* NULL: none */
 } ronde__plan_options;
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out);

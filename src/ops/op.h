@@ -62,10 +62,18 @@ typedef struct ronde__op_desc {
   int layer;                              /* of the graph's nodes: tells one dropout from another */
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
   bool frozen[RONDE__OP_MAX_PARAMS];      /* not trained: calls have no gradient of it (dparam NULL) */
+  bool in_pieces;                         /* backward hands out the gradient of param[0] in pieces, and keeps none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
 } ronde__op_desc;
+
+/* Takes a piece of the gradient of param[0], elements [begin, begin + n), once it is final and backward has read these
+ * elements of the parameter for the last time: they may change within. From any thread of the pool. */
+typedef struct ronde__op_taker {
+  void (*take)(void *user, size_t begin, const float *gradient, size_t n);
+  void *user;
+} ronde__op_taker;
 
 /* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of
  * inputs are overwritten, or added to where accumulate_dinput. */
@@ -83,6 +91,7 @@ typedef struct ronde__op_call {
   float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
+  ronde__op_taker taker; /* instead of dparam[0], where in_pieces */
   float *saved;       /* what forward leaves to backward beside in and out */
   float *work;        /* scratch of this call */
   float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
@@ -115,6 +124,7 @@ typedef struct ronde__op {
   size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
   bool keeps_input, keeps_output; /* backward reads in[0] (a loss its target too) / out again */
   unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout lies */
+  bool gives_pieces;              /* knows desc.in_pieces */
   bool is_view;                   /* out is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
   void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);

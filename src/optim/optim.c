@@ -94,37 +94,46 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
   }
 }
 
-void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t begin, size_t end) {
-  int64_t n = (int64_t)(end - begin);
-  float *first = optim->n_states > 0 ? optim->state[0] + begin : NULL;
+void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
+  int64_t elems = (int64_t)n;
+  float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
   switch (optim->options.kind) {
-    case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w + begin, g + begin, first, n); break;
-    case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w + begin, g + begin, first, n); break;
+    case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w, g, state, elems); break;
+    case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w, g, state, elems); break;
     case RONDE__OPTIM_ADAM:
     case RONDE__OPTIM_ADAMW:
-      optim->kernels->adam(&optim->args.adam, w + begin, g + begin, first, optim->state[1] + begin, n);
+      optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems);
       break;
   }
 }
 
-typedef struct step_call {
+typedef struct range_call {
   const ronde__optim *optim;
   float *w;
   const float *g;
-} step_call;
+  size_t first, n;
+} range_call;
 
-static void step_part(void *arg, int thread, int n_threads) {
-  const step_call *call = arg;
-  int64_t n = (int64_t)call->optim->n, n_chunks = ronde__ceil_div(n, CHUNK);
+static void range_part(void *arg, int thread, int n_threads) {
+  const range_call *call = arg;
+  int64_t n = (int64_t)call->n, n_chunks = ronde__ceil_div(n, CHUNK);
   int64_t begin = ronde__min(ronde__share_begin(n_chunks, thread, n_threads) * CHUNK, n);
   int64_t end = ronde__min(ronde__share_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
-  if (begin < end) ronde__optim_range(call->optim, call->w, call->g, (size_t)begin, (size_t)end);
+  if (begin < end)
+    ronde__optim_range(call->optim, call->w + begin, call->g + begin, call->first + (size_t)begin,
+                       (size_t)(end - begin));
+}
+
+void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
+                           size_t n) {
+  range_call call = {optim, w, g, first, n};
+  if (n <= CHUNK) range_part(&call, 0, 1);
+  else ronde__pool_run(pool, range_part, &call);
 }
 
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g) {
   ronde__optim_begin(optim, lr);
-  step_call call = {optim, w, g};
-  ronde__pool_run(pool, step_part, &call);
+  ronde__optim_range_on(optim, pool, w, g, 0, optim->n);
 }
 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }

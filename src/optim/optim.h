@@ -27,12 +27,15 @@ typedef struct ronde__optim ronde__optim;
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
                                  ronde__optim **optim_out);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
-/* One update of w [n] by g [n] (scaled already) at this step's learning rate: begin once a step, then any cover of
- * [0, n) by ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. w and
- * g are those of the whole, whatever the range. */
+/* One update by gradients (scaled already) at this step's learning rate: begin once a step, then any cover of the n
+ * elements by ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. The
+ * bits do not depend on how it is cut. w, g [n] are the range's own; first: its place in the whole. */
 void ronde__optim_begin(ronde__optim *optim, double lr);
-void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t begin, size_t end);
-/* begin and the whole range, split over the pool at multiples of 4096 elements. */
+void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n);
+/* The same, split over the pool at multiples of 4096 elements. */
+void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
+                           size_t n);
+/* begin and the whole range; w and g are those of the whole. */
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
 /* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of
  * updates. */

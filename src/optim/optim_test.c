@@ -215,7 +215,8 @@ static void ranges_in_any_order_give_the_same_bits(void **state) {
         fill_gradients(g, N, step);
         ronde__optim_begin(b, rate(o, step));
         for (size_t i = 0; i < RONDE__COUNT(order); ++i)
-          ronde__optim_range(b, parts, g, cuts[order[i]], cuts[order[i] + 1]);
+          ronde__optim_range(b, parts + cuts[order[i]], g + cuts[order[i]], cuts[order[i]],
+                             cuts[order[i] + 1] - cuts[order[i]]);
       }
       assert_equal_bits(&cases[c], a, b, whole, parts, N);
       ronde__optim_destroy(a);

@@ -32,6 +32,7 @@ void ronde__prof_destroy(ronde__prof *prof) {
     next = block->next;
     free(block);
   }
+  for (int i = 0; i < prof->n_ops; i++) free((char *)prof->ops[i].op);
   free(prof->ops);
   ronde__free(prof);
 }
@@ -103,7 +104,12 @@ int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, c
     prof->ops = ops;
     prof->ops_capacity = capacity;
   }
-  prof->ops[prof->n_ops] = (ronde__prof_op){.op = op, .implementation = implementation, .phase = phase};
+  char *name = ronde__strdup(op);
+  if (!name) {
+    ronde__fail(RONDE_E_MEMORY, "ledger: no memory for the row of %s", op);
+    return -1;
+  }
+  prof->ops[prof->n_ops] = (ronde__prof_op){.op = name, .implementation = implementation, .phase = phase};
   return prof->n_ops++;
 }
 

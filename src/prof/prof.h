@@ -24,7 +24,8 @@ typedef struct ronde__prof ronde__prof;
 
 /* One row of the per-op table: equal (op, phase, implementation) share a row. */
 typedef struct ronde__prof_op {
-  const char *op, *implementation; /* static text */
+  const char *op;             /* the ledger's own copy */
+  const char *implementation; /* static text */
   ronde__phase phase;
   int64_t calls;
   uint64_t ns;

@@ -62,6 +62,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   state *s = opaque;
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
+  if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
   for (int i = 0; i < s->n_buckets; i++) s->buckets[i].n_ready = 0;
   s->n_sent = 0;
   s->status = RONDE_OK;
@@ -121,6 +122,7 @@ static ronde_status make_buckets(state *s) {
 
 static ronde_status set_up(state *s) {
   ronde__transport *transport = s->worker->transport;
+  if (transport->size == 1) return RONDE_OK;
   RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->rank, &s->thread));
@@ -138,4 +140,4 @@ static ronde_status create(ronde__worker *worker, void **state_out) {
   return status;
 }
 
-const ronde__strategy ronde__strategy_allreduce = {"allreduce", NULL, create, step, destroy, 1, 0};
+const ronde__strategy ronde__strategy_allreduce = {"allreduce", NULL, create, step, destroy, 1, 0, true};

@@ -27,6 +27,7 @@ typedef struct ronde__worker {
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
   int update_slot; /* of the optimizer, in the ledger */
+  bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
   uint64_t bus_ns,
       bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
 } ronde__worker;
@@ -44,7 +45,10 @@ typedef struct ronde__step_result {
   double loss_sum; /* over the step's examples, before the update */
   int64_t n_correct;
   bool cancelled;
-  int broken_rank;  /* the first rank whose loss or gradients are not finite, or -1; then no rank has updated */
+  /* The first rank whose loss or gradients are not finite, or -1. Then no rank has updated; only where updates are fused
+   * and a gradient, not the loss, is broken, those parameters have that backward had met before: the weights are no
+   * step's, and must not be kept. */
+  int broken_rank;
   int broken_param; /* its parameter, or -1: the loss */
 } ronde__step_result;
 
@@ -57,6 +61,7 @@ typedef struct ronde__strategy {
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
   int min_ranks, max_ranks; /* max 0: any */
+  bool fuses_alone;         /* with one rank, its step is ronde__worker_step */
 } ronde__strategy;
 
 const ronde__strategy *ronde__strategy_find(const char *name); /* NULL: unknown */
@@ -77,12 +82,14 @@ typedef struct ronde__part {
 /* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the
  * net (zeros where the rank has no example), and what was found in part_out. `ready` (may be NULL) is called for each
  * parameter, last layers first, when its gradient is final, with part_out complete but for what later gradients may
- * show; the ledger is then in phase backward. */
+ * show; the ledger is then in phase backward. Where updates are fused, they are done within. */
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
                                      void (*ready)(void *user, int param), void *user, ronde__part *part_out);
 /* The parts [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
 /* Clips and updates all parameters from the net's gradients, in phase update. */
 void ronde__worker_update(ronde__worker *worker, double lr);
+/* The whole step of a rank that is alone. */
+ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out);
 
 #endif

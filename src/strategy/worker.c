@@ -1,6 +1,7 @@
 #include "strategy/strategy.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define RONDE_STRATEGY(name) extern const ronde__strategy ronde__strategy_##name;
@@ -28,18 +29,39 @@ typedef struct watch {
   void (*ready)(void *user, int param);
   void *user;
   ronde__part *part;
+  _Atomic int32_t broken; /* of the part: pieces of a gradient come from several threads */
 } watch;
+
+/* A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
+static void gradient_piece(void *user, int param, size_t first, const float *gradient, size_t n) {
+  watch *w = user;
+  ronde__worker *worker = w->worker;
+  if (atomic_load_explicit(&w->broken, memory_order_relaxed)) return;
+  if (worker->kernels->all_finite(gradient, (int64_t)n))
+    ronde__optim_range(worker->optim, ronde__net_values(worker->net) + first, gradient, first, n);
+  else atomic_store(&w->broken, 2 + param);
+}
+
+static void update_one(ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + p->offset, gradient, p->offset,
+                        p->n_packed);
+  ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD),
+                     0);
+}
 
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. */
 static void gradient_ready(void *user, int param) {
   watch *w = user;
+  ronde__worker *worker = w->worker;
   int n_params;
-  const ronde__net_param *p = &ronde__net_params(w->worker->net, &n_params)[param];
-  if (!w->part->broken &&
-      !w->worker->kernels->all_finite(ronde__net_gradients(w->worker->net) + p->offset, (int64_t)p->n_elems))
-    w->part->broken = 2 + param;
-  w->part->ready_ns = w->worker->transport->ops->now_ns(w->worker->transport);
+  const ronde__net_param *p = &ronde__net_params(worker->net, &n_params)[param];
+  const float *gradient = ronde__net_gradient(worker->net, param);
+  if (gradient && !w->broken && !worker->kernels->all_finite(gradient, (int64_t)p->n_packed)) w->broken = 2 + param;
+  if (gradient && !w->broken && worker->fused_update) update_one(worker, p, gradient);
+  w->part->broken = w->broken;
+  w->part->ready_ns = worker->transport->ops->now_ns(worker->transport);
   if (w->ready) w->ready(w->user, param);
 }
 
@@ -55,8 +77,8 @@ static void all_ready(watch *w, bool any) {
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
                                      void (*ready)(void *user, int param), void *user, ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
-  watch w = {worker, ready, user, part_out};
-  ronde__net_hooks hooks = {.gradient_ready = gradient_ready, .user = &w};
+  watch w = {.worker = worker, .ready = ready, .user = user, .part = part_out};
+  ronde__net_hooks hooks = {.gradient_ready = gradient_ready, .gradient_piece = gradient_piece, .user = &w};
   float loss_scale = (float)(1.0 / (double)step->examples);
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
@@ -74,7 +96,8 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, NULL, &result));
     part_out->loss_sum += result.loss_sum;
     part_out->n_correct += result.n_correct;
-    if (!isfinite(result.loss_sum) && !part_out->broken) part_out->broken = 1;
+    if (!isfinite(result.loss_sum) && !w.broken) w.broken = part_out->broken = 1;
+    if (worker->fused_update && !w.broken) ronde__optim_begin(worker->optim, step->lr);
     ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD);
     if (batch.n > 0) RONDE_TRY(ronde__net_backward(worker->net, any, last ? &hooks : NULL));
     any |= batch.n > 0;
@@ -107,4 +130,13 @@ void ronde__worker_update(ronde__worker *worker, double lr) {
   }
   ronde__optim_step(worker->optim, worker->pool, lr, ronde__net_values(worker->net), gradients);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
+}
+
+ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
+  ronde__part part;
+  RONDE_TRY(ronde__worker_gradients(worker, step, NULL, NULL, &part));
+  *result_out = ronde__parts_join(&part, 1);
+  if (result_out->broken_rank < 0 && !worker->fused_update) ronde__worker_update(worker, step->lr);
+  ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
 }

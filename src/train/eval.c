@@ -47,7 +47,7 @@ static ronde_status run_rank(rank *r) {
   ronde_status status = ronde__job_graph(job, &graph);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK)
-    status = ronde__net_create(graph, &(ronde__net_options){job->kernels, job->gemm, pool, NULL, false}, &net);
+    status = ronde__net_create(graph, &(ronde__net_options){.kernels = job->kernels, .gemm = job->gemm, .pool = pool}, &net);
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
     status = evaluate(r, net);

@@ -39,6 +39,7 @@ typedef struct ronde__job {
   ronde__schedule schedule;
   ronde__optim_options optim;
   char *best_path; /* where the weights of the best test go, or NULL */
+  bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
   struct ronde__safetensors *init; /* --init, or NULL */

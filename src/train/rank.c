@@ -17,13 +17,24 @@ static void planted_delay(void *arg) {
   while (nanosleep(&left, &left)) {}
 }
 
+static const char *optimizer_name(const ronde__job *job) {
+  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
+  return names[job->optim.kind];
+}
+
 static ronde_status make_net(ronde__rank *r) {
   const ronde__job *job = r->job;
   RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
   RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
   RONDE_TRY(ronde__job_graph(job, &r->graph));
   if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
-  ronde__net_options options = {job->kernels, job->gemm, r->pool, r->prof, true};
+  ronde__net_options options = {.kernels = job->kernels,
+                                .gemm = job->gemm,
+                                .pool = r->pool,
+                                .prof = r->prof,
+                                .training = true,
+                                .transient_gradients = job->fused_update,
+                                .taker_name = optimizer_name(job)};
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);
@@ -69,9 +80,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .batch = job->batch,
                               .clip = job->options->clip,
                               .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
-                              .overlap = job->options->overlap};
-  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
-  r->worker.update_slot = ronde__prof_op_slot(r->prof, names[job->optim.kind], RONDE__PHASE_UPDATE, job->kernels->isa);
+                              .overlap = job->options->overlap,
+                              .fused_update = job->fused_update};
+  r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   if (job->drill_slow_rank == r->transport->rank && job->drill_slow_ns) {
     r->worker.before_forward = planted_delay;
     r->worker.before_forward_arg = (void *)&job->drill_slow_ns;

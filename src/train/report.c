@@ -135,7 +135,8 @@ static void fill_run(ronde__run *r) {
   r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};
   r->choices[1] = (ronde__record_choice){"gemm", job->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile"};
   record->choices = r->choices;
-  record->n_choices = 2;
+  r->choices[2] = (ronde__record_choice){"update", job->fused_update ? "fused" : "apart"};
+  record->n_choices = 3;
   record->target.accuracy = job->options->target_accuracy;
   const ronde__allreduce *collective = r->ranks[0].worker.collective;
   if (job->world > 1 && collective)
@@ -202,6 +203,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   if (trained) {
     fill_model_and_data(r);
     status = fill_results(r);
+    if (r->status == RONDE_E_NUMERIC && r->job->fused_update) record->weights_sha256 = record->state_sha256 = NULL;
     bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
     if (status == RONDE_OK && o->save && whole) status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);

@@ -246,6 +246,11 @@ static ronde_status resolve_tests(ronde__job *job) {
   return RONDE_OK;
 }
 
+/* What must see all gradients of a step before the first parameter changes. */
+static bool needs_whole_gradients(const ronde__job *job) {
+  return job->options->clip > 0 || job->options->accumulate > 1;
+}
+
 static ronde_status set_up_training(ronde__job *job) {
   const ronde__options *o = job->options;
   if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
@@ -254,6 +259,7 @@ static ronde_status set_up_training(ronde__job *job) {
   RONDE_TRY(resolve_tests(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
+  job->fused_update = job->world == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job);
   return resolve_drill(job);
 }
 
