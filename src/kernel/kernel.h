@@ -100,9 +100,10 @@ typedef struct ronde__kernels {
    */
   void (*affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                       const float *shift, bool relu, float *y);
-  /* the rows' sums of dy and of dy * (x - mean[j]) */
-  void (*norm_sums)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, float *sum_dy,
-                    float *sum_dyx);
+  /* the rows' sums of dy and of dy * (x - mean[j]); dy is first set to zero where the output y of a ReLU is not
+   * positive, if y is not NULL */
+  void (*norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
+                    float *sum_dy, float *sum_dyx);
   /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy */
   void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                         const float *b, const float *c, float *dx, bool accumulate);

@@ -87,8 +87,8 @@ bool NAME(all_finite)(const float *x, int64_t n);
 void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
 void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                        const float *shift, bool relu, float *y);
-void NAME(norm_sums)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, float *sum_dy,
-                     float *sum_dyx);
+void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
+                     float *sum_dy, float *sum_dyx);
 void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                          const float *b, const float *c, float *dx, bool accumulate);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 64, MAX_BLOCK = 64 }; /* rows, channels: a chunk stays in the first cache */
+enum { CHUNK = 64, MAX_BLOCK = 64, CACHE_BYTES = 512 << 10 }; /* rows, channels: a chunk stays in the first cache */
 
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                           const char *const *in_labels, ronde__shape *out) {
@@ -78,26 +78,41 @@ static int64_t chunk_at(const ronde__phys *x, int64_t item, int64_t *rows_out, i
   return (*block_out * rows_of(x) + row) * x->block;
 }
 
+/* Blocks [first, last) of channels. */
+typedef struct blocks {
+  int64_t first, last;
+} blocks;
+
+/* The blocks from `first` on whose memory the second of two passes finds in the second cache: as many as fit, at least
+ * one. */
+static blocks blocks_in_cache(const job *j, int64_t first, int64_t n_arrays) {
+  const ronde__phys *x = &j->desc->in[0];
+  int64_t bytes = n_arrays * rows_of(x) * x->block * (int64_t)sizeof(float);
+  int64_t n = ronde__max(1, CACHE_BYTES * j->desc->threads / bytes);
+  return (blocks){first, ronde__min(first + n, ronde__phys_blocks(x))};
+}
+
 typedef void (*chunk_fn)(const job *j, int64_t at, int64_t rows, int64_t block, float *partial);
 
 typedef struct chunk_job {
   const job *j;
   chunk_fn fn;
+  blocks blocks;
 } chunk_job;
 
 static void chunks_part(void *arg, int thread, int n_threads) {
   const chunk_job *c = arg;
   const ronde__phys *x = &c->j->desc->in[0];
-  int64_t begin, end;
-  ronde__thread_share(ronde__phys_blocks(x) * chunks_of(x), thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) {
+  int64_t begin, end, n = c->blocks.last - c->blocks.first;
+  ronde__thread_share(n * chunks_of(x), thread, n_threads, &begin, &end);
+  for (int64_t item = begin + c->blocks.first * chunks_of(x), stop = item + end - begin; item < stop; item++) {
     int64_t rows, block, at = chunk_at(x, item, &rows, &block);
     c->fn(c->j, at, rows, block, c->j->partial + item * 2 * x->block);
   }
 }
 
-static void each_chunk(const job *j, chunk_fn fn) {
-  chunk_job c = {j, fn};
+static void each_chunk(const job *j, blocks b, chunk_fn fn) {
+  chunk_job c = {j, fn, b};
   ronde__pool_run(j->call->pool, chunks_part, &c);
 }
 
@@ -124,12 +139,12 @@ static void join_moments(const job *j, int64_t block, double *mean, double *m2) 
   }
 }
 
-static void batch_statistics(const job *j) {
+static void batch_statistics(const job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_attr *attr = &j->desc->attr;
   double mean[MAX_BLOCK], m2[MAX_BLOCK], m = (double)rows_of(x);
-  each_chunk(j, chunk_moments);
-  for (int64_t block = 0; block < ronde__phys_blocks(x); block++) {
+  each_chunk(j, b, chunk_moments);
+  for (int64_t block = b.first; block < b.last; block++) {
     join_moments(j, block, mean, m2);
     for (int64_t c = 0; c < x->block; c++) {
       int64_t at = block * x->block + c;
@@ -143,8 +158,9 @@ static void batch_statistics(const job *j) {
   }
 }
 
-static void running_statistics(const job *j) {
-  for (int64_t c = 0; c < padded_channels(&j->desc->in[0]); c++) {
+static void running_statistics(const job *j, blocks b) {
+  int64_t n = j->desc->in[0].block;
+  for (int64_t c = b.first * n; c < b.last * n; c++) {
     j->mean[c] = j->call->buffer[0][c];
     j->factor[c] = (float)(1 / sqrt((double)j->call->buffer[1][c] + j->desc->attr.eps));
   }
@@ -159,13 +175,18 @@ static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, 
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = job_of(desc, call);
-  if (call->training) batch_statistics(&j);
-  else running_statistics(&j);
-  for (int64_t c = 0; c < padded_channels(&desc->in[0]); c++) {
-    j.a[c] = call->param[0][c] * j.factor[c];
-    j.b[c] = (float)(call->param[1][c] - (double)j.mean[c] * j.a[c]);
+  int64_t n = desc->in[0].block;
+  blocks b = {0, 0};
+  while (b.last < ronde__phys_blocks(&desc->in[0])) {
+    b = blocks_in_cache(&j, b.last, 1);
+    if (call->training) batch_statistics(&j, b);
+    else running_statistics(&j, b);
+    for (int64_t c = b.first * n; c < b.last * n; c++) {
+      j.a[c] = call->param[0][c] * j.factor[c];
+      j.b[c] = (float)(call->param[1][c] - (double)j.mean[c] * j.a[c]);
+    }
+    each_chunk(&j, b, chunk_affine);
   }
-  each_chunk(&j, chunk_affine);
 }
 
 /* ---- backward ---- */
@@ -174,12 +195,11 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
-  if (j->desc->attr.act)
-    j->desc->kernels->act_backward(call->dout + at, call->out + at, call->dout + at, rows * n, j->desc->attr.act, false);
+  const float *relu = j->desc->attr.act ? call->out + at : NULL;
+  j->desc->kernels->norm_sums(call->dout + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
+                              partial + n);
   if (call->din[1] && call->din[1] != call->dout)
     ronde__gradient_add(j->desc, call->dout + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
-  j->desc->kernels->norm_sums(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + block * n, partial,
-                              partial + n);
 }
 
 static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
@@ -188,10 +208,10 @@ static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block
                                   j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
-static void param_gradients(const job *j) {
+static void param_gradients(const job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
-  for (int64_t channel = 0; channel < padded_channels(x); channel++) {
+  for (int64_t channel = b.first * x->block; channel < b.last * x->block; channel++) {
     int64_t block = channel / x->block, c = channel % x->block;
     const float *partial = j->partial + block * chunks_of(x) * 2 * x->block;
     double sum = 0, product = 0, m = (double)rows_of(x), factor = j->factor[channel];
@@ -212,9 +232,13 @@ static void param_gradients(const job *j) {
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = job_of(desc, call);
-  each_chunk(&j, chunk_sums);
-  param_gradients(&j);
-  if (call->din[0]) each_chunk(&j, chunk_backward);
+  blocks b = {0, 0};
+  while (b.last < ronde__phys_blocks(&desc->in[0])) {
+    b = blocks_in_cache(&j, b.last, 2);
+    each_chunk(&j, b, chunk_sums);
+    param_gradients(&j, b);
+    if (call->din[0]) each_chunk(&j, b, chunk_backward);
+  }
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
