@@ -71,6 +71,44 @@ static void test_a_single_value_is_refused_at_set_up(void **state) {
   assert_int_equal(status_of("batch=20", normed), RONDE_OK); /* one example, but many pixels */
 }
 
+/* With --sync-bn the whole batch counts. */
+static void test_synchronised_where_it_can_have_an_effect(void **state) {
+  assert_int_equal(status_of("batch=3 workers=3 drop-last=on sync-bn=on", normed_vector), RONDE_OK);
+  assert_int_equal(status_of("batch=20 workers=3 sync-bn=on", normed_vector), RONDE_E_USAGE); /* 61 = 3 * 20 + 1 */
+  assert_non_null(strstr(line, "norm of one"));
+  assert_non_null(strstr(line, "--drop-last"));
+  assert_int_equal(status_of("batch=20 workers=3 sync-bn=on", dropping), RONDE_E_USAGE);
+  assert_non_null(strstr(line, "--sync-bn can have no effect: the network has no batch normalisation"));
+  assert_int_equal(status_of("batch=20 sync-bn=on", normed), RONDE_E_USAGE);
+  assert_non_null(strstr(line, "--sync-bn can have no effect: one worker has the whole batch"));
+  assert_int_equal(status_of("batch=20 sync-bn=off", normed), RONDE_OK);
+}
+
+/* A planted delay of one rank is the others' waiting, in the middle of forward; what is exchanged is counted. */
+static void test_sharing_has_its_place_in_the_ledger(void **state) {
+  ronde_source source = small_source(60, 0);
+  ronde_hooks hooks = {.model = normed, .source = &source};
+  static const char options[] = "batch=20 workers=2 threads=1 drill=slow:1:60 overlap=off sync-bn=%s";
+  double bytes[2];
+  for (int on = 0; on < 2; ++on) {
+    char text[128];
+    snprintf(text, sizeof text, options, on ? "on" : "off");
+    json_t *run = job_run("train", text, &hooks);
+    double wait = real_at(run, "workers.0.wait_s"), wall = real_at(run, "workers.0.wall_s"), sum = 0;
+    assert_true(wait > 0.15); /* three steps of 60 ms */
+    static const char *const phases[] = {"load_s", "forward_s", "backward_s", "exchange_s", "wait_s", "update_s", "other_s"};
+    for (size_t i = 0; i < RONDE__COUNT(phases); ++i) {
+      snprintf(text, sizeof text, "workers.0.%s", phases[i]);
+      sum += real_at(run, text);
+    }
+    assert_true(fabs(sum - wall) < 0.01 * wall);
+    bytes[on] = real_at(run, "communication.bytes_sent");
+    json_decref(run);
+  }
+  /* Three steps of one normalisation of 20 channels, padded to 32: two parts of 1 + 2 x 32 and a stamp, from each rank. */
+  assert_true(bytes[1] - bytes[0] == 3. * 2 * 2 * (2 + 2 * 32) * sizeof(double));
+}
+
 /* The same elements are dropped whoever works on an example: losses differ by rounding only. */
 static void test_dropout_does_not_depend_on_the_workers(void **state) {
   ronde_source source = small_source(60, 0);
@@ -111,6 +149,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_is_saved_is_what_was_tested),
       cmocka_unit_test(test_a_single_value_is_refused_at_set_up),
+      cmocka_unit_test(test_synchronised_where_it_can_have_an_effect),
+      cmocka_unit_test(test_sharing_has_its_place_in_the_ledger),
       cmocka_unit_test(test_dropout_does_not_depend_on_the_workers),
       cmocka_unit_test(test_label_smoothing_is_for_training),
   };

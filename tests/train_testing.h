@@ -166,7 +166,8 @@ typedef struct observed {
   double loss[OBSERVED_STEPS], lr[OBSERVED_STEPS], train_loss, test_loss;
   char sha256[OBSERVED_RANKS][RONDE__SHA256_HEX]; /* weights of each rank */
   float *weights;                                 /* [n_weights] of rank 0, logical order; free() */
-  size_t n_weights;
+  float *buffers;                                 /* [n_buffers] behind them: running statistics of rank 0 */
+  size_t n_weights, n_buffers;
 } observed;
 
 static inline void observe_progress(void *user, const ronde_progress *progress) {
@@ -187,8 +188,18 @@ static inline void observe_weights(ronde__run *run, observed *o) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   for (int i = 0; i < n_params; ++i) o->n_weights += (size_t)ronde__shape_elems(&params[i].shape);
-  float *next = o->weights = malloc(o->n_weights * sizeof *next);
+  int n_buffers;
+  const ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
+  for (int i = 0; i < n_buffers; ++i)
+    if (!buffers[i].is_counter) o->n_buffers += (size_t)ronde__shape_elems(&buffers[i].shape);
+  float *next = o->weights = malloc((o->n_weights + o->n_buffers) * sizeof *next);
+  o->buffers = o->weights + o->n_weights;
   for (int i = 0; i < n_params; next += ronde__shape_elems(&params[i++].shape)) ronde__net_get(net, i, next);
+  for (int i = 0; i < n_buffers; ++i) {
+    if (buffers[i].is_counter) continue;
+    ronde__net_get_buffer(net, i, next);
+    next += ronde__shape_elems(&buffers[i].shape);
+  }
   for (int r = 0; r < o->world; ++r)
     assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
 }

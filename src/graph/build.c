@@ -308,6 +308,16 @@ ronde_status ronde__graph_finish(ronde_graph *graph) {
   return graph->status;
 }
 
+int ronde__graph_synchronise(ronde_graph *graph) {
+  int n = 0;
+  for (int i = 0; i < graph->n_nodes; i++) {
+    if (graph->nodes[i].kind != RONDE__OP_BATCH_NORM2D) continue;
+    graph->nodes[i].attr.synchronised = true;
+    n++;
+  }
+  return n;
+}
+
 int64_t ronde_graph_parameters(const ronde_graph *graph) {
   int64_t n = 0;
   for (int i = 0; i < graph->n_params; i++) n += ronde__shape_elems(&graph->params[i].shape);

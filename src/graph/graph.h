@@ -53,6 +53,8 @@ struct ronde_graph {
 
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
 ronde_status ronde__graph_finish(ronde_graph *graph);
+/* Batch normalisations take the statistics of all replicas' examples from now on; returns how many there are. */
+int ronde__graph_synchronise(ronde_graph *graph);
 
 /* ---- executed ----------------------------------------------------------------------------------------------------
  * A net is one replica: the parameters in one flat array (in order of definition, those that train in front of the frozen
@@ -139,11 +141,14 @@ typedef struct ronde__net_result {
   int64_t n_correct;
 } ronde__net_result;
 
-/* Called from within backward, or forward, on the calling thread. */
+/* Called from within backward, or forward, on the calling thread. share: hands this replica's part [n] of a
+ * synchronised op to all replicas and gets theirs, valid until the next call; every replica calls it for the same ops in
+ * the same order. NULL: this replica is alone. */
 typedef struct ronde__net_hooks {
   void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
   /* Its last contribution was added, and this backward reads the parameter no more; backward order, none frozen. */
   void (*gradient_ready)(void *user, int param);
+  ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
   void *user;
   /* Where gradients are transient: elements [first, first + n) of the flat arrays, all of one parameter, have their
    * gradient, and this backward reads these elements of the parameter no more. From any thread of the pool, each
@@ -158,6 +163,10 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
 /* Backward of the last forward. accumulate: gradients are added to what is there, which must be kept. Where they are
  * transient, the hooks must take them. */
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
+/* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
+ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);
+/* The longest part that this net shares; 0: none. */
+size_t ronde__net_part_elems(const ronde__net *net);
 /* The output without loss: y [n][elems], ROWS. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
 

@@ -19,6 +19,8 @@ struct ronde__net {
   int n_plans;
   char *arena;
   size_t arena_bytes;
+  double *part; /* [part_elems]: what this replica tells the others about the present step */
+  size_t part_elems;
   /* of the last forward, for backward */
   const ronde__plan *plan;
   ronde__net_batch batch;
@@ -94,6 +96,15 @@ static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) 
   }
 }
 
+static size_t part_elems(const ronde__plan_step *step) {
+  return step->op->part_elems ? step->op->part_elems(&step->desc) : 0;
+}
+
+static void find_longest_part(ronde__net *net, const ronde__plan *plan) {
+  for (int i = 0; i < plan->n_steps; i++)
+    if (part_elems(&plan->steps[i]) > net->part_elems) net->part_elems = part_elems(&plan->steps[i]);
+}
+
 /* Layouts do not depend on the batch size: a plan for one example shows them. */
 static ronde_status place_state(ronde__net *net) {
   const ronde_graph *graph = net->graph;
@@ -112,6 +123,7 @@ static ronde_status place_state(ronde__net *net) {
     place_params(net, layouts, false);
     place_params(net, layouts, true);
     place_buffers(net, layouts + graph->n_params);
+    find_longest_part(net, plan);
     ronde__plan_destroy(plan);
   }
   ronde__free(layouts);
@@ -136,6 +148,7 @@ static ronde_status allocate(ronde__net *net) {
   RONDE_TRY(place_state(net));
   RONDE__ALLOC(net->buffer_values, net->n_buffer_elems * sizeof(float), "network");
   set_initial_buffers(net);
+  RONDE__ALLOC(net->part, net->part_elems * sizeof *net->part, "network");
   size_t bytes = net->n_elems * sizeof(float);
   net->values = ronde__pages_map(bytes);
   bool keeps_gradients = net->options.training && !net->options.transient_gradients;
@@ -166,6 +179,7 @@ void ronde__net_destroy(ronde__net *net) {
   ronde__free(net->params);
   ronde__free(net->buffers);
   ronde__free(net->buffer_values);
+  ronde__free(net->part);
   ronde__free(net);
 }
 
@@ -262,7 +276,8 @@ static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_ste
                            .training = net->batch.training,
                            .seed = net->batch.seed,
                            .step = net->batch.step,
-                           .first_example = net->batch.first_example};
+                           .first_example = net->batch.first_example,
+                           .part = net->part};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(net, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
@@ -283,8 +298,32 @@ static void bind(ronde__net *net, const ronde__plan *plan, const ronde__plan_ste
   call->work = (float *)(net->arena + step->work_offset[backward]);
 }
 
-static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks,
-                        ronde__net_result *result) {
+static void run_op(ronde__net *net, const ronde__plan_step *step, const ronde__op_call *call, bool backward) {
+  uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
+  (backward ? step->op->backward : step->op->forward)(&step->desc, step->state, call);
+  if (net->options.prof)
+    ronde__prof_op_add(net->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(),
+                       backward ? step->backward_flops : step->forward_flops);
+}
+
+static bool is_shared(const ronde__net *net, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+  return net->batch.training && hooks && hooks->share && part_elems(step) > 0;
+}
+
+/* The first half of a synchronised op. In the table its two halves are two calls: the exchange between them has a phase
+ * of its own. */
+static ronde_status share(ronde__net *net, const ronde__plan_step *step, bool backward, const ronde__net_hooks *hooks,
+                          ronde__op_call *call) {
+  uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
+  step->op->contribute(&step->desc, step->state, call, backward);
+  if (net->options.prof)
+    ronde__prof_op_add(net->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(),
+                       0);
+  return hooks->share(hooks->user, call->part, part_elems(step), &call->parts);
+}
+
+static ronde_status run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks,
+                                ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
     if (!(with_loss ? step->for_loss : step->for_output)) continue;
@@ -294,11 +333,30 @@ static void run_forward(ronde__net *net, const ronde__plan *plan, bool with_loss
     call.n_correct = &result->n_correct;
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
       hooks->param_needed(hooks->user, step->param[j]);
-    uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
-    step->op->forward(&step->desc, step->state, &call);
-    if (net->options.prof)
-      ronde__prof_op_add(net->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+    if (is_shared(net, step, hooks)) RONDE_TRY(share(net, step, false, hooks, &call));
+    run_op(net, step, &call, false);
   }
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks) {
+  ronde__plan *plan;
+  if (net->part_elems == 0) return RONDE_OK;
+  RONDE_TRY(plan_for(net, net->n_plans ? net->plans[0]->n : 1, &plan));
+  net->batch = (ronde__net_batch){.training = true};
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[backward ? plan->n_steps - 1 - i : i];
+    if (!(backward ? step->has_backward : step->for_loss) || !is_shared(net, step, hooks)) continue;
+    ronde__op_call call;
+    bind(net, plan, step, backward, &call);
+    memset(call.part, 0, part_elems(step) * sizeof *call.part);
+    RONDE_TRY(hooks->share(hooks->user, call.part, part_elems(step), &call.parts));
+    if (backward) continue;
+    step->op->absorb(&step->desc, &call);
+    for (int j = 0; j < step->desc.n_buffers; j++)
+      net->buffers[step->buffer[j]].count += net->buffers[step->buffer[j]].is_counter;
+  }
+  return RONDE_OK;
 }
 
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
@@ -309,7 +367,7 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
   net->plan = plan;
   net->batch = *batch;
   net->loss_scale = loss_scale;
-  run_forward(net, plan, true, hooks, &result);
+  RONDE_TRY(run_forward(net, plan, true, hooks, &result));
   for (int i = 0; i < net->graph->n_buffers && batch->training; i++)
     net->buffers[i].count += net->buffers[i].is_counter;
   *result_out = result;
@@ -358,10 +416,8 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
     bind(net, plan, step, true, &call);
     call.accumulate_dparam = accumulate || adds_to_gradients(net, step);
     call.taker = (ronde__op_taker){take_piece, &user};
-    uint64_t begin = net->options.prof ? ronde__now_ns() : 0;
-    step->op->backward(&step->desc, step->state, &call);
-    if (net->options.prof)
-      ronde__prof_op_add(net->options.prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
+    if (is_shared(net, step, hooks)) RONDE_TRY(share(net, step, true, hooks, &call));
+    run_op(net, step, &call, true);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       int param = step->param[j];
       if (step->desc.frozen[j]) continue;
@@ -378,12 +434,14 @@ ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, floa
   RONDE_TRY(plan_for(net, n, &plan));
   ronde__net_result ignored = {0};
   net->batch = (ronde__net_batch){.n = n, .x = x};
-  run_forward(net, plan, false, NULL, &ignored);
+  RONDE_TRY(run_forward(net, plan, false, NULL, &ignored));
   const ronde__phys *from = &plan->values[plan->output].phys;
   ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
   ronde__reorder(from, value_at(net, plan, plan->output), &to, y_out, false);
   return RONDE_OK;
 }
+
+size_t ronde__net_part_elems(const ronde__net *net) { return net->part_elems; }
 
 ronde__net_memory ronde__net_memory_use(const ronde__net *net) {
   size_t bytes = net->n_elems * sizeof(float);

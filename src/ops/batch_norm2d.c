@@ -92,6 +92,8 @@ static blocks blocks_in_cache(const job *j, int64_t first, int64_t n_arrays) {
   return (blocks){first, ronde__min(first + n, ronde__phys_blocks(x))};
 }
 
+static blocks all_blocks(const job *j) { return (blocks){0, ronde__phys_blocks(&j->desc->in[0])}; }
+
 typedef void (*chunk_fn)(const job *j, int64_t at, int64_t rows, int64_t block, float *partial);
 
 typedef struct chunk_job {
@@ -139,22 +141,42 @@ static void join_moments(const job *j, int64_t block, double *mean, double *m2) 
   }
 }
 
+/* A channel's statistics over m values; the running ones follow. */
+static void set_statistics(const job *j, int64_t channel, double mean, double m2, double m) {
+  const ronde__op_attr *attr = &j->desc->attr;
+  float *running_mean = &j->call->buffer[0][channel], *running_var = &j->call->buffer[1][channel];
+  j->mean[channel] = (float)mean;
+  j->factor[channel] = (float)(1 / sqrt(m2 / m + attr->eps));
+  if (channel >= j->desc->in[0].c) return; /* padding keeps its initial values */
+  *running_mean += (float)(attr->momentum * (mean - *running_mean));
+  *running_var += (float)(attr->momentum * (m2 / (m - 1) - *running_var));
+}
+
 static void batch_statistics(const job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
-  const ronde__op_attr *attr = &j->desc->attr;
   double mean[MAX_BLOCK], m2[MAX_BLOCK], m = (double)rows_of(x);
   each_chunk(j, b, chunk_moments);
   for (int64_t block = b.first; block < b.last; block++) {
     join_moments(j, block, mean, m2);
-    for (int64_t c = 0; c < x->block; c++) {
-      int64_t at = block * x->block + c;
-      float *running_mean = &j->call->buffer[0][at], *running_var = &j->call->buffer[1][at];
-      j->mean[at] = (float)mean[c];
-      j->factor[at] = (float)(1 / sqrt(m2[c] / m + attr->eps));
-      if (at >= x->c) continue; /* padding keeps its initial values */
-      *running_mean += (float)(attr->momentum * (mean[c] - *running_mean));
-      *running_var += (float)(attr->momentum * (m2[c] / (m - 1) - *running_var));
+    for (int64_t c = 0; c < x->block; c++) set_statistics(j, block * x->block + c, mean[c], m2[c], m);
+  }
+}
+
+/* The same of all replicas' examples; those without an example have 0 rows. */
+static void shared_statistics(const job *j, blocks b) {
+  const ronde__parts *parts = &j->call->parts;
+  int64_t channels = padded_channels(&j->desc->in[0]), n = j->desc->in[0].block;
+  for (int64_t c = b.first * n; c < b.last * n; c++) {
+    double done = 0, mean = 0, m2 = 0;
+    for (int i = 0; i < parts->n; i++) {
+      const double *part = parts->at + i * parts->stride;
+      double rows = part[0], all = done + rows, delta = part[1 + c] - mean;
+      if (rows == 0) continue;
+      mean += delta * rows / all;
+      m2 += part[1 + channels + c] + delta * delta * done * rows / all;
+      done = all;
     }
+    set_statistics(j, c, mean, m2, done);
   }
 }
 
@@ -179,7 +201,8 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 1);
-    if (call->training) batch_statistics(&j, b);
+    if (call->parts.n) shared_statistics(&j, b);
+    else if (call->training) batch_statistics(&j, b);
     else running_statistics(&j, b);
     for (int64_t c = b.first * n; c < b.last * n; c++) {
       j.a[c] = call->param[0][c] * j.factor[c];
@@ -208,25 +231,48 @@ static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block
                                   j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
+/* A channel's sums of dy and of dy * (x - mean) over m values. */
+typedef struct sums {
+  double m, dy, dyx;
+} sums;
+
+static sums own_sums(const job *j, int64_t channel) {
+  const ronde__phys *x = &j->desc->in[0];
+  const float *partial = j->partial + channel / x->block * chunks_of(x) * 2 * x->block + channel % x->block;
+  sums s = {.m = (double)rows_of(x)};
+  for (int64_t i = 0; i < chunks_of(x); i++, partial += 2 * x->block) {
+    s.dy += partial[0];
+    s.dyx += partial[x->block];
+  }
+  return s;
+}
+
+static sums shared_sums(const job *j, int64_t channel) {
+  const ronde__parts *parts = &j->call->parts;
+  sums s = {0};
+  for (int i = 0; i < parts->n; i++) {
+    const double *part = parts->at + i * parts->stride;
+    s.m += part[0];
+    s.dy += part[1 + channel];
+    s.dyx += part[1 + padded_channels(&j->desc->in[0]) + channel];
+  }
+  return s;
+}
+
+/* Gradients of the parameters are of this replica's examples: they are added up like all others. */
 static void param_gradients(const job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
-  for (int64_t channel = b.first * x->block; channel < b.last * x->block; channel++) {
-    int64_t block = channel / x->block, c = channel % x->block;
-    const float *partial = j->partial + block * chunks_of(x) * 2 * x->block;
-    double sum = 0, product = 0, m = (double)rows_of(x), factor = j->factor[channel];
-    for (int64_t i = 0; i < chunks_of(x); i++, partial += 2 * x->block) {
-      sum += partial[c];
-      product += partial[x->block + c];
-    }
-    float dweight = (float)(product * factor), dbias = (float)sum;
+  for (int64_t c = b.first * x->block; c < b.last * x->block; c++) {
+    sums own = own_sums(j, c), all = call->parts.n ? shared_sums(j, c) : own;
+    double factor = j->factor[c], a = call->param[0][c] * factor;
+    float dweight = (float)(own.dyx * factor), dbias = (float)own.dy;
     float *dw = call->dparam[0], *db = call->dparam[1];
-    if (dw) dw[channel] = call->accumulate_dparam ? dw[channel] + dweight : dweight;
-    if (db) db[channel] = call->accumulate_dparam ? db[channel] + dbias : dbias;
-    double a = call->param[0][channel] * factor;
-    j->a[channel] = (float)a;
-    j->b[channel] = (float)(-a * factor * factor * product / m);
-    j->c[channel] = (float)(-a * sum / m);
+    if (dw) dw[c] = call->accumulate_dparam ? dw[c] + dweight : dweight;
+    if (db) db[c] = call->accumulate_dparam ? db[c] + dbias : dbias;
+    j->a[c] = (float)a;
+    j->b[c] = (float)(-a * factor * factor * all.dyx / all.m);
+    j->c[c] = (float)(-a * all.dy / all.m);
   }
 }
 
@@ -235,10 +281,36 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 2);
-    each_chunk(&j, b, chunk_sums);
+    if (!call->parts.n) each_chunk(&j, b, chunk_sums);
     param_gradients(&j, b);
     if (call->din[0]) each_chunk(&j, b, chunk_backward);
   }
+}
+
+/* ---- synchronised: what the replicas tell each other; [1 + 2 channels] ----
+ * Rows, then mean and sum of squares of each channel, or its two sums of backward. */
+
+static size_t part_elems(const ronde__op_desc *desc) {
+  return desc->attr.synchronised ? (size_t)(1 + 2 * padded_channels(&desc->in[0])) : 0;
+}
+
+static void contribute(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward) {
+  job j = job_of(desc, call);
+  int64_t channels = padded_channels(&desc->in[0]), n = desc->in[0].block;
+  double *first = call->part + 1, *second = first + channels;
+  call->part[0] = (double)rows_of(&desc->in[0]);
+  each_chunk(&j, all_blocks(&j), backward ? chunk_sums : chunk_moments);
+  for (int64_t block = 0; block < channels / n && !backward; block++)
+    join_moments(&j, block, first + block * n, second + block * n);
+  for (int64_t c = 0; c < channels && backward; c++) {
+    sums own = own_sums(&j, c);
+    first[c] = own.dy, second[c] = own.dyx;
+  }
+}
+
+static void absorb(const ronde__op_desc *desc, const ronde__op_call *call) {
+  job j = job_of(desc, call);
+  shared_statistics(&j, all_blocks(&j));
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
@@ -255,5 +327,8 @@ const ronde__op ronde__op_batch_norm2d = {
     .dinput_in_dout = 3,
     .forward = forward,
     .backward = backward,
+    .part_elems = part_elems,
+    .contribute = contribute,
+    .absorb = absorb,
     .implementation = implementation,
 };

@@ -23,6 +23,7 @@ typedef struct ronde__op_attr {
   int64_t out_channels; /* convolution, linear */
   int kernel[2], stride[2], padding[2];
   bool bias, exclude_padding, kaiming_normal;
+  bool synchronised;     /* batch normalisation: by the statistics of all replicas' examples */
   float eps, momentum;   /* batch normalisation */
   float probability;     /* dropout: of a zero */
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
@@ -75,6 +76,13 @@ typedef struct ronde__op_taker {
   void *user;
 } ronde__op_taker;
 
+/* What each replica contributed to a synchronised op: `n` parts, in the order of replicas, `stride` f64 apart. */
+typedef struct ronde__parts {
+  const double *at;
+  int64_t stride;
+  int n; /* 0: nothing is shared in this call */
+} ronde__parts;
+
 /* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of
  * inputs are overwritten, or added to where accumulate_dinput. */
 typedef struct ronde__op_call {
@@ -97,6 +105,8 @@ typedef struct ronde__op_call {
   float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
   double *loss_sum;   /* losses: the sum of the examples' losses, and of those classified rightly, */
   int64_t *n_correct; /* are added here; n_correct is untouched where there are no classes */
+  double *part;       /* [part_elems] of a synchronised op: its own contribution, */
+  ronde__parts parts; /* and everybody's */
   ronde__pool *pool;
 } ronde__op_call;
 
@@ -129,6 +139,12 @@ typedef struct ronde__op {
   bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
   void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  /* Ops that may be synchronised: contribute() is the first half of forward or backward and leaves this replica's part;
+   * the second half is forward or backward itself with the parts of all. A replica without an example has a part of
+   * zeros, and absorb() is all of its forward. NULL: the op shares nothing. */
+  size_t (*part_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
+  void (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
+  void (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */
   const char *(*implementation)(const ronde__op_desc *desc, const void *state);
   double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);

@@ -28,6 +28,7 @@ typedef struct ronde__worker {
   void *before_forward_arg;
   int update_slot; /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
+  double *shared;  /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
   uint64_t bus_ns,
       bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
 } ronde__worker;
@@ -69,6 +70,9 @@ const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the 
 
 /* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
  */
+
+/* Of what synchronised ops share, beside a strategy's own exchanges: strategies take theirs from 0 on. */
+#define RONDE__TAG_SHARED 0xffffffu
 
 /* What one rank found in its part of a step. */
 typedef struct ronde__part {

@@ -30,6 +30,8 @@ typedef struct watch {
   void *user;
   ronde__part *part;
   _Atomic int32_t broken; /* of the part: pieces of a gradient come from several threads */
+  bool last;           /* the gradients of this batch are the step's */
+  ronde__phase phase; /* the present one */
 } watch;
 
 /* A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
@@ -54,6 +56,7 @@ static void update_one(ronde__worker *worker, const ronde__net_param *p, const f
  * name. */
 static void gradient_ready(void *user, int param) {
   watch *w = user;
+  if (!w->last) return;
   ronde__worker *worker = w->worker;
   int n_params;
   const ronde__net_param *p = &ronde__net_params(worker->net, &n_params)[param];
@@ -63,6 +66,34 @@ static void gradient_ready(void *user, int param) {
   w->part->broken = w->broken;
   w->part->ready_ns = worker->transport->ops->now_ns(worker->transport);
   if (w->ready) w->ready(w->user, param);
+}
+
+/* An all-gather on the rank's own thread, while its communication thread may be exchanging gradients: forward cannot go
+ * on without it. Parts travel behind the moment when the rank was ready, which tells waiting from exchanging. */
+static ronde_status share(void *user, const double *part, size_t n, ronde__parts *parts_out) {
+  const watch *w = user;
+  ronde__worker *worker = w->worker;
+  ronde__transport *transport = worker->transport;
+  size_t stride = n + 1;
+  double *own = worker->shared + (size_t)transport->rank * stride;
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), ready = transport->ops->now_ns(transport);
+  memcpy(own, &ready, sizeof ready);
+  memcpy(own + 1, part, n * sizeof *part);
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->shared, stride * sizeof *own));
+  uint64_t end = ronde__prof_switch(worker->prof, w->phase), latest = ready;
+  for (int r = 0; r < transport->size; r++) {
+    memcpy(&ready, worker->shared + (size_t)r * stride, sizeof ready);
+    if (ready > latest) latest = ready;
+  }
+  if (latest > begin)
+    ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, ronde__min(latest, end) - begin);
+  *parts_out = (ronde__parts){worker->shared + 1, (int64_t)stride, transport->size};
+  return RONDE_OK;
+}
+
+static void enter(watch *w, ronde__phase phase) {
+  w->phase = phase;
+  ronde__prof_switch(w->worker->prof, phase);
 }
 
 /* The rank has no example in its last batch: what earlier batches gave, or zeros, is final. */
@@ -78,30 +109,35 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
                                      void (*ready)(void *user, int param), void *user, ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
   watch w = {.worker = worker, .ready = ready, .user = user, .part = part_out};
-  ronde__net_hooks hooks = {.gradient_ready = gradient_ready, .gradient_piece = gradient_piece, .user = &w};
+  ronde__net_hooks hooks = {.gradient_ready = gradient_ready,
+                            .gradient_piece = gradient_piece,
+                            .share = worker->shared ? share : NULL,
+                            .user = &w};
   float loss_scale = (float)(1.0 / (double)step->examples);
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
-    bool last = i == step->n_batches - 1;
+    w.last = i == step->n_batches - 1;
     ronde__batch batch;
-    ronde__prof_switch(worker->prof, RONDE__PHASE_LOAD);
+    enter(&w, RONDE__PHASE_LOAD);
     RONDE_TRY(ronde__loader_next(worker->loader, &batch));
-    ronde__prof_switch(worker->prof, RONDE__PHASE_FORWARD);
+    enter(&w, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     ronde__net_result result = {0};
     int64_t first =
         i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
     ronde__net_batch net_batch = {batch.n, batch.x,      batch.labels,         batch.targets,
                                   true,    worker->seed, (uint64_t)step->step, first};
-    if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, NULL, &result));
+    if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, &hooks, &result));
+    else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
     part_out->loss_sum += result.loss_sum;
     part_out->n_correct += result.n_correct;
     if (!isfinite(result.loss_sum) && !w.broken) w.broken = part_out->broken = 1;
     if (worker->fused_update && !w.broken) ronde__optim_begin(worker->optim, step->lr);
-    ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD);
-    if (batch.n > 0) RONDE_TRY(ronde__net_backward(worker->net, any, last ? &hooks : NULL));
+    enter(&w, RONDE__PHASE_BACKWARD);
+    if (batch.n > 0) RONDE_TRY(ronde__net_backward(worker->net, any, &hooks));
+    else RONDE_TRY(ronde__net_pass_empty(worker->net, true, &hooks));
     any |= batch.n > 0;
-    if (last && batch.n == 0) all_ready(&w, any);
+    if (w.last && batch.n == 0) all_ready(&w, any);
   }
   return RONDE_OK;
 }

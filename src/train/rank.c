@@ -28,6 +28,7 @@ static ronde_status make_net(ronde__rank *r) {
   RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
   RONDE_TRY(ronde__job_graph(job, &r->graph));
   if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
+  if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
   ronde__net_options options = {.kernels = job->kernels,
                                 .gemm = job->gemm,
                                 .pool = r->pool,
@@ -49,7 +50,7 @@ static ronde_status prepare_plans(ronde__rank *r) {
   for (int i = 0; i < 2; i++) {
     int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) -
                 ronde__share_begin(sizes[i], r->transport->rank, job->world);
-    if (n > 0) RONDE_TRY(ronde__net_prepare(r->net, n));
+    if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }
   return RONDE_OK;
 }
@@ -58,6 +59,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
+  size_t part_elems = ronde__net_part_elems(r->net);
+  if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
   r->best = -INFINITY;
   ronde__loader_options loader = {.data = job->data,
@@ -81,7 +84,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .clip = job->options->clip,
                               .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
                               .overlap = job->options->overlap,
-                              .fused_update = job->fused_update};
+                              .fused_update = job->fused_update,
+                              .shared = r->shared};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   if (job->drill_slow_rank == r->transport->rank && job->drill_slow_ns) {
     r->worker.before_forward = planted_delay;
@@ -98,6 +102,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde_graph_destroy(r->graph);
   ronde__pool_destroy(r->pool);
   ronde__prof_destroy(r->prof);
+  ronde__free(r->shared);
   ronde__free(r->parts);
 }
 

@@ -52,6 +52,7 @@ typedef struct ronde__rank {
   void *strategy_state;
   ronde__epoch_part *parts; /* [world] */
   double best;              /* the best score so far: see ronde__score_value; -Inf: none. Equal on all ranks */
+  double *shared;           /* of the worker */
   bool agreed;              /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 

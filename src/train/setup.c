@@ -183,6 +183,7 @@ static ronde_status resolve_world(ronde__job *job) {
   }
   if (o->collective != RONDE__COLLECTIVE_AUTO)
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
+  if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }
@@ -271,11 +272,14 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
     const ronde__node *node = &graph->nodes[i];
     const ronde__shape *shape = &graph->tensors[node->out]->shape;
     if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
-    for (int s = 0; s < 2; s++)
-      if (sizes[s] / job->world == 1 || ronde__ceil_div(sizes[s], job->world) == 1)
+    for (int s = 0; s < 2; s++) {
+      int64_t parts = job->options->sync_bn ? 1 : job->world; /* whose examples are normalised by themselves */
+      if (sizes[s] / parts == 1 || ronde__ceil_div(sizes[s], parts) == 1)
         return ronde__fail(RONDE_E_USAGE,
-                           "%s: batch normalisation over a single value: a worker has 1 example of a batch of %" PRId64 "%s",
-                           node->label, sizes[s], s ? " (the short last one: --drop-last leaves it out)" : "");
+                           "%s: batch normalisation over a single value: %s 1 example of a batch of %" PRId64 "%s",
+                           node->label, parts == 1 ? "there is" : "a worker has", sizes[s],
+                           s ? " (the short last one: --drop-last leaves it out)" : "");
+    }
   }
   return RONDE_OK;
 }
@@ -299,11 +303,17 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
+static ronde_status check_synchronised(const ronde__job *job, ronde_graph *graph) {
+  if (!job->options->sync_bn || ronde__graph_synchronise(graph)) return RONDE_OK;
+  return ronde__config_no_effect(job->config, "sync-bn", "the network has no batch normalisation");
+}
+
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
+  if (status == RONDE_OK && job->sampler) status = check_synchronised(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
