@@ -216,7 +216,8 @@ static void test_a_file_from_pytorch_gets_a_new_head(void **state) {
   assert_true(json_is_null(json_at(a, "model.new_head")));
   assert_string_equal(text_at(b, "model.new_head"), "fc");
   json_decref(job_run("init", init, NULL));
-  ronde__safetensors *torch = open_file("torch"), *x = open_file("kept"), *y = open_file("fresh"), *z = open_file("init");
+  ronde__safetensors *torch = open_file("torch"), *x = open_file("kept"), *y = open_file("fresh"),
+                     *z = open_file("init");
   for (int i = 0; i < s->n; ++i) {
     bool head = !strncmp(s->names[i], "fc.", 3);
     if (strstr(s->names[i], "running")) continue;
@@ -262,7 +263,8 @@ static void write_small(const char *name, const char *tensor, ronde__shape shape
   ronde__safetensors_close(good);
 }
 
-/* Only the output layer may be new, only in its number of classes, only in training, and only where --classes says so. */
+/* Only the output layer may be new, only in its number of classes, only in training, and only where --classes says so.
+ */
 static void test_nothing_else_may_be_new(void **state) {
   ronde_source source = small_source(50, 12), five = small_source(50, 12);
   ronde_hooks hooks = {.model = small_model, .source = &source}, more = {.model = small_model, .source = &five};
@@ -293,10 +295,8 @@ static void test_nothing_else_may_be_new(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_frozen_parameters_stay),
-      TEST(test_the_others_take_the_same_step),
-      TEST(test_prefixes_that_fit_nothing),
-      TEST(test_a_file_from_pytorch_gets_a_new_head),
+      TEST(test_frozen_parameters_stay),    TEST(test_the_others_take_the_same_step),
+      TEST(test_prefixes_that_fit_nothing), TEST(test_a_file_from_pytorch_gets_a_new_head),
       TEST(test_nothing_else_may_be_new),
   };
 #undef TEST

@@ -155,7 +155,8 @@ static void test_the_best_of_values(void **state) {
   json_decref(run);
 }
 
-static void refused(const char *options, const ronde_source *source, ronde_status wanted, const char *a, const char *b) {
+static void refused(const char *options, const ronde_source *source, ronde_status wanted, const char *a,
+                    const char *b) {
   ronde_config *config = config_make("train", options);
   ronde_status status = ronde_train(config, &(ronde_hooks){.model = small_model, .source = source}, NULL);
   ronde_config_destroy(config);

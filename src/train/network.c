@@ -108,8 +108,8 @@ static ronde_status freeze_prefix(ronde_graph *graph, const char *prefix, size_t
   char text[256], nearest[256] = "";
   snprintf(text, sizeof text, "%.*s", (int)n, prefix);
   nearest_prefix(graph, text, nearest, sizeof nearest);
-  return ronde__fail(RONDE_E_USAGE, "--freeze: no parameter is named '%s', or begins so up to a dot; the nearest is %s", text,
-                     nearest);
+  return ronde__fail(RONDE_E_USAGE, "--freeze: no parameter is named '%s', or begins so up to a dot; the nearest is %s",
+                     text, nearest);
 }
 
 static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
