@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds Ronde and runs every check: unit, golden and command-line tests, the direction of dependencies, the installed
-# library with the example, and the tests again under sanitizers. Ends with "N passed, N failed, N skipped"; exit code 7
-# where anything failed.
-#   --quick   no sanitizers
+# library with the example, the tests again under sanitizers, and where clang is there the fuzzers, some seconds each.
+# Ends with "N passed, N failed, N skipped"; exit code 7 where anything failed.
+#   --quick   no sanitizers, no fuzzing beyond the corpus
 set -eu
 cd "$(dirname "$0")"
 . scripts/packages.sh
@@ -59,11 +59,22 @@ run_suites() {
   ' "$folder/tests.log"
 }
 
+has_libfuzzer() {
+  echo 'int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return !data && size; }' >"$results/try.c"
+  clang -fsanitize=fuzzer,address,undefined "$results/try.c" -o "$results/try" >/dev/null 2>&1
+}
+
 run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
 if ! $quick; then
   run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined
   # Open MPI is not built for the thread sanitizer, which then reports the insides of it.
   run_suites 'thread: ' build-thread -DRONDE_SANITIZE=thread -DRONDE_MPI=OFF
+  if has_libfuzzer; then
+    run_suites 'fuzz: ' build-fuzz -DCMAKE_C_COMPILER=clang -DRONDE_FUZZ=ON
+  else
+    echo 'fuzz: libFuzzer 0 0 1' >>"$results/suites"
+    echo 'fuzz: no clang with libFuzzer here: the fuzzers only replay their corpus' >>"$results/skips"
+  fi
 fi
 
 echo
