@@ -147,8 +147,22 @@ RONDE_API void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss
 RONDE_API int64_t ronde_graph_parameters(const ronde_graph *graph);
 RONDE_API int64_t ronde_graph_forward_flops(const ronde_graph *graph);
 
-/* Builds a network on x and hands back its output; `classes` as the run has them. Called once per rank and job,
- * possibly from several threads at once, and must build the same graph each time. */
+/* What a model function is called for. */
+typedef struct ronde_pass {
+  bool eager;    /* false: the calls are only recorded, and say which parameters the network has */
+  bool training; /* of eager passes; false: evaluation or prediction */
+  int64_t step;  /* of training, from 1; else 0 */
+  int64_t batch; /* examples of the pass; 0 where it is recorded */
+} ronde_pass;
+RONDE_API ronde_pass ronde_graph_pass(const ronde_graph *graph);
+/* In an eager pass: copies the values of x to values_out [batch][dims], owned by the caller. A loss has none before the
+ * pass has ended. Errors: RONDE_E_USAGE where the graph is only recorded. */
+RONDE_API ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out);
+
+/* Builds a network on x and hands back its output; `classes` as the run has them. Called at set-up to record the graph,
+ * possibly from several threads at once, and must build the same one each time. With --exec eager it is called again
+ * for every batch, and each call inside executes at once: then it may build another graph each time, of parameters that
+ * were recorded; one that a step does not use gets a gradient of zero in it. */
 typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
 /* ---- configuration: one typed table of options ---------------------------------------------------------------- */

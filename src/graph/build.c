@@ -195,7 +195,9 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
   }
   node.out = y->id;
   graph->nodes[graph->n_nodes++] = node;
-  return y;
+  const ronde__graph_listener *listener = graph->listener;
+  if (listener) status = listener->added(listener->user, graph, graph->n_nodes - 1);
+  return status == RONDE_OK ? y : fail(graph, status);
 }
 
 static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
@@ -281,6 +283,16 @@ int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]) {
   if (!x) return 0;
   memcpy(dims_out, x->shape.dim, sizeof x->shape.dim);
   return x->shape.rank;
+}
+
+ronde_pass ronde_graph_pass(const ronde_graph *graph) { return graph->pass; }
+
+ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
+  if (!x) return RONDE_E_USAGE; /* what made it has said why */
+  const ronde__graph_listener *listener = x->graph->listener;
+  if (!listener)
+    return ronde__fail(RONDE_E_USAGE, "%s has no values: the graph is only recorded (--exec eager executes it)", x->label);
+  return listener->values(listener->user, x, values_out);
 }
 
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {

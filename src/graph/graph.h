@@ -1,5 +1,6 @@
 /* The graph that the public calls record, and the network that executes it.
- * Order of use: record (build.c), lay out and plan for a batch size (plan.c), execute (net.c). */
+ * Order of use: record (build.c), lay out and plan for a batch size (plan.c), execute (net.c); or execute at once
+ * (eager.c). */
 #ifndef RONDE_GRAPH_H
 #define RONDE_GRAPH_H
 
@@ -41,6 +42,13 @@ typedef struct ronde__buffer {
   bool is_counter;
 } ronde__buffer;
 
+/* Where the public calls execute at once (eager.c): told of each node when it has been added. */
+typedef struct ronde__graph_listener {
+  ronde_status (*added)(void *user, const ronde_graph *graph, int node);
+  ronde_status (*values)(void *user, const ronde_tensor *x, float *values_out); /* [n][dims], ROWS */
+  void *user;
+} ronde__graph_listener;
+
 struct ronde_graph {
   ronde_tensor **tensors;
   ronde__node *nodes;
@@ -49,6 +57,8 @@ struct ronde_graph {
   int n_tensors, n_nodes, n_params, n_buffers;
   ronde_status status;
   int input, target, output, loss; /* tensors, -1: none */
+  const ronde__graph_listener *listener; /* NULL: the graph is recorded only */
+  ronde_pass pass;
 };
 
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
@@ -59,7 +69,7 @@ int ronde__graph_synchronise(ronde_graph *graph);
 /* ---- executed ----------------------------------------------------------------------------------------------------
  * A net is one replica: the parameters in one flat array (in order of definition, those that train in front of the frozen
  * ones, each packed as its layout says and padded to a multiple of 16 floats), the gradients of those that train in
- * another of the same order, and a plan for each batch size met, sharing one arena. */
+ * another of the same order, and what executes its passes (executor.h): a plan for each batch size met, or a tape. */
 typedef struct ronde__net ronde__net;
 
 typedef struct ronde__net_options {
@@ -72,6 +82,10 @@ typedef struct ronde__net_options {
    * waits for all of them. */
   bool transient_gradients;
   const char *taker_name; /* of who takes them, in the ledger's joint names: "sgd" */
+  /* Eager: defines the network anew in each pass, on a graph whose calls execute at once. Its parameters must be among
+   * those of the net's graph. It keeps gradients. NULL: passes follow a plan of that graph. */
+  ronde_status (*define)(void *user, ronde_graph *graph);
+  void *define_user;
 } ronde__net_options;
 
 /* Where a parameter lies. */
@@ -123,7 +137,7 @@ float *ronde__net_buffer_values(ronde__net *net, size_t *n_elems_out);
 void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out);
 void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
 
-/* Makes the plan of a batch size now (else the first use does): its cost belongs to set-up. */
+/* Makes the plan of a batch size, or prepares its ops, now (else the first use does): its cost belongs to set-up. */
 ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
 
 typedef struct ronde__net_batch {
@@ -160,8 +174,9 @@ typedef struct ronde__net_hooks {
  * The batch's memory must stay until backward is done. */
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
-/* Backward of the last forward. accumulate: gradients are added to what is there, which must be kept. Where they are
- * transient, the hooks must take them. */
+/* Backward of the last forward, which was one of training. accumulate: gradients are added to what is there, which must
+ * be kept. A parameter that this pass did not use has a gradient of zero. Where gradients are transient, the hooks must
+ * take them. */
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);

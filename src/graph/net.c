@@ -1,3 +1,4 @@
+#include "graph/executor.h"
 #include "graph/plan.h"
 
 #include "base/rng.h"
@@ -15,6 +16,9 @@ struct ronde__net {
   ronde__net_buffer *buffers;
   float *buffer_values;
   size_t n_buffer_elems;
+  const ronde__executor *executor;
+  void *execution; /* the executor's */
+  /* of planned execution */
   ronde__plan **plans;
   int n_plans;
   char *arena;
@@ -142,7 +146,6 @@ static void set_initial_buffers(ronde__net *net) {
 static ronde_status allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
-  RONDE__ALLOC(net->plans, MAX_PLANS * sizeof *net->plans, "network");
   net->n_params = net->graph->n_params;
   RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
   RONDE_TRY(place_state(net));
@@ -158,23 +161,11 @@ static ronde_status allocate(ronde__net *net) {
   return RONDE_OK;
 }
 
-ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
-  ronde__net *net;
-  RONDE__ALLOC(net, sizeof *net, "network");
-  *net = (ronde__net){.graph = graph, .options = *options};
-  ronde_status status = allocate(net);
-  if (status != RONDE_OK) ronde__net_destroy(net);
-  else *net_out = net;
-  return status;
-}
-
 void ronde__net_destroy(ronde__net *net) {
   if (!net) return;
-  for (int i = 0; i < net->n_plans; i++) ronde__plan_destroy(net->plans[i]);
+  if (net->executor) net->executor->destroy(net->execution);
   ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
-  ronde__pages_unmap(net->arena, net->arena_bytes);
-  ronde__free(net->plans);
   ronde__free(net->touched);
   ronde__free(net->params);
   ronde__free(net->buffers);
@@ -255,12 +246,26 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   return RONDE_OK;
 }
 
-ronde_status ronde__net_prepare(ronde__net *net, int64_t n) {
-  ronde__plan *plan;
-  return plan_for(net, n, &plan);
+/* ---- planned execution ---- */
+
+static ronde_status planned_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+  RONDE__ALLOC(net->plans, MAX_PLANS * sizeof *net->plans, "network");
+  *execution_out = net;
+  return RONDE_OK;
 }
 
-/* ---- execution ---- */
+static void planned_destroy(void *execution) {
+  ronde__net *net = execution;
+  if (!net) return;
+  for (int i = 0; i < net->n_plans; i++) ronde__plan_destroy(net->plans[i]);
+  ronde__pages_unmap(net->arena, net->arena_bytes);
+  ronde__free(net->plans);
+}
+
+static ronde_status planned_prepare(void *execution, int64_t n) {
+  ronde__plan *plan;
+  return plan_for(execution, n, &plan);
+}
 
 static float *value_at(const ronde__net *net, const ronde__plan *plan, int value) {
   if (value == plan->input) return (float *)net->batch.x;
@@ -359,8 +364,9 @@ ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__
   return RONDE_OK;
 }
 
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
-                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+static ronde_status planned_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                                    const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  ronde__net *net = execution;
   ronde__plan *plan;
   RONDE_TRY(plan_for(net, batch->n, &plan));
   ronde__net_result result = {0};
@@ -372,15 +378,6 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
     net->buffers[i].count += net->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
-}
-
-/* Parameters that this pass did not reach: their gradient is zero, and final. */
-static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
-  for (int i = net->n_params - 1; i >= 0; i--) {
-    if (net->touched[i] || net->params[i].frozen) continue;
-    if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
-    if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
-  }
 }
 
 /* A step adds to the gradient of a tied parameter that an earlier one has begun; its other parameters start from zero
@@ -405,9 +402,9 @@ static void take_piece(void *user, size_t begin, const float *gradient, size_t n
   p->hooks->gradient_piece(p->hooks->user, p->param, p->net->params[p->param].offset + begin, gradient, n);
 }
 
-ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+static ronde_status planned_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+  ronde__net *net = execution;
   const ronde__plan *plan = net->plan;
-  memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     const ronde__plan_step *step = &plan->steps[i];
     if (!step->has_backward) continue;
@@ -421,15 +418,15 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       int param = step->param[j];
       if (step->desc.frozen[j]) continue;
-      net->touched[param] = true;
+      touched[param] = true;
       if (plan->params[param].last == i && hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, param);
     }
   }
-  finish_gradients(net, accumulate, hooks);
   return RONDE_OK;
 }
 
-ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
+static ronde_status planned_predict(void *execution, int64_t n, const float *x, float *y_out) {
+  ronde__net *net = execution;
   ronde__plan *plan;
   RONDE_TRY(plan_for(net, n, &plan));
   ronde__net_result ignored = {0};
@@ -443,12 +440,8 @@ ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, floa
 
 size_t ronde__net_part_elems(const ronde__net *net) { return net->part_elems; }
 
-ronde__net_memory ronde__net_memory_use(const ronde__net *net) {
-  size_t bytes = net->n_elems * sizeof(float);
-  return (ronde__net_memory){bytes, net->gradients ? net->n_trained * sizeof(float) : 0, net->arena_bytes};
-}
-
-double ronde__net_executed_flops(const ronde__net *net, int64_t n) {
+static double planned_flops(const void *execution, int64_t n) {
+  const ronde__net *net = execution;
   double flops = 0;
   for (int i = 0; i < net->n_plans; i++)
     if (net->plans[i]->n == n)
@@ -457,4 +450,68 @@ double ronde__net_executed_flops(const ronde__net *net, int64_t n) {
         flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);
       }
   return flops;
+}
+
+static size_t planned_bytes(const void *execution) { return ((const ronde__net *)execution)->arena_bytes; }
+
+static const ronde__executor executor_planned = {
+    .create = planned_create,
+    .destroy = planned_destroy,
+    .prepare = planned_prepare,
+    .forward = planned_forward,
+    .predict = planned_predict,
+    .executed_flops = planned_flops,
+    .backward = planned_backward,
+    .arena_bytes = planned_bytes,
+};
+
+/* ---- either ---- */
+
+ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
+  ronde__net *net;
+  RONDE__ALLOC(net, sizeof *net, "network");
+  *net = (ronde__net){.graph = graph, .options = *options};
+  ronde_status status = allocate(net);
+  net->executor = options->define ? &ronde__executor_eager : &executor_planned;
+  if (status == RONDE_OK) status = net->executor->create(net, options, &net->execution);
+  if (status != RONDE_OK) ronde__net_destroy(net);
+  else *net_out = net;
+  return status;
+}
+
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n) { return net->executor->prepare(net->execution, n); }
+
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  return net->executor->forward(net->execution, batch, loss_scale, hooks, result_out);
+}
+
+/* Parameters that this pass did not reach: their gradient is zero, and final. */
+static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  for (int i = net->n_params - 1; i >= 0; i--) {
+    if (net->touched[i] || net->params[i].frozen) continue;
+    if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
+    if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
+  }
+}
+
+ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
+  RONDE_TRY(net->executor->backward(net->execution, accumulate, hooks, net->touched));
+  finish_gradients(net, accumulate, hooks);
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
+  return net->executor->predict(net->execution, n, x, y_out);
+}
+
+ronde__net_memory ronde__net_memory_use(const ronde__net *net) {
+  size_t bytes = net->n_elems * sizeof(float);
+  return (ronde__net_memory){bytes, net->gradients ? net->n_trained * sizeof(float) : 0,
+                             net->executor->arena_bytes(net->execution)};
+}
+
+double ronde__net_executed_flops(const ronde__net *net, int64_t n) {
+  return net->executor->executed_flops(net->execution, n);
 }

@@ -108,7 +108,7 @@ static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool ha
   return plan->n_values++;
 }
 
-static ronde__phys phys_of_shape(const ronde__shape *shape, int64_t n) {
+ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n) {
   if (shape->rank == 3) return ronde__phys_make(RONDE__ROWS, n, shape->dim[0], shape->dim[1], shape->dim[2]);
   return ronde__phys_make(RONDE__ROWS, n, ronde__shape_elems(shape), 1, 1);
 }
@@ -357,7 +357,7 @@ static const char *joint_name(const ronde__plan_step *step) {
   return step->op->name;
 }
 
-static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_options *options) {
+ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options) {
   const ronde__op *op = step->op;
   const ronde__op_desc *desc = &step->desc;
   if (op->prepare) RONDE_TRY(op->prepare(desc, &step->state));
@@ -378,6 +378,10 @@ static ronde_status prepare_step(ronde__plan_step *step, const ronde__plan_optio
   snprintf(name, sizeof name, "%s%s%s", joint_name(step), joint ? "+" : "", joint ? options->taker_name : "");
   step->backward_slot = ronde__prof_op_slot(options->prof, name, RONDE__PHASE_BACKWARD, implementation);
   return RONDE_OK;
+}
+
+void ronde__plan_step_release(ronde__plan_step *step) {
+  if (step->op->release) step->op->release(&step->desc, step->state);
 }
 
 static ronde_status builder_create(builder *b) {
@@ -402,7 +406,7 @@ static ronde_status lay_out(builder *b) {
   ronde__plan *plan = b->plan;
   const ronde_graph *graph = b->graph;
   study(b);
-  plan->input = add_value(plan, phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
+  plan->input = add_value(plan, ronde__phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
   b->value_of[graph->input] = plan->input;
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) add_node(b, i);
@@ -412,7 +416,7 @@ static ronde_status lay_out(builder *b) {
   order_gradients(plan, written);
   ronde__free(written);
   study_params(plan, b->options->transient_gradients);
-  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(prepare_step(&plan->steps[i], b->options));
+  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
   return place_memory(plan, b);
 }
 
@@ -437,8 +441,7 @@ ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_opti
 
 void ronde__plan_destroy(ronde__plan *plan) {
   if (!plan) return;
-  for (int i = 0; plan->steps && i < plan->n_steps; i++)
-    if (plan->steps[i].op->release) plan->steps[i].op->release(&plan->steps[i].desc, plan->steps[i].state);
+  for (int i = 0; plan->steps && i < plan->n_steps; i++) ronde__plan_step_release(&plan->steps[i]);
   ronde__free(plan->steps);
   ronde__free(plan->values);
   ronde__free(plan->params);

@@ -57,6 +57,12 @@ typedef struct ronde__plan_options {
   const char *taker_name; /* NULL: none */
 } ronde__plan_options;
 
+/* A feature map or vector as in files. */
+ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
+/* Resolves the kernels of a step whose op, desc and has_backward are set; its sizes and its rows in the ledger. */
+ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);
+void ronde__plan_step_release(ronde__plan_step *step);
+
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out);
 void ronde__plan_destroy(ronde__plan *plan);
 

@@ -60,6 +60,8 @@ typedef struct ronde__weight_layout {
   int64_t block_o, block_i;
 } ronde__weight_layout;
 
+/* Whether elements lie alike: what a form does not use is not compared. */
+bool ronde__weight_layout_equal(const ronde__weight_layout *a, const ronde__weight_layout *b);
 int64_t ronde__weight_elems(const ronde__weight_layout *layout);
 int64_t ronde__weight_index(const ronde__weight_layout *layout, int64_t o, int64_t i, int64_t t);
 void ronde__weight_pack(const ronde__weight_layout *layout, const float *logical, float *packed);

@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+bool ronde__weight_layout_equal(const ronde__weight_layout *a, const ronde__weight_layout *b) {
+  if (a->form != b->form || a->o != b->o || a->i != b->i || a->t != b->t) return false;
+  bool same_o = a->form == RONDE__PLAIN || a->block_o == b->block_o;
+  return same_o && (a->form != RONDE__BLOCKED || a->block_i == b->block_i);
+}
+
 int64_t ronde__weight_elems(const ronde__weight_layout *l) {
   switch (l->form) {
   case RONDE__BLOCKED:

@@ -46,8 +46,10 @@ static ronde_status run_rank(rank *r) {
   ronde__net *net = NULL;
   ronde_status status = ronde__job_graph(job, &graph);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
-  if (status == RONDE_OK)
-    status = ronde__net_create(graph, &(ronde__net_options){.kernels = job->kernels, .gemm = job->gemm, .pool = pool}, &net);
+  if (status == RONDE_OK) {
+    ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
+    status = ronde__net_create(graph, &options, &net);
+  }
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
     status = evaluate(r, net);

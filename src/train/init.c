@@ -30,8 +30,8 @@ static ronde_status init(const ronde__job *job, char **json_out) {
   ronde__net *net = NULL;
   if (!job->options->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
   RONDE_TRY(ronde__job_graph(job, &graph));
-  ronde_status status =
-      ronde__net_create(graph, &(ronde__net_options){.kernels = job->kernels, .gemm = job->gemm}, &net);
+  ronde__net_options options = ronde__job_net_options(job, NULL, NULL, false);
+  ronde_status status = ronde__net_create(graph, &options, &net);
   if (status == RONDE_OK) status = write_fresh(job, graph, net, json_out);
   ronde__net_destroy(net);
   ronde_graph_destroy(graph);

@@ -16,6 +16,7 @@ enum { RONDE__COLLECTIVE_AUTO };
 enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
 enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
+enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
 
 /* Read-only after set-up. */
 typedef struct ronde__job {
@@ -53,6 +54,8 @@ void ronde__job_destroy(ronde__job *job);
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
+/* How the job wants a net of that graph executed; the job must outlive it. */
+ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
 /* The graph of a built-in model by itself. */
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);

@@ -33,27 +33,25 @@ static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t cl
   return b->model->build(graph, x, classes, b->options);
 }
 
-static ronde_status build(ronde_model_fn fn, void *user, const ronde__shape *shape, int64_t classes,
-                          ronde_graph **graph_out) {
-  ronde_graph *graph;
-  RONDE_TRY(ronde_graph_create(&graph));
+static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const ronde__shape *shape,
+                           int64_t classes) {
   ronde_tensor *x = ronde_input(graph, "input", shape->rank, shape->dim);
   ronde_tensor *y = x ? fn(graph, x, classes, user) : NULL;
-  ronde_status status = ronde_graph_status(graph);
-  if (status == RONDE_OK && !y) status = RONDE_E_USAGE; /* the model function has said why */
-  if (status == RONDE_OK) {
-    ronde_graph_set_output(graph, y);
-    status = ronde__graph_finish(graph);
-  }
-  if (status != RONDE_OK) ronde_graph_destroy(graph);
-  else *graph_out = graph;
-  return status;
+  RONDE_TRY(ronde_graph_status(graph));
+  if (!y) return RONDE_E_USAGE; /* the model function has said why */
+  ronde_graph_set_output(graph, y);
+  return ronde__graph_finish(graph);
 }
 
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
   builder b = {model, options};
-  return build(build_model, &b, shape, classes, graph_out);
+  ronde_graph *graph;
+  RONDE_TRY(ronde_graph_create(&graph));
+  ronde_status status = define(graph, build_model, &b, shape, classes);
+  if (status != RONDE_OK) ronde_graph_destroy(graph);
+  else *graph_out = graph;
+  return status;
 }
 
 static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
@@ -125,17 +123,31 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 
 /* ---- the job's graph ---- */
 
+static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
+  ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
+                                  .dropout = (float)job->options->dropout};
+  builder b = {job->model, &options};
+  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->classes));
+  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));
+  if (job->data) RONDE_TRY(check_targets(job, graph));
+  return smooth_labels(job, graph);
+}
+
+static ronde_status define_pass(void *job, ronde_graph *graph) { return define_job(job, graph); }
+
+ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training) {
+  ronde__net_options options = {
+      .kernels = job->kernels, .gemm = job->gemm, .pool = pool, .prof = prof, .training = training};
+  if (job->options->exec != RONDE__EXEC_EAGER) return options;
+  options.define = define_pass;
+  options.define_user = (void *)job;
+  return options;
+}
+
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
-  if (job->model) {
-    ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
-                                    .dropout = (float)job->options->dropout};
-    RONDE_TRY(ronde__model_graph(job->model, &options, &job->shape, job->classes, &graph));
-  } else {
-    RONDE_TRY(build(build_callers, (void *)&job->hooks, &job->shape, job->classes, &graph));
-  }
-  ronde_status status = job->data ? check_targets(job, graph) : RONDE_OK;
-  if (status == RONDE_OK) status = smooth_labels(job, graph);
+  RONDE_TRY(ronde_graph_create(&graph));
+  ronde_status status = define_job(job, graph);
   if (status == RONDE_OK && job->options->freeze) status = freeze(job, graph);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;

@@ -157,8 +157,10 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->options->init, NULL);
   if (status == RONDE_OK) status = read_class_names(job, &names);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
-  if (status == RONDE_OK)
-    status = ronde__net_create(graph, &(ronde__net_options){.kernels = job->kernels, .gemm = job->gemm, .pool = pool}, &net);
+  if (status == RONDE_OK) {
+    ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
+    status = ronde__net_create(graph, &options, &net);
+  }
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
     status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), names,

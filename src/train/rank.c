@@ -29,13 +29,9 @@ static ronde_status make_net(ronde__rank *r) {
   RONDE_TRY(ronde__job_graph(job, &r->graph));
   if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
   if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
-  ronde__net_options options = {.kernels = job->kernels,
-                                .gemm = job->gemm,
-                                .pool = r->pool,
-                                .prof = r->prof,
-                                .training = true,
-                                .transient_gradients = job->fused_update,
-                                .taker_name = optimizer_name(job)};
+  ronde__net_options options = ronde__job_net_options(job, r->pool, r->prof, true);
+  options.transient_gradients = job->fused_update;
+  options.taker_name = optimizer_name(job);
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);

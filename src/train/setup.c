@@ -184,6 +184,8 @@ static ronde_status resolve_world(ronde__job *job) {
   if (o->collective != RONDE__COLLECTIVE_AUTO)
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
   if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
+  if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
+    return ronde__fail(RONDE_E_USAGE, "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }
@@ -260,7 +262,8 @@ static ronde_status set_up_training(ronde__job *job) {
   RONDE_TRY(resolve_tests(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
-  job->fused_update = job->world == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job);
+  job->fused_update = job->world == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
+                      o->exec != RONDE__EXEC_EAGER;
   return resolve_drill(job);
 }
 

@@ -1,0 +1,424 @@
+/* Eager execution: the calls of a model function execute as they are made, each on the kernels that a plan would use,
+ * unfused, with memory taken then. Nothing is known of what comes next; a loss alone waits until the function has said
+ * which one it means. What a training pass leaves for its backward is the tape. */
+#include "graph/tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ---- */
+
+static ronde_status add_external(ronde__eager *e, ronde__phys phys, const float *data, int *index_out) {
+  ronde__tape_value value = {.phys = phys, .data = (float *)data, .external = true};
+  return ronde__tape_value_add(e, &value, index_out);
+}
+
+/* Rows for the graph's tensors, which grow in number as calls are made. */
+static ronde_status follow_tensors(ronde__eager *e, const ronde_graph *graph) {
+  int *value_of =
+      ronde__tape_room(e->value_of, graph->n_tensors, &e->capacity.tensors, sizeof *e->value_of);
+  if (!value_of) return RONDE_E_MEMORY;
+  e->value_of = value_of;
+  while (e->n_tensors < graph->n_tensors) value_of[e->n_tensors++] = -1;
+  int input = graph->input;
+  if (input < 0 || value_of[input] >= 0) return RONDE_OK;
+  return add_external(e, ronde__phys_of_shape(&graph->tensors[input]->shape, e->batch.n), e->batch.x,
+                      &value_of[input]);
+}
+
+/* Loss targets lie as the prediction does, logically. */
+static ronde_status bind_target(ronde__eager *e, const ronde__node *loss) {
+  const ronde__phys *prediction = &e->values[e->value_of[loss->in[0]]].phys;
+  ronde__phys phys = ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
+  return add_external(e, phys, e->batch.targets, &e->value_of[loss->in[1]]);
+}
+
+/* ---- parameters and buffers: those of the net, by name ---- */
+
+static bool is_param(const ronde__net_param *own, const ronde__param *p) {
+  return strcmp(own->name, p->name) == 0 && ronde__shape_equal(&own->shape, &p->shape);
+}
+
+static bool is_buffer(const ronde__net_buffer *own, const ronde__buffer *b) {
+  return strcmp(own->name, b->name) == 0 && ronde__shape_equal(&own->shape, &b->shape);
+}
+
+static ronde_status unknown(const ronde__eager *e, const char *name, const ronde__shape *shape) {
+  char text[128];
+  ronde__shape_text(shape, text, sizeof text);
+  return ronde__fail(RONDE_E_USAGE,
+                     "%s (%s) is none of the network's, as it was recorded: a pass may leave out, not add", name, text);
+}
+
+/* Usually they come in the net's own order. */
+static ronde_status follow_params(ronde__eager *e, const ronde_graph *graph) {
+  int n, *param_of = ronde__tape_room(e->param_of, graph->n_params, &e->capacity.params, sizeof *param_of);
+  const ronde__net_param *own = ronde__net_params(e->net, &n);
+  if (graph->n_params && !param_of) return RONDE_E_MEMORY;
+  for (e->param_of = param_of; e->n_params < graph->n_params; e->n_params++) {
+    const ronde__param *p = &graph->params[e->n_params];
+    int at = e->n_params ? param_of[e->n_params - 1] + 1 : 0;
+    if (at >= n || !is_param(&own[at], p))
+      for (at = 0; at < n && !is_param(&own[at], p);) at++;
+    if (at == n) return unknown(e, p->name, &p->shape);
+    param_of[e->n_params] = at;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status follow_buffers(ronde__eager *e, const ronde_graph *graph) {
+  int n, *buffer_of = ronde__tape_room(e->buffer_of, graph->n_buffers, &e->capacity.buffers, sizeof *buffer_of);
+  const ronde__net_buffer *own = ronde__net_buffers(e->net, &n);
+  if (graph->n_buffers && !buffer_of) return RONDE_E_MEMORY;
+  for (e->buffer_of = buffer_of; e->n_buffers < graph->n_buffers; e->n_buffers++) {
+    const ronde__buffer *b = &graph->buffers[e->n_buffers];
+    int at = e->n_buffers ? buffer_of[e->n_buffers - 1] + 1 : 0;
+    if (at >= n || !is_buffer(&own[at], b))
+      for (at = 0; at < n && !is_buffer(&own[at], b);) at++;
+    if (at == n) return unknown(e, b->name, &b->shape);
+    buffer_of[e->n_buffers] = at;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status repack(ronde__eager *e, int64_t n, const ronde__weight_layout *from, const float *src,
+                           const ronde__weight_layout *to, float *dst) {
+  float *logical;
+  RONDE_TRY(ronde__tape_take(e, n, &logical));
+  ronde__weight_unpack(from, src, logical);
+  ronde__weight_pack(to, logical, dst);
+  ronde__blocks_give(e->blocks, logical);
+  return RONDE_OK;
+}
+
+/* Weights are stored as the recorded graph's layouts want them; where a pass leads another way to a layer, the layer
+ * may want another form. */
+static ronde_status copy_foreign_params(ronde__eager *e, ronde__tape_entry *entry) {
+  const ronde__plan_step *step = &entry->step;
+  int n;
+  const ronde__net_param *params = ronde__net_params(e->net, &n);
+  for (int i = 0; i < step->desc.n_params; i++)
+    entry->is_foreign |= !ronde__weight_layout_equal(&step->desc.param[i], &params[step->param[i]].layout);
+  for (int i = 0; i < step->desc.n_params && entry->is_foreign && !e->only_shapes; i++) {
+    const ronde__net_param *p = &params[step->param[i]];
+    RONDE_TRY(ronde__tape_take(e, ronde__weight_elems(&step->desc.param[i]), &entry->param[i]));
+    RONDE_TRY(repack(e, ronde__shape_elems(&p->shape), &p->layout, ronde__net_values(e->net) + p->offset,
+                     &step->desc.param[i], entry->param[i]));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status copy_foreign_buffers(ronde__eager *e, ronde__tape_entry *entry, bool back) {
+  const ronde__plan_step *step = &entry->step;
+  const ronde__weight_layout *wanted = &step->desc.buffer;
+  int n;
+  size_t n_elems;
+  const ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
+  float *values = ronde__net_buffer_values(e->net, &n_elems);
+  for (int i = 0; i < step->desc.n_buffers && !e->only_shapes; i++) {
+    const ronde__net_buffer *b = &buffers[step->buffer[i]];
+    int64_t elems = ronde__shape_elems(&b->shape);
+    if (b->is_counter || ronde__weight_layout_equal(wanted, &b->layout)) continue;
+    if (back) {
+      RONDE_TRY(repack(e, elems, wanted, entry->buffer[i], &b->layout, values + b->offset));
+      continue;
+    }
+    RONDE_TRY(ronde__tape_take(e, ronde__weight_elems(wanted), &entry->buffer[i]));
+    RONDE_TRY(repack(e, elems, &b->layout, values + b->offset, wanted, entry->buffer[i]));
+  }
+  return RONDE_OK;
+}
+
+/* ---- calls ---- */
+
+void ronde__eager_bind(const ronde__eager *e, const ronde__tape_entry *entry, ronde__op_call *call) {
+  const ronde__plan_step *step = &entry->step;
+  int n;
+  size_t n_elems;
+  const ronde__net_param *params = ronde__net_params(e->net, &n);
+  const ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
+  *call = (ronde__op_call){.labels = e->batch.labels,
+                           .loss_scale = e->loss_scale,
+                           .pool = e->options.pool,
+                           .training = e->batch.training,
+                           .seed = e->batch.seed,
+                           .step = e->batch.step,
+                           .first_example = e->batch.first_example,
+                           .saved = entry->saved,
+                           .out = e->values[step->out].data};
+  for (int i = 0; i < step->desc.n_inputs; i++) call->in[i] = e->values[step->in[i]].data;
+  for (int i = 0; i < step->desc.n_params; i++)
+    call->param[i] = entry->is_foreign ? entry->param[i] : ronde__net_values(e->net) + params[step->param[i]].offset;
+  for (int i = 0; i < step->desc.n_buffers; i++) {
+    const ronde__net_buffer *b = &buffers[step->buffer[i]];
+    if (b->is_counter) continue;
+    call->buffer[i] = entry->buffer[i] ? entry->buffer[i] : ronde__net_buffer_values(e->net, &n_elems) + b->offset;
+  }
+}
+
+static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
+  const ronde__plan_step *step = &entry->step;
+  const ronde__net_hooks *hooks = e->hooks;
+  ronde__prof *prof = e->options.prof;
+  ronde__op_call call;
+  ronde__eager_bind(e, entry, &call);
+  RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
+  call.loss_sum = &e->result.loss_sum;
+  call.n_correct = &e->result.n_correct;
+  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++)
+    hooks->param_needed(hooks->user, step->param[i]);
+  uint64_t begin = prof ? ronde__now_ns() : 0;
+  step->op->forward(&step->desc, step->state, &call);
+  if (prof) ronde__prof_op_add(prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+  ronde__blocks_give(e->blocks, call.work);
+  return RONDE_OK;
+}
+
+/* Prepares and executes a step whose op, desc and in are set; its output is a new value. */
+static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
+  ronde__plan_step *step = &entry->step;
+  const ronde__net_options *o = &e->options;
+  ronde__plan_options options = {.n = e->batch.n,
+                                 .training = o->training,
+                                 .kernels = o->kernels,
+                                 .gemm = o->gemm,
+                                 .threads = step->desc.threads,
+                                 .prof = o->prof};
+  ronde__tape_value out = {.phys = step->desc.out, .wants_gradient = step->has_backward && !step->op->is_loss};
+  RONDE_TRY(ronde__prepared_get(e->prepared, &options, step));
+  ronde__tape_entry *entries =
+      ronde__tape_room(e->entries, e->n_entries + 1, &e->capacity.entries, sizeof *e->entries);
+  if (!entries) return RONDE_E_MEMORY;
+  e->entries = entries;
+  RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
+  ronde_status status = ronde__tape_value_add(e, &out, &step->out);
+  if (status != RONDE_OK) ronde__blocks_give(e->blocks, out.data);
+  RONDE_TRY(status);
+  /* From here on the tape owns what the entry takes. */
+  entries[e->n_entries] = *entry;
+  entry = &entries[e->n_entries++];
+  step = &entry->step;
+  RONDE_TRY(ronde__tape_take(e, (int64_t)(step->saved_bytes / sizeof(float)), &entry->saved));
+  RONDE_TRY(copy_foreign_params(e, entry));
+  RONDE_TRY(copy_foreign_buffers(e, entry, false));
+  if (e->only_shapes) return RONDE_OK;
+  RONDE_TRY(run_forward(e, entry));
+  return e->batch.training ? copy_foreign_buffers(e, entry, true) : RONDE_OK;
+}
+
+static void set_options(const ronde__eager *e, ronde__op_desc *desc) {
+  desc->kernels = e->options.kernels;
+  desc->gemm = e->options.gemm;
+  desc->threads = ronde__pool_threads(e->options.pool);
+}
+
+/* The value in the wanted form: as it is, or behind a reorder (one that was made already is used again). */
+static ronde_status in_form(ronde__eager *e, int value, const ronde__phys *wanted, int *value_out) {
+  const ronde__op *op = ronde__ops[RONDE__OP_REORDER];
+  *value_out = value;
+  if (ronde__phys_equal(&e->values[value].phys, wanted)) return RONDE_OK;
+  for (int i = 0; i < e->n_entries; i++) {
+    const ronde__plan_step *step = &e->entries[i].step;
+    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out, wanted))
+      return *value_out = step->out, RONDE_OK;
+  }
+  bool wants = e->values[value].wants_gradient;
+  ronde__tape_entry entry = {.step = {.op = op, .in = {value}, .has_backward = wants}};
+  entry.step.desc =
+      (ronde__op_desc){.n_inputs = 1, .in = {e->values[value].phys}, .out = *wanted, .need_dinput = {wants}};
+  set_options(e, &entry.step.desc);
+  RONDE_TRY(call_op(e, &entry));
+  *value_out = e->entries[e->n_entries - 1].step.out;
+  return RONDE_OK;
+}
+
+static ronde_status run_node(ronde__eager *e, const ronde_graph *graph, int index) {
+  const ronde__node *node = &graph->nodes[index];
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(e->net, &n_params);
+  ronde__tape_entry entry = {.step = {.op = ronde__ops[node->kind]}};
+  ronde__plan_step *step = &entry.step;
+  ronde__op_desc *desc = &step->desc;
+  *desc = (ronde__op_desc){.attr = node->attr,
+                           .n_inputs = node->n_inputs,
+                           .n_params = node->n_params,
+                           .n_buffers = node->n_buffers,
+                           .layer = index};
+  set_options(e, desc);
+  if (step->op->is_loss) RONDE_TRY(bind_target(e, node));
+  ronde__shape in[RONDE__OP_MAX_INPUTS];
+  /* Layouts follow from which gradients are wanted: in evaluation too, so that weights keep their form. */
+  for (int i = 0; i < node->n_params; i++) {
+    step->param[i] = e->param_of[node->param[i]];
+    desc->frozen[i] = params[step->param[i]].frozen;
+    step->has_backward |= e->options.training && !desc->frozen[i];
+  }
+  for (int i = 0; i < node->n_inputs; i++) {
+    const ronde__tape_value *value = &e->values[e->value_of[node->in[i]]];
+    in[i] = graph->tensors[node->in[i]]->shape;
+    desc->in[i] = value->phys;
+    desc->need_dinput[i] = value->wants_gradient;
+    step->has_backward |= value->wants_gradient;
+  }
+  step->op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  for (int i = 0; i < node->n_inputs; i++)
+    RONDE_TRY(in_form(e, e->value_of[node->in[i]], &desc->in[i], &step->in[i]));
+  for (int i = 0; i < node->n_buffers; i++) step->buffer[i] = e->buffer_of[node->buffer[i]];
+  if (!step->op->is_view) RONDE_TRY(call_op(e, &entry));
+  e->value_of[node->out] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out;
+  return RONDE_OK;
+}
+
+/* ---- the graph's listener ---- */
+
+static ronde_status added(void *user, const ronde_graph *graph, int index) {
+  ronde__eager *e = user;
+  RONDE_TRY(follow_tensors(e, graph));
+  RONDE_TRY(follow_params(e, graph));
+  RONDE_TRY(follow_buffers(e, graph));
+  return ronde__ops[graph->nodes[index].kind]->is_loss ? RONDE_OK : run_node(e, graph, index);
+}
+
+static void copy_out(const ronde__eager *e, int value, float *values_out) {
+  const ronde__phys *from = &e->values[value].phys;
+  ronde__phys to = ronde__phys_make(RONDE__ROWS, from->n, from->c, from->h, from->w);
+  ronde__reorder(from, e->values[value].data, &to, values_out, false);
+}
+
+static ronde_status values(void *user, const ronde_tensor *x, float *values_out) {
+  ronde__eager *e = user;
+  RONDE_TRY(follow_tensors(e, x->graph));
+  if (e->value_of[x->id] < 0)
+    return ronde__fail(RONDE_E_USAGE, "%s: a target has no values here, and a loss none before its pass has ended",
+                       x->label);
+  copy_out(e, e->value_of[x->id], values_out);
+  return RONDE_OK;
+}
+
+/* ---- passes ---- */
+
+static void begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks) {
+  ronde__tape_clear(e);
+  ronde__prepared_trim(e->prepared);
+  e->batch = *batch;
+  e->loss_scale = loss_scale;
+  e->hooks = hooks;
+  e->result = (ronde__net_result){0};
+  e->keeps_tape = batch->training && e->options.training;
+  e->only_shapes = false;
+}
+
+static ronde_status run_loss(ronde__eager *e, const ronde_graph *graph) {
+  return run_node(e, graph, graph->tensors[graph->loss]->producer);
+}
+
+/* Counters of the normalisations that took part; executed operations. */
+static void count(ronde__eager *e) {
+  int n;
+  ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
+  double flops = 0;
+  for (int i = 0; i < e->n_entries; i++) {
+    const ronde__plan_step *step = &e->entries[i].step;
+    flops += step->forward_flops + (e->entries[i].reached ? step->backward_flops : 0);
+    for (int j = 0; j < step->desc.n_buffers; j++)
+      buffers[step->buffer[j]].count += buffers[step->buffer[j]].is_counter;
+  }
+  e->flops_per_example = flops / (double)e->batch.n;
+}
+
+/* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
+static ronde_status define(ronde__eager *e, float *output_out) {
+  ronde__graph_listener listener = {added, values, e};
+  ronde_graph *graph;
+  RONDE_TRY(ronde_graph_create(&graph));
+  graph->listener = &listener;
+  graph->pass = (ronde_pass){true, e->batch.training, (int64_t)e->batch.step, e->batch.n};
+  ronde_status status = e->options.define(e->options.define_user, graph);
+  if (status == RONDE_OK && !output_out) status = run_loss(e, graph);
+  if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
+  ronde_graph_destroy(graph);
+  if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
+  else ronde__tape_clear(e);
+  return status;
+}
+
+static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                            const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  ronde__eager *e = execution;
+  begin(e, batch, loss_scale, hooks);
+  RONDE_TRY(define(e, NULL));
+  if (batch->training) count(e);
+  *result_out = e->result;
+  return RONDE_OK;
+}
+
+static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
+  ronde__eager *e = execution;
+  begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
+  return define(e, y_out);
+}
+
+static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+  ronde__eager *e = execution;
+  if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward of a pass that was not for training");
+  ronde_status status = ronde__tape_backward(e, accumulate, hooks, touched);
+  ronde__tape_clear(e);
+  return status;
+}
+
+/* The recorded graph shows which ops to expect. */
+static ronde_status prepare(void *execution, int64_t n) {
+  ronde__eager *e = execution;
+  const ronde_graph *graph = ronde__net_graph(e->net);
+  begin(e, &(ronde__net_batch){.n = n, .training = e->options.training}, 1, NULL);
+  e->only_shapes = true;
+  ronde_status status = RONDE_OK;
+  for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = added(e, graph, i);
+  if (status == RONDE_OK) status = run_loss(e, graph);
+  ronde__tape_clear(e);
+  return status;
+}
+
+static double executed_flops(const void *execution, int64_t n) {
+  return ((const ronde__eager *)execution)->flops_per_example * (double)n;
+}
+
+static size_t arena_bytes(const void *execution) {
+  return ronde__blocks_mapped(((const ronde__eager *)execution)->blocks);
+}
+
+static void destroy(void *execution) {
+  ronde__eager *e = execution;
+  if (!e) return;
+  if (e->blocks) ronde__tape_clear(e);
+  ronde__prepared_destroy(e->prepared);
+  ronde__blocks_destroy(e->blocks);
+  free(e->values);
+  free(e->entries);
+  free(e->value_of);
+  free(e->param_of);
+  free(e->buffer_of);
+  ronde__free(e);
+}
+
+static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+  ronde__eager *e;
+  RONDE__ALLOC(e, sizeof *e, "tape");
+  *e = (ronde__eager){.net = net, .options = *options};
+  ronde_status status = ronde__prepared_create(&e->prepared);
+  if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
+  if (status != RONDE_OK) destroy(e);
+  else *execution_out = e;
+  return status;
+}
+
+const ronde__executor ronde__executor_eager = {
+    .create = create,
+    .destroy = destroy,
+    .prepare = prepare,
+    .forward = forward,
+    .predict = predict,
+    .executed_flops = executed_flops,
+    .backward = backward,
+    .arena_bytes = arena_bytes,
+};

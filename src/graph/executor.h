@@ -1,0 +1,26 @@
+/* What executes the passes of a net: the plan of its recorded graph (net.c), or the calls of a graph that is built anew
+ * in each pass, with a tape (eager.c). Both run the same ops on the same flat arrays; strategies, kernels and what is
+ * saved know neither. */
+#ifndef RONDE_EXECUTOR_H
+#define RONDE_EXECUTOR_H
+
+#include "graph/graph.h"
+
+typedef struct ronde__executor {
+  /* For a net whose parameters and buffers have their places. */
+  ronde_status (*create)(ronde__net *net, const ronde__net_options *options, void **execution_out);
+  void (*destroy)(void *execution); /* NULL: nothing */
+  /* As ronde__net_prepare, _forward, _predict, _executed_flops. */
+  ronde_status (*prepare)(void *execution, int64_t n);
+  ronde_status (*forward)(void *execution, const ronde__net_batch *batch, float loss_scale,
+                          const ronde__net_hooks *hooks, ronde__net_result *result_out);
+  ronde_status (*predict)(void *execution, int64_t n, const float *x, float *y_out);
+  double (*executed_flops)(const void *execution, int64_t n);
+  /* Marks the parameters that it reached [n_params]; the others' gradients are the net's to set to zero. */
+  ronde_status (*backward)(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
+  size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients */
+} ronde__executor;
+
+extern const ronde__executor ronde__executor_eager;
+
+#endif
