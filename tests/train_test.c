@@ -2,6 +2,8 @@
  * end, and what they hand to each other. */
 #include "train_testing.h"
 
+#include <stdatomic.h>
+
 #include "io/safetensors.h"
 
 static char *folder; /* of each test */
@@ -235,6 +237,41 @@ static void test_labels_beyond_the_classes(void **state) {
       check_broken(&(broken_source){RONDE_OK, RONDE_SPLIT_TRAIN, 20, labels[i]}, RONDE_E_INPUT, workers);
       check_broken(&(broken_source){RONDE_OK, RONDE_SPLIT_TEST, 9, labels[i]}, RONDE_E_INPUT, workers);
     }
+}
+
+/* Good when the job is checked, bad when its ranks are set up. */
+static ronde_tensor *spoilt_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  atomic_int *calls = user;
+  int kernel = atomic_fetch_add(calls, 1) > 0 ? 99 : 3;
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 5, .kernel = {kernel, kernel}});
+  return ronde_linear(ronde_flatten(x), "fc", classes, true);
+}
+
+/* Each rank meets it by itself; one line says it. In the next run it is said again. */
+static void test_an_error_of_all_ranks_is_said_once(void **state) {
+  ronde_source source = small_source(30, 12);
+  for (int workers = 1; workers <= 4; ++workers) {
+    atomic_int calls = 0;
+    ronde_hooks hooks = {.model = spoilt_model, .source = &source, .user = &calls};
+    char options[64];
+    json_t *run;
+    snprintf(options, sizeof options, "batch=8 workers=%d", workers);
+    check_failed(&lines, train_status(options, &hooks, &run), RONDE_E_USAGE, "conv1: the 99x99 kernel", "6x6");
+    assert_int_equal(atomic_load(&calls), 1 + workers);
+    json_decref(run);
+  }
+}
+
+/* A loss that grows beyond all reason, and stays finite: one warning. */
+static void test_a_loss_that_diverges_is_said_once(void **state) {
+  ronde_source source = small_source(40, 12);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  json_decref(job_run("train", "batch=8 epochs=4 lr=60 workers=2", &hooks));
+  assert_int_equal(lines.n_warnings, 1);
+  assert_non_null(strstr(lines.warning, "training diverges"));
+  test_log_start(&lines);
+  json_decref(job_run("train", "batch=8 epochs=4 lr=0.5", &hooks));
+  assert_int_equal(lines.n_warnings, 0);
 }
 
 /* A rate that is far too high breaks the numbers within some steps; whatever step comes last, a run that is completed
@@ -597,6 +634,8 @@ int main(void) {
       TEST(test_cancelling_evaluation),
       TEST(test_a_read_error_ends_all_ranks_with_its_status),
       TEST(test_labels_beyond_the_classes),
+      TEST(test_an_error_of_all_ranks_is_said_once),
+      TEST(test_a_loss_that_diverges_is_said_once),
       TEST(test_broken_numbers_end_the_run),
       TEST(test_broken_numbers_name_step_and_rank),
       TEST(test_networks_that_cannot_be),

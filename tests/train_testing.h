@@ -235,6 +235,7 @@ static inline observed observe(const char *options, const ronde_source *source, 
     ronde__rank_tear_down(&ranks[r]);
   }
   for (int r = 0; r < world; ++r) ronde__transport_destroy(transports[r]);
+  ronde__log_group_clear(&run.errors);
   ronde__record_end(&run.record);
   ronde__job_destroy(run.job);
   pthread_mutex_destroy(&run.mutex);

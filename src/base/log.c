@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/log_group.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@ static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 static ronde_log_fn log_fn;
 static void *log_user;
 static __thread int log_rank = -1;
+static __thread ronde__log_group *log_group;
 
 void ronde_log_set(ronde_log_fn fn, void *user) {
   pthread_mutex_lock(&log_mutex);
@@ -19,6 +21,22 @@ void ronde_log_set(ronde_log_fn fn, void *user) {
 }
 
 void ronde__log_set_rank(int rank) { log_rank = rank; }
+void ronde__log_set_group(ronde__log_group *group) { log_group = group; }
+ronde__log_group *ronde__log_get_group(void) { return log_group; }
+
+void ronde__log_group_clear(ronde__log_group *group) {
+  for (int i = 0; i < group->n_said; i++) free(group->said[i]);
+  *group = (ronde__log_group){0};
+}
+
+/* Under the mutex. What finds no more room is not remembered, and may be said again. */
+static bool was_said(const char *text) {
+  for (int i = 0; i < log_group->n_said; i++)
+    if (strcmp(log_group->said[i], text) == 0) return true;
+  char *copy = log_group->n_said < (int)RONDE__COUNT(log_group->said) ? ronde__strdup(text) : NULL;
+  if (copy) log_group->said[log_group->n_said++] = copy;
+  return false;
+}
 
 static void log_line(ronde_log_level level, const char *format, va_list args) {
   char line[2048];
@@ -26,7 +44,8 @@ static void log_line(ronde_log_level level, const char *format, va_list args) {
   if (level == RONDE_LOG_ERROR && log_rank >= 0) used = snprintf(line, sizeof line, "rank %d: ", log_rank);
   vsnprintf(line + used, sizeof line - (size_t)used, format, args);
   pthread_mutex_lock(&log_mutex);
-  if (log_fn) log_fn(log_user, level, line);
+  bool again = level == RONDE_LOG_ERROR && log_group && was_said(line + used);
+  if (log_fn && !again) log_fn(log_user, level, line);
   pthread_mutex_unlock(&log_mutex);
 }
 

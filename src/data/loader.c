@@ -1,5 +1,6 @@
 /* One rank's batches, read ahead by a thread of its own into a ring of slots. The reader's place (epoch, index, ids)
  * belongs to whoever reads; the ring's counters are guarded by the mutex. */
+#include "base/log_group.h"
 #include "data/store.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ struct ronde__loader {
 
   slot *slots; /* [prefetch + 1]: the last one handed out stays valid while the others fill */
   int n_slots;
+  ronde__log_group *log_group; /* of who made it */
   bool has_thread;
   pthread_t thread;
   pthread_mutex_t mutex;
@@ -100,6 +102,7 @@ static void drill(ronde__loader *l) {
 static void *reader_main(void *arg) {
   ronde__loader *l = arg;
   if (l->options.world > 1) ronde__log_set_rank(l->options.rank);
+  ronde__log_set_group(l->log_group);
   pthread_mutex_lock(&l->mutex);
   while (!l->stop && l->status == RONDE_OK) {
     if (l->n_read - l->n_taken >= l->options.prefetch) {
@@ -195,6 +198,7 @@ ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader 
   ronde__loader *l;
   RONDE__ALLOC(l, sizeof *l, "loader");
   l->options = *o;
+  l->log_group = ronde__log_get_group();
   l->source = &o->data->source;
   l->elems = 1;
   for (int d = 0; d < l->source->rank; ++d) l->elems *= l->source->dims[d];

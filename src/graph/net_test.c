@@ -289,6 +289,26 @@ static void frozen_parameters_leave_the_others_gradients(void **unused) {
   }
 }
 
+/* Below the lowest layer that trains there is no backward, above it no gradient of weights. */
+static void backward_stops_where_nothing_trains(void **unused) {
+  static const struct {
+    unsigned frozen;
+    double backward; /* of fc1 10 -> 67, fc2 67 -> 20, fc3 20 -> 5: multiply-adds of one example */
+  } cases[] = {{0, 10 * 67 + 2 * 67 * 20 + 2 * 20 * 5}, {1 | 2, 67 * 20 + 2 * 20 * 5}, {1 | 2 | 4, 20 * 5},
+               {4 | 8 | 16, 10 * 67 + 67 * 20 + 20 * 5}};
+  assert_true(networks[0].build == build_mlp && networks[0].c == 10);
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    ronde_graph *graph = graph_of(&networks[0]);
+    for (int p = 0; p < graph->n_params; p++) graph->params[p].frozen = cases[i].frozen >> p & 1;
+    ronde__net *net = net_of(graph, NULL, true);
+    assert_int_equal(ronde__net_prepare(net, 3), RONDE_OK);
+    double forward = (double)ronde_graph_forward_flops(graph);
+    assert_float_equal(ronde__net_executed_flops(net, 3), 3 * (forward + 2 * cases[i].backward), 0);
+    ronde__net_destroy(net);
+    ronde_graph_destroy(graph);
+  }
+}
+
 /* ---- parameters and plans ---- */
 
 static void parameters_are_kept(void **unused) {
@@ -363,6 +383,7 @@ int main(void) {
       cmocka_unit_test(gradients_are_ready_once_and_final),
       cmocka_unit_test(unreached_parameters_have_no_gradient),
       cmocka_unit_test(frozen_parameters_leave_the_others_gradients),
+      cmocka_unit_test(backward_stops_where_nothing_trains),
       cmocka_unit_test(parameters_are_kept),
       cmocka_unit_test(many_batch_sizes),
   };

@@ -1,6 +1,7 @@
 /* ronde_eval: loss and accuracy of given weights on the test examples, by one or several ranks as threads. */
 #include "train/job.h"
 
+#include "base/log_group.h"
 #include "io/sha256.h"
 
 #include <jansson.h>
@@ -10,7 +11,8 @@
 
 typedef struct rank {
   const ronde__job *job;
-  atomic_bool *cancelled; /* shared by the ranks */
+  atomic_bool *cancelled;   /* shared by the ranks, */
+  ronde__log_group *errors; /* and so is this */
   int number;
   ronde_status status;
   ronde__score score;
@@ -62,7 +64,9 @@ static ronde_status run_rank(rank *r) {
 
 static void *thread_main(void *arg) {
   rank *r = arg;
+  ronde__log_set_group(r->errors);
   r->status = run_rank(r);
+  ronde__log_set_group(NULL);
   return NULL;
 }
 
@@ -106,11 +110,13 @@ static ronde_status eval(ronde__job *job, char **json_out) {
   job->local_batch = ronde__ceil_div(job->options->batch, job->world);
   rank *ranks;
   atomic_bool cancelled = false;
+  ronde__log_group errors = {0};
   RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++) ranks[i] = (rank){.job = job, .cancelled = &cancelled, .number = i};
+  for (int i = 0; i < job->world; i++) ranks[i] = (rank){.job = job, .cancelled = &cancelled, .errors = &errors, .number = i};
   ronde_status status = run_ranks(job, ranks);
   if (status == RONDE_OK) status = report(job, ranks, json_out);
   ronde__free(ranks);
+  ronde__log_group_clear(&errors);
   return status;
 }
 

@@ -12,6 +12,8 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   ronde__run *r = user;
   const ronde__job *job = r->job;
   r->steps_ns += report->ns;
+  if (r->examples_done == 0) r->first_loss = report->loss;
+  r->last_loss = report->loss;
   r->examples_done += report->examples;
   if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
   if (r->steps) {
@@ -32,6 +34,18 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
                              .test_accuracy = -1};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
+}
+
+/* Numbers that are finite, but far worse than guessing, at the epoch's end as in its mean, and than at the start. */
+static void warn_of_loss(ronde__run *r, const ronde__record_epoch *row) {
+  int64_t classes = r->job->data->source.classes;
+  double guessing = log((double)ronde__max(2, classes)), bound = fmax(3 * guessing, r->first_loss);
+  if (classes == 0 || r->warned_of_loss || !(row->train_loss > bound && r->last_loss > bound)) return;
+  r->warned_of_loss = true;
+  ronde__log(RONDE_LOG_WARNING,
+             "epoch %" PRId64 ": the mean loss is %.4g, of guessing it would be %.4g: training diverges; a smaller --lr, "
+             "--warmup or --clip may help",
+             row->epoch, row->train_loss, guessing);
 }
 
 /* What the epoch's test says of the run. */
@@ -77,6 +91,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   ronde__energy_update(&r->record.energy);
   RONDE_TRY(ronde__record_add_epoch(&r->record, &row));
   note_test(r, e, &row);
+  warn_of_loss(r, &row);
   if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
   int64_t step = 0;
   for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;

@@ -30,6 +30,7 @@ static void *run_rank(void *arg) {
   int number = rank->transport->rank;
   ronde__reporter silent = {.user = r};
   if (r->job->world > 1) ronde__log_set_rank(number);
+  ronde__log_set_group(&r->errors);
   if (number != 0) rank->reporter = &silent;
   ronde_status status = ronde__rank_set_up(rank);
   if (status == RONDE_OK && all_set_up(r)) status = ronde__rank_train(rank);
@@ -38,6 +39,7 @@ static void *run_rank(void *arg) {
     if (!rank->agreed) rank->transport->ops->abort(rank->transport);
   }
   ronde__log_set_rank(-1);
+  ronde__log_set_group(NULL);
   return NULL;
 }
 

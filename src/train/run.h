@@ -2,6 +2,7 @@
 #ifndef RONDE_RUN_H
 #define RONDE_RUN_H
 
+#include "base/log_group.h"
 #include "io/sha256.h"
 #include "train/rank.h"
 
@@ -18,6 +19,8 @@ typedef struct ronde__run {
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
   int64_t examples_done;
+  double first_loss, last_loss;  /* of the steps so far */
+  bool warned_of_loss;
   uint64_t steps_ns;             /* time of the steps so far */
   double *step_seconds;          /* --dry-run: [max_steps] */
   int64_t n_step_seconds, max_steps;
@@ -25,6 +28,7 @@ typedef struct ronde__run {
   pthread_cond_t changed;
   int n_set_up;
   bool failed;
+  ronde__log_group errors;       /* of all ranks */
   ronde_status status;           /* the first that is not the echo of another */
 } ronde__run;
 

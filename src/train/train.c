@@ -29,6 +29,7 @@ static ronde_status open_outputs(ronde__run *run) {
 static void tear_down(ronde__run *run) {
   for (int i = 0; run->ranks && i < run->job->world; i++)
     if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
+  ronde__log_group_clear(&run->errors);
   for (int i = 0; run->transports && i < run->job->world; i++) ronde__transport_destroy(run->transports[i]);
   ronde__record_end(&run->record);
   ronde__free(run->ranks);
