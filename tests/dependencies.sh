@@ -32,7 +32,7 @@ curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
 j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/data/store\.c src/io/sha256\.c
-xxhash\.h: src/data/cache\.c
+xxhash\.h: src/data/cache\.c src/io/checksum\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c
 mpi\.h: src/comm/mpi\.c
 '

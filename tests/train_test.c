@@ -144,6 +144,8 @@ static void check_cancelled(int workers) {
   json_t *kept = json_file(in_folder("%s/run"), "run.json"), *steps = steps_file(in_folder("%s/run"));
   assert_true(json_equal(kept, run));
   assert_int_equal(json_array_size(steps), 6);
+  assert_int_equal((int)real_at(run, "checkpoints.last_step"), 6);
+  assert_int_equal(unlink(in_folder("%s/run/checkpoints/step-6.safetensors")), 0);
   eval = job_run("eval", in_folder("init=%s/w.safetensors"), &hooks);
   assert_string_equal(text_at(eval, "weights_sha256"), text_at(run, "result.weights_sha256"));
   json_decref(eval);

@@ -16,6 +16,8 @@ ronde_status ronde__fail(ronde_status status, const char *format, ...) __attribu
 void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Names the calling thread's rank in its error lines; -1: none (the default). */
 void ronde__log_set_rank(int rank);
+/* While on, what fails on the calling thread is logged as a warning: the caller has something else to fall back to. */
+void ronde__log_demote(bool on);
 
 /* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by
  * ronde__free. */

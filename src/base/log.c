@@ -12,6 +12,7 @@ static ronde_log_fn log_fn;
 static void *log_user;
 static __thread int log_rank = -1;
 static __thread ronde__log_group *log_group;
+static __thread bool log_demoted;
 
 void ronde_log_set(ronde_log_fn fn, void *user) {
   pthread_mutex_lock(&log_mutex);
@@ -37,6 +38,7 @@ static bool was_said(const char *text) {
   if (copy) log_group->said[log_group->n_said++] = copy;
   return false;
 }
+void ronde__log_demote(bool on) { log_demoted = on; }
 
 static void log_line(ronde_log_level level, const char *format, va_list args) {
   char line[2048];
@@ -59,7 +61,7 @@ void ronde__log(ronde_log_level level, const char *format, ...) {
 ronde_status ronde__fail(ronde_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  log_line(RONDE_LOG_ERROR, format, args);
+  log_line(log_demoted ? RONDE_LOG_WARNING : RONDE_LOG_ERROR, format, args);
   va_end(args);
   return status;
 }

@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -74,6 +75,19 @@ static ronde_status abandon_errno(ronde__file_out *out, const char *what) {
   return fail_errno(out->path, what, error);
 }
 
+ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes) {
+  const char *next = data;
+  while (bytes > 0) {
+    ssize_t n = pwrite(out->file, next, bytes < PIECE ? bytes : PIECE, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return abandon_errno(out, "cannot write");
+    next += n;
+    offset += (uint64_t)n;
+    bytes -= (size_t)n;
+  }
+  return RONDE_OK;
+}
+
 ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t bytes) {
   const char *next = data;
   while (bytes > 0) {
@@ -106,6 +120,17 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
   RONDE_TRY(ronde__file_begin(path, &out));
   RONDE_TRY(ronde__file_append(&out, data, bytes));
   return ronde__file_commit(&out);
+}
+
+void ronde__file_sweep(const char *folder) {
+  DIR *dir = opendir(folder);
+  if (!dir) return;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    size_t n = strlen(entry->d_name);
+    bool temporary = !strncmp(entry->d_name, ".ronde-", 7) && n > 11 && !strcmp(entry->d_name + n - 4, ".tmp");
+    if (temporary) unlinkat(dirfd(dir), entry->d_name, 0);
+  }
+  closedir(dir);
 }
 
 static ronde_status folder_make_one(const char *path, const char *part) {

@@ -10,7 +10,8 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
 /* Makes a folder and its parents where they are missing. */
 ronde_status ronde__folder_make(const char *path);
 
-/* The same in pieces, for what should not be assembled in memory: begin, any number of appends, then commit. Where one
+/* The same in pieces, for what should not be assembled in memory: begin, any number of appends and
+ * patches, then commit. Where one
  * of them fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid. */
 typedef struct ronde__file_out {
   const char *path;
@@ -21,7 +22,11 @@ typedef struct ronde__file_out {
 
 ronde_status ronde__file_begin(const char *path, ronde__file_out *out);
 ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t bytes);
+/* Overwrites what was appended before. */
+ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes);
 ronde_status ronde__file_commit(ronde__file_out *out);
 void ronde__file_abandon(ronde__file_out *out);
+/* Removes the temporary files that a killed process left in a folder, in which nobody else may be writing. */
+void ronde__file_sweep(const char *folder);
 
 #endif

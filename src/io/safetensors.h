@@ -23,6 +23,8 @@ typedef struct ronde__safetensors {
   int n_tensors, n_meta;
   ronde__file_tensor *tensors; /* names ascending bytewise */
   ronde__file_meta *meta;      /* keys in the file's order */
+  const void *header;          /* [header_bytes] as it stands in the file, its length in front included */
+  size_t header_bytes;
   void *impl;
 } ronde__safetensors;
 
@@ -43,5 +45,26 @@ ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t
  * UTF-8. */
 ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor *tensors, int n_tensors,
                                       const ronde__file_meta *meta, int n_meta);
+
+/* ---- with checksums, for checkpoints ----------------------------------------------------------------------------
+ * Tensors that are no part of a network have names that begin with RONDE__RESERVED. One of them, RONDE__CHECKSUMS, holds
+ * a checksum of each tensor in the order of names, in its own place that of the header, and behind them one of these
+ * checksums; a note of the same name says that it must be there: any changed bit of the file is found. */
+#define RONDE__RESERVED "ronde."
+#define RONDE__CHECKSUMS RONDE__RESERVED "checksums"
+
+bool ronde__safetensors_reserved(const char *name);
+
+/* Gives the data of tensors [i] when its turn comes, valid until the next call; an error ends the writing. */
+typedef ronde_status (*ronde__tensor_fetch)(void *user, int i, const void **data_out);
+
+/* As ronde__safetensors_write, with checksums; data of tensors are not looked at but fetched, so that they need not
+ * exist at once. */
+ronde_status ronde__safetensors_write_checked(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                                              const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
+                                              void *user);
+/* RONDE_E_DIFFERENCE, naming the tensor or the header, where a checksum differs, or checksums that should be there are
+ * missing. checked_out: false for a plain file, which has none. */
+ronde_status ronde__safetensors_verify(const ronde__safetensors *file, bool *checked_out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "io/safetensors.h"
 
+#include "io/checksum.h"
 #include "io/safetensors_dtype.h"
 
 #include <errno.h>
@@ -277,6 +278,8 @@ static ronde_status file_make(reader *r, ronde__safetensors **file_out) {
   status = tensors_make(r, own, file);
   if (status) goto free_file;
   file->n_tensors = r->n_entries;
+  file->header = r->bytes;
+  file->header_bytes = (size_t)r->data_begin;
   meta_make(r, file);
   own->root = r->root;
   r->root = NULL;
@@ -395,5 +398,41 @@ ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file) {
                            printable(tensor->name, name), (long long)j, isnan(x[j]) ? "NaN" : "Inf");
     }
   }
+  return RONDE_OK;
+}
+
+/* ---- checksums ---- */
+
+bool ronde__safetensors_reserved(const char *name) {
+  return strncmp(name, RONDE__RESERVED, sizeof RONDE__RESERVED - 1) == 0;
+}
+
+static ronde_status sums_compare(const ronde__safetensors *file, const uint64_t *sums) {
+  const impl *own = file->impl;
+  int n = file->n_tensors;
+  if (sums[n] != ronde__checksum(sums, (size_t)n * sizeof *sums))
+    return ronde__fail(RONDE_E_DIFFERENCE, "%s: its list of checksums is damaged", own->path);
+  for (int i = 0; i < n; ++i) {
+    const ronde__file_tensor *tensor = &file->tensors[i];
+    size_t bytes = (size_t)ronde__shape_elems(&tensor->shape) * (tensor->dtype == RONDE__FILE_I64 ? 8 : 4);
+    bool is_list = strcmp(tensor->name, RONDE__CHECKSUMS) == 0;
+    if (is_list && sums[i] != ronde__checksum(file->header, file->header_bytes))
+      return ronde__fail(RONDE_E_DIFFERENCE, "%s: its header is damaged", own->path);
+    char name[96];
+    if (!is_list && sums[i] != ronde__checksum(tensor->data, bytes))
+      return ronde__fail(RONDE_E_DIFFERENCE, "%s: tensor \"%s\" is damaged", own->path, printable(tensor->name, name));
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__safetensors_verify(const ronde__safetensors *file, bool *checked_out) {
+  const impl *own = file->impl;
+  const ronde__file_tensor *list = ronde__safetensors_find(file, RONDE__CHECKSUMS);
+  bool fits = list && list->dtype == RONDE__FILE_I64 && list->shape.rank == 1 &&
+              list->shape.dim[0] == file->n_tensors + 1;
+  bool wanted = list || ronde__safetensors_meta(file, RONDE__CHECKSUMS);
+  if (wanted && !fits) return ronde__fail(RONDE_E_DIFFERENCE, "%s: its header is damaged: no checksums", own->path);
+  if (wanted) RONDE_TRY(sums_compare(file, list->data));
+  *checked_out = wanted;
   return RONDE_OK;
 }

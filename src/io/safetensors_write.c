@@ -1,5 +1,6 @@
 #include "io/safetensors.h"
 
+#include "io/checksum.h"
 #include "io/file.h"
 
 #include <jansson.h>
@@ -82,30 +83,97 @@ static ronde_status header_make(const char *path, const ronde__file_tensor *cons
   return RONDE_OK;
 }
 
-static ronde_status stream(const char *path, const char *header, size_t header_bytes,
+/* Where the data come from, and where their checksums go. */
+typedef struct source {
+  const ronde__file_tensor *tensors; /* as the caller gave them */
+  ronde__tensor_fetch fetch;         /* NULL: the tensors hold their data */
+  void *user;
+  uint64_t *sums; /* [n + 1], by the order of names; NULL: none */
+} source;
+
+static ronde_status fetch_data(const source *from, const ronde__file_tensor *tensor, int place, const void **data_out) {
+  bool is_list = from->sums && strcmp(tensor->name, RONDE__CHECKSUMS) == 0;
+  *data_out = is_list ? from->sums : tensor->data;
+  if (!from->fetch || is_list) return RONDE_OK;
+  RONDE_TRY(from->fetch(from->user, (int)(tensor - from->tensors), data_out));
+  if (from->sums) from->sums[place] = ronde__checksum(*data_out, tensor_bytes(tensor));
+  return RONDE_OK;
+}
+
+/* Tensors in the order of the file; the list of checksums, among the first, is filled in last. */
+static ronde_status stream_tensors(ronde__file_out *out, const source *from, size_t header_bytes,
+                                   const ronde__file_tensor *const *sorted, int n) {
+  const ronde__file_dtype order[] = {RONDE__FILE_I64, RONDE__FILE_F32};
+  uint64_t offset = header_bytes, list_offset = 0;
+  for (size_t d = 0; d < RONDE__COUNT(order); ++d)
+    for (int i = 0; i < n; ++i) {
+      if (sorted[i]->dtype != order[d]) continue;
+      const void *data;
+      ronde_status status = fetch_data(from, sorted[i], i, &data);
+      if (status) {
+        ronde__file_abandon(out);
+        return status;
+      }
+      if (data == from->sums) list_offset = offset;
+      RONDE_TRY(ronde__file_append(out, data, tensor_bytes(sorted[i])));
+      offset += tensor_bytes(sorted[i]);
+    }
+  if (!from->sums) return RONDE_OK;
+  from->sums[n] = ronde__checksum(from->sums, (size_t)n * sizeof *from->sums);
+  return ronde__file_patch(out, list_offset, from->sums, ((size_t)n + 1) * sizeof *from->sums);
+}
+
+static ronde_status stream(const char *path, const source *from, const char *header, size_t header_bytes,
                            const ronde__file_tensor *const *sorted, int n) {
   ronde__file_out out;
+  for (int i = 0; i < n && from->sums; ++i)
+    if (strcmp(sorted[i]->name, RONDE__CHECKSUMS) == 0) from->sums[i] = ronde__checksum(header, header_bytes);
   RONDE_TRY(ronde__file_begin(path, &out));
   RONDE_TRY(ronde__file_append(&out, header, header_bytes));
-  const ronde__file_dtype order[] = {RONDE__FILE_I64, RONDE__FILE_F32};
-  for (size_t d = 0; d < RONDE__COUNT(order); ++d)
-    for (int i = 0; i < n; ++i)
-      if (sorted[i]->dtype == order[d]) RONDE_TRY(ronde__file_append(&out, sorted[i]->data, tensor_bytes(sorted[i])));
+  RONDE_TRY(stream_tensors(&out, from, header_bytes, sorted, n));
   return ronde__file_commit(&out);
+}
+
+/* `extra` (may be NULL) is written among the tensors. */
+static ronde_status write_file(const char *path, const source *from, int n_tensors, const ronde__file_tensor *extra,
+                               const ronde__file_meta *meta, int n_meta) {
+  const ronde__file_tensor **sorted;
+  int n = 0;
+  RONDE__ALLOC(sorted, ((size_t)n_tensors + 1) * sizeof *sorted, path);
+  while (n < n_tensors) {
+    sorted[n] = &from->tensors[n];
+    ++n;
+  }
+  if (extra) sorted[n++] = extra;
+  qsort(sorted, (size_t)n, sizeof *sorted, compare_names);
+  char *header = NULL;
+  size_t header_bytes = 0;
+  ronde_status status = names_check(path, sorted, n);
+  if (!status) status = header_make(path, sorted, n, meta, n_meta, &header, &header_bytes);
+  if (!status) status = stream(path, from, header, header_bytes, sorted, n);
+  free(header);
+  ronde__free(sorted);
+  return status;
 }
 
 ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor *tensors, int n_tensors,
                                       const ronde__file_meta *meta, int n_meta) {
-  const ronde__file_tensor **sorted;
-  RONDE__ALLOC(sorted, (size_t)n_tensors * sizeof *sorted, path);
-  for (int i = 0; i < n_tensors; ++i) sorted[i] = &tensors[i];
-  qsort(sorted, (size_t)n_tensors, sizeof *sorted, compare_names);
-  char *header = NULL;
-  size_t header_bytes = 0;
-  ronde_status status = names_check(path, sorted, n_tensors);
-  if (!status) status = header_make(path, sorted, n_tensors, meta, n_meta, &header, &header_bytes);
-  if (!status) status = stream(path, header, header_bytes, sorted, n_tensors);
-  free(header);
-  ronde__free(sorted);
+  return write_file(path, &(source){.tensors = tensors}, n_tensors, NULL, meta, n_meta);
+}
+
+ronde_status ronde__safetensors_write_checked(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                                              const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
+                                              void *user) {
+  source from = {.tensors = tensors, .fetch = fetch, .user = user};
+  ronde__file_meta *notes;
+  RONDE__ALLOC(notes, ((size_t)n_meta + 1) * sizeof *notes, path);
+  for (int i = 0; i < n_meta; ++i) notes[i] = meta[i];
+  notes[n_meta] = (ronde__file_meta){RONDE__CHECKSUMS, "xxh3-64"};
+  from.sums = ronde__alloc(((size_t)n_tensors + 2) * sizeof *from.sums);
+  ronde__file_tensor list = {RONDE__CHECKSUMS, RONDE__FILE_I64, {1, {n_tensors + 2}}, from.sums};
+  ronde_status status = from.sums ? write_file(path, &from, n_tensors, &list, notes, n_meta + 1)
+                                  : ronde__fail(RONDE_E_MEMORY, "%s: no memory for checksums", path);
+  ronde__free(from.sums);
+  ronde__free(notes);
   return status;
 }

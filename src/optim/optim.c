@@ -144,3 +144,4 @@ float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
 }
 
 int64_t ronde__optim_updates(const ronde__optim *optim) { return optim->n_updates; }
+void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates) { optim->n_updates = n_updates; }

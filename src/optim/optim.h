@@ -42,6 +42,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 int ronde__optim_n_states(const ronde__optim *optim);
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);
+void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates);
 size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n);
 
 /* The factor that brings the gradient's norm down to `clip` (PyTorch's clip_grad_norm_: clip / (norm + 1e-6), at most

@@ -214,6 +214,14 @@ static ronde_status set_value(const option *o, ronde__options *options, const ch
 /* ---- value to text and JSON
  * ------------------------------------------------------------------------------------------ */
 
+/* As short as reads back to the same value; the C locale is in use. */
+static char *real_text(double value) {
+  char *text = ronde__format("%.15g", value);
+  if (!text || strtod(text, NULL) == value) return text;
+  free(text);
+  return ronde__format("%.17g", value);
+}
+
 static char *value_text(const option *o, const ronde__options *options) {
   const void *field = (const char *)options + o->offset;
   const double *real = field;
@@ -224,10 +232,16 @@ static char *value_text(const option *o, const ronde__options *options) {
     case KIND_INT: text = ronde__format("%" PRId64, *(const int64_t *)field); break;
     case KIND_AUTO:
     case KIND_REAL:
-      text = o->kind == KIND_AUTO && *real < 0 ? ronde__strdup("auto") : ronde__format("%.15g", *real);
+      text = o->kind == KIND_AUTO && *real < 0 ? ronde__strdup("auto") : real_text(*real);
       break;
     case KIND_TEXT: text = ronde__strdup(*(char *const *)field ? *(char *const *)field : ""); break;
-    case KIND_PAIR: text = ronde__format("%.15g,%.15g", real[0], real[1]); break;
+    case KIND_PAIR: {
+      char *first = real_text(real[0]), *second = real_text(real[1]);
+      text = first && second ? ronde__format("%s,%s", first, second) : NULL;
+      free(first);
+      free(second);
+      break;
+    }
     case KIND_ENUM: {
       const char *choice = o->value;
       for (int i = 0; i < *(const int *)field; i++) choice = strchr(choice, '|') + 1;
@@ -434,4 +448,31 @@ json_t *ronde__config_json(const ronde_config *config) {
     }
   }
   return json;
+}
+
+json_t *ronde__config_given(const ronde_config *config) {
+  json_t *json = json_object();
+  for (int i = 0; json && i < N_OPTIONS; i++) {
+    if (!(table[i].verbs & config->verb) || !bit(config->set_mask, &table[i])) continue;
+    char *text = value_text(&table[i], &config->options);
+    json_t *value = text ? ronde__json_text(text) : NULL;
+    free(text);
+    if (!value || json_object_set_new(json, table[i].name, value)) {
+      json_decref(json);
+      return NULL;
+    }
+  }
+  return json;
+}
+
+ronde_status ronde__config_take(ronde_config *config, const json_t *given,
+                                bool (*leave)(void *user, const char *name), void *user) {
+  const char *name;
+  json_t *value;
+  json_object_foreach((json_t *)given, name, value) {
+    const option *o = find(name);
+    if (!o || !(o->verbs & config->verb) || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value)) continue;
+    RONDE_TRY(ronde_config_set(config, name, json_string_value(value)));
+  }
+  return RONDE_OK;
 }

@@ -39,5 +39,10 @@ ronde_status ronde__config_no_effect(const ronde_config *config, const char *fla
 int ronde__edit_distance(const char *a, const char *b);
 /* Every option of the verb, resolved, by name: for run.json. */
 json_t *ronde__config_json(const ronde_config *config);
+/* The options that the user set, by name, as text; what ronde__config_take reads. */
+json_t *ronde__config_given(const ronde_config *config);
+/* Sets each option that was not set from such texts, unless `leave` says so; options of another version are left. */
+ronde_status ronde__config_take(ronde_config *config, const json_t *given,
+                                bool (*leave)(void *user, const char *name), void *user);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef RONDE_JOB_H
 #define RONDE_JOB_H
 
+#include "io/safetensors.h"
 #include "io/sha256.h"
 #include "models/models.h"
 #include "strategy/strategy.h"
@@ -21,6 +22,7 @@ enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
 /* Read-only after set-up. */
 typedef struct ronde__job {
   ronde_config *config; /* own copy, automatic values resolved */
+  ronde_config *given;  /* train: as it was before, with what --resume brings */
   const ronde__options *options;
   ronde_hooks hooks;         /* all NULL where none were given */
   const ronde__model *model; /* NULL: hooks.model */
@@ -43,8 +45,11 @@ typedef struct ronde__job {
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
-  struct ronde__safetensors *init; /* --init, or NULL */
+  ronde__safetensors *init;        /* --init, or NULL */
   char *new_head;                  /* the output layer that is not taken from it, or NULL */
+  struct ronde__resume *resume;    /* --resume, or NULL: checkpoint.h */
+  int64_t checkpoint_steps;        /* between two checkpoints; 0: see checkpoint_ns */
+  uint64_t checkpoint_ns;          /* 0: none but at an interruption */
 } ronde__job;
 
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
@@ -70,15 +75,24 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph);
 /* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
  * (may be NULL): an output layer that differs in its number of classes alone is none, and the file's number is given
  * there (else 0). */
-ronde_status ronde__weights_check(const ronde_graph *graph, const struct ronde__safetensors *file, const char *path,
+ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
                                   int64_t *other_classes_out);
 /* The name of the output layer: a linear layer whose output is the network's; NULL where there is none. */
 const char *ronde__graph_head(const ronde_graph *graph);
 /* Every parameter and buffer of a net from a file that was checked against its graph, but for a new output layer. */
-void ronde__weights_load(ronde__net *net, const struct ronde__safetensors *file);
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file);
 /* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
  * of the job. */
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
+/* What a file of weights says of itself. */
+typedef struct ronde__weights_notes {
+  ronde__file_meta meta[10]; /* [n], and room for one more */
+  int n;
+  char *class_names; /* to be freed */
+  char shape[96], classes[24], mean[64], deviation[64];
+} ronde__weights_notes;
+/* The texts lie in notes and in the job: notes must not be moved. */
+void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers

@@ -1,6 +1,5 @@
 #include "train/rank.h"
 
-#include "io/safetensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -33,9 +32,16 @@ static ronde_status make_net(ronde__rank *r) {
   options.transient_gradients = job->fused_update;
   options.taker_name = optimizer_name(job);
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
-  RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
+  if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);
-  return ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(r->net), &r->optim);
+  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(r->net), &r->optim));
+  return job->resume ? ronde__resume_load(job->resume, r->net, r->optim) : RONDE_OK;
+}
+
+/* Of the update after `step`, the batch that comes first: epoch from 1, index from 0. */
+static void find_batch(const ronde__job *job, int64_t step, int64_t *epoch_out, int64_t *index_out) {
+  *epoch_out = step / job->steps_per_epoch + 1;
+  *index_out = step % job->steps_per_epoch * job->options->accumulate;
 }
 
 /* The plans that this rank's steps need: a whole batch and the short last one. */
@@ -58,7 +64,6 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   size_t part_elems = ronde__net_part_elems(r->net);
   if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
-  r->best = -INFINITY;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
                                   .rank = r->transport->rank,
@@ -66,6 +71,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
                                   .drill_delay_ns = job->drill_load_ns};
+  r->place.best.value = -INFINITY;
+  if (job->resume) r->place = job->resume->place;
+  find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   r->worker = (ronde__worker){.transport = r->transport,
                               .kernels = job->kernels,
@@ -87,10 +95,13 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
     r->worker.before_forward = planted_delay;
     r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
   }
-  return job->strategy->create(&r->worker, &r->strategy_state);
+  RONDE_TRY(job->strategy->create(&r->worker, &r->strategy_state));
+  bool saves = r->transport->rank == 0 && job->options->out;
+  return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
 }
 
 void ronde__rank_tear_down(ronde__rank *r) {
+  ronde__saver_destroy(r->saver);
   if (r->strategy_state) r->job->strategy->destroy(r->strategy_state);
   ronde__loader_destroy(r->loader);
   ronde__optim_destroy(r->optim);
@@ -135,6 +146,17 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   return n;
 }
 
+/* last: nothing comes after it. */
+static ronde_status save(ronde__rank *r, bool last) {
+  const ronde__reporter *reporter = r->reporter;
+  if (!r->saver || !(last || ronde__saver_due(r->saver, r->place.step))) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
+  if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
+  RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place) : ronde__saver_begin(r->saver, &r->place));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
 static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step, int64_t *own_out) {
   const ronde__job *job = r->job;
   ronde__step_result result;
@@ -146,13 +168,17 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (result.broken_rank >= 0) return broken(r, step, &result);
   epoch->steps++;
   epoch->examples += step->examples;
-  epoch->loss_sum += result.loss_sum;
-  epoch->n_correct += result.n_correct;
+  epoch->sums.steps++;
+  epoch->sums.examples += step->examples;
+  epoch->sums.loss_sum += result.loss_sum;
+  epoch->sums.n_correct += result.n_correct;
   epoch->lr = step->lr;
+  r->place = (ronde__place){.step = step->step, .sums = epoch->sums, .best = r->place.best};
   *own_out += own_examples(r, step);
   ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples,
                                step->lr,   end - begin};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
+  RONDE_TRY(save(r, result.cancelled));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
 }
@@ -212,8 +238,8 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   const ronde__job *job = r->job;
   double value = ronde__score_value(&epoch->score, job->data->source.classes > 0);
   epoch->reached = job->options->target_accuracy > 0 && value >= job->options->target_accuracy;
-  if (!(value > r->best) || broken_parameter(r) >= 0) return RONDE_OK;
-  r->best = value;
+  if (!(value > r->place.best.value) || broken_parameter(r) >= 0) return RONDE_OK;
+  r->place.best = (ronde__best){value, epoch->epoch, epoch->last_step, epoch->score};
   epoch->is_best = true;
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
@@ -258,36 +284,53 @@ static bool wants_score(const ronde__rank *r, int64_t epoch, bool at_end) {
   return r->max_steps == 0 && (at_end || (every > 0 && epoch % every == 0));
 }
 
-static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t *step_inout, int64_t last_step,
-                              bool *reached_out) {
+static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step, bool *reached_out) {
   const ronde__job *job = r->job;
   ronde__epoch epoch = {.epoch = number};
   uint64_t before[RONDE__N_PHASES];
-  int64_t own = 0;
+  int64_t own = 0, first = r->place.step - (number - 1) * job->steps_per_epoch;
   ronde_status status = RONDE_OK;
+  if (first > 0) {
+    epoch.sums = r->place.sums;
+    epoch.lr = ronde__schedule_lr(&job->schedule, r->place.step);
+  }
   ronde__prof_totals(r->prof, before);
-  for (int64_t i = 0; i < job->steps_per_epoch && *step_inout < last_step && status == RONDE_OK; i++) {
-    ronde__step step = {.step = ++*step_inout};
+  for (int64_t i = first; i < job->steps_per_epoch && r->place.step < last_step && status == RONDE_OK; i++) {
+    ronde__step step = {.step = r->place.step + 1};
     step_size(job, i, &step);
     status = one_step(r, &epoch, &step, &own);
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
-  epoch.last_step = *step_inout;
-  bool with_score = status == RONDE_OK && wants_score(r, number, *step_inout == last_step);
+  epoch.last_step = r->place.step;
+  bool with_score = status == RONDE_OK && wants_score(r, number, r->place.step == last_step);
   ronde_status closed = close_epoch(r, &epoch, before, own, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
   *reached_out = epoch.reached;
-  return status == RONDE_OK ? check_numbers(r, &epoch, *step_inout) : status;
+  if (status == RONDE_OK) status = check_numbers(r, &epoch, r->place.step);
+  r->place.closed = status == RONDE_OK;
+  return status;
+}
+
+/* The epoch of the next step; or that of the last one, whose end was not reached, or is all that is left to do. */
+static int64_t first_epoch(const ronde__rank *r, int64_t last_step) {
+  const ronde__place *place = &r->place;
+  int64_t epoch = place->step / r->job->steps_per_epoch + 1;
+  bool at_end = place->step > 0 && place->step % r->job->steps_per_epoch == 0;
+  double target = r->job->options->target_accuracy;
+  bool over = place->step >= last_step || (target > 0 && place->best.value >= target);
+  return at_end && (!place->closed || over) ? epoch - 1 : epoch;
 }
 
 ronde_status ronde__rank_train(ronde__rank *r) {
-  int64_t step = 0, last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
+  int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
+  int64_t epoch = first_epoch(r, last);
   ronde_status status = RONDE_OK;
   bool reached = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  for (int64_t epoch = 1; step < last && status == RONDE_OK && !reached; epoch++)
-    status = one_epoch(r, epoch, &step, last, &reached);
-  return status;
+  do status = one_epoch(r, epoch++, last, &reached);
+  while (r->place.step < last && status == RONDE_OK && !reached);
+  bool saves = r->job->checkpoint_steps || r->job->checkpoint_ns;
+  return status == RONDE_OK && saves ? save(r, true) : status;
 }

@@ -3,7 +3,7 @@
 #ifndef RONDE_RANK_H
 #define RONDE_RANK_H
 
-#include "train/job.h"
+#include "train/checkpoint.h"
 
 /* What all ranks learn from each other at the end of an epoch. */
 typedef struct ronde__epoch_part {
@@ -13,10 +13,10 @@ typedef struct ronde__epoch_part {
 } ronde__epoch_part;
 
 typedef struct ronde__epoch {
-  int64_t epoch, steps, examples;
-  int64_t last_step; /* of the run's */
-  double loss_sum, lr;
-  int64_t n_correct;
+  int64_t epoch, steps, examples; /* done here */
+  int64_t last_step;              /* of the run's */
+  ronde__sums sums;               /* of the whole epoch, with what was done before a resume */
+  double lr;
   bool has_score;
   ronde__score score;             /* over all ranks */
   bool is_best, reached;          /* the best score so far; one that --target-accuracy asks for */
@@ -34,6 +34,7 @@ typedef struct ronde__reporter {
   void *user;
   ronde_status (*step)(void *user, const ronde__step_report *report);
   ronde_status (*epoch)(void *user, const ronde__epoch *epoch);
+  ronde_status (*saving)(void *user); /* a checkpoint is about to be written: what was told so far must outlive it */
   bool (*cancel)(void *user);
 } ronde__reporter;
 
@@ -51,8 +52,9 @@ typedef struct ronde__rank {
   ronde__worker worker;
   void *strategy_state;
   ronde__epoch_part *parts; /* [world] */
-  double best;              /* the best score so far: see ronde__score_value; -Inf: none. Equal on all ranks */
   double *shared;           /* of the worker */
+  ronde__place place;
+  ronde__saver *saver; /* rank 0, where there is an --out; else NULL */
   bool agreed;              /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 

@@ -239,6 +239,24 @@ static json_t *communication_json(const ronde__record_communication *communicati
   return json;
 }
 
+static json_t *resumed_json(const ronde__record_resumed *resumed) {
+  if (!resumed->file) return json_null();
+  json_t *json = json_object();
+  put(json, "file", text(resumed->file));
+  put(json, "step", count(resumed->step));
+  return json;
+}
+
+static json_t *checkpoints_json(const ronde__record_checkpoints *checkpoints) {
+  json_t *json = json_object();
+  put(json, "written", count(checkpoints->written));
+  put(json, "last_step", count(checkpoints->written ? checkpoints->last_step : -1));
+  put(json, "state_bytes", count(checkpoints->written ? checkpoints->bytes : -1));
+  put(json, "copy_s", real(checkpoints->copy_s));
+  put(json, "write_s", real(checkpoints->write_s));
+  return json;
+}
+
 static json_t *totals_json(const ronde__record *record) {
   int64_t steps = 0, examples = 0;
   double training_s = 0;
@@ -319,6 +337,8 @@ ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
   put(json, "workers", workers_json(record));
   put(json, "ops", ops_json(record));
   put(json, "communication", communication_json(&record->communication));
+  put(json, "resumed_from", resumed_json(&record->resumed));
+  put(json, "checkpoints", checkpoints_json(&record->checkpoints));
   put(json, "totals", totals_json(record));
   put(json, "result", result_json(record));
   char *out = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;

@@ -83,6 +83,18 @@ typedef struct ronde__record_target {
   double train_s, wall_s;
 } ronde__record_target;
 
+/* Where a run took over. */
+typedef struct ronde__record_resumed {
+  const char *file; /* NULL: it did not */
+  int64_t step;
+} ronde__record_resumed;
+
+/* Checkpoints that were written. */
+typedef struct ronde__record_checkpoints {
+  int64_t written, last_step, bytes; /* bytes: of the state, once */
+  double copy_s, write_s;            /* of all: what training waited for; what the writer took beside it */
+} ronde__record_checkpoints;
+
 /* A run. Begin clears it and notes the time; then fill what is known, by and by; texts are borrowed until _end. */
 typedef struct ronde__record {
   ronde_status status; /* OK: completed, E_CANCELLED: interrupted, else failed */
@@ -101,6 +113,8 @@ typedef struct ronde__record {
   ronde__prof_op *ops; /* [n_ops], by ronde__record_add_ops */
   int n_ops;
   ronde__record_communication communication;
+  ronde__record_resumed resumed;
+  ronde__record_checkpoints checkpoints;
   double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;
   ronde__energy energy; /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
@@ -132,12 +146,14 @@ typedef struct ronde__steps_line {
   double loss, lr, wall_s; /* wall_s: of this step */
 } ronde__steps_line;
 
-/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew; removes run.json and trace.json of an older
+/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew, or goes on behind its last whole line; removes run.json and trace.json of an older
  * run there, which would not belong to these steps. To be called before training: RONDE_E_WRITE where the folder
  * cannot be written. */
-ronde_status ronde__steps_open(const char *folder, ronde__steps **steps_out);
+ronde_status ronde__steps_open(const char *folder, bool go_on, ronde__steps **steps_out);
 /* Buffered; goes to the file about once a second. */
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line);
+/* To the file now: the end of the process loses nothing of what was added before. */
+ronde_status ronde__steps_flush(ronde__steps *steps);
 /* Writes what is left and closes; frees in any case. NULL: nothing. */
 ronde_status ronde__steps_close(ronde__steps *steps);
 

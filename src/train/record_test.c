@@ -285,7 +285,7 @@ static void test_steps_are_lines(void **state) {
   ronde__steps *steps;
   char text[400] = "";
   assert_int_equal(ronde__record_write(folder, "{}"), RONDE_OK); /* of an older run */
-  assert_int_equal(ronde__steps_open(folder, &steps), RONDE_OK);
+  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_OK);
   assert_int_equal(access(in_folder("run.json"), F_OK), -1);
   ronde__steps_line line = {.step = 1, .epoch = 1, .examples = 42, .loss = 2.0 / 3, .lr = 0.01, .wall_s = 0.125};
   assert_int_equal(ronde__steps_add(steps, &line), RONDE_OK);
@@ -307,10 +307,10 @@ static void test_a_folder_that_cannot_be_written_is_refused_early(void **state) 
   fclose(fopen(in_folder("file"), "w"));
   char path[160];
   snprintf(path, sizeof path, "%s", in_folder("file/below"));
-  assert_int_equal(ronde__steps_open(path, &steps), RONDE_E_WRITE);
+  assert_int_equal(ronde__steps_open(path, false, &steps), RONDE_E_WRITE);
   assert_non_null(strstr(last_error, path));
   assert_int_equal(mkdir(in_folder("run.json"), 0777), 0);
-  assert_int_equal(ronde__steps_open(folder, &steps), RONDE_E_WRITE);
+  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_E_WRITE);
   assert_non_null(strstr(last_error, "run.json"));
   assert_null(steps);
   assert_int_equal(n_errors, 2);
@@ -321,7 +321,7 @@ static void test_a_full_disk_is_reported_once(void **state) {
   struct rlimit before, small;
   ronde__steps *steps;
   ronde__steps_line line = {.step = 1, .epoch = 1, .examples = 42, .loss = 1, .lr = 0.01, .wall_s = 0.125};
-  assert_int_equal(ronde__steps_open(folder, &steps), RONDE_OK);
+  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_OK);
   signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &before);
   small = (struct rlimit){4096, before.rlim_max};

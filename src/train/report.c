@@ -5,8 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static double seconds(uint64_t ns) { return (double)ns * 1e-9; }
+
+/* Where this process took over; 0: at the start. */
+static int64_t resumed_step(const ronde__job *job) { return job->resume ? job->resume->place.step : 0; }
 
 ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   ronde__run *r = user;
@@ -30,7 +34,8 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
                              .lr = report->lr,
                              .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0,
                              .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)report->step * (double)(job->steps - report->step),
+                             .left_s = elapsed / (double)(report->step - resumed_step(job)) *
+                                       (double)(job->steps - report->step),
                              .test_accuracy = -1};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
@@ -65,15 +70,15 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   ronde__run *r = user;
   const ronde__job *job = r->job;
   bool has_classes = job->data->source.classes > 0;
-  double n = (double)ronde__max(1, e->examples), n_score = (double)ronde__max(1, e->score.n);
+  double n = (double)ronde__max(1, e->sums.examples), n_score = (double)ronde__max(1, e->score.n);
   uint64_t cpu = ronde__cpu_ns();
   ronde__record_epoch row = {.epoch = e->epoch,
                              .steps = e->steps,
                              .examples = e->examples,
                              .cpu_s = seconds(cpu - r->epoch_cpu_ns),
                              .lr = e->lr,
-                             .train_loss = e->steps ? e->loss_sum / n : NAN,
-                             .train_accuracy = has_classes && e->steps ? (double)e->n_correct / n : NAN,
+                             .train_loss = e->sums.steps ? e->sums.loss_sum / n : NAN,
+                             .train_accuracy = has_classes && e->sums.steps ? (double)e->sums.n_correct / n : NAN,
                              .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
                              .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
   r->epoch_cpu_ns = cpu;
@@ -93,7 +98,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   note_test(r, e, &row);
   warn_of_loss(r, &row);
   if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
-  int64_t step = 0;
+  int64_t resumed = resumed_step(job), step = resumed;
   for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
   double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
   ronde_progress progress = {.step = step,
@@ -103,12 +108,17 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
                              .lr = e->lr,
                              .examples_per_s = row.wall_s > 0 ? (double)row.examples / row.wall_s : 0,
                              .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)step * (double)(job->steps - step),
+                             .left_s = elapsed / (double)(step - resumed) * (double)(job->steps - step),
                              .epoch_end = true,
                              .test_loss = row.test_loss,
                              .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
+}
+
+ronde_status ronde__report_saving(void *user) {
+  ronde__run *r = user;
+  return r->steps ? ronde__steps_flush(r->steps) : RONDE_OK;
 }
 
 bool ronde__report_cancel(void *user) {
@@ -131,6 +141,18 @@ static void fill_model_and_data(ronde__run *r) {
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
                                         (int64_t)(executed / (double)job->local_batch)};
+}
+
+static void fill_resumed(ronde__run *r) {
+  const ronde__job *job = r->job;
+  const ronde__best *best = &job->resume->place.best;
+  double n = (double)ronde__max(1, best->score.n);
+  r->record.resumed = (ronde__record_resumed){job->resume->path, job->resume->place.step};
+  if (r->record.best.epoch || !best->epoch) return;
+  bool kept = job->best_path && access(job->best_path, R_OK) == 0;
+  r->record.best = (ronde__record_best){best->epoch, best->step, best->score.loss_sum / n,
+                                        job->data->source.classes > 0 ? (double)best->score.n_correct / n : NAN,
+                                        kept ? "best.safetensors" : NULL};
 }
 
 static void fill_run(ronde__run *r) {
@@ -157,6 +179,8 @@ static void fill_run(ronde__run *r) {
   if (job->world > 1 && collective)
     r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
   record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
+  if (job->resume) fill_resumed(r);
+  if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
   record->n_workers = job->world;
 }

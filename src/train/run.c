@@ -46,7 +46,7 @@ static void *run_rank(void *arg) {
 ronde_status ronde__run_ranks(ronde__run *r) {
   int world = r->job->world, n_started = 0;
   pthread_t *threads;
-  ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_cancel};
+  ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_saving, ronde__report_cancel};
   RONDE__ALLOC(threads, (size_t)world * sizeof *threads, "ranks");
   for (int i = 0; i < world; i++)
     r->ranks[i] =

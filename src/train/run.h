@@ -38,6 +38,7 @@ ronde_status ronde__run_ranks(ronde__run *run);
 /* report.c: rank 0's ears, with the run as user. */
 ronde_status ronde__report_step(void *run, const ronde__step_report *report);
 ronde_status ronde__report_epoch(void *run, const ronde__epoch *epoch);
+ronde_status ronde__report_saving(void *run);
 bool ronde__report_cancel(void *run);
 /* Writes --save, --trace and run.json as far as the run came; json_out (may be NULL) gets run.json's text. */
 ronde_status ronde__report_write(ronde__run *run, char **json_out);

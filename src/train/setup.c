@@ -1,7 +1,6 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
-#include "train/job.h"
+#include "train/checkpoint.h"
 
-#include "io/safetensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,9 +39,10 @@ static ronde_status set_text(char **field, const char *value) {
 /* What the user left open, from what the weights' file says of itself. */
 static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  const char *model = ronde__safetensors_meta(job->init, "model"), *shape = ronde__safetensors_meta(job->init, "shape");
-  const char *classes = ronde__safetensors_meta(job->init, "classes"), *padding = ronde__safetensors_meta(job->init, "padding");
-  const char *resize = ronde__safetensors_meta(job->init, "resize");
+  const ronde__safetensors *file = job->resume ? job->resume->file : job->init;
+  const char *model = ronde__safetensors_meta(file, "model"), *shape = ronde__safetensors_meta(file, "shape");
+  const char *classes = ronde__safetensors_meta(file, "classes"), *padding = ronde__safetensors_meta(file, "padding");
+  const char *resize = ronde__safetensors_meta(file, "resize");
   bool same_model = !o->model || (model && !strcmp(o->model, model));
   if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
   if (!same_model) return RONDE_OK;
@@ -126,8 +126,27 @@ static ronde_status shape_from_options(ronde__job *job) {
   return o->shape ? parse_shape(o->shape, &job->shape) : RONDE_OK;
 }
 
+/* --resume: what the user left open is as it was in that run. */
+static ronde_status open_resume(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!o->resume) return RONDE_OK;
+  if (o->dry_run) RONDE_TRY(ronde__config_no_effect(job->config, "resume", "--dry-run saves nothing and goes on with nothing"));
+  bool automatic = strcmp(o->resume, "auto") == 0;
+  if (automatic && !o->out) return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
+  if (automatic) {
+    bool any;
+    RONDE_TRY(ronde__checkpoint_any(o->out, &any));
+    if (!any) return RONDE_OK;
+  }
+  RONDE_TRY(ronde__resume_open(automatic ? o->out : o->resume, &job->resume));
+  RONDE_TRY(ronde__resume_options(job->resume, job->config));
+  if (!o->out && job->resume->folder) RONDE_TRY(set_text(&o->out, job->resume->folder));
+  return RONDE_OK;
+}
+
 static ronde_status open_init(ronde__job *job) {
   const char *path = job->options->init;
+  if (job->resume) return options_from_file(job);
   if (!path) return RONDE_OK;
   RONDE_TRY(ronde__safetensors_open(path, &job->init));
   RONDE_TRY(ronde__safetensors_check_finite(job->init));
@@ -316,16 +335,57 @@ static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
+  if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
   if (status == RONDE_OK && job->sampler) status = check_synchronised(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
 }
 
+/* "500": steps; "30s", "10m", "2h": time. */
+static ronde_status resolve_checkpoints(ronde__job *job) {
+  const char *text = job->options->checkpoint_every;
+  if (!job->options->out) {
+    RONDE_TRY(ronde__config_no_effect(job->config, "checkpoint-every", "there is no --out to write them to"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "keep", "there is no --out to write them to"));
+  }
+  if (!text) return RONDE_OK;
+  long long n;
+  char unit = 0;
+  int used = 0, n_read = sscanf(text, "%18lld%c%n", &n, &unit, &used);
+  uint64_t unit_s = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
+  bool digits = text[0] >= '0' && text[0] <= '9';
+  if (digits && n_read == 1) {
+    job->checkpoint_steps = n;
+    return RONDE_OK;
+  }
+  if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
+    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h", text);
+  job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
+  return RONDE_OK;
+}
+
+/* A run that starts anew does not write among the checkpoints of another. */
+static ronde_status check_out(const ronde__job *job) {
+  bool any = false;
+  if (job->options->out && !job->resume) RONDE_TRY(ronde__checkpoint_any(job->options->out, &any));
+  if (!any) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--out %s has checkpoints of an earlier run: --resume auto goes on from there; "
+                     "remove them, or name another folder, to start anew", job->options->out);
+}
+
+static ronde_status set_up_checkpoints(ronde__job *job) {
+  RONDE_TRY(resolve_checkpoints(job));
+  RONDE_TRY(check_out(job));
+  return job->resume ? ronde__resume_check(job->resume, job) : RONDE_OK;
+}
+
 static ronde_status resolve(ronde__job *job) {
   int verb = job->config->verb;
   RONDE_TRY(ronde__kernels_get(&job->kernels));
   RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
+  RONDE_TRY(open_resume(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__config_copy(job->config, &job->given));
   RONDE_TRY(open_init(job));
   RONDE_TRY(parse_resize(job));
   RONDE_TRY(set_up_model(job));
@@ -340,6 +400,7 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_checkpoints(job));
   return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job); /* predict knows the input's shape only when it has read it */
 }
 
@@ -365,6 +426,8 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__safetensors_close(job->init);
   free(job->best_path);
   free(job->new_head);
+  ronde__resume_close(job->resume);
   ronde_config_destroy(job->config);
+  ronde_config_destroy(job->given);
   ronde__free(job);
 }

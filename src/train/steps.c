@@ -35,7 +35,23 @@ static ronde_status remove_older(const char *folder, const char *name) {
   return status;
 }
 
-ronde_status ronde__steps_open(const char *folder, ronde__steps **steps_out) {
+/* A process that was killed may have left half a line. */
+static ronde_status cut_half_line(const char *path) {
+  FILE *file = fopen(path, "r+e");
+  if (!file) return errno == ENOENT ? RONDE_OK : ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(errno));
+  long whole = 0;
+  int failed = fseek(file, 0, SEEK_END);
+  for (long at = failed ? 0 : ftell(file); at > 0 && !whole; at--) {
+    failed |= fseek(file, at - 1, SEEK_SET);
+    if (failed || getc(file) == '\n') whole = at;
+  }
+  failed |= failed || ftruncate(fileno(file), whole);
+  int error = errno;
+  fclose(file);
+  return failed ? ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(error)) : RONDE_OK;
+}
+
+ronde_status ronde__steps_open(const char *folder, bool go_on, ronde__steps **steps_out) {
   RONDE_TRY(ronde__folder_make(folder));
   ronde__steps *steps = calloc(1, sizeof *steps);
   ronde_status status = RONDE_E_MEMORY;
@@ -47,9 +63,9 @@ ronde_status ronde__steps_open(const char *folder, ronde__steps **steps_out) {
   /* The folder itself is tried by the removal and by this new file; run.json will be made beside it. */
   status = remove_older(folder, "run.json");
   if (!status) status = remove_older(folder, "trace.json");
-  if (!status) status = remove_older(folder, "steps.jsonl");
+  if (!status) status = go_on ? cut_half_line(steps->path) : remove_older(folder, "steps.jsonl");
   if (status) goto close;
-  steps->file = fopen(steps->path, "we");
+  steps->file = fopen(steps->path, go_on ? "ae" : "we");
   if (!steps->file) {
     status = write_failed(steps);
     goto close;
@@ -83,6 +99,12 @@ ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line
   uint64_t now = ronde__now_ns();
   if (now - steps->flushed_ns < FLUSH_NS) return RONDE_OK;
   steps->flushed_ns = now;
+  return fflush(steps->file) ? write_failed(steps) : RONDE_OK;
+}
+
+ronde_status ronde__steps_flush(ronde__steps *steps) {
+  if (steps->status) return steps->status;
+  steps->flushed_ns = ronde__now_ns();
   return fflush(steps->file) ? write_failed(steps) : RONDE_OK;
 }
 

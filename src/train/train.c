@@ -2,6 +2,8 @@
 
 #include "io/file.h"
 
+#include <sys/stat.h>
+
 enum { DRY_RUN_STEPS = 8 };
 
 static ronde_status make_transports(ronde__run *run) {
@@ -15,6 +17,14 @@ static ronde_status make_transports(ronde__run *run) {
   return self ? ronde__transport_self(run->transports) : ronde__transport_threads(world, run->transports);
 }
 
+/* Whether the folder's steps.jsonl is that of the run that is resumed. */
+static bool goes_on(const ronde__job *job) {
+  struct stat one, other;
+  bool folder = job->resume && job->resume->folder;
+  return folder && !stat(job->resume->folder, &one) && !stat(job->options->out, &other) && one.st_ino == other.st_ino &&
+         one.st_dev == other.st_dev;
+}
+
 /* Outputs that cannot be written are found before training. */
 static ronde_status open_outputs(ronde__run *run) {
   const ronde__options *o = run->job->options;
@@ -23,7 +33,7 @@ static ronde_status open_outputs(ronde__run *run) {
     RONDE_TRY(ronde__file_begin(o->save, &probe));
     ronde__file_abandon(&probe);
   }
-  return o->out ? ronde__steps_open(o->out, &run->steps) : RONDE_OK;
+  return o->out ? ronde__steps_open(o->out, goes_on(run->job), &run->steps) : RONDE_OK;
 }
 
 static void tear_down(ronde__run *run) {

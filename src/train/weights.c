@@ -1,6 +1,5 @@
 #include "train/job.h"
 
-#include "io/safetensors.h"
 #include "io/sha256.h"
 
 #include "train/machine.h"
@@ -90,6 +89,7 @@ static ronde_status check_all(const entry *entries, int n, const ronde__safetens
     if (!is_of(new_head, &entries[i]))
       RONDE_TRY(check_tensor(&entries[i], ronde__safetensors_find(file, entries[i].name), path));
   for (int i = 0; i < file->n_tensors; i++) {
+    if (ronde__safetensors_reserved(file->tensors[i].name)) continue; /* of a checkpoint */
     entry wanted = {.name = file->tensors[i].name};
     if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, by_name))
       return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not in the network", path, wanted.name);
@@ -159,26 +159,26 @@ static char *class_names(const ronde__job *job) {
   return text;
 }
 
-static ronde_status write_file(const char *path, const ronde__file_tensor *tensors, int n_tensors,
-                               const ronde__job *job) {
-  char shape[96], classes[24], mean[64], deviation[64], *names = class_names(job);
-  ronde__file_meta meta[9] = {{"format", "pt"}, {"model", job->model_name}, {"shape", shape}, {"classes", classes}};
-  int n_meta = 4;
-  ronde__shape_text(&job->shape, shape, sizeof shape);
-  snprintf(classes, sizeof classes, "%" PRId64, job->classes);
-  if (ronde__job_padding(job)) meta[n_meta++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
-  if (job->options->resize) meta[n_meta++] = (ronde__file_meta){"resize", job->options->resize};
+void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes) {
+  ronde__file_meta *meta = notes->meta;
+  meta[0] = (ronde__file_meta){"format", "pt"};
+  meta[1] = (ronde__file_meta){"model", job->model_name};
+  meta[2] = (ronde__file_meta){"shape", notes->shape};
+  meta[3] = (ronde__file_meta){"classes", notes->classes};
+  notes->n = 4;
+  notes->class_names = class_names(job);
+  ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
+  snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
+  if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
+  if (job->options->resize) meta[notes->n++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;
-    list_values(normalization->mean, normalization->channels, mean, sizeof mean);
-    list_values(normalization->deviation, normalization->channels, deviation, sizeof deviation);
-    meta[n_meta++] = (ronde__file_meta){"normalize_mean", mean};
-    meta[n_meta++] = (ronde__file_meta){"normalize_std", deviation};
+    list_values(normalization->mean, normalization->channels, notes->mean, sizeof notes->mean);
+    list_values(normalization->deviation, normalization->channels, notes->deviation, sizeof notes->deviation);
+    meta[notes->n++] = (ronde__file_meta){"normalize_mean", notes->mean};
+    meta[notes->n++] = (ronde__file_meta){"normalize_std", notes->deviation};
   }
-  if (names) meta[n_meta++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, names};
-  ronde_status status = ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
-  free(names);
-  return status;
+  if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
 }
 
 /* The tensors as the file wants them; values [all of them] holds the data. */
@@ -208,8 +208,11 @@ ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde_
   ronde__file_tensor *tensors = ronde__alloc((size_t)n * sizeof *tensors);
   ronde_status status;
   if (values && tensors) {
+    ronde__weights_notes notes;
+    ronde__weights_describe(job, &notes);
     fill_tensors(net, entries, n, values, tensors);
-    status = write_file(path, tensors, n, job);
+    status = ronde__safetensors_write(path, tensors, n, notes.meta, notes.n);
+    free(notes.class_names);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu values", path, elems);
   }
