@@ -14,11 +14,10 @@ typedef struct outputs {
   int64_t h0, h1, w0, w1;
 } outputs;
 
-static bool tap_is_dead(const outputs *o) { return o->h0 >= o->h1 || o->w0 >= o->w1; }
-
 typedef struct state {
   ronde__axis h, w;
   outputs *outputs; /* [KH*KW] */
+  bool *live;       /* [KH*KW]: it falls inside the input somewhere; else it is no operand, and has no gradient */
   ronde__conv_schedule forward, data;
   ronde__gemm_pair weight;                          /* [bi][bo] += X_p^T [bi][N] dY_p [N][bo] */
   ronde__gemm_list pixels;                          /* neighbouring pixels of a row: X, dY */
@@ -33,6 +32,7 @@ static void release(void *opaque) {
   ronde__conv_schedule_release(&s->data);
   ronde__gemm_list_destroy(&s->pixels);
   ronde__free(s->outputs);
+  ronde__free(s->live);
   ronde__free(s);
 }
 
@@ -116,7 +116,9 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
   if (status == RONDE_OK) status = ronde__gemm_list_create(out->w, &s->pixels);
   int taps = s->h.kernel * s->w.kernel;
-  if (status == RONDE_OK && !(s->outputs = ronde__alloc((size_t)taps * sizeof *s->outputs)))
+  s->outputs = ronde__alloc((size_t)taps * sizeof *s->outputs);
+  s->live = ronde__alloc((size_t)taps * sizeof *s->live);
+  if (status == RONDE_OK && (!s->outputs || !s->live))
     status = ronde__fail(RONDE_E_MEMORY, "convolution plan: no memory for %d taps", taps);
   if (status != RONDE_OK) {
     release(s);
@@ -126,6 +128,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
     outputs *o = &s->outputs[t];
     ronde__axis_outputs_of_tap(&s->h, t / s->w.kernel, &o->h0, &o->h1);
     ronde__axis_outputs_of_tap(&s->w, t % s->w.kernel, &o->w0, &o->w1);
+    s->live[t] = o->h0 < o->h1 && o->w0 < o->w1;
   }
   for (int64_t i = 0; i < out->w; i++) {
     s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->in_pixel) * sizeof(float);
@@ -191,7 +194,7 @@ static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int6
   float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
   int64_t dw_tap = s->in_blocks * s->weight_block;
   for (int64_t t = tap0; t < tap1; t++)
-    if (tap_is_dead(&s->outputs[t]) && !call->accumulate_dparam)
+    if (!s->live[t] && !call->accumulate_dparam)
       memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
@@ -225,7 +228,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
   if (!call->din[0]) return;
-  ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], call->work, call->pool);
+  ronde__weight_transpose_taps(desc, &desc->param[0], j.s->live, call->param[0], call->work, call->pool);
   ronde__pool_run(call->pool, data_part, &j);
 }
 

@@ -38,6 +38,7 @@ void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list,
 typedef struct transpose_job {
   const ronde__op_desc *desc;
   const ronde__weight_layout *layout;
+  const bool *live; /* NULL: all */
   const float *packed;
   float *transposed;
 } transpose_job;
@@ -50,6 +51,7 @@ static void transpose_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(blocks_i * l->t * blocks_o, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item % blocks_o, t = item / blocks_o % l->t, ib = item / blocks_o / l->t;
+    if (job->live && !job->live[t]) continue;
     const float *from = job->packed + ((ob * l->t + t) * blocks_i + ib) * block;
     job->desc->kernels->transpose(from, l->block_o, l->block_i, l->block_o, job->transposed + item * block, l->block_i);
   }
@@ -57,6 +59,11 @@ static void transpose_part(void *arg, int thread, int n_threads) {
 
 void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,
                                     float *transposed, ronde__pool *pool) {
-  transpose_job job = {desc, layout, packed, transposed};
+  ronde__weight_transpose_taps(desc, layout, NULL, packed, transposed, pool);
+}
+
+void ronde__weight_transpose_taps(const ronde__op_desc *desc, const ronde__weight_layout *layout, const bool *live,
+                                  const float *packed, float *transposed, ronde__pool *pool) {
+  transpose_job job = {desc, layout, live, packed, transposed};
   ronde__pool_run(pool, transpose_part, &job);
 }

@@ -29,6 +29,9 @@ void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list,
 /* The transposed blocks of a BLOCKED weight [Ob][T][Ib][bi][bo]: [Ib][T][Ob][bo][bi], by items of one block. */
 void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,
                                     float *transposed, ronde__pool *pool);
+/* The same of the live taps, [T]; the others are left as they are. */
+void ronde__weight_transpose_taps(const ronde__op_desc *desc, const ronde__weight_layout *layout, const bool *live,
+                                  const float *packed, float *transposed, ronde__pool *pool);
 
 /* The calling thread's items [*begin_out, *end_out) of n. */
 static inline void ronde__thread_share(int64_t n, int thread, int n_threads, int64_t *begin_out, int64_t *end_out) {
