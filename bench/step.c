@@ -2,11 +2,11 @@
  * one run.
  *
  *   bench_step --model mnist-small --batch 128 --optimizer adam|sgd|momentum [--threads 1] [--padding same] [--shape
- * CxHxW] [--ops]
+ * CxHxW] [--ops] [--update-apart]
  *
  * Reads lines from stdin, as bench/peers/pytorch_step.py does: "go N" makes N steps (forward, backward, update) and
  * prints one JSON line; "quit" or the end of input ends it. --ops adds a table of where the time went, at the end, on
- * stderr. */
+ * stderr. --update-apart: after backward, as with several workers, instead of within it. */
 #include "models/models.h"
 #include "train/job.h"
 
@@ -20,7 +20,7 @@ typedef struct setting {
   const char *model, *optimizer, *shape;
   int64_t batch;
   int threads;
-  bool valid, ops;
+  bool valid, ops, apart;
 } setting;
 
 static void print_line(void *user, ronde_log_level level, const char *line) { fprintf(stderr, "%s\n", line); }
@@ -33,8 +33,8 @@ static setting parse(int argc, char **argv) {
   setting s = {.model = "lenet5", .optimizer = "sgd", .batch = 42, .threads = 1};
   for (int i = 1; i < argc; i++) {
     const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-    if (!strcmp(name, "--ops")) {
-      s.ops = true;
+    if (!strcmp(name, "--ops") || !strcmp(name, "--update-apart")) {
+      *(name[2] == 'o' ? &s.ops : &s.apart) = true;
       continue;
     }
     if (!strcmp(name, "--model")) s.model = value;
@@ -65,22 +65,15 @@ static int ascending(const void *a, const void *b) {
 }
 
 typedef struct bench {
-  ronde__net *net;
-  ronde__optim *optim;
-  ronde__pool *pool;
-  ronde__prof *prof;
-  int update_slot;
+  ronde__worker worker;
   ronde__net_batch batch;
   double lr;
 } bench;
 
 static double step(bench *b) {
-  ronde__net_result result;
-  check(ronde__net_forward(b->net, &b->batch, 1.0f / (float)b->batch.n, NULL, &result));
-  check(ronde__net_backward(b->net, false, NULL));
-  uint64_t begin = ronde__now_ns();
-  ronde__optim_step(b->optim, b->pool, b->lr, ronde__net_values(b->net), ronde__net_gradients(b->net));
-  if (b->prof) ronde__prof_op_add(b->prof, b->update_slot, begin, ronde__now_ns(), 0);
+  ronde__step_result result;
+  check(ronde__worker_step_on(&b->worker, &b->batch, b->lr, &result));
+  if (result.broken_rank >= 0) check(ronde__fail(RONDE_E_NUMERIC, "bench_step: error: NaN or Inf in the numbers"));
   return result.loss_sum / (double)b->batch.n;
 }
 
@@ -100,7 +93,7 @@ static void go(bench *b, int n) {
 
 static void print_ops(const bench *b) {
   int n;
-  const ronde__prof_op *ops = ronde__prof_ops(b->prof, &n);
+  const ronde__prof_op *ops = ronde__prof_ops(b->worker.prof, &n);
   for (int i = 0; i < n; i++)
     fprintf(stderr, "%-22s %-9s %-10s %9.2f us a call %7.1f GFLOP/s\n", ops[i].op, ronde__phase_name(ops[i].phase),
             ops[i].implementation, (double)ops[i].ns / (double)ronde__max(1, ops[i].calls) * 1e-3,
@@ -119,18 +112,27 @@ int main(int argc, char **argv) {
   ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
   if (s.shape && sscanf(s.shape, "%ldx%ldx%ld", &shape.dim[0], &shape.dim[1], &shape.dim[2]) != 3) check(RONDE_E_USAGE);
   ronde_graph *graph;
-  bench b = {0};
   check(ronde__model_graph(model, &(ronde__model_options){.padding_same = !s.valid}, &shape, model->classes, &graph));
-  check(ronde__pool_create(s.threads, &b.pool));
+  bench b = {.worker = {.kernels = kernels, .fused_update = !s.apart}};
+  ronde__worker *w = &b.worker;
+  check(ronde__transport_self(&w->transport));
+  check(ronde__pool_create(s.threads, &w->pool));
   if (s.ops) {
-    check(ronde__prof_create(0, false, &b.prof));
-    b.update_slot = ronde__prof_op_slot(b.prof, s.optimizer, RONDE__PHASE_UPDATE, kernels->isa);
+    check(ronde__prof_create(0, false, &w->prof));
+    w->update_slot = ronde__prof_op_slot(w->prof, s.optimizer, RONDE__PHASE_UPDATE, kernels->isa);
   }
-  check(ronde__net_create(graph, &(ronde__net_options){kernels, gemm, b.pool, b.prof, true}, &b.net));
-  check(ronde__net_init(b.net, 1));
+  ronde__net_options net = {.kernels = kernels,
+                            .gemm = gemm,
+                            .pool = w->pool,
+                            .prof = w->prof,
+                            .training = true,
+                            .transient_gradients = !s.apart,
+                            .taker_name = s.optimizer};
+  check(ronde__net_create(graph, &net, &w->net));
+  check(ronde__net_init(w->net, 1));
   ronde__optim_options options = optimizer(&s);
   b.lr = options.lr;
-  check(ronde__optim_create(&options, kernels, ronde__net_n_elems(b.net), &b.optim));
+  check(ronde__optim_create(&options, kernels, ronde__net_n_trained(w->net), &w->optim));
   int64_t elems = s.batch * ronde__shape_elems(&shape);
   float *x = malloc((size_t)elems * sizeof *x);
   int64_t *labels = malloc((size_t)s.batch * sizeof *labels);
@@ -144,11 +146,12 @@ int main(int argc, char **argv) {
   char line[64];
   while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4))
     if (!strncmp(line, "go ", 3) && atoi(line + 3) > 0) go(&b, atoi(line + 3));
-  if (b.prof) print_ops(&b);
-  ronde__optim_destroy(b.optim);
-  ronde__net_destroy(b.net);
-  ronde__prof_destroy(b.prof);
-  ronde__pool_destroy(b.pool);
+  if (w->prof) print_ops(&b);
+  ronde__optim_destroy(w->optim);
+  ronde__net_destroy(w->net);
+  ronde__prof_destroy(w->prof);
+  ronde__pool_destroy(w->pool);
+  ronde__transport_destroy(w->transport);
   ronde_graph_destroy(graph);
   free(x);
   free(labels);

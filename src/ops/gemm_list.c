@@ -23,10 +23,7 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
 
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
                      const float *b, float *c, bool accumulate) {
-  enum { PIECE = 512 };
-  int64_t k = pair->set.shape.k;
-  int64_t step = count * k <= 2 * PIECE ? ronde__max(1, count) : ronde__max(1, PIECE / k);
-  int64_t done = 0;
+  int64_t step = ronde__gemm_piece(count, pair->set.shape.k), done = 0;
   do {
     int64_t n = ronde__min(step, count - done);
     const ronde__gemm *gemm = accumulate || done ? &pair->add : &pair->set;

@@ -21,8 +21,14 @@ typedef struct ronde__gemm_list {
 ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out);
 void ronde__gemm_list_destroy(ronde__gemm_list *list);
 
-/* c (+)= the sum over the first `count` pairs of the list, in pieces of about 512 of the reduced dimension, so that the
- * operands of a piece stay in cache while all of c is passed over. */
+/* Of `count` operands of k each, how many are added up in one piece: about 512 of the reduced dimension. */
+static inline int64_t ronde__gemm_piece(int64_t count, int64_t k) {
+  enum { PIECE = 512 };
+  return count * k <= 2 * PIECE ? ronde__max(1, count) : ronde__max(1, PIECE / k);
+}
+
+/* c (+)= the sum over the first `count` pairs of the list, in pieces, so that the operands of a piece stay in cache while
+ * all of c is passed over. */
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
                      const float *b, float *c, bool accumulate);
 

@@ -129,10 +129,26 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   return RONDE_OK;
 }
 
+/* Scratch of a thread in backward: transposed weights, one piece of the data gradient's sum; a tile of the weight's
+ * gradient. */
+static int64_t strip_elems(const ronde__op_desc *desc) {
+  int64_t blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block;
+  bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__BLOCKS;
+  return needed ? ronde__min(blocks, ronde__gemm_piece(blocks, bo)) * bo * desc->in[0].block : 0;
+}
+
+static int64_t thread_elems(const ronde__op_desc *desc, const state *s) {
+  return strip_elems(desc) + (desc->in_pieces ? s->k * desc->out.block : 0);
+}
+
+/* dY transposed. */
+static int64_t lanes_elems(const ronde__op_desc *desc) {
+  bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__LANES;
+  return needed ? ronde__phys_blocks(&desc->out) * desc->out.block * desc->in[0].block : 0;
+}
+
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  if (!backward || !desc->need_dinput[0]) return 0;
-  if (desc->in[0].layout == RONDE__BLOCKS) return (size_t)ronde__weight_elems(&desc->param[0]);
-  return (size_t)(ronde__phys_blocks(&desc->out) * desc->out.block * desc->in[0].block);
+  return backward ? (size_t)(lanes_elems(desc) + desc->threads * thread_elems(desc, state)) : 0;
 }
 
 typedef struct job {
@@ -172,36 +188,58 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
   ronde__pool_run(call->pool, forward_part, &j);
 }
 
-/* dW of each (output block, term): X_term^T dY. */
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
-  const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, terms = s->terms + (s->tail > 0), begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) {
-    int64_t ob = item / terms, term = item % terms;
-    const float *x = call->in[0] + (term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term));
-    const ronde__gemm_pair *pair = &s->weight[term == s->terms];
-    uint64_t zero = 0;
-    ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
-                    &zero, 1, call->dparam[0] + ob * slab(j->desc) + term * s->w_term);
-  }
+static float *scratch_of(const job *j, int thread) {
+  return j->call->work + lanes_elems(j->desc) + thread * thread_elems(j->desc, j->s);
 }
 
-/* BLOCKS: dX of each term's channel block = sum over output blocks of dY W^T. */
-static void data_blocks_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+/* dW of one (output block, term): X_term^T dY. */
+static void weight_tile(const job *j, int64_t ob, int64_t term, int thread) {
   const state *s = j->s;
-  const ronde__phys *x = &j->desc->in[0];
-  int64_t out_blocks = ronde__phys_blocks(&j->desc->out), begin, end;
-  ronde__thread_share(s->terms, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end;
-       item++) { /* item = (input block, pixel), as activations and transposed weights lie */
-    const float *w = j->call->work + item * out_blocks * j->desc->out.block * x->block;
-    ronde__gemm_sum(&s->data[0], &s->data_list, out_blocks, j->call->dout, w, j->call->din[0] + item * s->x_term,
-                    j->call->accumulate_dinput[0]);
-  }
+  const ronde__op_call *call = j->call;
+  int64_t bo = j->desc->out.block, place = ob * slab(j->desc) + term * s->w_term;
+  const float *x = call->in[0] + (term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term));
+  const ronde__gemm_pair *pair = &s->weight[term == s->terms];
+  float *dw = j->desc->in_pieces ? scratch_of(j, thread) + strip_elems(j->desc) : call->dparam[0] + place;
+  uint64_t zero = 0;
+  ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
+                  &zero, 1, dw);
+  if (j->desc->in_pieces)
+    call->taker.take(call->taker.user, (size_t)place, dw, (size_t)(pair->set.shape.m * bo));
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
+  ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) weight_tile(j, item / terms, item % terms, thread);
+}
+
+/* BLOCKS: a piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
+static void data_piece(const job *j, int64_t term, int64_t ob0, int64_t n, int thread) {
+  const state *s = j->s;
+  const ronde__op_desc *desc = j->desc;
+  int64_t bi = desc->in[0].block, bo = desc->out.block;
+  float *strip = scratch_of(j, thread);
+  for (int64_t i = 0; i < n; i++)
+    desc->kernels->transpose(j->call->param[0] + (ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
+                             strip + i * bo * bi, bi);
+  const ronde__gemm *gemm = j->call->accumulate_dinput[0] || ob0 > 0 ? &s->data[0].add : &s->data[0].set;
+  ronde__gemm_run(gemm, j->call->dout, s->data_list.a + ob0, strip, s->data_list.b, n,
+                  j->call->din[0] + s->list.a[term] / sizeof(float));
+}
+
+/* BLOCKS: both gradients in one pass over the weights, while the blocks of a piece are in cache. */
+static void blocks_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t out_blocks = ronde__phys_blocks(&j->desc->out), piece = ronde__gemm_piece(out_blocks, j->desc->out.block);
+  int64_t begin, end;
+  ronde__thread_share(j->s->terms, thread, n_threads, &begin, &end);
+  for (int64_t term = begin; term < end; term++)
+    for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece) {
+      int64_t n = ronde__min(piece, out_blocks - ob0);
+      if (j->call->din[0]) data_piece(j, term, ob0, n, thread);
+      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++) weight_tile(j, ob, term, thread);
+    }
 }
 
 /* LANES: dX [F][lanes] = W [F][O] dY^T [O][lanes]. */
@@ -230,15 +268,15 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
-  if (!call->din[0]) return;
-  if (desc->in[0].layout == RONDE__LANES) {
+  if (desc->in[0].layout == RONDE__BLOCKS) {
+    ronde__pool_run(call->pool, blocks_part, &j);
+    return;
+  }
+  if (call->din[0]) { /* reads the weights before their gradient is handed out */
     transpose_dout(desc, call);
     ronde__pool_run(call->pool, data_lanes_part, &j);
-  } else {
-    ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], call->work, call->pool);
-    ronde__pool_run(call->pool, data_blocks_part, &j);
   }
+  if (!desc->frozen[0]) ronde__pool_run(call->pool, weight_part, &j);
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
@@ -261,6 +299,7 @@ const ronde__op ronde__op_linear = {
     .release = release,
     .work_elems = work_elems,
     .keeps_input = true,
+    .gives_pieces = true,
     .forward = forward,
     .backward = backward,
     .implementation = implementation,

@@ -93,7 +93,9 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
 /* Clips and updates all parameters from the net's gradients, in phase update. */
 void ronde__worker_update(ronde__worker *worker, double lr);
-/* The whole step of a rank that is alone. */
+/* The whole step of a rank that is alone; and the same on a batch of the caller's instead of the loader's. */
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out);
+ronde_status ronde__worker_step_on(ronde__worker *worker, const ronde__net_batch *batch, double lr,
+                                   ronde__step_result *result_out);
 
 #endif

@@ -105,15 +105,30 @@ static void all_ready(watch *w, bool any) {
     if (!params[i].frozen) gradient_ready(w, i);
 }
 
+/* Forward and backward of one batch, or the part that a rank without an example takes in it. */
+static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__step *step, bool accumulate) {
+  ronde__worker *worker = w->worker;
+  ronde__net_hooks hooks = {.gradient_ready = gradient_ready,
+                            .gradient_piece = gradient_piece,
+                            .share = worker->shared ? share : NULL,
+                            .user = w};
+  ronde__net_result result = {0};
+  float loss_scale = (float)(1.0 / (double)step->examples);
+  if (batch->n > 0) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
+  else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
+  w->part->loss_sum += result.loss_sum;
+  w->part->n_correct += result.n_correct;
+  if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
+  if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
+  enter(w, RONDE__PHASE_BACKWARD);
+  return batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
+                      : ronde__net_pass_empty(worker->net, true, &hooks);
+}
+
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
                                      void (*ready)(void *user, int param), void *user, ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
   watch w = {.worker = worker, .ready = ready, .user = user, .part = part_out};
-  ronde__net_hooks hooks = {.gradient_ready = gradient_ready,
-                            .gradient_piece = gradient_piece,
-                            .share = worker->shared ? share : NULL,
-                            .user = &w};
-  float loss_scale = (float)(1.0 / (double)step->examples);
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
     w.last = i == step->n_batches - 1;
@@ -122,20 +137,11 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     RONDE_TRY(ronde__loader_next(worker->loader, &batch));
     enter(&w, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
-    ronde__net_result result = {0};
     int64_t first =
         i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
     ronde__net_batch net_batch = {batch.n, batch.x,      batch.labels,         batch.targets,
                                   true,    worker->seed, (uint64_t)step->step, first};
-    if (batch.n > 0) RONDE_TRY(ronde__net_forward(worker->net, &net_batch, loss_scale, &hooks, &result));
-    else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
-    part_out->loss_sum += result.loss_sum;
-    part_out->n_correct += result.n_correct;
-    if (!isfinite(result.loss_sum) && !w.broken) w.broken = part_out->broken = 1;
-    if (worker->fused_update && !w.broken) ronde__optim_begin(worker->optim, step->lr);
-    enter(&w, RONDE__PHASE_BACKWARD);
-    if (batch.n > 0) RONDE_TRY(ronde__net_backward(worker->net, any, &hooks));
-    else RONDE_TRY(ronde__net_pass_empty(worker->net, true, &hooks));
+    RONDE_TRY(pass(&w, &net_batch, step, any));
     any |= batch.n > 0;
     if (w.last && batch.n == 0) all_ready(&w, any);
   }
@@ -168,11 +174,26 @@ void ronde__worker_update(ronde__worker *worker, double lr) {
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
 }
 
+static void finish_alone(ronde__worker *worker, double lr, const ronde__part *part, ronde__step_result *result_out) {
+  *result_out = ronde__parts_join(part, 1);
+  if (result_out->broken_rank < 0 && !worker->fused_update) ronde__worker_update(worker, lr);
+  ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
+}
+
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
   ronde__part part;
   RONDE_TRY(ronde__worker_gradients(worker, step, NULL, NULL, &part));
-  *result_out = ronde__parts_join(&part, 1);
-  if (result_out->broken_rank < 0 && !worker->fused_update) ronde__worker_update(worker, step->lr);
-  ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
+  finish_alone(worker, step->lr, &part, result_out);
+  return RONDE_OK;
+}
+
+ronde_status ronde__worker_step_on(ronde__worker *worker, const ronde__net_batch *batch, double lr,
+                                   ronde__step_result *result_out) {
+  ronde__step step = {.step = (int64_t)batch->step, .examples = batch->n, .n_batches = 1, .lr = lr};
+  ronde__part part = {0};
+  watch w = {.worker = worker, .part = &part, .last = true};
+  enter(&w, RONDE__PHASE_FORWARD);
+  RONDE_TRY(pass(&w, batch, &step, false));
+  finish_alone(worker, lr, &part, result_out);
   return RONDE_OK;
 }
