@@ -228,6 +228,12 @@ static void data_piece(const job *j, int64_t term, int64_t ob0, int64_t n, int t
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
+/* The tile of weights one piece ahead: each lies on pages of its own, where no stream of loads leads to it. */
+static void fetch_tile(const job *j, int64_t term, int64_t ob, int64_t elems) {
+  const float *w = j->call->param[0] + ob * slab(j->desc) + term * j->s->w_term;
+  for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(w + i, 0, 2);
+}
+
 /* BLOCKS: both gradients in one pass over the weights, while the blocks of a piece are in cache. */
 static void blocks_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
@@ -238,7 +244,11 @@ static void blocks_part(void *arg, int thread, int n_threads) {
     for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece) {
       int64_t n = ronde__min(piece, out_blocks - ob0);
       if (j->call->din[0]) data_piece(j, term, ob0, n, thread);
-      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++) weight_tile(j, ob, term, thread);
+      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++) {
+        int64_t ahead = ob + piece;
+        fetch_tile(j, ahead < out_blocks ? term : ronde__min(term + 1, end - 1), ahead % out_blocks, j->s->w_term);
+        weight_tile(j, ob, term, thread);
+      }
     }
 }
 
