@@ -169,6 +169,12 @@ static const op_case op_cases[] = {
     PLAIN_OP(ADD, 42, 10, 2, 3, false, 0),
     PLAIN_OP(ADD, 7, 10, 1, 1, true, 0),
 
+    PLAIN_OP(CONCAT, 1, 1, 1, 1, false, .n_inputs = 2),
+    PLAIN_OP(CONCAT, 7, 60, 3, 3, false, .n_inputs = 4),
+    PLAIN_OP(CONCAT, 42, 10, 2, 3, false, .n_inputs = 3),
+    PLAIN_OP(CONCAT, 126, 64, 2, 1, false, .n_inputs = 2),
+    PLAIN_OP(CONCAT, 7, 67, 1, 1, true, .n_inputs = 3),
+
     PLAIN_OP(REORDER, 1, 1, 1, 1, false, 0),
     PLAIN_OP(REORDER, 7, 67, 3, 3, false, 0),
     PLAIN_OP(REORDER, 42, 10, 2, 3, false, 0),

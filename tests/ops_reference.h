@@ -58,6 +58,9 @@ static inline double expected_bound(const expected *e, int64_t i) {
 }
 
 static inline int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
+/* The inputs of a concatenation differ in their channels. */
+static inline int64_t input_channels(const op_case *c, int i) { return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0); }
+static inline int64_t elems_of_input(const op_case *c, int i) { return c->n * input_channels(c, i) * c->h * c->w; }
 static inline int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
 
 static inline ronde__ref_conv window_of(const op_case *c) {
@@ -233,8 +236,13 @@ static inline bool is_dropped(float probability, int64_t example, int64_t elemen
   return (double)r[element % 4] < (double)probability * 4294967296.0;
 }
 
-static inline ronde__shape input_shape(const op_case *c) {
-  return c->vector ? (ronde__shape){1, {example_elems(c)}} : (ronde__shape){3, {c->c, c->h, c->w}};
+static inline ronde__shape shape_of_input(const op_case *c, int i) {
+  int64_t channels = input_channels(c, i);
+  return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
+}
+static inline ronde__shape input_shape(const op_case *c) { return shape_of_input(c, 0); }
+static inline void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RONDE__OP_MAX_INPUTS]) {
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) shapes_out[i] = shape_of_input(c, i);
 }
 
 static inline void activation_reference(const op_case *c, reference *r) {
@@ -257,6 +265,23 @@ static inline void sum_reference(const op_case *c, reference *r) {
     for (int64_t i = 0; i < r->out.n; i++) {
       if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
       r->out.exact[i] += r->in[j][i];
+    }
+  }
+}
+
+static inline void concat_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t pixels = c->h * c->w, channels = 0, first = 0;
+  for (int j = 0; j < r->n_inputs; j++) channels += input_channels(c, j);
+  shape.dim[0] = channels * (c->vector ? pixels : 1);
+  make_output(c, r, shape, 0);
+  for (int j = 0; j < r->n_inputs; first += input_channels(c, j++)) {
+    int64_t elems = input_channels(c, j) * pixels;
+    r->din[j] = expected_make(c->n * elems, 0);
+    for (int64_t i = 0; i < c->n * elems; i++) {
+      int64_t at = i / elems * channels * pixels + first * pixels + i % elems;
+      r->out.exact[at] = r->in[j][i];
+      r->din[j].exact[i] = r->dout[at];
     }
   }
 }
@@ -334,6 +359,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_ACTIVATION] = activation_reference,
     [RONDE__OP_FLATTEN] = flatten_reference,
     [RONDE__OP_ADD] = sum_reference,
+    [RONDE__OP_CONCAT] = concat_reference,
     [RONDE__OP_REORDER] = sum_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
     [RONDE__OP_MSE_LOSS] = mse_reference,
@@ -341,8 +367,9 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
 
 static inline reference reference_make(const op_case *c) {
   reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS || c->residual ? 2 : 1};
+  if (c->kind == RONDE__OP_CONCAT) r.n_inputs = c->attr.n_inputs;
   random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
-  for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(input_elems(c));
+  for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(elems_of_input(c, i));
   references[c->kind](c, &r);
   return r;
 }

@@ -154,15 +154,16 @@ static inline bool describe(op_run *run) {
   const op_case *c = run->c;
   const ronde__op *op = run->v->op;
   ronde__op_desc *d = &run->desc;
-  ronde__shape in[2] = {input_shape(c), input_shape(c)}, out;
-  const char *const labels[] = {"a", "b"};
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+  const char *const labels[] = {"a", "b", "c", "d"};
+  shapes_of_inputs(c, in);
   if (op->infer(&c->attr, "op", in, labels, &out) != RONDE_OK) return found(run, "the shape is refused");
   if (!ronde__shape_equal(&out, &run->ref->out_shape)) return found(run, "wrong output shape");
   *d = (ronde__op_desc){.attr = c->attr, .n_inputs = run->ref->n_inputs + op->wants_labels, .kernels = run->v->kernels,
                         .gemm = run->v->gemm, .threads = ronde__pool_threads(run->v->pool)};
   for (int i = 0; i < run->ref->n_inputs; i++) {
     bool target = op->is_loss && i == 1;
-    d->in[i] = ronde__phys_make(target ? RONDE__ROWS : run->v->offered, c->n, c->c, c->h, c->w);
+    d->in[i] = ronde__phys_make(target ? RONDE__ROWS : run->v->offered, c->n, input_channels(c, i), c->h, c->w);
     d->need_dinput[i] = run->v->need >> i & 1;
   }
   ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
@@ -176,7 +177,7 @@ static inline bool describe(op_run *run) {
   d->layer = CALL_LAYER;
   if (op->layouts) op->layouts(d, in, &out);
   for (int i = 0; i < run->ref->n_inputs; i++)
-    if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != input_elems(c))
+    if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != elems_of_input(c, i))
       return found(run, "layouts changed the input's shape");
   return true;
 }
@@ -200,7 +201,8 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
     put_weight(&d->param[i], ref->param[i], run->param[i].at);
   }
   ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
-  ronde__shape in[2] = {input_shape(c), input_shape(c)};
+  ronde__shape in[RONDE__OP_MAX_INPUTS];
+  shapes_of_inputs(c, in);
   for (int i = 0; op->buffers && i < op->buffers(&c->attr, in, buffers); i++)
     if (!buffers[i].is_counter) run->state_of[i] = buffer_make(ronde__weight_elems(&d->buffer));
   if (!op->is_loss) {
@@ -330,7 +332,7 @@ static inline bool forward_holds(op_run *run) {
   const reference *ref = run->ref;
   if (!all_guards_hold(run)) return false;
   for (int i = 0; i < ref->n_inputs; i++)
-    for (int64_t j = 0; j < input_elems(run->c); j++)
+    for (int64_t j = 0; j < elems_of_input(run->c, i); j++)
       if (run->in[i].at[place_of(&run->desc.in[i], j)] != ref->in[i][j]) return found(run, "forward changed its input");
   if (!run->v->op->is_loss) return activation_holds(run, "output", &run->desc.out, run->out.at, &ref->out, false);
   if (run->n_correct != ref->n_correct)

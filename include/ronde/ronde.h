@@ -130,6 +130,9 @@ RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_flatten(const ronde_tensor *x);
 /* a + b, of equal shapes. */
 RONDE_API ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b);
+/* inputs [n], 2 to 4 of them, [C_i,H,W] or [F_i] -> [sum of C_i,H,W] or [sum of F_i]: in this order (PyTorch's cat on
+ * dim 1). */
+RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
 /* logits [K] and class labels -> the batch's mean of -log softmax(logits)[label]. */
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
 /* Mean over the batch and all elements of (prediction - target)^2. */

@@ -268,6 +268,14 @@ ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
   return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
 }
 
+ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
+  if (n < 1 || !inputs[0]) return NULL;
+  if (n < 2 || n > RONDE__OP_MAX_INPUTS)
+    return fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
+                                              inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
+  return add_node(RONDE__OP_CONCAT, NULL, &(ronde__op_attr){.n_inputs = n}, inputs, n);
+}
+
 static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target) {
   return add_node(kind, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){x, target}, 2);
 }

@@ -139,6 +139,30 @@ static void sum_of_different_shapes(void **state) {
   check_error(*state, ronde_add(a, b), "add_3: conv1 gives 4x8x8, but conv2 gives 4x4x4");
 }
 
+static void concat_of_different_sizes(void **state) {
+  ronde_tensor *x = image(*state, 3, 8, 8), *a = conv(x, "conv1", 4, 3, 1, 1), *b = conv(x, "conv2", 4, 3, 2, 1);
+  check_error(*state, ronde_concat((const ronde_tensor *const[]){a, x, b}, 3),
+              "concat_3: conv1 gives 4x8x8 and conv2 gives 4x4x4: they must agree but in the first dimension");
+}
+
+static void concat_of_an_image_and_a_vector(void **state) {
+  ronde_tensor *x = image(*state, 3, 1, 1);
+  check_error(*state, ronde_concat((const ronde_tensor *const[]){x, ronde_flatten(x)}, 2),
+              "concat_2: input gives 3x1x1 and flatten_1 gives 3: they must agree but in the first dimension");
+}
+
+static void concat_of_one(void **state) {
+  ronde_tensor *x = image(*state, 3, 1, 1);
+  check_error(*state, ronde_concat((const ronde_tensor *const[]){x}, 1),
+              "input: 2 to 4 tensors can be concatenated, not 1");
+}
+
+static void concat_of_five(void **state) {
+  ronde_tensor *x = image(*state, 3, 1, 1);
+  check_error(*state, ronde_concat((const ronde_tensor *const[]){x, x, x, x, x}, 5),
+              "input: 2 to 4 tensors can be concatenated, not 5");
+}
+
 static void cross_entropy_of_an_image(void **state) {
   ronde_tensor *x = conv(image(*state, 3, 8, 8), "conv1", 4, 3, 1, 1);
   check_error(*state, ronde_cross_entropy(x, ronde_target(*state)),
@@ -306,6 +330,10 @@ int main(void) {
       TEST(convolution_on_a_vector),
       TEST(pooling_on_a_vector),
       TEST(sum_of_different_shapes),
+      TEST(concat_of_different_sizes),
+      TEST(concat_of_an_image_and_a_vector),
+      TEST(concat_of_one),
+      TEST(concat_of_five),
       TEST(cross_entropy_of_an_image),
       TEST(windows_that_make_no_sense),
       TEST(window_with_too_many_places),

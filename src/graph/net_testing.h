@@ -167,6 +167,16 @@ static inline void build_two_heads(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_loss(graph, ronde_mse_loss(b, ronde_target(graph)));
 }
 
+/* Branches of an inception block come as LANES and as BLOCKS; one tensor twice; vectors, one of them a flattened image. */
+static inline void build_concat(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 10, 3, 1, 1));
+  ronde_tensor *few = conv(x, "conv2", 6, 1, 1, 0), *many = conv(conv(x, "conv3", 35, 1, 1, 0), "conv4", 70, 3, 1, 1);
+  x = ronde_concat((const ronde_tensor *const[]){few, ronde_relu(many), x, few}, 4);
+  x = avg_pool(conv(x, "conv5", 20, 1, 1, 0), 2);
+  ronde_tensor *y = ronde_flatten(x), *z = ronde_linear(y, "fc1", 7, true);
+  ronde_graph_set_output(graph, ronde_linear(ronde_concat((const ronde_tensor *const[]){z, y}, 2), "fc2", 5, true));
+}
+
 static const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -176,6 +186,7 @@ static const network networks[] = {
     {"first_layer", 3, 9, 8, build_first_layer},
     {"residual", 3, 6, 6, build_residual},
     {"doubled", 3, 5, 5, build_doubled},
+    {"concat", 3, 5, 6, build_concat},
     {"dead_branch", 3, 5, 5, build_dead_branch},
     {"two_layouts", 3, 6, 6, build_two_layouts},
     {"shared_before_activation", 3, 6, 6, build_shared_before_activation},
@@ -339,6 +350,14 @@ static inline void interpret_norm(const ronde_graph *graph, const ronde__node *n
   free(moments);
 }
 
+static inline void interpret_concat(const ronde_graph *graph, const ronde__node *node, int64_t n, float *const *values,
+                                    float *y) {
+  int64_t all = elems_of(graph, node->out), first = 0;
+  for (int i = 0; i < node->n_inputs; first += elems_of(graph, node->in[i++]))
+    for (int64_t j = 0, elems = elems_of(graph, node->in[i]); j < n * elems; j++)
+      y[j / elems * all + first + j % elems] = values[node->in[i]][j];
+}
+
 /* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
 static inline void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
                                   float *const *values, float *const *params, float *const *buffers, float *y,
@@ -365,6 +384,7 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
   case RONDE__OP_ADD:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];
     break;
+  case RONDE__OP_CONCAT: interpret_concat(graph, node, n, values, y); break;
   case RONDE__OP_CROSS_ENTROPY:
     *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);
     break;

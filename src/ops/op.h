@@ -23,6 +23,7 @@ typedef struct ronde__op_attr {
   int64_t out_channels; /* convolution, linear */
   int kernel[2], stride[2], padding[2];
   bool bias, exclude_padding, kaiming_normal;
+  int n_inputs;          /* concatenation */
   bool synchronised;     /* batch normalisation: by the statistics of all replicas' examples */
   float eps, momentum;   /* batch normalisation */
   float probability;     /* dropout: of a zero */
