@@ -60,6 +60,24 @@ typedef struct ronde__adagrad_args {
   float lr, eps, weight_decay;
 } ronde__adagrad_args;
 
+/* Winograd's minimal filtering F(4x4, 3x3): tiles of 4x4 outputs, 6x6 inputs, 3x3 weights, and the maps between them
+ * and the 6x6 products, each applied from both sides. The last two are the transposes of OUTPUT and WEIGHT. */
+typedef enum ronde__winograd_map {
+  RONDE__WINOGRAD_INPUT,           /* [6x6] -> [6x6] */
+  RONDE__WINOGRAD_OUTPUT,          /* [6x6] -> [4x4] */
+  RONDE__WINOGRAD_WEIGHT,          /* [3x3] -> [6x6] */
+  RONDE__WINOGRAD_OUTPUT_GRADIENT, /* [4x4] -> [6x6] */
+  RONDE__WINOGRAD_WEIGHT_GRADIENT, /* [6x6] -> [3x3] */
+} ronde__winograd_map;
+
+/* Where a tile's vectors lie. Places outside of rows [row0, row1) and columns [column0, column1) read as zero and are
+ * not written; there is at least one inside. */
+typedef struct ronde__winograd_tile {
+  float *at;           /* of place (row0, column0) */
+  int64_t row, column; /* strides */
+  int row0, row1, column0, column1;
+} ronde__winograd_tile;
+
 /* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
 typedef struct ronde__kernels {
   const char *isa; /* "sse2", "avx2", "avx512", "neon" */
@@ -118,6 +136,10 @@ typedef struct ronde__kernels {
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
   /* dx[offsets[i] + j] += factor * dy[j] */
   void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+
+  /* to (+)= the map of from, for each j < n of the vectors at every place; n is a multiple of 16. */
+  void (*winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to, int64_t n,
+                   bool accumulate);
 
   /* dst[c][r] = src[r][c], r < rows, c < cols */
   void (*transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);

@@ -96,6 +96,8 @@ void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int6
                                float *dx);
 void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
 void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,
+                    int64_t n, bool accumulate);
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
 void NAME(from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
 void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);

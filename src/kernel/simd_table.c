@@ -26,6 +26,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .max_window_backward = NAME(max_window_backward),
     .avg_window = NAME(avg_window),
     .avg_window_backward = NAME(avg_window_backward),
+    .winograd = NAME(winograd),
     .transpose = NAME(transpose),
     .from_u8 = NAME(from_u8),
     .sgd = NAME(sgd),

@@ -46,7 +46,8 @@ static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const r
 }
 
 static const ronde__conv_form *form_of(const ronde__op_desc *desc) {
-  if (desc->in[0].layout == RONDE__BLOCKS) return &ronde__conv_blocks;
+  if (desc->in[0].layout == RONDE__BLOCKS)
+    return ronde__conv_winograd_pays(desc) ? &ronde__conv_winograd : &ronde__conv_blocks;
   return desc->out.layout == RONDE__LANES ? &ronde__conv_lanes : &ronde__conv_first;
 }
 
@@ -93,13 +94,18 @@ static const char *implementation(const ronde__op_desc *desc, const void *state)
   return form_of(desc)->implementation(state);
 }
 
-static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
+double ronde__conv_taps_flops(const ronde__op_desc *desc) {
   ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
   double taps_h = 0, taps_w = 0;
   for (int64_t i = 0; i < h.out; i++) taps_h += ronde__axis_forward(&h, i).count;
   for (int64_t i = 0; i < w.out; i++) taps_w += ronde__axis_forward(&w, i).count;
-  double once = 2 * taps_h * taps_w * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
-  return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
+  return 2 * taps_h * taps_w * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+}
+
+static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
+  const ronde__conv_form *form = form_of(desc);
+  if (form->executed_flops) return form->executed_flops(desc, state, backward);
+  return ronde__conv_taps_flops(desc) * (backward ? desc->need_dinput[0] + !desc->frozen[0] : 1);
 }
 
 const ronde__op ronde__op_conv2d = {

@@ -222,14 +222,22 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
-  if (!call->din[0]) return;
+  ronde__pool_run(call->pool, weight_part, &j);
+}
+
+void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
   ronde__weight_transpose_taps(desc, &desc->param[0], j.s->live, call->param[0], call->work, call->pool);
   ronde__pool_run(call->pool, data_part, &j);
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  if (call->dparam[0]) ronde__conv_blocks_weight_gradient(desc, state, call);
+  if (call->din[0]) ronde__conv_blocks_data_gradient(desc, state, call);
 }
 
 static const char *implementation(const void *opaque) {
@@ -237,4 +245,4 @@ static const char *implementation(const void *opaque) {
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_blocks = {prepare, release, work_elems, forward, backward, implementation};
+const ronde__conv_form ronde__conv_blocks = {prepare, release, work_elems, forward, backward, implementation, NULL};

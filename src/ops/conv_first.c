@@ -155,4 +155,4 @@ static const char *implementation(const void *opaque) {
   return s->forward[s->w.kernel].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_first = {prepare, release, work_elems, forward, backward, implementation};
+const ronde__conv_form ronde__conv_first = {prepare, release, work_elems, forward, backward, implementation, NULL};

@@ -204,4 +204,4 @@ static const char *implementation(const void *opaque) {
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_lanes = {prepare, release, work_elems, forward, backward, implementation};
+const ronde__conv_form ronde__conv_lanes = {prepare, release, work_elems, forward, backward, implementation, NULL};

@@ -1,0 +1,265 @@
+/* Convolution between BLOCKS by Winograd's F(4x4, 3x3): 36 multiplications where the taps take 144. A tile's pixels are
+ * [N][b] each, so that the transforms run along the batch and the channels without a shuffle, and the 36 matrices of
+ * rows are what the batch-reduce GEMM multiplies. The weights are transformed once a call. The sums over channels are
+ * taken by block: one chain over 512 channels misses the golden files' bounds by a factor of two.
+ * Source: Lavin & Gray, "Fast algorithms for convolutional neural networks", 2016. */
+#include "ops/conv_winograd.h"
+
+#include <string.h>
+
+enum {
+  OUT = RONDE__WINOGRAD_OUT,
+  IN = RONDE__WINOGRAD_IN,
+  TAPS = RONDE__WINOGRAD_TAPS,
+  PLACES = RONDE__WINOGRAD_PLACES
+};
+
+#define MIN_SAVING 1.6
+
+/* Forward or data gradient. Scratch: transformed weights [Ob][place][Ib][bi][bo], the operand's transform, products of
+ * each thread [place][row of the chunk][bo]. */
+typedef struct pass {
+  ronde__winograd_rows rows;
+  ronde__winograd_operand from;
+  ronde__phys to;
+  int64_t to_blocks, group;
+  int64_t weight_block, weight_place, product; /* strides */
+  int64_t operand_at, products_at, elems;
+  ronde__gemm_pair gemm;
+} pass;
+
+typedef struct state {
+  pass forward, data;
+  ronde__winograd_weight weight;
+  bool data_by_taps, weight_by_taps;
+  void *taps; /* of the BLOCKS form, where it makes a gradient */
+} state;
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__winograd_weight_release(&s->weight);
+  ronde__conv_blocks.release(s->taps);
+  ronde__free(s);
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+/* How many times fewer multiplications there are than with taps. */
+static double saving(const ronde__op_desc *desc, const ronde__phys *to) {
+  double tiles = (double)(ronde__ceil_div(to->h, OUT) * ronde__ceil_div(to->w, OUT));
+  double products = 2 * PLACES * tiles * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  return ronde__conv_taps_flops(desc) / products;
+}
+
+bool ronde__conv_winograd_pays(const ronde__op_desc *desc) {
+  const ronde__op_attr *a = &desc->attr;
+  if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
+  if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
+  return desc->in[0].c >= 32 && desc->out.c >= 32 && saving(desc, &desc->out) > MIN_SAVING;
+}
+
+/* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
+ * makes a whole step of. */
+static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out).count < 32; }
+
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
+
+static pass pass_make(const ronde__op_desc *desc, const ronde__phys *from, const ronde__phys *to, int top, int left) {
+  pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(to)};
+  p.from = ronde__winograd_operand_of(from, RONDE__WINOGRAD_INPUT, top, left, &p.rows);
+  p.group = ronde__winograd_group(&p.rows, p.from.chunk);
+  p.weight_block = from->block * to->block;
+  p.weight_place = p.from.blocks * p.weight_block + RONDE__WINOGRAD_GAP;
+  p.product = p.rows.chunk * to->block + RONDE__WINOGRAD_GAP;
+  p.operand_at = p.to_blocks * PLACES * p.weight_place;
+  p.products_at = p.operand_at + p.group * p.from.chunk;
+  p.elems = p.products_at + desc->threads * PLACES * p.product;
+  ronde__gemm_shape shape = {.m = (int)p.rows.chunk,
+                             .n = (int)to->block,
+                             .k = (int)from->block,
+                             .lda = from->block,
+                             .ldb = to->block,
+                             .ldc = to->block};
+  p.gemm = ronde__gemm_pair_resolve(desc, shape);
+  return p;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  int top = desc->attr.padding[0], left = desc->attr.padding[1];
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.forward = pass_make(desc, &desc->in[0], &desc->out, -top, -left)};
+  s->data_by_taps = saving(desc, &desc->in[0]) <= MIN_SAVING;
+  s->weight_by_taps = sums_are_short(desc);
+  if (desc->need_dinput[0] && !s->data_by_taps)
+    s->data = pass_make(desc, &desc->out, &desc->in[0], top - TAPS + 1, left - TAPS + 1);
+  ronde_status status = RONDE_OK;
+  if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
+  if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps))
+    status = ronde__conv_blocks.prepare(desc, &s->taps);
+  if (status != RONDE_OK) release(s);
+  else *state_out = s;
+  return status;
+}
+
+/* The data gradient's transposed weights lie behind its scratch. */
+static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const state *s = opaque;
+  if (!backward) return (size_t)s->forward.elems;
+  int64_t data = desc->need_dinput[0] ? s->data.elems + ronde__weight_elems(&desc->param[0]) : 0;
+  return (size_t)ronde__max(s->weight.elems, data);
+}
+
+/* ---- one pass ---------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+  const pass *pass;
+  const float *from, *weights;
+  float *to;
+  bool is_data, accumulate;
+  int64_t first_chunk, n_chunks; /* of the group */
+} job;
+
+/* For the data gradient the taps are read from the last to the first. */
+static void weights_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const pass *p = j->pass;
+  int64_t begin, end, blocks = p->from.blocks, tap = blocks * p->weight_block;
+  ronde__thread_share(p->to_blocks * blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / blocks, at = item % blocks * p->weight_block;
+    ronde__winograd_tile in = ronde__winograd_whole_tile(j->weights + ob * TAPS * TAPS * tap + at, tap, TAPS);
+    ronde__winograd_tile out =
+        ronde__winograd_whole_tile(j->call->work + ob * PLACES * p->weight_place + at, p->weight_place, IN);
+    if (j->is_data) in.at += (TAPS * TAPS - 1) * tap, in.row = -in.row, in.column = -in.column;
+    j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
+  }
+}
+
+static void transform_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const pass *p = j->pass;
+  int64_t begin, end, blocks = p->from.blocks;
+  float *operand = j->call->work + p->operand_at;
+  ronde__thread_share(j->n_chunks * blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++)
+    ronde__winograd_transform(j->desc->kernels, &p->rows, &p->from, j->from, j->first_chunk + item / blocks,
+                              item % blocks, operand + item * p->from.block_stride);
+}
+
+/* From a chunk's products to the output's pixels, with what is fused behind them. */
+static void finish_chunk(const job *j, int64_t chunk, int64_t ob, const float *products) {
+  const pass *p = j->pass;
+  const ronde__phys *to = &p->to;
+  float *block = j->to + ob * to->h * to->w * to->n * to->block;
+  ronde__winograd_segment s = {0};
+  while (ronde__winograd_next(&p->rows, chunk, &s)) {
+    ronde__winograd_tile in = ronde__winograd_whole_tile(products + s.row * to->block, p->product, IN);
+    ronde__winograd_tile out = ronde__winograd_tile_at(to, block, s.tile_h * OUT, s.tile_w * OUT, OUT);
+    out.at += s.example * to->block;
+    j->desc->kernels->winograd(RONDE__WINOGRAD_OUTPUT, &in, &out, s.count * to->block, j->accumulate);
+    for (int r = 0; r < out.row1 && !j->is_data; r++)
+      for (int c = 0; c < out.column1; c++)
+        ronde__fused_bias_act(j->desc, j->call, ob, out.at + r * out.row + c * out.column, s.count);
+  }
+}
+
+static void multiply_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const pass *p = j->pass;
+  const float *weights = j->call->work, *operand = weights + p->operand_at;
+  float *products = j->call->work + p->products_at + thread * PLACES * p->product;
+  const uint64_t none = 0;
+  int64_t begin, end;
+  ronde__thread_share(p->to_blocks * j->n_chunks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / j->n_chunks, chunk = item % j->n_chunks;
+    for (int i = 0; i < PLACES; i++)
+      for (int64_t ib = 0; ib < p->from.blocks; ib++)
+        ronde__gemm_run(ib ? &p->gemm.add : &p->gemm.set,
+                        operand + chunk * p->from.chunk + ib * p->from.block_stride + i * p->from.place, &none,
+                        weights + (ob * PLACES + i) * p->weight_place + ib * p->weight_block, &none, 1,
+                        products + i * p->product);
+    finish_chunk(j, j->first_chunk + chunk, ob, products);
+  }
+}
+
+static void run_pass(job j) {
+  const pass *p = j.pass;
+  ronde__pool_run(j.call->pool, weights_part, &j);
+  for (; j.first_chunk < p->rows.n_chunks; j.first_chunk += p->group) {
+    j.n_chunks = ronde__min(p->group, p->rows.n_chunks - j.first_chunk);
+    ronde__pool_run(j.call->pool, transform_part, &j);
+    ronde__pool_run(j.call->pool, multiply_part, &j);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  run_pass((job){.desc = desc,
+                 .call = call,
+                 .pass = &s->forward,
+                 .from = call->in[0],
+                 .weights = call->param[0],
+                 .to = call->out});
+}
+
+static void weight_gradient(const ronde__op_desc *desc, const state *s, const ronde__op_call *call) {
+  if (s->weight_by_taps) ronde__conv_blocks_weight_gradient(desc, s->taps, call);
+  else ronde__winograd_weight_gradient(desc, &s->weight, call);
+}
+
+static void data_gradient(const ronde__op_desc *desc, const state *s, const ronde__op_call *call) {
+  if (s->data_by_taps) {
+    ronde__conv_blocks_data_gradient(desc, s->taps, call);
+    return;
+  }
+  float *transposed = call->work + s->data.elems;
+  ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], transposed, call->pool);
+  run_pass((job){.desc = desc,
+                 .call = call,
+                 .pass = &s->data,
+                 .from = call->dout,
+                 .weights = transposed,
+                 .to = call->din[0],
+                 .is_data = true,
+                 .accumulate = call->accumulate_dinput[0]});
+}
+
+static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  if (call->dparam[0]) weight_gradient(desc, s, call);
+  if (call->din[0]) data_gradient(desc, s, call);
+}
+
+/* ---- for the per-op table ---------------------------------------------------------------------------------------- */
+
+static const char *implementation(const void *opaque) {
+  static const char *const names[][2] = {{"xsmm", "winograd f(4,3) xsmm"},
+                                         {"tile-sse2", "winograd f(4,3) tile-sse2"},
+                                         {"tile-avx2", "winograd f(4,3) tile-avx2"},
+                                         {"tile-avx512", "winograd f(4,3) tile-avx512"},
+                                         {"tile-neon", "winograd f(4,3) tile-neon"}};
+  const state *s = opaque;
+  const char *gemm = s->forward.gemm.set.implementation;
+  for (size_t i = 0; i < RONDE__COUNT(names); i++)
+    if (!strcmp(gemm, names[i][0])) return names[i][1];
+  return "winograd f(4,3)";
+}
+
+static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const state *s = opaque;
+  double taps = ronde__conv_taps_flops(desc), forward = taps / saving(desc, &desc->out);
+  if (!backward) return forward;
+  double data = s->data_by_taps ? taps : taps / saving(desc, &desc->in[0]);
+  double weight = s->weight_by_taps ? taps : forward;
+  return (desc->frozen[0] ? 0 : weight) + (desc->need_dinput[0] ? data : 0);
+}
+
+const ronde__conv_form ronde__conv_winograd = {prepare,  release,        work_elems,    forward,
+                                               backward, implementation, executed_flops};

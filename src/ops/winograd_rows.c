@@ -1,0 +1,79 @@
+#include "ops/winograd_rows.h"
+
+#include <string.h>
+
+/* Rows of a chunk, about; floats of transformed operands in a group. */
+enum { ROWS_WANTED = 48, GROUP_ELEMS = 1 << 20 };
+
+enum { OUT = RONDE__WINOGRAD_OUT, IN = RONDE__WINOGRAD_IN, PLACES = RONDE__WINOGRAD_PLACES };
+
+/* Chunks end between tiles, or cut a tile's examples in nearly equal parts. */
+ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *out) {
+  int64_t tiles_w = ronde__ceil_div(out->w, OUT), n = out->n;
+  ronde__winograd_rows r = {.n = n, .tiles_w = tiles_w, .count = ronde__ceil_div(out->h, OUT) * tiles_w * n};
+  r.chunk = n > ROWS_WANTED ? ronde__ceil_div(n, ronde__ceil_div(n, ROWS_WANTED)) : ROWS_WANTED / n * n;
+  r.chunk = ronde__min(r.chunk, r.count);
+  r.n_chunks = ronde__ceil_div(r.count, r.chunk);
+  return r;
+}
+
+ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, ronde__winograd_map map, int64_t top,
+                                                   int64_t left, const ronde__winograd_rows *rows) {
+  ronde__winograd_operand o = {.phys = *phys,
+                               .map = map,
+                               .size = map == RONDE__WINOGRAD_INPUT ? IN : OUT,
+                               .top = top,
+                               .left = left,
+                               .blocks = ronde__phys_blocks(phys),
+                               .place = rows->chunk * phys->block + RONDE__WINOGRAD_GAP};
+  o.block_stride = PLACES * o.place;
+  o.chunk = o.blocks * o.block_stride;
+  return o;
+}
+
+int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems) {
+  return ronde__min(rows->n_chunks, ronde__max(1, GROUP_ELEMS / chunk_elems));
+}
+
+bool ronde__winograd_next(const ronde__winograd_rows *rows, int64_t chunk, ronde__winograd_segment *s) {
+  s->row += s->count;
+  int64_t row = chunk * rows->chunk + s->row, tile = row / rows->n;
+  if (s->row == rows->chunk || row >= rows->count) return false;
+  s->tile_h = tile / rows->tiles_w, s->tile_w = tile % rows->tiles_w;
+  s->example = row % rows->n;
+  s->count = ronde__min(rows->n - s->example, rows->chunk - s->row);
+  return true;
+}
+
+ronde__winograd_tile ronde__winograd_tile_at(const ronde__phys *phys, const float *block, int64_t top, int64_t left,
+                                             int size) {
+  int64_t row0 = ronde__max(0, -top), column0 = ronde__max(0, -left), pixel = phys->n * phys->block;
+  return (ronde__winograd_tile){.at = (float *)block + ((top + row0) * phys->w + left + column0) * pixel,
+                                .row = phys->w * pixel,
+                                .column = pixel,
+                                .row0 = (int)row0,
+                                .row1 = (int)ronde__min(size, phys->h - top),
+                                .column0 = (int)column0,
+                                .column1 = (int)ronde__min(size, phys->w - left)};
+}
+
+ronde__winograd_tile ronde__winograd_whole_tile(const float *at, int64_t place, int size) {
+  return (ronde__winograd_tile){(float *)at, size * place, place, 0, size, 0, size};
+}
+
+void ronde__winograd_transform(const ronde__kernels *kernels, const ronde__winograd_rows *rows,
+                               const ronde__winograd_operand *o, const float *activation, int64_t chunk, int64_t block,
+                               float *to) {
+  const ronde__phys *phys = &o->phys;
+  const float *from = activation + block * phys->h * phys->w * phys->n * phys->block;
+  ronde__winograd_segment s = {0};
+  while (ronde__winograd_next(rows, chunk, &s)) {
+    ronde__winograd_tile in =
+        ronde__winograd_tile_at(phys, from, s.tile_h * OUT + o->top, s.tile_w * OUT + o->left, o->size);
+    ronde__winograd_tile out = ronde__winograd_whole_tile(to + s.row * phys->block, o->place, IN);
+    in.at += s.example * phys->block;
+    kernels->winograd(o->map, &in, &out, s.count * phys->block, false);
+  }
+  size_t rest = (size_t)((rows->chunk - s.row) * phys->block) * sizeof(float);
+  for (int p = 0; p < PLACES && rest; p++) memset(to + p * o->place + s.row * phys->block, 0, rest);
+}
