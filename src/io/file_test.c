@@ -17,39 +17,7 @@
 #include <unistd.h>
 
 #include "io/file.h"
-
-static char last_line[2048];
-static int n_lines;
-static char folder[64];
-
-static void keep_line(void *user, ronde_log_level level, const char *line) {
-  snprintf(last_line, sizeof last_line, "%s", line);
-  ++n_lines;
-}
-
-static int set_up(void **state) {
-  strcpy(folder, "/tmp/ronde-file-XXXXXX");
-  if (!mkdtemp(folder)) return -1;
-  n_lines = 0;
-  last_line[0] = '\0';
-  ronde_log_set(keep_line, NULL);
-  return 0;
-}
-
-static int tear_down(void **state) {
-  ronde_log_set(NULL, NULL);
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
-}
-
-static const char *in_folder(const char *name) {
-  static char path[4][512];
-  static int next;
-  char *out = path[next++ % 4];
-  snprintf(out, sizeof path[0], "%s/%s", folder, name);
-  return out;
-}
+#include "io/folder_testing.h"
 
 static int count_files(const char *path) {
   DIR *dir = opendir(path);

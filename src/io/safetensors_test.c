@@ -12,40 +12,8 @@
 #include <unistd.h>
 
 #include "io/file.h"
+#include "io/folder_testing.h"
 #include "io/safetensors.h"
-
-static char last_line[2048];
-static int n_lines;
-static char folder[64];
-
-static void keep_line(void *user, ronde_log_level level, const char *line) {
-  snprintf(last_line, sizeof last_line, "%s", line);
-  ++n_lines;
-}
-
-static int set_up(void **state) {
-  strcpy(folder, "/tmp/ronde-safetensors-XXXXXX");
-  if (!mkdtemp(folder)) return -1;
-  n_lines = 0;
-  last_line[0] = '\0';
-  ronde_log_set(keep_line, NULL);
-  return 0;
-}
-
-static int tear_down(void **state) {
-  ronde_log_set(NULL, NULL);
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
-}
-
-static const char *in_folder(const char *name) {
-  static char path[4][128];
-  static int next;
-  char *out = path[next++ % 4];
-  snprintf(out, sizeof path[0], "%s/%s", folder, name);
-  return out;
-}
 
 /* A file of a header and n_data bytes 0, 1, 2, ...; exactly as long as it says, so that a sanitizer sees every step
  * beyond. */

@@ -5,7 +5,7 @@
 
 Each file holds, from PyTorch in f64 on one thread: loss and gradients of the first batch, the running statistics after
 it, and, after an update by SGD, loss and output of the second batch in evaluation mode. Where residual branches are
-scaled down, so that f32 stays with f64 over steps (at plain weights it does not), also the losses of three steps and
+scaled down, so that f32 stays with f64 over steps (at plain weights it does not), also the losses of ten steps and
 weights and running statistics after them. `error` is PyTorch's own in f32: the largest norm of f32 - f64 among three of
 its implementations. See models.py for requirements.
 
@@ -23,21 +23,30 @@ import torch
 
 import models
 
-STEPS, SUMS, STREAMS, LR, MOMENTUM = 3, 16, 16, 0.01, 0.9
-# name: model, channels, size, classes, batch, weights at the end of residual branches, biases of batch normalisation
+STEPS, SUMS, STREAMS, LR, MOMENTUM = 10, 16, 16, 0.01, 0.9
+# name: model, channels, size, classes, batch, weights at the end of residual branches, biases in front of ReLUs
 CASES = {
     "alexnet-3x64x64-b4": ("alexnet", 3, 64, 10, 4, None, 0.0),
+    "alexnet-3x64x64-b42": ("alexnet", 3, 64, 10, 42, 1.0, 3.0),
     "resnet18-3x32x32-b4": ("resnet18", 3, 32, 10, 4, 1.0, 0.0),
     "resnet18-3x32x32-b42": ("resnet18", 3, 32, 10, 42, 1.0, 2.0),
     "resnet18-3x48x48-c100-b4": ("resnet18", 3, 48, 100, 4, 1.0, 0.0),
     "resnet18-1x28x28-b12": ("resnet18", 1, 28, 10, 12, 1.0, 2.0),
-    "resnet18-scaled-3x64x64-b4": ("resnet18", 3, 64, 10, 4, 0.125, 0.0),
+    "resnet18-scaled-3x64x64-b4": ("resnet18", 3, 64, 10, 4, 0.125, 2.0),
     "resnet18-cifar-3x32x32-b4": ("resnet18-cifar", 3, 32, 10, 4, 1.0, 2.0),
+    "resnet18-cifar-3x32x32-b42": ("resnet18-cifar", 3, 32, 10, 42, 1.0, 2.0),
+    "resnet18-cifar-scaled-3x32x32-b4": ("resnet18-cifar", 3, 32, 10, 4, 0.125, 2.0),
     "resnet50-3x64x64-b4": ("resnet50", 3, 64, 10, 4, 1.0, 0.0),
+    "resnet50-3x32x32-b42": ("resnet50", 3, 32, 10, 42, 1.0, 2.0),
     "resnet50-scaled-3x64x64-b4": ("resnet50", 3, 64, 10, 4, 0.125, 2.0),
 }
 # In f32: oneDNN's blocked kernels, the same on channels-last tensors, PyTorch's own.
 IMPLEMENTATIONS = ["onednn", "channels_last", "native"]
+
+
+def n_batches(case):
+    """Several steps where f32 can follow f64 (branches that are scaled down, or none), else one and an evaluation."""
+    return 2 if case[5] == 1.0 else STEPS
 
 
 class Run:
@@ -47,7 +56,7 @@ class Run:
         model, channels, size, classes, self.batch, branch, shift = case
         self.net = models.build(model, channels, size, classes)
         self.how = models.set_deep_weights(self.net, branch or 1.0, shift)
-        n = STEPS * self.batch
+        n = n_batches(case) * self.batch
         x = models.values(stream, n * channels * size * size, 1.0).reshape(n, channels, size, size)
         self.x, self.y = torch.from_numpy(x).to(dtype), torch.from_numpy(models.labels(n, classes))
         self.net.to(dtype)
@@ -151,7 +160,8 @@ def with_loss(loss, output, exact, others):
 
 def make(case):
     model, channels, size, classes, batch, branch, _ = case
-    margins = {s: margin(case, s) for s in range(models.INPUT_STREAM, models.INPUT_STREAM + STREAMS)}
+    n_streams = STREAMS if batch < 42 else 4
+    margins = {s: margin(case, s) for s in range(models.INPUT_STREAM, models.INPUT_STREAM + n_streams)}
     stream = max(margins, key=margins.get)
     first = Run(case, stream, torch.float32)
     parameters = dict(first.net.named_parameters())
@@ -162,7 +172,7 @@ def make(case):
         "shape": [channels, size, size],
         "classes": classes,
         "batch": batch,
-        "examples": STEPS * batch,
+        "examples": n_batches(case) * batch,
         "input_stream": stream,
         "margin": margins[stream],
         "sums": SUMS,
@@ -180,7 +190,7 @@ def make(case):
     out["buffers"] = {"tensors": tensors(exact["buffers"], [o["buffers"] for o in others])}
     out["evaluation"] = with_loss("evaluation_loss", "evaluation_output", exact, others)
     out["evaluation"]["tensors"] = tensors(exact["evaluation_output"], [o["evaluation_output"] for o in others])
-    if branch != 1.0:
+    if n_batches(case) == STEPS:
         exact = Run(case, stream, torch.float64).steps()
         others = [Run(case, stream, torch.float32, i).steps() for i in IMPLEMENTATIONS]
         error = max(abs(a - b) for o in others for a, b in zip(o["losses"], exact["losses"]))

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 
-def lenet5(channels, size, classes, padding):
-    layers = [nn.ZeroPad2d(2)] if size == 28 else []
+def lenet5(channels, sides, classes):
+    layers = [nn.ZeroPad2d(2)] if sides == (28, 28) else []
     named = [(f"pad{i}", layer) for i, layer in enumerate(layers)] + [
         ("conv1", nn.Conv2d(channels, 6, 5)),
         ("tanh1", nn.Tanh()),
@@ -29,7 +29,7 @@ def lenet5(channels, size, classes, padding):
     return nn.Sequential(collections.OrderedDict(named))
 
 
-def mnist(widths, hidden, channels, size, classes, padding):
+def mnist(widths, hidden, channels, sides, classes, padding):
     """Convolutions of `widths`, each with ReLU and a 2x2 max-pool, then linear layers of `hidden` and the classes."""
     named = []
     for i, width in enumerate(widths, 1):
@@ -39,9 +39,9 @@ def mnist(widths, hidden, channels, size, classes, padding):
             (f"pool{i}", nn.MaxPool2d(2)),
         ]
         channels = width
-        size = (size if padding == "same" else size - 2) // 2
+        sides = [(side if padding == "same" else side - 2) // 2 for side in sides]
     named.append(("flatten", nn.Flatten()))
-    features = channels * size * size
+    features = channels * sides[0] * sides[1]
     for i, width in enumerate(hidden, 1):
         named += [(f"fc{i}", nn.Linear(features, width)), (f"relu_fc{i}", nn.ReLU())]
         features = width
@@ -114,12 +114,14 @@ def resnet(blocks, bottleneck, small_stem, channels, classes):
 
 
 def build(model, channels, size, classes, padding="same"):
+    """size: of the images, both sides or (height, width)."""
+    sides = size if isinstance(size, tuple) else (size, size)
     if model == "lenet5":
-        return lenet5(channels, size, classes, padding)
+        return lenet5(channels, sides, classes)
     if model == "mnist-small":
-        return mnist([32], [64], channels, size, classes, padding)
+        return mnist([32], [64], channels, sides, classes, padding)
     if model == "mnist-large":
-        return mnist([128, 256, 512], [512, 512], channels, size, classes, padding)
+        return mnist([128, 256, 512], [512, 512], channels, sides, classes, padding)
     if model == "alexnet":
         return alexnet(channels, classes)
     if model == "resnet18":
@@ -190,10 +192,12 @@ def set_weights(net):
 
 def set_deep_weights(net, branch=1.0, shift=0.0):
     """Weights by hash of the size that keeps the signal's through ReLUs, those of batch normalisation around 1; around
-    `branch` at the end of each residual branch. Its biases are around `shift`, which moves the inputs of ReLUs away
-    from 0, and which the linear layer makes up for. Returns the [offset, scale] of each parameter."""
+    `branch` at the end of each residual branch. Its biases (those of all layers where there is no normalisation) are
+    around `shift`, which moves the inputs of ReLUs away from 0, and which the layers behind make up for. Returns the
+    [offset, scale] of each parameter."""
     how = {}
     parameters = dict(net.named_parameters())
+    normalised = any(p.dim() == 1 and name.endswith(".weight") for name, p in parameters.items())
     with torch.no_grad():
         for stream, (name, parameter) in enumerate(parameters.items()):
             kind, weight = name.rsplit(".", 1)[1], parameters[name.rsplit(".", 1)[0] + ".weight"]
@@ -203,9 +207,10 @@ def set_deep_weights(net, branch=1.0, shift=0.0):
                 offset, scale = (size, size / 4) if kind == "weight" else (shift, 0.25)
             else:
                 variance = (6 if kind == "weight" else 1) / weight[0].numel()
-                if parameter.dim() == 2:
+                if parameter.dim() == 2 or (parameter.dim() == 4 and stream > 0 and not normalised):
                     variance /= 1 + shift**2
-                offset, scale = 0.0, 2.0 ** round(np.log2(variance) / 2)
+                offset = shift if kind == "bias" and not normalised else 0.0
+                scale = 2.0 ** round(np.log2(variance) / 2)
             how[name] = [offset, scale]
             x = np.float32(offset) + values(stream, parameter.numel(), scale)
             parameter.copy_(torch.from_numpy(x.reshape(parameter.shape)))
