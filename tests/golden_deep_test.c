@@ -242,9 +242,11 @@ int main(void) {
       "resnet18-scaled-3x64x64-b4",
       "resnet18-cifar-3x32x32-b4",
       "resnet18-cifar-3x32x32-b42",
+      "resnet18-cifar-1x28x28-c100-b4",
       "resnet18-cifar-scaled-3x32x32-b4",
       "resnet50-3x64x64-b4",
       "resnet50-3x32x32-b42",
+      "resnet50-3x48x48-b4",
       "resnet50-scaled-3x64x64-b4",
   };
   struct CMUnitTest tests[RONDE__COUNT(cases) + RONDE__COUNT(plants)];
