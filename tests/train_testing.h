@@ -223,11 +223,11 @@ static inline observed observe(const char *options, const ronde_source *source, 
   assert_true(world <= OBSERVED_RANKS);
   run.transports = transports;
   run.ranks = ranks;
+  run.n_ranks = world;
   run.workers = workers;
   bool self = world == 1 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
   assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(world, transports), RONDE_OK);
   pthread_mutex_init(&run.mutex, NULL);
-  pthread_cond_init(&run.changed, NULL);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
   for (int r = 0; r < world; ++r) {
@@ -239,7 +239,6 @@ static inline observed observe(const char *options, const ronde_source *source, 
   ronde__record_end(&run.record);
   ronde__job_destroy(run.job);
   pthread_mutex_destroy(&run.mutex);
-  pthread_cond_destroy(&run.changed);
   return o;
 }
 

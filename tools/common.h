@@ -13,6 +13,7 @@ typedef struct tool_call {
   bool json, quiet;
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
+  char **argv; /* of the process, whole */
 } tool_call;
 
 typedef struct tool_verb {
@@ -49,6 +50,8 @@ void tool_log_quiet(void);
 /* Prints an error line and returns status. */
 ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tool_error_logged(void);
+/* An error line of another process has gone to stderr: it counts as one of ours. */
+void tool_error_shown(void);
 /* A line of human text; nothing under --quiet. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Keeps a line at the foot of the terminal, redrawn behind every other line; NULL or "" removes it. */
@@ -58,13 +61,27 @@ int tool_columns(void);
 
 /* ---- hooks.c: signals and progress ----------------------------------------------------------------------------- */
 
-/* From now on Ctrl-C and SIGTERM only ask the job to end; the second one ends the process at once. */
+/* From now on Ctrl-C and SIGTERM only ask the job to end; the second one ends the process at once. In a rank that mpirun
+ * started, SIGUSR1 and SIGUSR2 stand for them: those are what mpirun hands on. */
 void tool_signals_start(void);
 /* The signal that was caught, or 0. */
 int tool_signal(void);
 /* Hooks of a job: cancelled by signals; with progress: shown on stderr, a line every log_every steps (0: one an
  * epoch). */
 ronde_hooks tool_hooks(bool progress, int64_t log_every);
+
+/* ---- launch.c: training by several processes ------------------------------------------------------------------- */
+
+/* Whether mpirun or srun started this process. */
+bool tool_is_launched(void);
+/* Whether another rank of those reports: rank 0. */
+bool tool_is_follower(void);
+/* Whether the call asks for processes that are not there yet. */
+bool tool_must_launch(const tool_call *call);
+/* Runs the same command under mpirun and returns as it would have; blocks. */
+ronde_status tool_launch(const tool_call *call);
+/* The last word of a rank that tool_launch started. */
+void tool_mark_end(int code);
 
 /* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
 

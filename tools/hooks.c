@@ -14,6 +14,8 @@
 static _Atomic int caught; /* read by the thread of rank 0 */
 
 static void on_signal(int number) {
+  if (number == SIGUSR1) number = SIGINT;
+  if (number == SIGUSR2) number = SIGTERM;
   if (caught) _exit(128 + number);
   caught = number;
 }
@@ -23,6 +25,9 @@ void tool_signals_start(void) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  if (!tool_is_launched()) return;
+  sigaction(SIGUSR1, &action, NULL);
+  sigaction(SIGUSR2, &action, NULL);
 }
 
 int tool_signal(void) { return caught; }

@@ -60,6 +60,12 @@ bool tool_error_logged(void) {
   return logged;
 }
 
+void tool_error_shown(void) {
+  pthread_mutex_lock(&mutex);
+  error_logged = true;
+  pthread_mutex_unlock(&mutex);
+}
+
 void tool_say(const char *format, ...) {
   char line[2048];
   va_list args;

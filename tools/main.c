@@ -84,8 +84,9 @@ static ronde_status fail_unknown_verb(const char *name) {
 static ronde_status run_verb(const tool_verb *verb, int argc, char **argv) {
   tool_call call;
   bool help;
-  ronde_status status = tool_parse(verb, argc, argv, &call, &help);
+  ronde_status status = tool_parse(verb, argc - 2, argv + 2, &call, &help);
   if (status) return status;
+  call.argv = argv;
   if (help) {
     tool_help_verb(stdout, verb);
   } else {
@@ -114,7 +115,7 @@ static ronde_status run(int argc, char **argv) {
   if (!verb && name[0] == '-')
     return tool_fail(RONDE_E_USAGE, "unknown option %s in front of the verb (ronde --help)", name);
   if (!verb) return fail_unknown_verb(name);
-  if (!help) return run_verb(verb, argc - 2, argv + 2);
+  if (!help) return run_verb(verb, argc, argv);
   tool_help_verb(stdout, verb);
   return RONDE_OK;
 }
@@ -127,7 +128,9 @@ int main(int argc, char **argv) {
   ronde_status status = run(argc, argv);
   ronde_status flushed = tool_flush();
   if (!status) status = flushed;
-  if (status && !tool_error_logged()) tool_fail(status, "%s", ronde_status_text(status));
-  if (status == RONDE_E_CANCELLED && tool_signal()) return 128 + tool_signal();
-  return ronde_status_exit_code(status);
+  if (status && !tool_error_logged() && !tool_is_follower()) tool_fail(status, "%s", ronde_status_text(status));
+  int code =
+      status == RONDE_E_CANCELLED && tool_signal() ? 128 + tool_signal() : ronde_status_exit_code(status);
+  tool_mark_end(code);
+  return code;
 }

@@ -22,6 +22,7 @@ static ronde_status show(const tool_call *call, const char *text, bool dry_run) 
 }
 
 ronde_status tool_train(const tool_call *call) {
+  if (tool_must_launch(call)) return tool_launch(call);
   bool dry_run = is_on(call->config, "dry-run");
   tool_signals_start();
   ronde_hooks hooks =
@@ -31,6 +32,6 @@ ronde_status tool_train(const tool_call *call) {
   tool_foot(NULL);
   ronde_status shown = text ? show(call, text, dry_run) : RONDE_OK;
   free(text);
-  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the training was broken off");
+  if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the training was broken off");
   return status ? status : shown;
 }

@@ -51,6 +51,7 @@ struct ronde__transport {
   const ronde__transport_ops *ops;
   int rank, size;
   size_t piece_bytes;  /* long messages go best in pieces of this size at most */
+  bool process_each;   /* every rank is a process of its own */
   const int *host_of;  /* [size]: each rank's host, from 0; NULL: all ranks are on one */
   uint64_t timeout_ns; /* of every wait of a collective; RONDE__TIMEOUT_NS, the owner may set it */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
@@ -61,6 +62,9 @@ ronde_status ronde__transport_self(ronde__transport **transport_out);
 /* n ranks of one process: transports_out [n], one for each rank's thread, destroyed one by one. A message is copied
  * once, straight from the sender's buffer to the receiver's, by whichever of the two comes second. */
 ronde_status ronde__transport_threads(int n, ronde__transport **transports_out);
+/* Ranks on this rank's host, itself among them. */
+int ronde__transport_local(const ronde__transport *transport);
+/* NULL is taken. */
 void ronde__transport_destroy(ronde__transport *transport);
 
 #endif

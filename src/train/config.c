@@ -47,7 +47,7 @@ static const option table[] = {
 #undef AT
 
 enum { N_OPTIONS = RONDE__COUNT(table) };
-_Static_assert(N_OPTIONS <= 64 * RONDE__COUNT(((ronde_config *)0)->set_mask), "set_mask has a bit for each option");
+_Static_assert(N_OPTIONS <= RONDE__MAX_OPTIONS, "each option has a bit and a text in a configuration");
 
 static const struct {
   const char *name;
@@ -298,7 +298,7 @@ void ronde_config_destroy(ronde_config *config) {
   for (int i = 0; i < N_OPTIONS; i++) {
     if (table[i].kind == KIND_TEXT) free(*(char **)((char *)&config->options + table[i].offset));
   }
-  free(config->text);
+  for (int i = 0; i < RONDE__MAX_OPTIONS; i++) free(config->texts[i]);
   ronde__free(config);
 }
 
@@ -306,7 +306,7 @@ ronde_status ronde__config_copy(const ronde_config *config, ronde_config **confi
   ronde_config *copy;
   RONDE__ALLOC(copy, sizeof *copy, "configuration");
   *copy = *config;
-  copy->text = NULL;
+  memset(copy->texts, 0, sizeof copy->texts);
   bool complete = true;
   for (int i = 0; i < N_OPTIONS; i++) {
     if (table[i].kind != KIND_TEXT) continue;
@@ -394,10 +394,16 @@ ronde_status ronde_config_set_environment(ronde_config *config) {
 const char *ronde_config_get(const ronde_config *config, const char *name) {
   const option *o = find(name);
   if (!o || !(o->verbs & config->verb)) return NULL;
-  /* The text is a cache, no part of the configuration's value. */
+  /* The texts are a cache, no part of the configuration's value. */
   ronde_config *cache = (ronde_config *)config;
-  free(cache->text);
-  return cache->text = value_text(o, &config->options);
+  char **kept = &cache->texts[o - table], *text = value_text(o, &config->options);
+  if (*kept && text && strcmp(*kept, text) == 0) {
+    free(text);
+  } else {
+    free(*kept);
+    *kept = text;
+  }
+  return *kept;
 }
 
 bool ronde_config_option(const char *verb, int i, ronde_option *option_out) {

@@ -20,12 +20,14 @@ typedef struct ronde__options {
 #include "train/options.inc"
 } ronde__options;
 
+#define RONDE__MAX_OPTIONS 256
+
 struct ronde_config {
   int verb;
   ronde__options options;
-  uint64_t set_mask[4];  /* bit i: option i of the table was set by the user (command line or environment) */
-  uint64_t environment_mask[4]; /* by the environment: errors then name the variable */
-  char *text;            /* of the last ronde_config_get */
+  uint64_t set_mask[RONDE__MAX_OPTIONS / 64];  /* bit i: option i of the table was set by the user (command line or environment) */
+  uint64_t environment_mask[RONDE__MAX_OPTIONS / 64]; /* by the environment: errors then name the variable */
+  char *texts[RONDE__MAX_OPTIONS]; /* that ronde_config_get has handed out */
 };
 
 /* A copy to resolve automatic values in (in its `options`), where a job was lent a const config. */

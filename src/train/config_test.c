@@ -160,6 +160,10 @@ static void test_bad_values_are_named(void **state) {
   assert_string_equal(ronde_config_get(config, "batch"), "128");
   assert_string_equal(ronde_config_get(config, "betas"), "0.9,0.999");
   assert_string_equal(ronde_config_get(config, "save"), "");
+  const char *batch = ronde_config_get(config, "batch"), *epochs = ronde_config_get(config, "epochs");
+  assert_ptr_equal(batch, ronde_config_get(config, "batch"));
+  assert_string_equal(batch, "128");
+  assert_string_equal(epochs, "1");
   assert_null(ronde_config_get(config, "bacth"));
   assert_null(ronde_config_get(config, "shape"));
 }

@@ -10,7 +10,7 @@
 #include "train/record.h"
 
 /* Indices into the choices of options.inc. */
-enum { RONDE__TRANSPORT_AUTO, RONDE__TRANSPORT_SELF, RONDE__TRANSPORT_THREADS };
+enum { RONDE__TRANSPORT_AUTO, RONDE__TRANSPORT_SELF, RONDE__TRANSPORT_THREADS, RONDE__TRANSPORT_MPI };
 enum { RONDE__OPTIMIZER_SGD, RONDE__OPTIMIZER_ADAM, RONDE__OPTIMIZER_ADAMW, RONDE__OPTIMIZER_ADAGRAD };
 enum { RONDE__STRATEGY_AUTO };
 enum { RONDE__COLLECTIVE_AUTO };
@@ -36,6 +36,7 @@ typedef struct ronde__job {
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
   const ronde__allreduce *collective; /* NULL: auto */
+  ronde__transport *mpi; /* of this process's rank; NULL: all ranks are in this process */
   int world, threads;
   int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */

@@ -111,6 +111,9 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__prof_destroy(r->prof);
   ronde__free(r->shared);
   ronde__free(r->parts);
+  ronde__free(r->facts);
+  ronde__free(r->ops);
+  ronde__free(r->op_rows);
 }
 
 /* ---- steps ---- */

@@ -38,6 +38,15 @@ typedef struct ronde__reporter {
   bool (*cancel)(void *user);
 } ronde__reporter;
 
+/* What a rank tells of itself at the end. */
+typedef struct ronde__rank_facts {
+  char host[64];
+  int64_t peak_rss_bytes; /* of its process; -1: ranks share one */
+  uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
+  uint64_t bytes_sent, bytes_received, messages, bus_ns, bus_bytes;
+  int64_t n_ops;
+} ronde__rank_facts;
+
 typedef struct ronde__rank {
   const ronde__job *job;
   ronde__transport *transport;
@@ -55,7 +64,11 @@ typedef struct ronde__rank {
   double *shared;           /* of the worker */
   ronde__place place;
   ronde__saver *saver; /* rank 0, where there is an --out; else NULL */
-  bool agreed;              /* it ended by what all ranks know: nobody waits for it */
+  ronde__rank_facts *facts; /* [world], once gathered; else NULL */
+  ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
+  void *op_rows;            /* their texts */
+  int n_ops;
+  bool agreed; /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* Everything up to the first step. */
@@ -63,6 +76,8 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
 /* The steps. A cancellation or broken numbers end all ranks alike (`agreed`); after an error of one rank alone its
  * transport must be aborted. */
 ronde_status ronde__rank_train(ronde__rank *rank);
+/* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
+ronde_status ronde__rank_gather(ronde__rank *rank);
 void ronde__rank_tear_down(ronde__rank *rank);
 
 #endif

@@ -167,7 +167,7 @@ static json_t *workers_json(const ronde__record *record) {
     const double *s = row->phase_s;
     json_t *fields = json_object();
     put(fields, "rank", json_integer(row->rank));
-    put(fields, "host", text(host));
+    put(fields, "host", text(row->host ? row->host : host));
     put(fields, "role", text(row->role));
     put(fields, "examples", count(row->examples));
     put(fields, "load_s", real(s[RONDE__PHASE_LOAD]));

@@ -52,6 +52,7 @@ typedef struct ronde__record_worker {
   int64_t examples;
   double wall_s, phase_s[RONDE__N_PHASES];
   int64_t peak_rss_bytes; /* < 0 where workers share a process */
+  const char *host;       /* NULL: this one */
 } ronde__record_worker;
 
 typedef struct ronde__record_staleness {

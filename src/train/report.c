@@ -185,29 +185,32 @@ static void fill_run(ronde__run *r) {
   record->n_workers = job->world;
 }
 
-static double bus_bandwidth(const ronde__run *r) {
-  double bytes = 0, ns = 0;
-  for (int i = 0; i < r->job->world; i++) {
-    bytes += (double)r->ranks[i].worker.bus_bytes;
-    ns += (double)r->ranks[i].worker.bus_ns;
+/* What the ranks told of themselves; nothing where they could not meet at the end. */
+static void fill_facts(ronde__run *r) {
+  const ronde__rank_facts *facts = r->ranks[0].facts;
+  ronde__record_communication *communication = &r->record.communication;
+  uint64_t bus_bytes = 0, bus_ns = 0;
+  for (int i = 0; i < r->job->world && facts; i++) {
+    r->workers[i].host = facts[i].host;
+    r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
+    communication->bytes_sent += (int64_t)facts[i].bytes_sent;
+    communication->bytes_received += (int64_t)facts[i].bytes_received;
+    communication->messages += (int64_t)facts[i].messages;
+    bus_bytes += facts[i].bus_bytes;
+    bus_ns += facts[i].bus_ns;
   }
-  return ns > 0 ? bytes / ns * 1e9 : NAN;
+  communication->collective = r->job->world > 1 ? r->ranks[0].worker.collective->name : NULL;
+  communication->busbw_bytes_per_s = bus_ns ? (double)bus_bytes / (double)bus_ns * 1e9 : NAN;
 }
 
 static ronde_status fill_results(ronde__run *r) {
   ronde__record *record = &r->record;
-  for (int i = 0; i < r->job->world; i++) {
-    int n_ops;
-    const ronde__prof_op *ops = ronde__prof_ops(r->ranks[i].prof, &n_ops);
-    RONDE_TRY(ronde__record_add_ops(record, ops, n_ops));
-    record->communication.bytes_sent += (int64_t)r->transports[i]->bytes_sent;
-    record->communication.bytes_received += (int64_t)r->transports[i]->bytes_received;
-    record->communication.messages += (int64_t)r->transports[i]->messages;
-  }
-  record->communication.collective = r->job->world > 1 ? r->ranks[0].worker.collective->name : NULL;
-  record->communication.busbw_bytes_per_s = bus_bandwidth(r);
-  RONDE_TRY(ronde__weights_sha256(r->ranks[0].net, r->weights_sha256));
-  RONDE_TRY(ronde__state_sha256(r->ranks[0].net, r->state_sha256));
+  const ronde__rank *first = &r->ranks[0];
+  int n_ops = first->n_ops;
+  fill_facts(r);
+  RONDE_TRY(ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops));
+  RONDE_TRY(ronde__weights_sha256(first->net, r->weights_sha256));
+  RONDE_TRY(ronde__state_sha256(first->net, r->state_sha256));
   record->weights_sha256 = r->weights_sha256;
   record->state_sha256 = r->state_sha256;
   return RONDE_OK;
@@ -252,6 +255,11 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   record->wall_s = seconds(ronde__now_ns() - r->begin_ns);
   record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
   record->peak_rss_bytes = ronde__peak_rss_bytes();
+  /* Of all processes; the others' whole lives are the run. */
+  for (int i = 1; i < r->job->world && r->job->mpi && r->ranks[0].facts; i++) {
+    record->cpu_s += seconds(r->ranks[0].facts[i].cpu_ns);
+    record->peak_rss_bytes += r->ranks[0].facts[i].peak_rss_bytes;
+  }
   ronde__energy_update(&record->energy);
   char *json;
   RONDE_TRY(ronde__record_json(record, &json));

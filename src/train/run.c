@@ -1,27 +1,41 @@
-/* Ranks as threads: rank 0 on the calling thread, the others on threads of their own. */
+/* The ranks of this process, as threads: its first on the calling thread, the others on threads of their own. */
 #include "train/run.h"
+
+/* Loading takes one rank longer than another, on another host. */
+#define SET_UP_TIMEOUT_NS 600000000000u
+
+enum { TAG_START = 0 };
 
 static void note_failure(ronde__run *r, ronde_status status) {
   pthread_mutex_lock(&r->mutex);
   bool echo = status == RONDE_E_LOST && r->failed; /* the others only hear that one has gone */
   if (!echo && (r->status == RONDE_OK || r->status == RONDE_E_LOST)) r->status = status;
   r->failed = true;
-  pthread_cond_broadcast(&r->changed);
   pthread_mutex_unlock(&r->mutex);
 }
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
-static bool all_set_up(ronde__run *r) {
-  pthread_mutex_lock(&r->mutex);
-  if (++r->n_set_up == r->job->world) {
+static ronde_status meet(ronde__rank *rank) {
+  ronde__transport *transport = rank->transport;
+  uint64_t timeout_ns = transport->timeout_ns;
+  transport->timeout_ns = SET_UP_TIMEOUT_NS;
+  ronde_status status = ronde__allgather_ring(transport, TAG_START, rank->parts, sizeof *rank->parts);
+  transport->timeout_ns = timeout_ns;
+  return status;
+}
+
+static ronde_status train(ronde__rank *rank) {
+  ronde__run *r = rank->reporter->user;
+  RONDE_TRY(ronde__rank_set_up(rank));
+  RONDE_TRY(meet(rank));
+  if (rank == r->ranks) {
     r->first_step_ns = ronde__now_ns();
     r->epoch_cpu_ns = ronde__cpu_ns();
-    pthread_cond_broadcast(&r->changed);
   }
-  while (r->n_set_up < r->job->world && !r->failed) pthread_cond_wait(&r->changed, &r->mutex);
-  bool ok = !r->failed;
-  pthread_mutex_unlock(&r->mutex);
-  return ok;
+  ronde_status status = ronde__rank_train(rank);
+  ronde_status gathered = status == RONDE_OK || rank->agreed ? ronde__rank_gather(rank) : RONDE_OK;
+  if (gathered != RONDE_OK) rank->agreed = false;
+  return status != RONDE_OK ? status : gathered;
 }
 
 static void *run_rank(void *arg) {
@@ -32,8 +46,7 @@ static void *run_rank(void *arg) {
   if (r->job->world > 1) ronde__log_set_rank(number);
   ronde__log_set_group(&r->errors);
   if (number != 0) rank->reporter = &silent;
-  ronde_status status = ronde__rank_set_up(rank);
-  if (status == RONDE_OK && all_set_up(r)) status = ronde__rank_train(rank);
+  ronde_status status = train(rank);
   if (status != RONDE_OK) {
     note_failure(r, status);
     if (!rank->agreed) rank->transport->ops->abort(rank->transport);
@@ -44,20 +57,20 @@ static void *run_rank(void *arg) {
 }
 
 ronde_status ronde__run_ranks(ronde__run *r) {
-  int world = r->job->world, n_started = 0;
+  int n = r->n_ranks, n_started = 0;
   pthread_t *threads;
   ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_saving, ronde__report_cancel};
-  RONDE__ALLOC(threads, (size_t)world * sizeof *threads, "ranks");
-  for (int i = 0; i < world; i++)
+  RONDE__ALLOC(threads, (size_t)n * sizeof *threads, "ranks");
+  for (int i = 0; i < n; i++)
     r->ranks[i] =
         (ronde__rank){.job = r->job, .transport = r->transports[i], .reporter = &reporter, .max_steps = r->max_steps};
-  for (int i = 1; i < world; i++, n_started++)
+  for (int i = 1; i < n; i++, n_started++)
     if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));
       r->transports[0]->ops->abort(r->transports[0]);
       break;
     }
-  if (n_started == world - 1) run_rank(&r->ranks[0]);
+  if (n_started == n - 1) run_rank(&r->ranks[0]);
   for (int i = 1; i <= n_started; i++) pthread_join(threads[i], NULL);
   ronde__free(threads);
   return r->status;

@@ -1,4 +1,4 @@
-/* One training run: a job, its ranks as threads of this process, and the record of what they did. */
+/* One training run: a job, the ranks of it that run in this process, and the record of what all of them did. */
 #ifndef RONDE_RUN_H
 #define RONDE_RUN_H
 
@@ -10,8 +10,9 @@
 
 typedef struct ronde__run {
   ronde__job *job;
-  ronde__rank *ranks;
+  ronde__rank *ranks; /* [n_ranks] of this process: all, or under MPI one */
   ronde__transport **transports;
+  int n_ranks;
   ronde__record record;
   ronde__record_worker *workers;
   ronde__record_choice choices[4];
@@ -25,12 +26,13 @@ typedef struct ronde__run {
   double *step_seconds;          /* --dry-run: [max_steps] */
   int64_t n_step_seconds, max_steps;
   pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  int n_set_up;
   bool failed;
   ronde__log_group errors;       /* of all ranks */
   ronde_status status;           /* the first that is not the echo of another */
 } ronde__run;
+
+/* Whether rank 0, who reports, is here. */
+static inline bool ronde__run_reports(const ronde__run *run) { return run->transports[0]->rank == 0; }
 
 /* run.c: trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
 ronde_status ronde__run_ranks(ronde__run *run);

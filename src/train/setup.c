@@ -1,6 +1,7 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
 #include "train/checkpoint.h"
 
+#include "comm/mpi.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,10 +183,36 @@ static ronde_status resolve_schedule(ronde__job *job) {
   return RONDE_OK;
 }
 
+/* Under MPI the launcher has said how many there are. */
+static ronde_status join_mpi(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  bool wanted = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  if (!wanted && o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
+  if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
+  if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
+  RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  /* All ranks see it; one says it. */
+  if (ronde__config_is_set(job->config, "workers") && o->workers != job->mpi->size)
+    return job->mpi->rank != 0 ? RONDE_E_USAGE
+                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes",
+                                             o->workers, job->mpi->size);
+  o->transport = RONDE__TRANSPORT_MPI;
+  o->workers = job->mpi->size;
+  return RONDE_OK;
+}
+
+/* Of the workers of this host. */
+static int default_threads(const ronde__job *job) {
+  int n = job->mpi ? ronde__transport_local(job->mpi) : job->world;
+  return (int)ronde__max(1, ronde__cores() / n);
+}
+
 static ronde_status resolve_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
+  RONDE_TRY(join_mpi(job));
   job->world = (int)o->workers;
-  job->threads = (int)(o->threads ? o->threads : ronde__max(1, ronde__cores() / job->world));
+  job->threads = o->threads ? (int)o->threads : default_threads(job);
   o->threads = job->threads;
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
@@ -414,6 +441,7 @@ ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *ho
     job->options = ronde__config_options(job->config);
     status = resolve(job);
   }
+  if (status != RONDE_OK && job->mpi) job->mpi->ops->abort(job->mpi);
   if (status != RONDE_OK) ronde__job_destroy(job);
   else *job_out = job;
   return status;
@@ -421,6 +449,7 @@ ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *ho
 
 void ronde__job_destroy(ronde__job *job) {
   if (!job) return;
+  ronde__transport_destroy(job->mpi);
   ronde__sampler_destroy(job->sampler);
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);

@@ -8,11 +8,16 @@ enum { DRY_RUN_STEPS = 8 };
 
 static ronde_status make_transports(ronde__run *run) {
   int world = run->job->world;
-  RONDE__ALLOC(run->transports, (size_t)world * sizeof *run->transports, "ranks");
-  RONDE__ALLOC(run->ranks, (size_t)world * sizeof *run->ranks, "ranks");
+  run->n_ranks = run->job->mpi ? 1 : world;
+  RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
+  RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
   RONDE__ALLOC(run->workers, (size_t)world * sizeof *run->workers, "ranks");
   for (int i = 0; i < world; i++)
     run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
+  if (run->job->mpi) {
+    run->transports[0] = run->job->mpi;
+    return RONDE_OK;
+  }
   bool self = world == 1 && run->job->options->transport != RONDE__TRANSPORT_THREADS;
   return self ? ronde__transport_self(run->transports) : ronde__transport_threads(world, run->transports);
 }
@@ -37,29 +42,36 @@ static ronde_status open_outputs(ronde__run *run) {
 }
 
 static void tear_down(ronde__run *run) {
-  for (int i = 0; run->ranks && i < run->job->world; i++)
+  for (int i = 0; run->ranks && i < run->n_ranks; i++)
     if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
   ronde__log_group_clear(&run->errors);
-  for (int i = 0; run->transports && i < run->job->world; i++) ronde__transport_destroy(run->transports[i]);
+  for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
+    ronde__transport_destroy(run->transports[i]);
   ronde__record_end(&run->record);
   ronde__free(run->ranks);
   ronde__free(run->transports);
   ronde__free(run->workers);
   ronde__free(run->step_seconds);
   pthread_mutex_destroy(&run->mutex);
-  pthread_cond_destroy(&run->changed);
+}
+
+static ronde_status dry_run(ronde__run *run, char **json_out) {
+  run->max_steps = DRY_RUN_STEPS;
+  RONDE__ALLOC(run->step_seconds, DRY_RUN_STEPS * sizeof *run->step_seconds, "dry run");
+  RONDE_TRY(ronde__run_ranks(run));
+  return ronde__run_reports(run) ? ronde__report_plan(run, json_out) : RONDE_OK;
 }
 
 static ronde_status train(ronde__run *run, char **json_out) {
   RONDE_TRY(make_transports(run));
-  if (run->job->options->dry_run) {
-    run->max_steps = DRY_RUN_STEPS;
-    RONDE__ALLOC(run->step_seconds, DRY_RUN_STEPS * sizeof *run->step_seconds, "dry run");
-    RONDE_TRY(ronde__run_ranks(run));
-    return ronde__report_plan(run, json_out);
+  if (run->job->options->dry_run) return dry_run(run, json_out);
+  if (!ronde__run_reports(run)) return ronde__run_ranks(run);
+  ronde_status status = open_outputs(run);
+  if (status != RONDE_OK) {
+    run->transports[0]->ops->abort(run->transports[0]);
+    return status;
   }
-  RONDE_TRY(open_outputs(run));
-  ronde_status status = ronde__run_ranks(run);
+  status = ronde__run_ranks(run);
   ronde_status closed = ronde__steps_close(run->steps);
   if (run->status == RONDE_OK) run->status = closed;
   ronde_status reported = ronde__report_write(run, json_out);
@@ -75,7 +87,6 @@ ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, c
     return status;
   }
   pthread_mutex_init(&run.mutex, NULL);
-  pthread_cond_init(&run.changed, NULL);
   status = train(&run, json_out);
   tear_down(&run);
   ronde__job_destroy(run.job);

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Network namespaces as hosts, for tests of several hosts on one machine. Needs root.
+#   hosts.sh up N [RATE]   hosts ronde1..rondeN on one bridge, shaped to RATE (1gbit) each way where given
+#   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh
+#   hosts.sh down
+# Addresses are 10.91.7.1..N; the launching side is 10.91.7.254.
+set -eu
+net=10.91.7 prefix=ronde
+case ${1:-} in
+  up)
+    trap '[ $? = 0 ] || "$0" down' EXIT
+    ip link add ${prefix}br type bridge
+    ip addr add $net.254/24 dev ${prefix}br
+    ip link set ${prefix}br up
+    for i in $(seq 1 "$2"); do
+      host=$prefix$i
+      ip netns add $host
+      ip link add ${host}v type veth peer name eth0 netns $host
+      ip link set ${host}v master ${prefix}br up
+      ip -n $host link set lo up
+      ip -n $host addr add $net.$i/24 dev eth0
+      ip -n $host link set eth0 up
+      [ -n "${3:-}" ] || continue
+      ip netns exec $host tc qdisc add dev eth0 root tbf rate "$3" burst 256kb limit 2mb
+      tc qdisc add dev ${host}v root tbf rate "$3" burst 256kb limit 2mb
+    done
+    ;;
+  agent)
+    host=$2
+    shift 2
+    exec ip netns exec "$host" unshare --uts --ipc sh -c "hostname $host; exec sh -c \"\$0\"" "$*"
+    ;;
+  down)
+    for host in $(ip netns list | sed -n "s/^\($prefix[0-9]*\).*/\1/p"); do
+      for process in $(ip netns pids "$host"); do kill -9 "$process" 2>/dev/null || true; done
+      ip netns del "$host"
+    done
+    ip link del ${prefix}br 2>/dev/null || true
+    ;;
+  *)
+    sed -n '2,6s/^# *//p' "$0"
+    exit 2
+    ;;
+esac

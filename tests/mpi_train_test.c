@@ -1,0 +1,263 @@
+/* `ronde train` by several processes: the same bits as threads, and every way in which such a run can end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RONDE RONDE_BINARY_DIR "/ronde"
+#define SMALL "--model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --quiet"
+
+static char folder[] = "/tmp/ronde-mpi-XXXXXX";
+static char said[16384];
+
+static const char *why_not(void) {
+#ifndef RONDE_HAVE_MPI
+  return "this build has no MPI";
+#else
+  return system("command -v mpirun.openmpi >/dev/null 2>&1") ? "there is no mpirun.openmpi" : NULL;
+#endif
+}
+
+static void need_mpi(void) {
+  if (!why_not()) return;
+  print_message("SKIP: %s\n", why_not());
+  skip();
+}
+
+/* Runs a shell command in the folder; `said` is what it printed on both streams. Returns the exit code. */
+static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int run(const char *format, ...) {
+  char words[4096], command[5000];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(words, sizeof words, format, args);
+  va_end(args);
+  snprintf(command, sizeof command, "cd %s && exec 2>&1 && %s", folder, words);
+  FILE *pipe = popen(command, "r");
+  assert_non_null(pipe);
+  size_t n = fread(said, 1, sizeof said - 1, pipe);
+  said[n] = 0;
+  int status = pclose(pipe);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void check_run(int expected, int code) {
+  if (code != expected) print_error("exit %d instead of %d:\n%s\n", code, expected, said);
+  assert_int_equal(code, expected);
+}
+
+static void check_says(const char *text) {
+  if (!strstr(said, text)) fail_msg("no '%s' in:\n%s", text, said);
+}
+
+static json_t *record(const char *name) {
+  char path[4200];
+  snprintf(path, sizeof path, "%s/%s/run.json", folder, name);
+  json_error_t error;
+  json_t *json = json_load_file(path, 0, &error);
+  if (!json) fail_msg("%s: %s", path, error.text);
+  return json;
+}
+
+static const char *string_at(const json_t *json, const char *object, const char *key) {
+  const char *text = json_string_value(json_object_get(json_object_get(json, object), key));
+  assert_non_null(text);
+  return text;
+}
+
+static void pause_s(double s) {
+  struct timespec left = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+  while (nanosleep(&left, &left)) {}
+}
+
+/* Processes whose command names this test's folder. */
+static int n_running(void) {
+  assert_true(run("pgrep -c -f -- '--out %s/' || true", folder) == 0);
+  return (int)strtol(said, NULL, 10) - 1; /* the shell that asks has it in its command too */
+}
+
+static void check_no_orphans(void) {
+  for (int i = 0; i < 100 && n_running() > 0; i++) pause_s(0.1);
+  if (n_running() > 0) {
+    run("pgrep -a -f -- '--out %s/'", folder);
+    fail_msg("still running:\n%s", said);
+  }
+}
+
+static void processes_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  for (int workers = 2; workers <= 3; workers++) {
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --out t", workers));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --transport mpi --out m", workers));
+    assert_string_equal(said, "");
+    json_t *threads = record("t"), *mpi = record("m");
+    assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
+    assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+    json_t *test = json_object_get(json_object_get(mpi, "result"), "test_loss");
+    assert_true(json_equal(test, json_object_get(json_object_get(threads, "result"), "test_loss")));
+    /* What the ranks told of themselves has arrived. */
+    json_t *bytes = json_object_get(json_object_get(mpi, "communication"), "bytes_sent");
+    assert_true(json_equal(bytes, json_object_get(json_object_get(threads, "communication"), "bytes_sent")));
+    json_t *rows = json_object_get(mpi, "workers"), *ops = json_object_get(mpi, "ops");
+    assert_int_equal(json_array_size(rows), workers);
+    for (int i = 0; i < workers; i++) {
+      json_t *row = json_array_get(rows, (size_t)i);
+      assert_true(json_integer_value(json_object_get(row, "peak_rss_bytes")) > 1000000);
+      assert_int_equal(json_integer_value(json_object_get(row, "rank")), i);
+    }
+    int64_t calls = 0, expected = 12 * workers; /* steps of every rank */
+    for (size_t i = 0; i < json_array_size(ops); i++)
+      if (!strcmp(json_string_value(json_object_get(json_array_get(ops, i), "op")), "cross_entropy"))
+        calls += json_integer_value(json_object_get(json_array_get(ops, i), "calls"));
+    assert_int_equal(calls, 2 * expected); /* forward and backward */
+    json_decref(threads);
+    json_decref(mpi);
+  }
+}
+
+static void it_runs_under_a_users_own_mpirun(void **state) {
+  need_mpi();
+  const char *mpirun = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi "
+                       "--oversubscribe -np 2 " RONDE " train " SMALL;
+  check_run(0, run("%s --out u", mpirun));
+  json_t *json = record("u");
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 2);
+  json_decref(json);
+  check_run(2, run("%s --workers 3", mpirun));
+  check_says("ronde: error: --workers 3, but MPI has started 2 processes");
+}
+
+static void what_every_rank_meets_is_said_once(void **state) {
+  need_mpi();
+  check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
+  assert_string_equal(said, "ronde: error: none/train_x.npy: not found\n");
+}
+
+/* Starts a run that would take long, in the background; said is not touched before it has trained for a while. */
+static pid_t start_long_run(const char *name) {
+  char out[4200], steps[4300];
+  snprintf(out, sizeof out, "%s/%s", folder, name);
+  snprintf(steps, sizeof steps, "%s/steps.jsonl", out);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    char errors[4300];
+    snprintf(errors, sizeof errors, "%s.err", out);
+    if (!freopen(errors, "w", stderr)) _exit(126);
+    execl(RONDE, "ronde", "train", "--model", "lenet5", "--data", "synthetic:1x28x28:10:600", "--batch", "50",
+          "--threads", "1", "--quiet", "--workers", "3", "--transport", "mpi", "--epochs", "100000", "--out", out, NULL);
+    _exit(127);
+  }
+  for (int i = 0; i < 600 && access(steps, R_OK); i++) pause_s(0.1);
+  pause_s(0.5);
+  return child;
+}
+
+static int end_of(pid_t child) {
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void a_killed_rank_ends_the_run_and_is_named(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("k");
+  assert_int_equal(run("kill -9 $(pgrep -n -f '^[^ ]*ronde train .*--out %s/k')", folder), 0);
+  assert_int_equal(end_of(child), 4);
+  assert_int_equal(run("tail -1 k.err"), 0);
+  check_says("ronde: error: rank 2 on host ");
+  check_says("was lost: killed by signal 9");
+  check_no_orphans();
+}
+
+static void an_interrupt_ends_all_ranks_well(void **state) {
+  need_mpi();
+  static const int signals[] = {SIGINT, SIGTERM};
+  for (int i = 0; i < 2; i++) {
+    pid_t child = start_long_run(i ? "i1" : "i0");
+    kill(child, signals[i]);
+    assert_int_equal(end_of(child), 128 + signals[i]);
+    json_t *json = record(i ? "i1" : "i0");
+    assert_string_equal(json_string_value(json_object_get(json, "status")), "interrupted");
+    json_decref(json);
+    assert_int_equal(run("cat i%d.err", i), 0);
+    assert_string_equal(said, "ronde: error: interrupted: the training was broken off\n");
+    check_no_orphans();
+  }
+}
+
+static void nothing_outlives_a_killed_launcher(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("l");
+  kill(child, SIGKILL);
+  assert_int_equal(end_of(child), 128 + SIGKILL);
+  check_no_orphans();
+}
+
+static void hosts_need_a_launcher_and_options_an_effect(void **state) {
+  check_run(2, run(RONDE " train " SMALL " --iface eth0"));
+  check_says("--iface can have no effect");
+  need_mpi();
+  check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --trace --out x"));
+  check_says("ronde: error: --trace: ");
+}
+
+/* Hosts are network namespaces, reached by a script in the place of ssh. */
+static void several_hosts_train_as_one(void **state) {
+  need_mpi();
+  const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
+  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
+    print_message("SKIP: no right to make network namespaces\n");
+    skip();
+  }
+  run("%s down", script);
+  check_run(0, run("%s up 3", script));
+  int code = run("OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE " train " SMALL
+                 " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 --out h",
+                 script);
+  char lines[sizeof said];
+  memcpy(lines, said, sizeof said);
+  run("%s down", script);
+  memcpy(said, lines, sizeof said);
+  check_run(0, code);
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --out t3"));
+  json_t *hosts = record("h"), *threads = record("t3");
+  assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+  for (int i = 0; i < 3; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "ronde%d", i + 1);
+    json_t *row = json_array_get(json_object_get(hosts, "workers"), (size_t)i);
+    assert_string_equal(json_string_value(json_object_get(row, "host")), name);
+  }
+  json_decref(hosts);
+  json_decref(threads);
+}
+
+static int make_folder(void **state) { return mkdtemp(folder) ? 0 : 1; }
+static int remove_folder(void **state) { return run("cd / && rm -r %s", folder); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(processes_come_to_the_bits_of_threads),
+      cmocka_unit_test(it_runs_under_a_users_own_mpirun),
+      cmocka_unit_test(what_every_rank_meets_is_said_once),
+      cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
+      cmocka_unit_test(an_interrupt_ends_all_ranks_well),
+      cmocka_unit_test(nothing_outlives_a_killed_launcher),
+      cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
+      cmocka_unit_test(several_hosts_train_as_one),
+  };
+  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

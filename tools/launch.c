@@ -1,0 +1,306 @@
+/* Training by several processes: starts mpirun on this very command and watches over it. The ranks' own lines go
+ * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
+ * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MARK "\x1eronde-end "
+#define MPIRUN "mpirun.openmpi"
+#define LAUNCHED "RONDE_LAUNCHED"
+enum { MAX_ARGS = 64, END_S = 10 };
+
+typedef struct stream {
+  int from, to;
+  char line[8192];
+  size_t n;
+} stream;
+
+typedef struct launch {
+  pid_t mpirun;
+  int n_ranks, n_ended;
+  int code;         /* of the rank that knows best why it ended; -1: none has ended yet */
+  bool in_block;    /* inside of what mpirun says */
+  char said[16384]; /* by mpirun */
+  bool error_seen;
+  char last_error[2048]; /* what every rank meets by itself is said once */
+  int killed_rank, killed_signal;
+  char killed_host[256];
+} launch;
+
+/* ---- the ranks' side ---- */
+
+static const char *rank_mark(void) {
+  static const char *const marks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+  const char *rank = NULL;
+  for (size_t i = 0; i < sizeof marks / sizeof *marks && !rank; i++) rank = getenv(marks[i]);
+  return rank ? rank : "0";
+}
+
+bool tool_is_launched(void) {
+  static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+    if (getenv(marks[i])) return true;
+  return false;
+}
+
+bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
+
+void tool_mark_end(int code) {
+  if (!getenv(LAUNCHED) || !tool_is_launched()) return;
+  fflush(stdout);
+  fprintf(stderr, MARK "%s %d\n", rank_mark(), code);
+  fflush(stderr);
+}
+
+/* ---- what comes from mpirun ---- */
+
+/* A rank that was cut off, or hears that another has gone (4), knows less than one that names a cause. */
+static void note_end(launch *l, const char *mark) {
+  int rank, code;
+  if (sscanf(mark, "%d %d", &rank, &code) != 2) return;
+  l->n_ended++;
+  bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
+  if (l->code < 0 || (code != 0 && better)) l->code = code;
+}
+
+static void note_mpirun(launch *l, const char *line) {
+  size_t used = strlen(l->said);
+  snprintf(l->said + used, sizeof l->said - used, "%s\n", line);
+  char host[200];
+  int rank, number;
+  const char *at = strstr(line, "process rank ");
+  if (at && sscanf(at, "process rank %d with PID %*d on node %199s exited on signal %d", &rank, host, &number) == 3) {
+    l->killed_rank = rank;
+    l->killed_signal = number;
+    snprintf(l->killed_host, sizeof l->killed_host, "%s", host);
+  }
+  at = strstr(line, "ORTE has lost communication with a remote daemon");
+  if (at) l->killed_signal = -1;
+}
+
+static bool is_rule(const char *line) { return strspn(line, "-") >= 60; }
+
+/* Inside its blocks mpirun names no source; ranks print none of its rules. */
+static void take_line(launch *l, stream *s, const char *line) {
+  const char *mark = strstr(line, MARK);
+  if (mark) {
+    note_end(l, mark + strlen(MARK));
+  } else if (is_rule(line)) {
+    l->in_block = !l->in_block;
+  } else if (s->to == STDERR_FILENO && (l->in_block || line[0] == '[' || strncmp(line, MPIRUN ": ", sizeof MPIRUN) == 0)) {
+    note_mpirun(l, line);
+  } else {
+    bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;
+    if (is_error) snprintf(l->last_error, sizeof l->last_error, "%s", line);
+    l->error_seen |= is_error;
+    if (!again) dprintf(s->to, "%s\n", line);
+  }
+}
+
+/* False at the end of the stream. */
+static bool take(launch *l, stream *s) {
+  ssize_t got = read(s->from, s->line + s->n, sizeof s->line - 1 - s->n);
+  if (got < 0 && errno == EINTR) return true;
+  if (got > 0) s->n += (size_t)got;
+  s->line[s->n] = 0;
+  char *begin = s->line, *newline;
+  while ((newline = strchr(begin, '\n'))) {
+    *newline = 0;
+    take_line(l, s, begin);
+    begin = newline + 1;
+  }
+  s->n -= (size_t)(begin - s->line);
+  memmove(s->line, begin, s->n + 1);
+  if (s->n == sizeof s->line - 1 || (got <= 0 && s->n)) {
+    take_line(l, s, s->line);
+    s->n = 0;
+  }
+  return got > 0;
+}
+
+/* ---- starting ---- */
+
+typedef struct arguments {
+  const char *list[MAX_ARGS + 1];
+  int n;
+} arguments;
+
+static void add(arguments *a, const char *word) {
+  if (a->n < MAX_ARGS) a->list[a->n++] = word;
+}
+
+static int count_hosts(const char *hosts) {
+  int n = 1;
+  for (; *hosts; hosts++) n += *hosts == ',';
+  return n;
+}
+
+/* "a,b" as "a:2,b:2": as many slots on each as it may need. */
+static char *with_slots(const char *hosts, int slots) {
+  size_t size = strlen(hosts) + 12 * (size_t)count_hosts(hosts) + 1, used = 0;
+  char *text = malloc(size);
+  for (const char *at = hosts; text && *at; at += at[0] == ',') {
+    size_t length = strcspn(at, ",");
+    used += (size_t)snprintf(text + used, size - used, "%s%.*s:%d", used ? "," : "", (int)length, at, slots);
+    at += length;
+  }
+  return text;
+}
+
+static const char *self_path(char *buffer, size_t size, const char *otherwise) {
+  ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
+  if (n <= 0) return otherwise;
+  buffer[n] = 0;
+  return buffer;
+}
+
+/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only; and ends
+ * where this process is killed. */
+static void become_mpirun(arguments *a, const int out[2], const int err[2], pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  dup2(out[1], STDOUT_FILENO);
+  dup2(err[1], STDERR_FILENO);
+  for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
+  setenv(LAUNCHED, "1", 1);
+  if (geteuid() == 0) {
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  }
+  /* ssh may ask nothing, and not wait for long; another program in its place would not know these words. */
+  if (!getenv("OMPI_MCA_plm_rsh_agent")) setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
+  execvp(a->list[0], (char **)a->list);
+  dprintf(STDERR_FILENO, "ronde: error: --transport mpi: cannot start %s: %s\n", a->list[0], strerror(errno));
+  _exit(1);
+}
+
+static void add_iface(arguments *a, const char *iface, bool hosts) {
+  static const char *const names[] = {"btl_tcp_if_", "oob_tcp_if_"};
+  static char keys[2][32];
+  if (!iface && !hosts) return;
+  for (int i = 0; i < 2; i++) {
+    snprintf(keys[i], sizeof keys[i], "%s%s", names[i], iface ? "include" : "exclude");
+    add(a, "--mca");
+    add(a, keys[i]);
+    add(a, iface ? iface : "lo,docker0,virbr0");
+  }
+}
+
+static ronde_status start(launch *l, const tool_call *call, stream streams[2]) {
+  const char *hosts = ronde_config_get(call->config, "hosts"), *iface = ronde_config_get(call->config, "iface");
+  int n_hosts = hosts && *hosts ? count_hosts(hosts) : 0;
+  l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
+  if (n_hosts && l->n_ranks == 1) l->n_ranks = n_hosts;
+  char ranks[16], self[4096], *slots = n_hosts ? with_slots(hosts, (l->n_ranks + n_hosts - 1) / n_hosts) : NULL;
+  snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
+  arguments a = {.n = 0};
+  add(&a, MPIRUN);
+  add(&a, "-np"), add(&a, ranks);
+  if (slots) add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
+  else add(&a, "--oversubscribe");
+  add(&a, "--bind-to"), add(&a, "none");
+  add_iface(&a, iface && *iface ? iface : NULL, n_hosts > 0);
+  add(&a, "-x"), add(&a, LAUNCHED);
+  add(&a, self_path(self, sizeof self, call->argv[0]));
+  for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
+  int out[2], err[2];
+  if (a.n == MAX_ARGS || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {
+    free(slots);
+    return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", a.n == MAX_ARGS ? "too many words" : strerror(errno));
+  }
+  pid_t parent = getpid();
+  l->mpirun = fork();
+  if (l->mpirun == 0) become_mpirun(&a, out, err, parent);
+  close(out[1]), close(err[1]);
+  free(slots);
+  if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+  streams[0] = (stream){.from = out[0], .to = STDOUT_FILENO};
+  streams[1] = (stream){.from = err[0], .to = STDERR_FILENO};
+  return RONDE_OK;
+}
+
+/* ---- watching ---- */
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* A signal of ours goes to every rank, which ends its run well; who has not ended END_S later is ended by mpirun. */
+static void pass_signals_on(launch *l, double *asked_s) {
+  if (!tool_signal()) return;
+  if (*asked_s == 0) {
+    kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
+    *asked_s = now_s();
+  } else if (now_s() - *asked_s > END_S) {
+    kill(l->mpirun, SIGTERM);
+    *asked_s = now_s();
+  }
+}
+
+static int watch(launch *l, stream streams[2]) {
+  struct pollfd files[2] = {{streams[0].from, POLLIN, 0}, {streams[1].from, POLLIN, 0}};
+  double asked_s = 0;
+  for (int n_open = 2; n_open > 0;) {
+    pass_signals_on(l, &asked_s);
+    if (poll(files, 2, 100) <= 0) continue;
+    for (int i = 0; i < 2; i++)
+      if (files[i].fd >= 0 && files[i].revents && !take(l, &streams[i])) {
+        close(files[i].fd);
+        files[i].fd = -1;
+        n_open--;
+      }
+  }
+  int status = 0;
+  while (waitpid(l->mpirun, &status, 0) < 0 && errno == EINTR) {}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static ronde_status status_of_code(int code) {
+  for (int s = 0; s <= RONDE_E_CANCELLED; s++)
+    if (ronde_status_exit_code((ronde_status)s) == code) return (ronde_status)s;
+  return RONDE_E_INTERNAL;
+}
+
+static ronde_status conclude(const launch *l, int mpirun_code) {
+  if (l->killed_signal > 0)
+    return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: killed by signal %d (%s)", l->killed_rank,
+                     l->killed_host, l->killed_signal, strsignal(l->killed_signal));
+  bool all_ended = l->n_ended == l->n_ranks;
+  int code = l->code > 0 ? l->code : mpirun_code || !all_ended ? 4 : 0;
+  if (code == 0) return RONDE_OK;
+  if (l->error_seen) tool_error_shown();
+  if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
+  if (l->error_seen) return status_of_code(code);
+  if (*l->said) fputs(l->said, stderr);
+  if (all_ended) return tool_fail(status_of_code(code), "%s", ronde_status_text(status_of_code(code)));
+  return tool_fail(RONDE_E_LOST, "mpirun ended with code %d, and %d of %d ranks did not come to their end", mpirun_code,
+                   l->n_ranks - l->n_ended, l->n_ranks);
+}
+
+bool tool_must_launch(const tool_call *call) {
+  const char *hosts = ronde_config_get(call->config, "hosts");
+  bool mpi = strcmp(ronde_config_get(call->config, "transport"), "mpi") == 0;
+  return (mpi || (hosts && *hosts)) && !tool_is_launched();
+}
+
+ronde_status tool_launch(const tool_call *call) {
+  launch l = {.code = -1};
+  stream streams[2];
+  tool_signals_start();
+  ronde_status status = start(&l, call, streams);
+  return status ? status : conclude(&l, watch(&l, streams));
+}
