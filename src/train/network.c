@@ -72,10 +72,10 @@ static ronde_status smooth_labels(const ronde__job *job, ronde_graph *graph) {
 
 /* ---- --freeze ---- */
 
-/* How much of a name the prefix [n] stands for: the whole name, or up to a dot. 0: it stands for something else. */
-static size_t matched(const char *name, const char *prefix, size_t n) {
-  bool ends = n > 0 && (!name[n] || name[n] == '.' || prefix[n - 1] == '.');
-  return strncmp(name, prefix, n) == 0 && ends ? n : 0;
+/* Whether a prefix [n] stands for a name: for the whole of it, or for what is in front of a dot. */
+static bool stands_for(const char *prefix, size_t n, const char *name) {
+  if (n == 0 || strncmp(name, prefix, n) != 0) return false; /* so the name is not shorter */
+  return !name[n] || name[n] == '.' || prefix[n - 1] == '.';
 }
 
 /* What comes nearest to text among all names of parameters and what they begin with, up to a dot. */
@@ -98,7 +98,7 @@ static void nearest_prefix(const ronde_graph *graph, const char *text, char *nea
 static ronde_status freeze_prefix(ronde_graph *graph, const char *prefix, size_t n) {
   int n_matched = 0;
   for (int i = 0; i < graph->n_params; i++) {
-    if (!matched(graph->params[i].name, prefix, n)) continue;
+    if (!stands_for(prefix, n, graph->params[i].name)) continue;
     graph->params[i].frozen = true;
     n_matched++;
   }
