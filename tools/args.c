@@ -78,7 +78,8 @@ static ronde_status fail_unknown(const parser *p, const char *name) {
 static const char *flag_value(parser *p) {
   if (p->at + 1 >= p->n_words) return NULL;
   const char *next = p->words[p->at + 1];
-  if (strcmp(next, "on") != 0 && strcmp(next, "off") != 0) return NULL;
+  bool is_list = p->verb->has_axes && (strcmp(next, "on,off") == 0 || strcmp(next, "off,on") == 0);
+  if (strcmp(next, "on") != 0 && strcmp(next, "off") != 0 && !is_list) return NULL;
   p->at++;
   return next;
 }
@@ -95,6 +96,39 @@ static ronde_status read_own_flag(parser *p, int flag, const char *value) {
   return RONDE_OK;
 }
 
+/* Whether the option takes the text as it is, without a word about it where it does not. */
+static bool is_accepted(parser *p, const char *name, const char *text) {
+  ronde_log_set(NULL, NULL);
+  ronde_status status = ronde_config_set(p->call->config, name, text);
+  tool_log_start();
+  return status == RONDE_OK;
+}
+
+static ronde_status add_axis(parser *p, const ronde_option *option, const char *list) {
+  tool_call *call = p->call;
+  if (call->n_axes == TOOL_MAX_AXES)
+    return tool_fail(RONDE_E_USAGE, "--%s: lists of more than %d options", option->name, TOOL_MAX_AXES);
+  for (int i = 0; i < call->n_axes; i++)
+    if (strcmp(call->axes[i].name, option->name) == 0)
+      return tool_fail(RONDE_E_USAGE, "--%s has a list of values already", option->name);
+  tool_axis *axis = &call->axes[call->n_axes++];
+  *axis = (tool_axis){.name = option->name, .text = strdup(list)};
+  if (!axis->text) return tool_fail(RONDE_E_MEMORY, "--%s: no memory", option->name);
+  for (char *rest = axis->text, *value; (value = strsep(&rest, ","));) {
+    if (axis->n_values == TOOL_MAX_VALUES)
+      return tool_fail(RONDE_E_USAGE, "--%s: more than %d values", option->name, TOOL_MAX_VALUES);
+    axis->values[axis->n_values++] = value;
+    ronde_status status = ronde_config_set(call->config, option->name, value);
+    if (status) return status;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status set_option(parser *p, const ronde_option *option, const char *value) {
+  bool is_list = p->verb->has_axes && strchr(value, ',') && !is_accepted(p, option->name, value);
+  return is_list ? add_axis(p, option, value) : ronde_config_set(p->call->config, option->name, value);
+}
+
 static ronde_status read_valued(parser *p, const ronde_option *option, const char *value) {
   if (!value) {
     if (p->at + 1 >= p->n_words)
@@ -105,7 +139,7 @@ static ronde_status read_valued(parser *p, const ronde_option *option, const cha
                        value);
     }
   }
-  return ronde_config_set(p->call->config, option->name, value);
+  return set_option(p, option, value);
 }
 
 /* A word with dashes, without them. */
@@ -119,7 +153,7 @@ static ronde_status read_option(parser *p, const char *text) {
   if (find_option(p->verb, name, &option)) {
     if (option.value_name) return read_valued(p, &option, value);
     if (!value) value = flag_value(p);
-    return ronde_config_set(p->call->config, name, value ? value : "on");
+    return set_option(p, &option, value ? value : "on");
   }
   if (strncmp(name, "no-", 3) != 0 || !find_option(p->verb, name + 3, &option)) return fail_unknown(p, name);
   if (option.value_name)
@@ -183,10 +217,15 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
     if (!status) status = require_words(&p);
   }
   if (status) {
-    ronde_config_destroy(call.config);
+    tool_call_end(&call);
     return status;
   }
   *call_out = call;
   *help_out = p.help;
   return RONDE_OK;
+}
+
+void tool_call_end(tool_call *call) {
+  for (int i = 0; i < call->n_axes; i++) free(call->axes[i].text);
+  ronde_config_destroy(call->config);
 }

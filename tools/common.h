@@ -5,7 +5,15 @@
 #include <jansson.h>
 #include <ronde/ronde.h>
 
-enum { TOOL_MAX_WORDS = 2 };
+enum { TOOL_MAX_WORDS = 2, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16 };
+
+/* An option that was given several values: each makes a case. */
+typedef struct tool_axis {
+  const char *name; /* owned by the library */
+  char *text;       /* the values, each with its end; owned */
+  const char *values[TOOL_MAX_VALUES];
+  int n_values;
+} tool_axis;
 
 /* A call of a verb, parsed. */
 typedef struct tool_call {
@@ -14,11 +22,14 @@ typedef struct tool_call {
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
   char **argv; /* of the process, whole */
+  tool_axis axes[TOOL_MAX_AXES]; /* where the verb has them */
+  int n_axes;
 } tool_call;
 
 typedef struct tool_verb {
   const char *name, *words, *about; /* words: what stands behind the name in the usage line, "" for none */
   bool has_config;                  /* the library has options of this name */
+  bool has_axes;                    /* a list of values of an option that takes one makes cases */
   int max_words;
   const char *word_options[TOOL_MAX_WORDS]; /* options that words set, in order; all required. NULL: kept in words */
   const char *example;
@@ -31,12 +42,14 @@ ronde_status tool_predict(const tool_call *call);
 ronde_status tool_init(const tool_call *call);
 ronde_status tool_models(const tool_call *call);
 ronde_status tool_data(const tool_call *call);
+ronde_status tool_compare(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
 
 /* ---- args.c, help.c -------------------------------------------------------------------------------------------- */
 
 /* Reads the words behind the verb; `--help` only sets help_out. On success the call's config is the caller's. */
 ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out);
+void tool_call_end(tool_call *call);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
 void tool_help_verb(FILE *file, const tool_verb *verb);
 /* The index of the nearest of n names, and its edit distance. */
@@ -101,6 +114,8 @@ ronde_status tool_print_result(const tool_call *call, char *text, void (*print)(
 /* RONDE_E_WRITE where something that was printed on stdout did not arrive. */
 ronde_status tool_flush(void);
 
+/* The sum of a phase over a run's epochs: "load_s", ... */
+double tool_epochs_sum(const json_t *run, const char *field);
 /* The table at the end of a training (stderr), and the plan of a dry run (stdout). */
 void tool_summary(const json_t *run, const char *folder);
 void tool_plan(const json_t *plan);

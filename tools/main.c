@@ -15,6 +15,13 @@ static const tool_verb verbs[] = {
      .has_config = true,
      .example = "ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --save lenet5.safetensors",
      .run = tool_train},
+    {.name = "compare",
+     .words = "",
+     .about = "Trains each case of a list of values of an option, in alternated rounds, and compares them",
+     .has_config = true,
+     .has_axes = true,
+     .example = "ronde compare --model resnet18 --data cifar10 --exec graph,eager --batch 42 --steps 20",
+     .run = tool_compare},
     {.name = "eval",
      .words = "CKPT",
      .about = "Measures loss and accuracy of trained weights",
@@ -93,7 +100,7 @@ static ronde_status run_verb(const tool_verb *verb, int argc, char **argv) {
     if (call.quiet) tool_log_quiet();
     status = verb->run(&call);
   }
-  ronde_config_destroy(call.config);
+  tool_call_end(&call);
   return status;
 }
 

@@ -13,7 +13,7 @@ static const struct {
               {"update_s", "update"},     {"other_s", "other"}};
 enum { N_PHASES = sizeof phases / sizeof phases[0] };
 
-static double epochs_sum(const json_t *run, const char *field) {
+double tool_epochs_sum(const json_t *run, const char *field) {
   const json_t *epochs = json_object_get(run, "epochs"), *epoch;
   size_t i;
   double sum = 0;
@@ -67,16 +67,16 @@ static void say_head(const json_t *run) {
 }
 
 static void say_phases(const json_t *run) {
-  double wall_s = epochs_sum(run, "wall_s");
+  double wall_s = tool_epochs_sum(run, "wall_s");
   if (!(wall_s > 0)) return;
   tool_say("\n  %-14s %10s %7s   (mean of the workers)", "phase", "seconds", "%");
   for (int i = 0; i < N_PHASES; i++) {
-    double phase_s = epochs_sum(run, phases[i].field);
+    double phase_s = tool_epochs_sum(run, phases[i].field);
     tool_say("  %-14s %10.3f %7.1f", phases[i].text, phase_s, 100 * phase_s / wall_s);
   }
   tool_say("  %-14s %10.3f %7.1f", "training", wall_s, 100.0);
-  tool_say("  %-14s %10.3f   (apart; checkpoints %.3f s)", "evaluation", epochs_sum(run, "eval_s"),
-           epochs_sum(run, "checkpoint_s"));
+  tool_say("  %-14s %10.3f   (apart; checkpoints %.3f s)", "evaluation", tool_epochs_sum(run, "eval_s"),
+           tool_epochs_sum(run, "checkpoint_s"));
 }
 
 static void say_workers(const json_t *run) {

@@ -173,7 +173,8 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict", "init" or "data". Values start at their defaults. */
+/* verb: "train", "eval", "predict", "init", "data", or "compare" (the options of train, and its own). Values start at
+ * their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -246,6 +247,16 @@ RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks 
 /* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its
  * tensors. */
 RONDE_API ronde_status ronde_models(const char *name, char **json_out);
+
+/* ---- statistics ------------------------------------------------------------------------------------------------ */
+
+/* Of measurements: the median, the median absolute deviation from it, and the interval in which the median lies by 95 %
+ * (bootstrap; the same samples give the same interval). */
+typedef struct ronde_statistics {
+  double median, mad, low, high;
+} ronde_statistics;
+/* Of samples [n]. RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where one is NaN or Inf. */
+RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
 
 /* ---- data sets ------------------------------------------------------------------------------------------------ */
 

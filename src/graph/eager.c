@@ -15,15 +15,13 @@ static ronde_status add_external(ronde__eager *e, ronde__phys phys, const float 
 
 /* Rows for the graph's tensors, which grow in number as calls are made. */
 static ronde_status follow_tensors(ronde__eager *e, const ronde_graph *graph) {
-  int *value_of =
-      ronde__tape_room(e->value_of, graph->n_tensors, &e->capacity.tensors, sizeof *e->value_of);
+  int *value_of = ronde__tape_room(e->value_of, graph->n_tensors, &e->capacity.tensors, sizeof *e->value_of);
   if (!value_of) return RONDE_E_MEMORY;
   e->value_of = value_of;
   while (e->n_tensors < graph->n_tensors) value_of[e->n_tensors++] = -1;
   int input = graph->input;
   if (input < 0 || value_of[input] >= 0) return RONDE_OK;
-  return add_external(e, ronde__phys_of_shape(&graph->tensors[input]->shape, e->batch.n), e->batch.x,
-                      &value_of[input]);
+  return add_external(e, ronde__phys_of_shape(&graph->tensors[input]->shape, e->batch.n), e->batch.x, &value_of[input]);
 }
 
 /* Loss targets lie as the prediction does, logically. */
@@ -186,8 +184,7 @@ static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
                                  .prof = o->prof};
   ronde__tape_value out = {.phys = step->desc.out, .wants_gradient = step->has_backward && !step->op->is_loss};
   RONDE_TRY(ronde__prepared_get(e->prepared, &options, step));
-  ronde__tape_entry *entries =
-      ronde__tape_room(e->entries, e->n_entries + 1, &e->capacity.entries, sizeof *e->entries);
+  ronde__tape_entry *entries = ronde__tape_room(e->entries, e->n_entries + 1, &e->capacity.entries, sizeof *e->entries);
   if (!entries) return RONDE_E_MEMORY;
   e->entries = entries;
   RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
@@ -261,8 +258,7 @@ static ronde_status run_node(ronde__eager *e, const ronde_graph *graph, int inde
     step->has_backward |= value->wants_gradient;
   }
   step->op->layouts(desc, in, &graph->tensors[node->out]->shape);
-  for (int i = 0; i < node->n_inputs; i++)
-    RONDE_TRY(in_form(e, e->value_of[node->in[i]], &desc->in[i], &step->in[i]));
+  for (int i = 0; i < node->n_inputs; i++) RONDE_TRY(in_form(e, e->value_of[node->in[i]], &desc->in[i], &step->in[i]));
   for (int i = 0; i < node->n_buffers; i++) step->buffer[i] = e->buffer_of[node->buffer[i]];
   if (!step->op->is_view) RONDE_TRY(call_op(e, &entry));
   e->value_of[node->out] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out;
@@ -337,8 +333,10 @@ static ronde_status define(ronde__eager *e, float *output_out) {
   if (status == RONDE_OK && !output_out) status = run_loss(e, graph);
   if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
   ronde_graph_destroy(graph);
-  if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
-  else ronde__tape_clear(e);
+  if (status == RONDE_OK)
+    ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
+  else
+    ronde__tape_clear(e);
   return status;
 }
 
@@ -407,8 +405,10 @@ static ronde_status create(ronde__net *net, const ronde__net_options *options, v
   *e = (ronde__eager){.net = net, .options = *options};
   ronde_status status = ronde__prepared_create(&e->prepared);
   if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
-  if (status != RONDE_OK) destroy(e);
-  else *execution_out = e;
+  if (status != RONDE_OK)
+    destroy(e);
+  else
+    *execution_out = e;
   return status;
 }
 

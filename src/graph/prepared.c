@@ -65,12 +65,15 @@ static ronde_status add(ronde__prepared *prepared, const ronde__plan_options *op
     prepared->steps = steps;
   }
   ronde_status status = ronde__plan_step_prepare(step, options);
-  if (status != RONDE_OK) ronde__plan_step_release(step);
-  else prepared->steps[prepared->n_steps++] = *step;
+  if (status != RONDE_OK)
+    ronde__plan_step_release(step);
+  else
+    prepared->steps[prepared->n_steps++] = *step;
   return status;
 }
 
-ronde_status ronde__prepared_get(ronde__prepared *prepared, const ronde__plan_options *options, ronde__plan_step *step) {
+ronde_status ronde__prepared_get(ronde__prepared *prepared, const ronde__plan_options *options,
+                                 ronde__plan_step *step) {
   const ronde__plan_step *known = find(prepared, step);
   if (!known) return add(prepared, options, step);
   step->state = known->state;

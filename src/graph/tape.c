@@ -9,8 +9,10 @@ void *ronde__tape_room(void *items, int n, int *capacity, size_t size) {
   if (n <= *capacity) return items;
   int larger = (int)ronde__max(64, 2 * (int64_t)n);
   void *moved = realloc(items, (size_t)larger * size);
-  if (moved) *capacity = larger;
-  else ronde__fail(RONDE_E_MEMORY, "tape: no memory for %d rows", n);
+  if (moved)
+    *capacity = larger;
+  else
+    ronde__fail(RONDE_E_MEMORY, "tape: no memory for %d rows", n);
   return moved;
 }
 
@@ -24,8 +26,7 @@ ronde_status ronde__tape_take(ronde__eager *e, int64_t n_elems, float **p_out) {
 }
 
 ronde_status ronde__tape_value_add(ronde__eager *e, const ronde__tape_value *value, int *index_out) {
-  ronde__tape_value *values =
-      ronde__tape_room(e->values, e->n_values + 1, &e->capacity.values, sizeof *e->values);
+  ronde__tape_value *values = ronde__tape_room(e->values, e->n_values + 1, &e->capacity.values, sizeof *e->values);
   if (!values) return RONDE_E_MEMORY;
   e->values = values;
   *index_out = e->n_values;

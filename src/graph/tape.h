@@ -39,7 +39,7 @@ typedef struct ronde__eager {
   bool only_shapes; /* preparing: nothing is executed */
   ronde__tape_value *values;
   ronde__tape_entry *entries;
-  int *value_of; /* [n_tensors] of the graph: its value, -1: none yet */
+  int *value_of;             /* [n_tensors] of the graph: its value, -1: none yet */
   int *param_of, *buffer_of; /* of the graph's to the net's */
   int n_values, n_entries, n_tensors, n_params, n_buffers;
   struct {

@@ -1,0 +1,109 @@
+/* `ronde compare`, as a user meets it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define SMALL "--data synthetic:1x28x28:10:40 --batch 10 --threads 1 "
+
+/* The exit code; text gets one stream ("" or "2>&1 >/dev/null" to redirect). */
+static int run(const char *options, const char *redirection, char *text, size_t bytes) {
+  char command[1024];
+  snprintf(command, sizeof command, RONDE_BINARY_DIR "/ronde compare %s %s", options, redirection);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  text[fread(text, 1, bytes - 1, file)] = '\0';
+  int state = pclose(file);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static json_t *bench_of(const char *options, int wanted_code) {
+  static char text[1 << 16];
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), wanted_code);
+  json_t *bench = json_loads(text, 0, NULL);
+  assert_non_null(bench);
+  assert_string_equal(json_string_value(json_object_get(bench, "schema")), "ronde.bench.v1");
+  return bench;
+}
+
+static json_t *field(const json_t *bench, size_t index, const char *object, const char *key) {
+  json_t *one = json_array_get(json_object_get(bench, "cases"), index);
+  return json_object_get(object ? json_object_get(one, object) : one, key);
+}
+
+static void eager_beside_graph(void **unused) {
+  json_t *bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --rounds 2 --json", 0);
+  assert_true(json_is_true(json_object_get(bench, "ranked")));
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 2);
+  assert_string_equal(json_string_value(field(bench, 0, NULL, "name")), "exec=graph");
+  assert_string_equal(json_string_value(field(bench, 1, NULL, "name")), "exec=eager");
+  assert_true(json_equal(field(bench, 0, "result", "weights_sha256"), field(bench, 1, "result", "weights_sha256")));
+  for (size_t i = 0; i < 2; i++) {
+    assert_int_equal(json_array_size(field(bench, i, "step_s", "samples")), 2 * (4 - 1));
+    assert_int_equal(json_array_size(field(bench, i, "peak_rss_bytes", "samples")), 2);
+    assert_true(json_number_value(field(bench, i, "step_s", "median")) > 0);
+    assert_true(json_number_value(field(bench, i, "kernel_s", "median")) > 0);
+    assert_int_equal(json_integer_value(field(bench, i, NULL, "failures")), 0);
+    assert_true(json_is_true(field(bench, i, NULL, "same_weights_in_all_runs")));
+  }
+  assert_true(json_number_value(field(bench, 0, "times_as_fast", "median")) == 1);
+  json_decref(bench);
+}
+
+/* Two lists make the cases of their product. */
+static void two_axes(void **unused) {
+  json_t *bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --shuffle on,off --rounds 1 --json", 0);
+  static const char *const names[] = {"exec=graph,shuffle=on", "exec=graph,shuffle=off", "exec=eager,shuffle=on",
+                                      "exec=eager,shuffle=off"};
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 4);
+  for (size_t i = 0; i < 4; i++) assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+  for (size_t i = 0; i < 4; i++)
+    assert_int_equal(
+        json_equal(field(bench, 0, "result", "weights_sha256"), field(bench, i, "result", "weights_sha256")),
+        i % 2 == 0);
+  json_decref(bench);
+}
+
+static void other_work_is_not_ranked(void **unused) {
+  static char text[1 << 16];
+  json_t *bench = bench_of("--model mnist-small " SMALL "--padding same,valid --json", 7);
+  assert_true(json_is_false(json_object_get(bench, "ranked")));
+  assert_true(json_is_null(field(bench, 1, NULL, "times_as_fast")));
+  json_decref(bench);
+  assert_int_equal(run("--model lenet5 " SMALL "--batch 10,20 --rounds 1", "2>&1 >/dev/null", text, sizeof text), 7);
+  assert_non_null(strstr(text,
+                         "not ranked, as the cases are not the same work: batch is 10 with batch=10, 20 with "
+                         "batch=20"));
+}
+
+static void wrong_usage(void **unused) {
+  static const char *const cases[][2] = {
+      {"--model lenet5 " SMALL, "what to compare is missing"},
+      {"--model lenet5 " SMALL "--exec graph,eagre", "--exec: 'eagre' is not graph or eager"},
+      {"--model lenet5 " SMALL "--exec graph,eager --exec graph,eager", "--exec has a list of values already"},
+      {"--model lenet5 " SMALL "--exec graph,eager --save x.safetensors", "--save can have no effect"},
+      {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training failed"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char text[4096];
+    assert_int_equal(run(cases[i][0], "2>&1 >/dev/null", text, sizeof text), 2);
+    if (!strstr(text, cases[i][1])) fail_msg("%s: %s", cases[i][0], text);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(eager_beside_graph),
+      cmocka_unit_test(two_axes),
+      cmocka_unit_test(other_work_is_not_ranked),
+      cmocka_unit_test(wrong_usage),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

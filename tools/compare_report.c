@@ -1,0 +1,217 @@
+#include "compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- gathering ---- */
+
+ronde_status tool_sample(tool_samples *samples, double value) {
+  int64_t n = samples->n;
+  if ((n & (n - 1)) == 0) {
+    double *at = realloc(samples->at, (size_t)(n ? 2 * n : 1) * sizeof *at);
+    if (!at) return tool_fail(RONDE_E_MEMORY, "compare: no memory for %lld samples", (long long)n + 1);
+    samples->at = at;
+  }
+  samples->at[samples->n++] = value;
+  return RONDE_OK;
+}
+
+static double kernel_seconds(const json_t *run) {
+  const json_t *ops = json_object_get(run, "ops"), *row;
+  size_t i;
+  double sum = 0;
+  json_array_foreach(ops, i, row) { sum += tool_number(row, "seconds"); }
+  return sum / tool_number(json_object_get(run, "world"), "workers");
+}
+
+ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t first_step) {
+  const json_t *totals = json_object_get(run, "totals");
+  double n = tool_number(totals, "steps"), kernel = kernel_seconds(run) / n;
+  double busy = tool_epochs_sum(run, "forward_s") + tool_epochs_sum(run, "backward_s") +
+                tool_epochs_sum(run, "update_s") + tool_epochs_sum(run, "other_s");
+  ronde_statistics steps;
+  if (one->steps.n == first_step)
+    return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out", one->name);
+  ronde_status status = ronde_statistics_of(one->steps.at + first_step, one->steps.n - first_step, &steps);
+  if (!status) status = tool_sample(&one->medians, steps.median);
+  if (!status) status = tool_sample(&one->kernel, kernel);
+  if (!status) status = tool_sample(&one->overhead, busy / n - kernel);
+  if (!status) status = tool_sample(&one->load, tool_epochs_sum(run, "load_s") / n);
+  if (!status) status = tool_sample(&one->communication, tool_epochs_sum(run, "communication_s") / n);
+  if (!status) status = tool_sample(&one->wall, tool_number(totals, "wall_s"));
+  if (!status) status = tool_sample(&one->cpu, tool_number(totals, "cpu_s"));
+  if (!status) status = tool_sample(&one->peak, tool_number(totals, "peak_rss_bytes"));
+  if (!status) status = tool_sample(&one->setup, tool_number(run, "setup_s"));
+  if (status) return status;
+  const json_t *hash = json_object_get(json_object_get(run, "result"), "weights_sha256");
+  if (one->run) {
+    one->same_weights &= json_equal(hash, json_object_get(json_object_get(one->run, "result"), "weights_sha256"));
+    return RONDE_OK;
+  }
+  one->same_weights = true;
+  one->command = json_incref(command);
+  one->run = json_incref(run);
+  return RONDE_OK;
+}
+
+void tool_case_end(tool_case *one) {
+  tool_samples *all[] = {&one->steps,         &one->medians, &one->kernel, &one->overhead, &one->load,
+                         &one->communication, &one->wall,    &one->cpu,    &one->peak,     &one->setup};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]->at);
+  json_decref(one->command);
+  json_decref(one->run);
+}
+
+double tool_case_round_ms(const tool_case *one) { return 1e3 * one->medians.at[one->medians.n - 1]; }
+
+/* ---- the same work ---- */
+
+static const struct {
+  const char *field, *section, *key;
+} work[] = {{"parameters", "model", "parameters"},
+            {"forward_flops_per_example", "model", "forward_flops_per_example"},
+            {"train_flops_per_example", "model", "train_flops_per_example"},
+            {"padding", "model", "padding"},
+            {"batch", "config", "batch"},
+            {"data_sha256", "data", "sha256"},
+            {"data_examples", "data", "train_examples"},
+            {"dtype", "config", "dtype"},
+            {"steps", "totals", "steps"},
+            {"examples", "totals", "examples"}};
+enum { N_WORK = sizeof work / sizeof work[0] };
+
+static json_t *work_of(const tool_case *one, int i) {
+  return json_object_get(json_object_get(one->run, work[i].section), work[i].key);
+}
+
+json_t *tool_differences(const tool_case *cases, int n) {
+  json_t *differences = json_array();
+  for (int i = 0; i < N_WORK; i++)
+    for (int c = 1; c < n; c++) {
+      const json_t *first = work_of(&cases[0], i), *other = work_of(&cases[c], i);
+      if (!cases[c].run || json_equal(first, other)) continue;
+      char *a = json_dumps(first, JSON_ENCODE_ANY), *b = json_dumps(other, JSON_ENCODE_ANY);
+      json_t *text = json_sprintf("%s is %s with %s, %s with %s", work[i].field, a ? a : "?", cases[0].name,
+                                  b ? b : "?", cases[c].name);
+      json_array_append_new(differences, json_pack("{s:s, s:o}", "field", work[i].field, "text", text));
+      free(a);
+      free(b);
+      break;
+    }
+  return differences;
+}
+
+/* ---- bench.json ---- */
+
+static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *samples_json(const tool_samples *samples) {
+  json_t *json = json_object(), *all = json_array();
+  ronde_statistics s = {NAN, NAN, NAN, NAN};
+  for (int64_t i = 0; i < samples->n; i++) json_array_append_new(all, real(samples->at[i]));
+  if (samples->n > 0) ronde_statistics_of(samples->at, samples->n, &s);
+  json_object_set_new(json, "median", real(s.median));
+  json_object_set_new(json, "mad", real(s.mad));
+  json_object_set_new(json, "low", real(s.low));
+  json_object_set_new(json, "high", real(s.high));
+  json_object_set_new(json, "samples", all);
+  return json;
+}
+
+/* Times of the first case over those of this one, round by round: how many times as fast it is. */
+static json_t *speed_json(const tool_case *first, const tool_case *one) {
+  tool_samples ratios = {0};
+  for (int64_t i = 0; i < first->medians.n && i < one->medians.n; i++)
+    if (tool_sample(&ratios, first->medians.at[i] / one->medians.at[i])) break;
+  json_t *json = samples_json(&ratios);
+  free(ratios.at);
+  return json;
+}
+
+static void put_samples(json_t *json, const tool_case *one) {
+  json_object_set_new(json, "step_s", samples_json(&one->steps));
+  json_object_set_new(json, "kernel_s", samples_json(&one->kernel));
+  json_object_set_new(json, "overhead_s", samples_json(&one->overhead));
+  json_object_set_new(json, "load_s", samples_json(&one->load));
+  json_object_set_new(json, "communication_s", samples_json(&one->communication));
+  json_object_set_new(json, "setup_s", samples_json(&one->setup));
+  json_object_set_new(json, "wall_s", samples_json(&one->wall));
+  json_object_set_new(json, "cpu_s", samples_json(&one->cpu));
+  json_object_set_new(json, "peak_rss_bytes", samples_json(&one->peak));
+}
+
+static json_t *case_json(const tool_case *first, const tool_case *one, bool is_ranked) {
+  const json_t *model = json_object_get(one->run, "model"), *data = json_object_get(one->run, "data"),
+               *world = json_object_get(one->run, "world");
+  json_t *json = json_pack("{s:s, s:s, s:O, s:s, s:s, s:s}", "name", one->name, "system", "ronde", "command",
+                           one->command, "model", tool_string(model, "name"), "data", tool_string(data, "name"),
+                           "clock", "monotonic wall clock, a whole step of rank 0");
+  for (int i = 0; i < N_WORK; i++) json_object_set(json, work[i].field, work_of(one, i));
+  json_object_set(json, "workers", json_object_get(world, "workers"));
+  json_object_set(json, "threads", json_object_get(world, "threads_per_worker"));
+  json_object_set(json, "strategy", json_object_get(world, "strategy"));
+  json_object_set(json, "version", json_object_get(one->run, "version"));
+  json_object_set(json, "communication", json_object_get(one->run, "communication"));
+  json_object_set_new(json, "runs", json_integer(one->medians.n));
+  json_object_set_new(json, "failures", json_integer(one->failures));
+  put_samples(json, one);
+  json_object_set_new(json, "times_as_fast", is_ranked ? speed_json(first, one) : json_null());
+  json_object_set(json, "result", json_object_get(one->run, "result"));
+  json_object_set_new(json, "same_weights_in_all_runs", json_boolean(one->same_weights));
+  return json;
+}
+
+ronde_status tool_bench_json(const tool_call *call, const tool_case *cases, int n, const json_t *differences,
+                             json_t **bench_out) {
+  bool is_ranked = json_array_size(differences) == 0;
+  json_t *axes = json_object(), *all = json_array();
+  for (int a = 0; a < call->n_axes; a++) {
+    json_t *values = json_array();
+    for (int i = 0; i < call->axes[a].n_values; i++)
+      json_array_append_new(values, json_string(call->axes[a].values[i]));
+    json_object_set_new(axes, call->axes[a].name, values);
+  }
+  for (int i = 0; i < n; i++) json_array_append_new(all, case_json(&cases[0], &cases[i], is_ranked));
+  json_t *bench = json_pack("{s:s, s:s, s:O, s:o, s:b, s:O, s:o}", "schema", "ronde.bench.v1", "verb", "compare",
+                            "machine", json_object_get(cases[0].run, "machine"), "axes", axes, "ranked", is_ranked,
+                            "differences", differences, "cases", all);
+  *bench_out = bench;
+  return bench ? RONDE_OK : tool_fail(RONDE_E_MEMORY, "compare: no memory for the result");
+}
+
+/* ---- the table ---- */
+
+static double median_ms(const json_t *one, const char *key) {
+  return 1e3 * tool_number(json_object_get(one, key), "median");
+}
+
+static void print_case(const json_t *one) {
+  const json_t *steps = json_object_get(one, "step_s"), *result = json_object_get(one, "result");
+  char peak[32], speed[32] = "-", accuracy[32] = "-";
+  double times = tool_number(json_object_get(one, "times_as_fast"), "median");
+  if (isfinite(times)) snprintf(speed, sizeof speed, "%.3f", times);
+  if (isfinite(tool_number(result, "test_accuracy")))
+    snprintf(accuracy, sizeof accuracy, "%.4f", tool_number(result, "test_accuracy"));
+  printf("%-28s %9.3f %8.3f  [%.3f, %.3f] %7s %9.3f %9.3f %8.3f %8.3f %11s  %-11.9g %8s  %.12s%s\n",
+         tool_string(one, "name"), median_ms(one, "step_s"), 1e3 * tool_number(steps, "mad"),
+         1e3 * tool_number(steps, "low"), 1e3 * tool_number(steps, "high"), speed, median_ms(one, "kernel_s"),
+         median_ms(one, "overhead_s"), median_ms(one, "load_s"), median_ms(one, "communication_s"),
+         tool_bytes(tool_number(json_object_get(one, "peak_rss_bytes"), "median"), peak),
+         tool_number(result, "train_loss"), accuracy, tool_string(result, "weights_sha256"),
+         json_is_true(json_object_get(one, "same_weights_in_all_runs")) ? "" : " (not in all runs)");
+}
+
+void tool_bench_print(const json_t *bench) {
+  const json_t *cases = json_object_get(bench, "cases"), *one, *first = json_array_get(cases, 0);
+  size_t i;
+  char parameters[32];
+  printf("%s (%s parameters) on %s, batch %.0f, %.0f steps a run, %.0f runs a case; times in ms a step\n",
+         tool_string(first, "model"), tool_count(tool_number(first, "parameters"), parameters),
+         tool_string(first, "data"), tool_number(first, "batch"), tool_number(first, "steps"),
+         tool_number(first, "runs"));
+  printf("%-28s %9s %8s  %s %s %9s %9s %8s %8s %11s  %-11s %8s  %s\n", "case", "median", "MAD", "[95 % interval]",
+         "speed", "kernels", "overhead", "loading", "exchange", "peak memory", "train loss", "accuracy", "weights");
+  json_array_foreach(cases, i, one) { print_case(one); }
+}
