@@ -1,5 +1,5 @@
-/* ronde compare: the same training in several cases, in alternated rounds, each run a process of its own so that its peak
- * memory is its own. Cases whose work differs are not ranked. */
+/* ronde compare: the same training in several cases, in alternated rounds, each run a process of its own so that its
+ * peak memory is its own. Cases whose work differs are not ranked. */
 #include "compare.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@ static ronde_status set_case(const tool_call *call, int index) {
   return RONDE_OK;
 }
 
-/* `ronde train` with all options that are not at their defaults. Those of the environment are among them, so the command
- * is the whole of it. */
+/* `ronde train` with all options that are not at their defaults. Those of the environment are among them, so the
+ * command is the whole of it. */
 static json_t *command_of(const tool_call *call, const char *folder) {
   json_t *command = json_pack("[s, s]", "ronde", "train");
   ronde_option option;
