@@ -96,6 +96,20 @@ static const op_case op_cases[] = {
     CONV(1, 32, 8, 8, 64, 1, 1, 2, 2, 0, 0, .bias = false),
     CONV(7, 16, 11, 10, 8, 5, 5, 3, 2, 2, 1, .bias = true),
 
+    /* groups; as many as channels; as channels of the input alone */
+    CONV(7, 6, 5, 5, 9, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 3),
+    CONV(42, 8, 4, 4, 8, 3, 3, 2, 2, 1, 1, .bias = false, .groups = 4, .act = RELU),
+    CONV(7, 64, 3, 3, 96, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 2, .act = TANH),
+    CONV(1, 40, 5, 4, 20, 1, 1, 1, 1, 0, 0, .bias = true, .groups = 5),
+    CONV(7, 10, 5, 5, 20, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 10),
+    CONV(7, 67, 5, 6, 67, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 67, .act = RELU),
+    CONV(42, 10, 7, 7, 10, 3, 3, 2, 2, 1, 1, .bias = false, .groups = 10),
+    CONV(1, 130, 4, 4, 130, 5, 5, 1, 1, 2, 2, .bias = true, .groups = 130, .act = SIGMOID),
+    CONV(126, 16, 3, 3, 16, 2, 2, 3, 3, 3, 3, .bias = true, .groups = 16),
+    CONV(7, 3, 3, 3, 3, 1, 1, 1, 1, 2, 2, .bias = true, .groups = 3),
+    CONV(300, 20, 2, 3, 20, 3, 3, 1, 1, 1, 1, .bias = false, .groups = 20),
+    CONV(7, 35, 6, 7, 35, 3, 2, 2, 1, 1, 0, .bias = true, .groups = 35),
+
     LINEAR(1, 1, 1, 1, 1, .bias = true),
     LINEAR(7, 10, 1, 1, 67, .bias = true, .act = RELU),
     LINEAR(42, 67, 1, 1, 10, .bias = true, .act = TANH),

@@ -102,20 +102,38 @@ static inline float *activate(const op_case *c, reference *r) {
   return dz;
 }
 
+/* Where element i of a weight [O][C / groups][taps] lies in that of one group, [O][C][taps], which is 0 elsewhere. */
+static inline int64_t ungrouped(const op_case *c, int64_t i) {
+  int64_t groups = c->attr.groups ? c->attr.groups : 1, taps = (int64_t)c->attr.kernel[0] * c->attr.kernel[1];
+  int64_t channels = c->c / groups, o = i / taps / channels, group = o / (c->attr.out_channels / groups);
+  return (o * c->c + group * channels + i / taps % channels) * taps + i % taps;
+}
+
+static inline float *ungroup(const op_case *c, const float *w, int64_t n) {
+  float *dense = calloc((size_t)(c->attr.out_channels * c->c * c->attr.kernel[0] * c->attr.kernel[1]), sizeof *dense);
+  for (int64_t i = 0; i < n && w; i++) dense[ungrouped(c, i)] = w[i];
+  return dense;
+}
+
 static inline void conv_reference(const op_case *c, reference *r) {
   ronde__ref_conv p = window_of(c);
-  int64_t taps = (int64_t)p.kh * p.kw;
-  make_output(c, r, window_shape(c, p.o), (double)(c->c * taps + 1));
-  make_params(r, p.o * p.c * taps, c->attr.bias ? p.o : 0, (double)(p.c * taps), (double)(r->out.n / p.o));
-  r->din[0] = expected_make(input_elems(c), (double)(p.o * taps));
-  float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
+  int64_t taps = (int64_t)p.kh * p.kw, groups = c->attr.groups ? c->attr.groups : 1, channels = c->c / groups;
+  make_output(c, r, window_shape(c, p.o), (double)(channels * taps + 1));
+  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out.n / p.o));
+  r->din[0] = expected_make(input_elems(c), (double)(p.o / groups * taps));
+  float *w = ungroup(c, r->param[0], r->n_param[0]), *dw = ungroup(c, NULL, 0), *dw_magnitude = ungroup(c, NULL, 0);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *w_magnitude = magnitudes_of(w, p.o * p.c * taps);
   float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_conv_forward(&p, r->in[0], r->param[0], r->param[1], r->out.exact);
-  ronde__ref_conv_forward(&p, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out.exact);
+  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out.magnitude);
   float *dz = activate(c, r);
-  ronde__ref_conv_backward(&p, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact, r->dparam[1].exact);
-  ronde__ref_conv_backward(&p, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude, r->dparam[1].magnitude);
-  free(x), free(w), free(b), free(dy), free(dz);
+  ronde__ref_conv_backward(&p, r->in[0], w, dz, r->din[0].exact, dw, r->dparam[1].exact);
+  ronde__ref_conv_backward(&p, x, w_magnitude, dy, r->din[0].magnitude, dw_magnitude, r->dparam[1].magnitude);
+  for (int64_t i = 0; i < r->n_param[0]; i++) {
+    r->dparam[0].exact[i] = dw[ungrouped(c, i)];
+    r->dparam[0].magnitude[i] = dw_magnitude[ungrouped(c, i)];
+  }
+  free(x), free(w), free(w_magnitude), free(dw), free(dw_magnitude), free(b), free(dy), free(dz);
 }
 
 static inline void linear_reference(const op_case *c, reference *r) {

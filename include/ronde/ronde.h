@@ -88,12 +88,14 @@ typedef struct ronde_conv2d_options {
   int kernel[2];        /* required: height, width */
   int stride[2];        /* 0 means 1 */
   int padding[2];       /* zeros on each side */
+  int groups;           /* 0 means 1; they divide the channels on both sides, and each convolves its own */
   bool no_bias;
   bool kaiming_normal; /* weights from N(0, 2 / (out_channels KH KW)), as torchvision's ResNets; else PyTorch's default
                         */
 } ronde_conv2d_options;
 
-/* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight [out_channels,C,KH,KW]. */
+/* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight
+ * [out_channels,C / groups,KH,KW]. */
 RONDE_API ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options);
 /* x [F] -> [out_features]. Weight [out_features,F]. */
 RONDE_API ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias);

@@ -129,6 +129,33 @@ static void convolution_on_a_vector(void **state) {
   check_error(*state, conv(x, "conv1", 4, 3, 1, 0), "conv1: a convolution takes CxHxW, but fc1 gives 3");
 }
 
+static void groups_that_do_not_divide(void **state) {
+  ronde_conv2d_options o = {.out_channels = 9, .kernel = {3, 3}, .groups = 3};
+  check_error(*state, ronde_conv2d(image(*state, 4, 8, 8), "conv1", &o),
+              "conv1: 3 groups do not divide both its input, 4x8x8 of input, and its 9 output channels");
+}
+
+static void groups_that_do_not_divide_the_output(void **state) {
+  ronde_conv2d_options o = {.out_channels = 10, .kernel = {3, 3}, .groups = 3};
+  check_error(*state, ronde_conv2d(image(*state, 6, 8, 8), "conv1", &o),
+              "conv1: 3 groups do not divide both its input, 6x8x8 of input, and its 10 output channels");
+}
+
+static void a_negative_number_of_groups(void **state) {
+  ronde_conv2d_options o = {.out_channels = 10, .kernel = {3, 3}, .groups = -1};
+  check_error(*state, ronde_conv2d(image(*state, 6, 8, 8), "conv1", &o),
+              "conv1: -1 groups do not divide both its input, 6x8x8 of input, and its 10 output channels");
+}
+
+/* PyTorch's count: 2 x 12 x 8 x 8 outputs x 2 channels x 9 taps; weights [12][2][3][3] and 12 biases. */
+static void groups_count_their_own_channels(void **state) {
+  ronde_graph *graph = *state;
+  ronde_conv2d_options o = {.out_channels = 12, .kernel = {3, 3}, .padding = {1, 1}, .groups = 3};
+  assert_non_null(ronde_conv2d(image(graph, 6, 8, 8), "conv1", &o));
+  assert_int_equal(ronde_graph_forward_flops(graph), 2 * 12 * 64 * 2 * 9);
+  assert_int_equal(ronde_graph_parameters(graph), 12 * 2 * 9 + 12);
+}
+
 static void pooling_on_a_vector(void **state) {
   check_error(*state, ronde_avg_pool2d(vector(*state, 5), &(ronde_pool2d_options){.kernel = {2, 2}}),
               "avg_pool_1: pooling takes CxHxW, but input gives 5");
@@ -328,6 +355,10 @@ int main(void) {
       TEST(window_larger_than_the_input),
       TEST(linear_on_an_image),
       TEST(convolution_on_a_vector),
+      TEST(groups_that_do_not_divide),
+      TEST(groups_that_do_not_divide_the_output),
+      TEST(a_negative_number_of_groups),
+      TEST(groups_count_their_own_channels),
       TEST(pooling_on_a_vector),
       TEST(sum_of_different_shapes),
       TEST(concat_of_different_sizes),

@@ -177,6 +177,18 @@ static inline void build_concat(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_output(graph, ronde_linear(ronde_concat((const ronde_tensor *const[]){z, y}, 2), "fc2", 5, true));
 }
 
+static inline ronde_tensor *grouped(const ronde_tensor *x, const char *name, int64_t out, int kernel, int groups) {
+  return ronde_conv2d(x, name, &(ronde_conv2d_options){.out_channels = out, .kernel = {kernel, kernel},
+                                                       .padding = {kernel / 2, kernel / 2}, .groups = groups});
+}
+
+/* Depthwise separable, then in groups, then in as many groups as channels but with more channels behind them. */
+static inline void build_groups(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(grouped(conv(x, "conv1", 36, 3, 1, 1), "conv2", 36, 3, 36));
+  x = ronde_sigmoid(grouped(ronde_tanh(conv(x, "conv3", 12, 1, 1, 0)), "conv4", 18, 3, 6));
+  classify(graph, ronde_tanh(grouped(x, "conv5", 36, 1, 18)), "fc1");
+}
+
 static const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -187,6 +199,7 @@ static const network networks[] = {
     {"residual", 3, 6, 6, build_residual},
     {"doubled", 3, 5, 5, build_doubled},
     {"concat", 3, 5, 6, build_concat},
+    {"groups", 3, 5, 6, build_groups},
     {"dead_branch", 3, 5, 5, build_dead_branch},
     {"two_layouts", 3, 6, 6, build_two_layouts},
     {"shared_before_activation", 3, 6, 6, build_shared_before_activation},
@@ -358,6 +371,19 @@ static inline void interpret_concat(const ronde_graph *graph, const ronde__node 
       y[j / elems * all + first + j % elems] = values[node->in[i]][j];
 }
 
+/* Groups by a weight of one group that is 0 between them. */
+static inline void interpret_conv(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                                  float *const *params, float *y) {
+  ronde__ref_conv p = window_of(graph, node, n);
+  int64_t groups = node->attr.groups ? node->attr.groups : 1, taps = (int64_t)p.kh * p.kw, channels = p.c / groups;
+  float *w = calloc((size_t)(p.o * p.c * taps), sizeof *w);
+  for (int64_t o = 0; o < p.o; o++)
+    memcpy(w + (o * p.c + o / (p.o / groups) * channels) * taps, params[node->param[0]] + o * channels * taps,
+           (size_t)(channels * taps) * sizeof *w);
+  ronde__ref_conv_forward(&p, x, w, node->n_params > 1 ? params[node->param[1]] : NULL, y);
+  free(w);
+}
+
 /* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
 static inline void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
                                   float *const *values, float *const *params, float *const *buffers, float *y,
@@ -366,10 +392,7 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
   int64_t n = batch->n, elems = elems_of(graph, node->in[0]);
   ronde__ref_conv p;
   switch (node->kind) {
-  case RONDE__OP_CONV2D:
-    p = window_of(graph, node, n);
-    ronde__ref_conv_forward(&p, x, params[node->param[0]], node->n_params > 1 ? params[node->param[1]] : NULL, y);
-    break;
+  case RONDE__OP_CONV2D: interpret_conv(graph, node, n, x, params, y); break;
   case RONDE__OP_LINEAR:
     ronde__ref_linear_forward(n, elems, node->attr.out_channels, x, params[node->param[0]],
                               node->n_params > 1 ? params[node->param[1]] : NULL, y);

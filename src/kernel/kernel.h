@@ -126,6 +126,13 @@ typedef struct ronde__kernels {
   void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                         const float *b, const float *c, float *dx, bool accumulate);
 
+  /* Depthwise convolution over rows [rows][n] of channels, n a multiple of 16. */
+  /* y[r][j] (+)= sum over t < count of w_t[j] * x_t[r][j]; x_t and w_t lie x_offsets[t], w_offsets[t] bytes after x, w */
+  void (*depthwise_rows)(const float *x, const uint64_t *x_offsets, const float *w, const uint64_t *w_offsets,
+                         int64_t count, int64_t rows, int64_t n, float *y, bool accumulate);
+  /* out[j] += sum over r < rows of a[r][j] * b[r][j] */
+  void (*column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
+
   /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
    * largest). */
   void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);

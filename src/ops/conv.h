@@ -19,11 +19,14 @@ typedef struct ronde__conv_form {
   double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
 } ronde__conv_form;
 
-extern const ronde__conv_form ronde__conv_blocks;   /* BLOCKS -> BLOCKS */
-extern const ronde__conv_form ronde__conv_winograd; /* the same where ronde__conv_winograd_pays */
-extern const ronde__conv_form ronde__conv_lanes;    /* LANES -> LANES: few channels on both sides */
-extern const ronde__conv_form ronde__conv_first;    /* LANES -> BLOCKS: first layers, without a data gradient */
+extern const ronde__conv_form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
+extern const ronde__conv_form ronde__conv_winograd;  /* the same where ronde__conv_winograd_pays */
+extern const ronde__conv_form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
+extern const ronde__conv_form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
+extern const ronde__conv_form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
+extern const ronde__conv_form ronde__conv_groups;    /* LANES -> LANES, in other groups */
 
+static inline int64_t ronde__conv_n_groups(const ronde__op_attr *attr) { return attr->groups ? attr->groups : 1; }
 static inline ronde__axis ronde__conv_axis_h(const ronde__op_desc *d) {
   return ronde__axis_make(d->in[0].h, d->attr.kernel[0], d->attr.stride[0], d->attr.padding[0]);
 }

@@ -15,6 +15,10 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
       attr->stride[1] < 1 || attr->padding[0] < 0 || attr->padding[1] < 0)
     return ronde__fail(RONDE_E_USAGE, "%s: out_channels, kernel and stride must be positive and padding not negative",
                        label);
+  int64_t groups = ronde__conv_n_groups(attr);
+  if (groups < 1 || in[0].dim[0] % groups || attr->out_channels % groups)
+    return ronde__fail(RONDE_E_USAGE, "%s: %" PRId64 " groups do not divide both its input, %s of %s, and its %" PRId64 " output channels",
+                       label, groups, text, in_labels[0], attr->out_channels);
   out->rank = 3;
   out->dim[0] = attr->out_channels;
   for (int d = 0; d < 2; d++) {
@@ -29,9 +33,10 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 }
 
 static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
-  float bound = (float)(1 / sqrt((double)in[0].dim[0] * attr->kernel[0] * attr->kernel[1]));
+  int64_t channels = in[0].dim[0] / ronde__conv_n_groups(attr);
+  float bound = (float)(1 / sqrt((double)channels * attr->kernel[0] * attr->kernel[1]));
   specs[0] = (ronde__param_spec){.suffix = "weight",
-                                 .shape = {4, {attr->out_channels, in[0].dim[0], attr->kernel[0], attr->kernel[1]}},
+                                 .shape = {4, {attr->out_channels, channels, attr->kernel[0], attr->kernel[1]}},
                                  .bound = bound};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   if (attr->kaiming_normal) {
@@ -42,10 +47,12 @@ static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__par
 }
 
 static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
-  return 2 * ronde__shape_elems(out) * in[0].dim[0] * attr->kernel[0] * attr->kernel[1];
+  return 2 * ronde__shape_elems(out) * (in[0].dim[0] / ronde__conv_n_groups(attr)) * attr->kernel[0] * attr->kernel[1];
 }
 
 static const ronde__conv_form *form_of(const ronde__op_desc *desc) {
+  if (ronde__conv_n_groups(&desc->attr) > 1)
+    return desc->in[0].layout == RONDE__BLOCKS ? &ronde__conv_depthwise : &ronde__conv_groups;
   if (desc->in[0].layout == RONDE__BLOCKS)
     return ronde__conv_winograd_pays(desc) ? &ronde__conv_winograd : &ronde__conv_blocks;
   return desc->out.layout == RONDE__LANES ? &ronde__conv_lanes : &ronde__conv_first;
@@ -54,7 +61,23 @@ static const ronde__conv_form *form_of(const ronde__op_desc *desc) {
 /* Up to FEW channels the batch goes into the lanes: a block would be padding for the most part. */
 enum { FEW_IN = 16, FEW_OUT = 32 };
 
+static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out, int64_t groups) {
+  bool depthwise = groups == in[0].dim[0] && groups == out->dim[0];
+  ronde__layout layout = depthwise ? RONDE__BLOCKS : RONDE__LANES;
+  ronde__weight_form form = depthwise ? RONDE__PANELS : RONDE__PLAIN;
+  int64_t n = desc->in[0].n, taps = (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1];
+  desc->in[0] = ronde__phys_make(layout, n, in[0].dim[0], in[0].dim[1], in[0].dim[2]);
+  desc->out = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
+  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out.block, 1};
+  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out.block, 1};
+}
+
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  int64_t groups = ronde__conv_n_groups(&desc->attr);
+  if (groups > 1) {
+    layouts_of_groups(desc, in, out, groups);
+    return;
+  }
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS)
     *x = ronde__phys_make(x->c <= FEW_IN ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
@@ -99,7 +122,8 @@ double ronde__conv_taps_flops(const ronde__op_desc *desc) {
   double taps_h = 0, taps_w = 0;
   for (int64_t i = 0; i < h.out; i++) taps_h += ronde__axis_forward(&h, i).count;
   for (int64_t i = 0; i < w.out; i++) taps_w += ronde__axis_forward(&w, i).count;
-  return 2 * taps_h * taps_w * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  return 2 * taps_h * taps_w *
+         (double)(desc->in[0].n * desc->out.c * (desc->in[0].c / ronde__conv_n_groups(&desc->attr)));
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {

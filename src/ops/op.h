@@ -22,6 +22,7 @@ typedef enum ronde__op_kind {
 typedef struct ronde__op_attr {
   int64_t out_channels; /* convolution, linear */
   int kernel[2], stride[2], padding[2];
+  int groups;            /* convolution; 0 means 1 */
   bool bias, exclude_padding, kaiming_normal;
   int n_inputs;          /* concatenation */
   bool synchronised;     /* batch normalisation: by the statistics of all replicas' examples */

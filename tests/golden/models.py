@@ -113,9 +113,33 @@ def resnet(blocks, bottleneck, small_stem, channels, classes):
     return nn.Sequential(collections.OrderedDict(named))
 
 
+class Blocks(nn.Module):
+    """No network of the product, but its ops: an inception block, a depthwise separable convolution, one in groups."""
+
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1)
+        self.branch1, self.branch2 = nn.Conv2d(16, 24, 1, bias=False), nn.Conv2d(16, 40, 3, padding=1, bias=False)
+        self.branch3, self.bn1 = nn.Conv2d(16, 12, 1, bias=False), nn.BatchNorm2d(92)
+        self.depthwise = nn.Conv2d(92, 92, 3, 2, 1, groups=92, bias=False)
+        self.bn2, self.pointwise = nn.BatchNorm2d(92), nn.Conv2d(92, 64, 1)
+        self.grouped, self.fc = nn.Conv2d(64, 48, 3, padding=1, groups=4), nn.Linear(48, classes)
+        self.relu, self.tanh = nn.ReLU(), nn.Tanh()
+
+    def forward(self, x):
+        x = self.tanh(self.conv1(x))
+        pooled = nn.functional.avg_pool2d(x, 3, 1, 1)
+        x = torch.cat([self.branch1(x), self.branch2(x), x, self.branch3(pooled)], 1)
+        x = self.pointwise(self.relu(self.bn2(self.depthwise(self.relu(self.bn1(x))))))
+        x = self.relu(self.grouped(x))
+        return self.fc(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
 def build(model, channels, size, classes, padding="same"):
     """size: of the images, both sides or (height, width)."""
     sides = size if isinstance(size, tuple) else (size, size)
+    if model == "blocks":
+        return Blocks(channels, classes)
     if model == "lenet5":
         return lenet5(channels, sides, classes)
     if model == "mnist-small":

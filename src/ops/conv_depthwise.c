@@ -1,0 +1,176 @@
+/* Depthwise convolution (groups == channels on both sides) between BLOCKS: each channel meets one filter, so there is
+ * nothing to multiply as matrices; a run of pixels is a sum over taps of rows times a vector of weights.
+ * Weights [C/b][T][b]. */
+#include "ops/conv.h"
+#include "ops/conv_schedule.h"
+
+#include <string.h>
+
+typedef struct state {
+  ronde__axis h, w;
+  ronde__conv_schedule forward, data; /* without GEMM kernels */
+  int64_t in_pixel, in_block, out_pixel, out_block;
+} state;
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__conv_schedule_release(&s->forward);
+  ronde__conv_schedule_release(&s->data);
+  ronde__free(s);
+}
+
+/* One direction: from the positions of `to` (what is computed) to operands in `from`. */
+typedef struct direction {
+  ronde__axis_fn taps;
+  int64_t from_w, from_pixel, to_h, to_w, to_pixel;
+  int step_h, step_w; /* how taps advance with positions: 1 forward, -stride backward */
+} direction;
+
+static ronde_status find_list(const state *s, const direction *dir, int64_t block, ronde__taps h, ronde__taps w,
+                              ronde__conv_schedule *sched, int *list_out) {
+  bool is_new;
+  int64_t count = (int64_t)h.count * w.count;
+  RONDE_TRY(ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, w.first, w.count}, count, list_out, &is_new));
+  ronde__gemm_list *list = &sched->lists[*list_out];
+  for (int64_t term = 0; term < count && is_new; term++) {
+    int64_t y = term / w.count, x = term % w.count;
+    int64_t tap = (h.first + y * dir->step_h) * s->w.kernel + w.first + x * dir->step_w;
+    list->a[term] = (uint64_t)((y * dir->from_w + x) * dir->from_pixel) * sizeof(float);
+    list->b[term] = (uint64_t)(tap * block) * sizeof(float);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
+                                    ronde__conv_schedule *sched) {
+  int64_t pixels = dir->to_h * dir->to_w;
+  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1) * (s->w.kernel + 1) * (s->w.kernel + 1);
+  RONDE_TRY(ronde__conv_schedule_allocate(sched, pixels, ronde__min(classes, pixels), 1));
+  for (int64_t y = 0; y < dir->to_h; y++) {
+    ronde__taps h = dir->taps(&s->h, y);
+    for (int64_t x = 0; x < dir->to_w;) {
+      ronde__taps w = dir->taps(&s->w, x);
+      int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, dir->taps, x, dir->to_w);
+      ronde__conv_run *r = &sched->runs[sched->n_runs++];
+      r->a0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
+      r->c0 = (y * dir->to_w + x) * dir->to_pixel;
+      r->extent = length * desc->in[0].n;
+      RONDE_TRY(find_list(s, dir, desc->in[0].block, h, w, sched, &r->list));
+      x += length;
+    }
+  }
+  return RONDE_OK;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
+  s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel;
+  s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel;
+  direction forward = {ronde__axis_forward, in->w, s->in_pixel, out->h, out->w, s->out_pixel, 1, 1};
+  direction data = {ronde__axis_backward, out->w,      s->out_pixel, in->h, in->w, s->in_pixel,
+                    -s->h.stride,         -s->w.stride};
+  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
+  if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
+  if (status != RONDE_OK) release(s);
+  else *state_out = s;
+  return status;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) { return 0; }
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+} job;
+
+static void run_sum(const job *j, const ronde__conv_schedule *sched, const ronde__conv_run *r, int64_t block,
+                    const float *from, float *to, bool accumulate) {
+  const ronde__gemm_list *list = &sched->lists[r->list];
+  int64_t n = j->desc->in[0].block;
+  j->desc->kernels->depthwise_rows(from + r->a0, list->a, j->call->param[0] + block * j->desc->param[0].t * n, list->b,
+                                   list->count, r->extent, n, to + r->c0, accumulate);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const ronde__conv_schedule *sched = &j->s->forward;
+  int64_t begin, end;
+  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t block = item / sched->n_runs;
+    const ronde__conv_run *r = &sched->runs[item % sched->n_runs];
+    float *out = j->call->out + block * j->s->out_block;
+    run_sum(j, sched, r, block, j->call->in[0] + block * j->s->in_block, out, false);
+    ronde__fused_bias_act(j->desc, j->call, block, out + r->c0, r->extent);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__pool_run(call->pool, forward_part, &j);
+}
+
+static void data_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const ronde__conv_schedule *sched = &j->s->data;
+  int64_t begin, end;
+  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t block = item / sched->n_runs;
+    run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout + block * j->s->out_block,
+            j->call->din[0] + block * j->s->in_block, j->call->accumulate_dinput[0]);
+  }
+}
+
+/* The taps [tap0, tap1) of one block: pixels outside, so that the rows which neighbouring taps share stay in cache. */
+static void weight_taps(const job *j, int64_t block, int64_t tap0, int64_t tap1) {
+  const state *s = j->s;
+  int64_t n = j->desc->in[0].block, rows = j->desc->in[0].n, longest = ronde__max(1, 256 / rows);
+  const float *x = j->call->in[0] + block * s->in_block, *dy = j->call->dout + block * s->out_block;
+  float *dw = j->call->dparam[0] + block * j->desc->param[0].t * n;
+  if (!j->call->accumulate_dparam) memset(dw + tap0 * n, 0, (size_t)((tap1 - tap0) * n) * sizeof *dw);
+  for (int64_t oh = 0; oh < s->h.out; oh++)
+    for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
+      for (int64_t t = tap0; t < tap1; t++) {
+        int64_t h0, h1, w0, w1;
+        ronde__axis_outputs_of_tap(&s->h, (int)(t / s->w.kernel), &h0, &h1);
+        ronde__axis_outputs_of_tap(&s->w, (int)(t % s->w.kernel), &w0, &w1);
+        int64_t begin = ronde__max(w0, ow0), end = ronde__min(w1, ow0 + longest);
+        int64_t length = s->w.stride > 1 ? 1 : end - begin; /* neighbours in memory only at stride 1 */
+        int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
+        for (int64_t ow = begin; ow < end && oh >= h0 && oh < h1; ow += length) {
+          int64_t iw = ow * s->w.stride + t % s->w.kernel - s->w.padding;
+          j->desc->kernels->column_dots(dy + (oh * s->w.out + ow) * s->out_pixel,
+                                        x + (ih * s->w.in + iw) * s->in_pixel, length * rows, n, dw + t * n);
+        }
+      }
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  int64_t taps = j->desc->param[0].t, begin, end;
+  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * taps, thread, n_threads, &begin, &end);
+  while (begin < end) {
+    int64_t tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
+    weight_taps(j, begin / taps, tap0, tap1);
+    begin += tap1 - tap0;
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job j = {desc, state, call};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->din[0]) ronde__pool_run(call->pool, data_part, &j);
+}
+
+/* Its only kernels are the instruction set's own. */
+static const char *implementation(const void *state) { return "depthwise"; }
+
+const ronde__conv_form ronde__conv_depthwise = {prepare, release, work_elems, forward, backward, implementation, NULL};

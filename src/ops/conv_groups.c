@@ -1,0 +1,75 @@
+/* Grouped convolution between LANES: there the channels of a group are a stretch of planes, of any number and without
+ * padding, so that each group is the convolution of few channels by itself. */
+#include "ops/conv.h"
+
+typedef struct state {
+  ronde__op_desc group; /* one group's; all are alike */
+  void *lanes;
+} state;
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__conv_lanes.release(s->lanes);
+  ronde__free(s);
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  int64_t groups = desc->attr.groups;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.group = *desc};
+  s->group.in[0].c /= groups;
+  s->group.out.c /= groups;
+  s->group.param[0].o /= groups;
+  s->group.param[1].o /= groups;
+  ronde_status status = ronde__conv_lanes.prepare(&s->group, &s->lanes);
+  if (status != RONDE_OK) release(s);
+  else *state_out = s;
+  return status;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const state *s = opaque;
+  return ronde__conv_lanes.work_elems(&s->group, s->lanes, backward);
+}
+
+static float *past(float *x, int64_t n) { return x ? x + n : NULL; }
+
+/* What a call means for one group. */
+static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, int64_t g) {
+  int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out);
+  int64_t weights = ronde__weight_elems(&s->group.param[0]), biases = s->group.param[1].o;
+  ronde__op_call c = *call;
+  c.in[0] += g * in;
+  c.out += g * out;
+  c.dout = past(c.dout, g * out);
+  c.din[0] = past(c.din[0], g * in);
+  c.param[0] += g * weights;
+  c.dparam[0] = past(c.dparam[0], g * weights);
+  if (s->group.attr.bias) c.param[1] += g * biases;
+  c.dparam[1] = past(c.dparam[1], g * biases);
+  return c;
+}
+
+static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  for (int64_t g = 0; g < desc->attr.groups; g++) {
+    ronde__op_call c = call_of_group(s, call, g);
+    ronde__conv_lanes.forward(&s->group, s->lanes, &c);
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  for (int64_t g = 0; g < desc->attr.groups; g++) {
+    ronde__op_call c = call_of_group(s, call, g);
+    ronde__conv_lanes.backward(&s->group, s->lanes, &c);
+  }
+}
+
+static const char *implementation(const void *opaque) {
+  return ronde__conv_lanes.implementation(((const state *)opaque)->lanes);
+}
+
+const ronde__conv_form ronde__conv_groups = {prepare, release, work_elems, forward, backward, implementation, NULL};
