@@ -20,7 +20,7 @@ need_packages $BUILD_PACKAGES $TEST_PACKAGES $DATA_PACKAGES
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
-# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped" for
+# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped seconds" for
 # each, headed by $1, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
 run_suites() {
@@ -28,7 +28,7 @@ run_suites() {
   shift 2
   echo "== ${label:-release: }building into $folder/"
   if ! build_into "$folder" "$@"; then
-    echo "${label}build 0 1 0" >>"$results/suites"
+    echo "${label}build 0 1 0 0" >>"$results/suites"
     return
   fi
   echo "== ${label:-release: }testing"
@@ -50,12 +50,12 @@ run_suites() {
       good = $0 ~ / Passed /
       if (good && !passed[test] && !skipped[test]) passed[test] = 1
       if (!good && !failed[test]) failed[test] = 1
-      print label name, passed[test] + 0, failed[test] + 0, skipped[test] + 0 >>suites
+      print label name, passed[test] + 0, failed[test] + 0, skipped[test] + 0, $(NF - 1) >>suites
       n = split(reasons[test], listed, "\n")
       for (i = 2; i <= n; i++) print label name ": " listed[i] >>skips
       if (!good) { print said[test]; print }
     }
-    END { if (!n_run) { print "no tests were run"; print label "tests", 0, 1, 0 >>suites } }
+    END { if (!n_run) { print "no tests were run"; print label "tests", 0, 1, 0, 0 >>suites } }
   ' "$folder/tests.log"
 }
 
@@ -72,20 +72,20 @@ if ! $quick; then
   if has_libfuzzer; then
     run_suites 'fuzz: ' build-fuzz -DCMAKE_C_COMPILER=clang -DRONDE_FUZZ=ON
   else
-    echo 'fuzz: libFuzzer 0 0 1' >>"$results/suites"
+    echo 'fuzz: libFuzzer 0 0 1 0' >>"$results/suites"
     echo 'fuzz: no clang with libFuzzer here: the fuzzers only replay their corpus' >>"$results/skips"
   fi
 fi
 
 echo
-awk 'BEGIN { printf "%-50s %7s %7s %7s\n", "suite", "passed", "failed", "skipped" }
-  { counts = sprintf("%7d %7d %7d%s", $(NF-2), $(NF-1), $NF, $(NF-1) ? "  <--" : "")
-    NF -= 3; printf "%-50s %s\n", $0, counts }' "$results/suites"
+awk 'BEGIN { printf "%-50s %7s %7s %7s %8s\n", "suite", "passed", "failed", "skipped", "seconds" }
+  { counts = sprintf("%7d %7d %7d %8.1f%s", $(NF-3), $(NF-2), $(NF-1), $NF, $(NF-2) ? "  <--" : "")
+    NF -= 4; printf "%-50s %s\n", $0, counts }' "$results/suites"
 if [ -s "$results/skips" ]; then
   echo
   echo 'skipped:'
   sed 's/^/  /' "$results/skips"
 fi
 echo
-awk '{ passed += $(NF-2); failed += $(NF-1); skipped += $NF }
+awk '{ passed += $(NF-3); failed += $(NF-2); skipped += $(NF-1) }
   END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed ? 7 : 0 }' "$results/suites"
