@@ -77,13 +77,13 @@ static const op_case op_cases[] = {
     /* Winograd: tiles cut on either side, all paddings, chunks that cut tiles and batches, few examples, gradients by
        taps */
     CONV(7, 40, 7, 7, 67, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
-    CONV(2, 67, 10, 6, 40, 3, 3, 1, 1, 0, 0, .bias = false),
+    CONV(8, 67, 10, 6, 40, 3, 3, 1, 1, 0, 0, .bias = false),
     CONV(1, 32, 14, 13, 32, 3, 3, 1, 1, 1, 1, .bias = true, .act = TANH),
     CONV(5, 33, 4, 6, 48, 3, 3, 1, 1, 2, 2, .bias = true),
     CONV(50, 32, 4, 4, 32, 3, 3, 1, 1, 1, 1, .bias = true),
     CONV(49, 32, 8, 4, 32, 3, 3, 1, 1, 1, 0, .bias = false, .act = RELU),
     CONV(33, 67, 4, 4, 33, 3, 3, 1, 1, 1, 1, .bias = true),
-    CONV(7, 64, 5, 5, 64, 3, 3, 1, 1, 0, 0, .bias = true),
+    CONV(33, 32, 5, 5, 32, 3, 3, 1, 1, 0, 0, .bias = true),
     /* strides: past the edge, larger than the kernel, different by axis */
     CONV(7, 10, 6, 6, 10, 3, 3, 2, 2, 0, 0, .bias = true),
     CONV(1, 67, 5, 5, 67, 2, 2, 2, 2, 0, 0, .bias = true),

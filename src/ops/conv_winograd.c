@@ -16,6 +16,11 @@ enum {
 
 #define MIN_SAVING 1.6
 
+enum { MIN_ROWS = 16 };
+
+/* Floats of transforms in a group. */
+enum { GROUP_ELEMS = 1 << 20 };
+
 /* Forward or data gradient. Scratch: transformed weights [Ob][place][Ib][bi][bo], the operand's transform, products of
  * each thread [place][row of the chunk][bo]. */
 typedef struct pass {
@@ -25,6 +30,7 @@ typedef struct pass {
   int64_t to_blocks, group;
   int64_t weight_block, weight_place, product; /* strides */
   int64_t operand_at, products_at, elems;
+  bool block_by_block; /* weights are used for one chunk only: a thread transforms a block just before */
   ronde__gemm_pair gemm;
 } pass;
 
@@ -56,7 +62,8 @@ bool ronde__conv_winograd_pays(const ronde__op_desc *desc) {
   const ronde__op_attr *a = &desc->attr;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
-  return desc->in[0].c >= 32 && desc->out.c >= 32 && saving(desc, &desc->out) > MIN_SAVING;
+  bool many = ronde__winograd_rows_of(&desc->out).count >= MIN_ROWS;
+  return desc->in[0].c >= 32 && desc->out.c >= 32 && many && saving(desc, &desc->out) > MIN_SAVING;
 }
 
 /* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
@@ -68,11 +75,13 @@ static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_
 static pass pass_make(const ronde__op_desc *desc, const ronde__phys *from, const ronde__phys *to, int top, int left) {
   pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(to)};
   p.from = ronde__winograd_operand_of(from, RONDE__WINOGRAD_INPUT, top, left, &p.rows);
-  p.group = ronde__winograd_group(&p.rows, p.from.chunk);
+  p.group = ronde__winograd_group(&p.rows, p.from.chunk, GROUP_ELEMS);
+  p.block_by_block = p.rows.n_chunks == 1 && p.to_blocks >= 2 * desc->threads;
   p.weight_block = from->block * to->block;
-  p.weight_place = p.from.blocks * p.weight_block + RONDE__WINOGRAD_GAP;
+  p.weight_place = (p.block_by_block ? 1 : p.from.blocks) * p.weight_block + RONDE__WINOGRAD_GAP;
   p.product = p.rows.chunk * to->block + RONDE__WINOGRAD_GAP;
   p.operand_at = p.to_blocks * PLACES * p.weight_place;
+  if (p.block_by_block) p.operand_at = desc->threads * PLACES * p.weight_place;
   p.products_at = p.operand_at + p.group * p.from.chunk;
   p.elems = p.products_at + desc->threads * PLACES * p.product;
   ronde__gemm_shape shape = {.m = (int)p.rows.chunk,
@@ -123,19 +132,25 @@ typedef struct job {
   int64_t first_chunk, n_chunks; /* of the group */
 } job;
 
-/* For the data gradient the taps are read from the last to the first. */
+/* One pair of blocks. For the data gradient the taps are read from the last to the first. */
+static void transform_weights(const job *j, int64_t ob, int64_t ib, float *to) {
+  const pass *p = j->pass;
+  int64_t tap = p->from.blocks * p->weight_block;
+  const float *from = j->weights + ob * TAPS * TAPS * tap + ib * p->weight_block;
+  ronde__winograd_tile in = ronde__winograd_whole_tile(from, tap, TAPS);
+  ronde__winograd_tile out = ronde__winograd_whole_tile(to, p->weight_place, IN);
+  if (j->is_data) in.at += (TAPS * TAPS - 1) * tap, in.row = -in.row, in.column = -in.column;
+  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
+}
+
 static void weights_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const pass *p = j->pass;
-  int64_t begin, end, blocks = p->from.blocks, tap = blocks * p->weight_block;
+  int64_t begin, end, blocks = p->from.blocks;
   ronde__thread_share(p->to_blocks * blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t ob = item / blocks, at = item % blocks * p->weight_block;
-    ronde__winograd_tile in = ronde__winograd_whole_tile(j->weights + ob * TAPS * TAPS * tap + at, tap, TAPS);
-    ronde__winograd_tile out =
-        ronde__winograd_whole_tile(j->call->work + ob * PLACES * p->weight_place + at, p->weight_place, IN);
-    if (j->is_data) in.at += (TAPS * TAPS - 1) * tap, in.row = -in.row, in.column = -in.column;
-    j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
+    int64_t ob = item / blocks, ib = item % blocks;
+    transform_weights(j, ob, ib, j->call->work + ob * PLACES * p->weight_place + ib * p->weight_block);
   }
 }
 
@@ -167,33 +182,53 @@ static void finish_chunk(const job *j, int64_t chunk, int64_t ob, const float *p
   }
 }
 
+/* All places: products (+)= one block of a chunk's transform times transformed weights. */
+static void multiply(const pass *p, const float *operand, const float *weights, bool accumulate, float *products) {
+  const uint64_t none = 0;
+  for (int i = 0; i < PLACES; i++)
+    ronde__gemm_run(accumulate ? &p->gemm.add : &p->gemm.set, operand + i * p->from.place, &none,
+                    weights + i * p->weight_place, &none, 1, products + i * p->product);
+}
+
 static void multiply_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const pass *p = j->pass;
   const float *weights = j->call->work, *operand = weights + p->operand_at;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
-  const uint64_t none = 0;
   int64_t begin, end;
   ronde__thread_share(p->to_blocks * j->n_chunks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / j->n_chunks, chunk = item % j->n_chunks;
-    for (int i = 0; i < PLACES; i++)
-      for (int64_t ib = 0; ib < p->from.blocks; ib++)
-        ronde__gemm_run(ib ? &p->gemm.add : &p->gemm.set,
-                        operand + chunk * p->from.chunk + ib * p->from.block_stride + i * p->from.place, &none,
-                        weights + (ob * PLACES + i) * p->weight_place + ib * p->weight_block, &none, 1,
-                        products + i * p->product);
+    for (int64_t ib = 0; ib < p->from.blocks; ib++)
+      multiply(p, operand + chunk * p->from.chunk + ib * p->from.block_stride,
+               weights + ob * PLACES * p->weight_place + ib * p->weight_block, ib > 0, products);
     finish_chunk(j, j->first_chunk + chunk, ob, products);
+  }
+}
+
+static void block_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const pass *p = j->pass;
+  float *weights = j->call->work + thread * PLACES * p->weight_place;
+  float *products = j->call->work + p->products_at + thread * PLACES * p->product;
+  int64_t begin, end;
+  ronde__thread_share(p->to_blocks, thread, n_threads, &begin, &end);
+  for (int64_t ob = begin; ob < end; ob++) {
+    for (int64_t ib = 0; ib < p->from.blocks; ib++) {
+      transform_weights(j, ob, ib, weights);
+      multiply(p, j->call->work + p->operand_at + ib * p->from.block_stride, weights, ib > 0, products);
+    }
+    finish_chunk(j, 0, ob, products);
   }
 }
 
 static void run_pass(job j) {
   const pass *p = j.pass;
-  ronde__pool_run(j.call->pool, weights_part, &j);
+  if (!p->block_by_block) ronde__pool_run(j.call->pool, weights_part, &j);
   for (; j.first_chunk < p->rows.n_chunks; j.first_chunk += p->group) {
     j.n_chunks = ronde__min(p->group, p->rows.n_chunks - j.first_chunk);
     ronde__pool_run(j.call->pool, transform_part, &j);
-    ronde__pool_run(j.call->pool, multiply_part, &j);
+    ronde__pool_run(j.call->pool, p->block_by_block ? block_part : multiply_part, &j);
   }
 }
 

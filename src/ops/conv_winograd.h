@@ -5,12 +5,14 @@
 #include "ops/conv.h"
 #include "ops/winograd_rows.h"
 
-/* Scratch: transforms of the input and of the output's gradient, products [Ib][Ob][place][bi][bo]. */
+/* Scratch: transforms of the input and of the output's gradient, products [Ib][Ob][place][bi][bo]; pair_by_pair: of one
+ * pair a thread, which is mapped to its taps while it is in the second cache. */
 typedef struct ronde__winograd_weight {
   ronde__winograd_rows rows;
   ronde__winograd_operand x, dy;
   int64_t group, product;
   int64_t dy_at, products_at, elems;
+  bool pair_by_pair;
   ronde__gemm_pair gemm;
   ronde__gemm_list list; /* over chunks */
 } ronde__winograd_weight;

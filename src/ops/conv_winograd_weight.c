@@ -2,6 +2,10 @@
  * output gradients, summed over the rows; the sums are then mapped to the nine taps. */
 #include "ops/conv_winograd.h"
 
+/* Floats of transforms in a group: all rows at once where they fit the third cache, so that no sums of products need
+ * memory; else few, beside the sums. */
+enum { ALL_ELEMS = 4 << 20, GROUP_ELEMS = 1 << 20 };
+
 enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WINOGRAD_PLACES };
 
 ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
@@ -10,11 +14,14 @@ ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__wi
   p->x = ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1],
                                     &p->rows);
   p->dy = ronde__winograd_operand_of(out, RONDE__WINOGRAD_OUTPUT_GRADIENT, 0, 0, &p->rows);
-  p->group = ronde__winograd_group(&p->rows, p->x.chunk + p->dy.chunk);
+  int64_t chunk = p->x.chunk + p->dy.chunk;
+  p->group = ronde__winograd_group(&p->rows, chunk, p->rows.n_chunks * chunk <= ALL_ELEMS ? ALL_ELEMS : GROUP_ELEMS);
+  int64_t pairs = p->x.blocks * p->dy.blocks;
+  p->pair_by_pair = p->group == p->rows.n_chunks && pairs >= 2 * desc->threads;
   p->product = in->block * out->block + RONDE__WINOGRAD_GAP;
   p->dy_at = p->group * p->x.chunk;
   p->products_at = p->dy_at + p->group * p->dy.chunk;
-  p->elems = p->products_at + p->x.blocks * p->dy.blocks * PLACES * p->product;
+  p->elems = p->products_at + (p->pair_by_pair ? desc->threads : pairs) * PLACES * p->product;
   ronde__gemm_shape shape = {.m = (int)in->block,
                              .n = (int)out->block,
                              .k = (int)p->rows.chunk,
@@ -56,36 +63,56 @@ static void transform_part(void *arg, int thread, int n_threads) {
   }
 }
 
+/* One place of one pair of blocks. */
+static void multiply(const job *j, int64_t ib, int64_t ob, int64_t place, float *product) {
+  const ronde__winograd_weight *p = j->pass;
+  const float *x = j->call->work + ib * p->x.block_stride + place * p->x.place;
+  const float *dy = j->call->work + p->dy_at + ob * p->dy.block_stride + place * p->dy.place;
+  ronde__gemm_sum(&p->gemm, &p->list, j->n_chunks, x, dy, product, j->first_chunk > 0);
+}
+
+/* From a pair's products to its taps, elements [at, at + n) of its block. */
+static void finish(const job *j, int64_t ib, int64_t ob, const float *products, int64_t at, int64_t n) {
+  const ronde__winograd_weight *p = j->pass;
+  int64_t elems = p->x.phys.block * p->dy.phys.block, tap = p->x.blocks * elems;
+  float *dw = j->call->dparam[0] + ob * TAPS * TAPS * tap + ib * elems;
+  ronde__winograd_tile in = ronde__winograd_whole_tile(products + at, p->product, IN);
+  ronde__winograd_tile out = ronde__winograd_whole_tile(dw + at, tap, TAPS);
+  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam);
+}
+
+static void pair_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const ronde__winograd_weight *p = j->pass;
+  float *products = j->call->work + p->products_at + thread * PLACES * p->product;
+  int64_t begin, end;
+  ronde__thread_share(p->x.blocks * p->dy.blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item % p->dy.blocks, ib = item / p->dy.blocks;
+    for (int64_t place = 0; place < PLACES; place++) multiply(j, ib, ob, place, products + place * p->product);
+    finish(j, ib, ob, products, 0, p->x.phys.block * p->dy.phys.block);
+  }
+}
+
 static void multiply_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const ronde__winograd_weight *p = j->pass;
-  const float *x = j->call->work, *dy = x + p->dy_at;
   int64_t begin, end;
   ronde__thread_share(p->x.blocks * p->dy.blocks * PLACES, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) {
-    int64_t place = item % PLACES, ob = item / PLACES % p->dy.blocks, ib = item / PLACES / p->dy.blocks;
-    const float *a = x + ib * p->x.block_stride + place * p->x.place;
-    const float *b = dy + ob * p->dy.block_stride + place * p->dy.place;
-    ronde__gemm_sum(&p->gemm, &p->list, j->n_chunks, a, b, j->call->work + p->products_at + item * p->product,
-                    j->first_chunk > 0);
-  }
+  for (int64_t item = begin; item < end; item++)
+    multiply(j, item / PLACES / p->dy.blocks, item / PLACES % p->dy.blocks, item % PLACES,
+             j->call->work + p->products_at + item * p->product);
 }
 
 static void finish_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const ronde__winograd_weight *p = j->pass;
-  int64_t elems = p->x.phys.block * p->dy.phys.block, tap = p->x.blocks * elems, quanta = elems / RONDE__QUANTUM;
-  int64_t begin, end;
+  int64_t begin, end, quanta = p->x.phys.block * p->dy.phys.block / RONDE__QUANTUM;
   ronde__thread_share(p->x.blocks * p->dy.blocks * quanta, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / quanta, first = begin % quanta, count = ronde__min(quanta - first, end - begin);
-    int64_t ob = pair % p->dy.blocks, ib = pair / p->dy.blocks, at = first * RONDE__QUANTUM;
-    const float *products = j->call->work + p->products_at + pair * PLACES * p->product;
-    float *dw = j->call->dparam[0] + ob * TAPS * TAPS * tap + ib * elems;
-    ronde__winograd_tile in = ronde__winograd_whole_tile(products + at, p->product, IN);
-    ronde__winograd_tile out = ronde__winograd_whole_tile(dw + at, tap, TAPS);
-    j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, count * RONDE__QUANTUM,
-                               j->call->accumulate_dparam);
+    finish(j, pair / p->dy.blocks, pair % p->dy.blocks, j->call->work + p->products_at + pair * PLACES * p->product,
+           first * RONDE__QUANTUM, count * RONDE__QUANTUM);
     begin += count;
   }
 }
@@ -96,7 +123,7 @@ void ronde__winograd_weight_gradient(const ronde__op_desc *desc, const ronde__wi
   for (; j.first_chunk < weight->rows.n_chunks; j.first_chunk += weight->group) {
     j.n_chunks = ronde__min(weight->group, weight->rows.n_chunks - j.first_chunk);
     ronde__pool_run(call->pool, transform_part, &j);
-    ronde__pool_run(call->pool, multiply_part, &j);
+    ronde__pool_run(call->pool, weight->pair_by_pair ? pair_part : multiply_part, &j);
   }
-  ronde__pool_run(call->pool, finish_part, &j);
+  if (!weight->pair_by_pair) ronde__pool_run(call->pool, finish_part, &j);
 }

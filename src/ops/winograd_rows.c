@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Rows of a chunk, about; floats of transformed operands in a group. */
-enum { ROWS_WANTED = 48, GROUP_ELEMS = 1 << 20 };
+/* Rows of a chunk, about. */
+enum { ROWS_WANTED = 48 };
 
 enum { OUT = RONDE__WINOGRAD_OUT, IN = RONDE__WINOGRAD_IN, PLACES = RONDE__WINOGRAD_PLACES };
 
@@ -31,8 +31,8 @@ ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, rond
   return o;
 }
 
-int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems) {
-  return ronde__min(rows->n_chunks, ronde__max(1, GROUP_ELEMS / chunk_elems));
+int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems, int64_t max_elems) {
+  return ronde__min(rows->n_chunks, ronde__max(1, max_elems / chunk_elems));
 }
 
 bool ronde__winograd_next(const ronde__winograd_rows *rows, int64_t chunk, ronde__winograd_segment *s) {

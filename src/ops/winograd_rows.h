@@ -39,8 +39,8 @@ typedef struct ronde__winograd_segment {
 ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *out);
 ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, ronde__winograd_map map, int64_t top,
                                                    int64_t left, const ronde__winograd_rows *rows);
-/* How many chunks of so many floats are worked on together. */
-int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems);
+/* How many chunks of chunk_elems floats are worked on together, at least one. */
+int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems, int64_t max_elems);
 
 /* The segment behind *segment (the first one where it is zero); false past the chunk's end. */
 bool ronde__winograd_next(const ronde__winograd_rows *rows, int64_t chunk, ronde__winograd_segment *segment);
