@@ -235,6 +235,27 @@ static void test_planted_bugs(void **state) {
   golden_close(&g);
 }
 
+/* Two branches change places; the bias of a convolution in groups is forgotten. */
+static void test_planted_bugs_in_blocks(void **state) {
+  golden g = {.name = *state};
+  golden_open(&g);
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1};
+  ronde_graph *graph = make_graph(&g);
+  int concat = 0;
+  while (graph->nodes[concat].kind != RONDE__OP_CONCAT) concat++;
+  int *in = graph->nodes[concat].in, first = in[0];
+  in[0] = in[2], in[2] = first;
+  subject s = subject_create_of(&g, &m, graph);
+  assert_int_not_equal(step_failures(&g, &s, &m, true), 0);
+  subject_destroy(&s);
+
+  s = subject_create(&g, &m);
+  zero_param(&s, "grouped.bias");
+  assert_int_not_equal(step_failures(&g, &s, &m, true), 0);
+  subject_destroy(&s);
+  golden_close(&g);
+}
+
 int main(void) {
   static const char *const cases[] = {
       "alexnet-3x64x64-b4",
@@ -254,7 +275,7 @@ int main(void) {
       "resnet50-scaled-3x64x64-b4",
       "blocks-3x16x16-b5",
   };
-  struct CMUnitTest tests[RONDE__COUNT(cases) + RONDE__COUNT(plants)];
+  struct CMUnitTest tests[RONDE__COUNT(cases) + RONDE__COUNT(plants) + 1];
   char names[RONDE__COUNT(plants)][80];
   for (size_t i = 0; i < RONDE__COUNT(cases); i++)
     tests[i] = (struct CMUnitTest){cases[i], test_case, NULL, NULL, (void *)(uintptr_t)cases[i]};
@@ -263,5 +284,8 @@ int main(void) {
     tests[RONDE__COUNT(cases) + i] =
         (struct CMUnitTest){names[i], test_planted_bugs, NULL, NULL, (void *)(uintptr_t)&plants[i]};
   }
+  tests[RONDE__COUNT(tests) - 1] =
+      (struct CMUnitTest){"planted bugs are seen: blocks", test_planted_bugs_in_blocks, NULL, NULL,
+                          (void *)(uintptr_t) "blocks-3x16x16-b5"};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
