@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define SMALL "--data synthetic:1x28x28:10:40 --batch 10 --threads 1 "
 
@@ -83,6 +84,16 @@ static void other_work_is_not_ranked(void **unused) {
                          "batch=20"));
 }
 
+static void nothing_is_left_behind(void **unused) {
+  char folder[] = "/tmp/ronde-compare-test-XXXXXX", options[512], text[1 << 14];
+  assert_non_null(mkdtemp(folder));
+  setenv("TMPDIR", folder, 1);
+  snprintf(options, sizeof options, "--model lenet5 " SMALL "--exec graph,eager --rounds 1");
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 0);
+  unsetenv("TMPDIR");
+  assert_int_equal(rmdir(folder), 0);
+}
+
 static void wrong_usage(void **unused) {
   static const char *const cases[][2] = {
       {"--model lenet5 " SMALL, "what to compare is missing"},
@@ -103,6 +114,7 @@ int main(void) {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
       cmocka_unit_test(other_work_is_not_ranked),
+      cmocka_unit_test(nothing_is_left_behind),
       cmocka_unit_test(wrong_usage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

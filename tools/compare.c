@@ -2,6 +2,7 @@
  * peak memory is its own. Cases whose work differs are not ranked. */
 #include "compare.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -147,13 +148,15 @@ typedef struct comparison {
   bool is_temporary;
 } comparison;
 
+/* Whatever a run left in its folder, which is ours. */
 static void remove_run(const char *folder) {
-  static const char *const files[] = {"run.json", "steps.jsonl"};
-  char path[4500];
-  for (int i = 0; i < 2; i++) {
-    snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-    unlink(path);
+  DIR *files = opendir(folder);
+  for (struct dirent *file; files && (file = readdir(files));) {
+    char path[4800];
+    snprintf(path, sizeof path, "%s/%s", folder, file->d_name);
+    if (strcmp(file->d_name, ".") != 0 && strcmp(file->d_name, "..") != 0) unlink(path);
   }
+  if (files) closedir(files);
   rmdir(folder);
 }
 
