@@ -87,6 +87,8 @@ static void test_help_goes_to_stdout(void **state) {
       {"init --help", "-o FILE", "--shape CxHxW"},
       {"models --help", "ronde models [NAME]", "--quiet"},
       {"help data", "ronde data ACTION [NAME] [OPTIONS]", "--from URL"},
+      {"help ckpt", "ronde ckpt ACTION A [B]", "--json"},
+      {"export --help", "ronde export CKPT", "--output FILE"},
       {"help version", "ronde version", "--json"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {

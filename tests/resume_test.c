@@ -1,5 +1,5 @@
-/* Checkpoints and going on from them: the same bits as a run that was never stopped, whatever the optimizer, the schedule
- * and the number of workers; every example once an epoch when that number changes; what is refused, and what is passed
+/* Checkpoints and going on from them: the same bits as a run that was never stopped, whatever the optimizer, the
+ * schedule and the number of workers; every example once an epoch when that number changes; what is refused, and what is passed
  * over with a warning. */
 #include "train_testing.h"
 
@@ -441,6 +441,157 @@ static void test_a_checkpoint_is_a_file_of_weights(void **state) {
   free(path);
 }
 
+/* ---- looking into files ---------------------------------------------------------------------------------------- */
+
+static json_t *verify(const char *path, ronde_status wanted) {
+  char *text = NULL;
+  assert_int_equal(ronde_ckpt_verify(path, &text), wanted);
+  return json_of(text);
+}
+
+static void test_info_and_verify(void **state) {
+  make_run("model=mnist-small optimizer=adam workers=2 threads=1");
+  char run[512], *path = newest(0), *text;
+  in(run, "%s/run", folder);
+  assert_int_equal(ronde_ckpt_info(run, &text), RONDE_OK);
+  json_t *info = json_of(text);
+  assert_string_equal(text_at(info, "kind"), "checkpoint");
+  assert_string_equal(text_at(info, "file"), path);
+  assert_string_equal(text_at(info, "model"), "mnist-small");
+  assert_int_equal((int)real_at(info, "state.place.step"), 14);
+  assert_int_equal((int)real_at(info, "state.place.epoch"), 2);
+  assert_int_equal((int)real_at(info, "state.world.workers"), 2);
+  assert_string_equal(text_at(info, "state.given.optimizer"), "adam");
+  json_decref(info);
+  json_t *all = verify(run, RONDE_OK);
+  assert_true(json_array_size(json_at(all, "files")) >= 2);
+  json_decref(all);
+  test_bytes file = read_all(path);
+  file.data[file.n - 1] ^= 1;
+  write_all(path, file.data, file.n);
+  all = verify(run, RONDE_E_DIFFERENCE);
+  check_failed(&lines, RONDE_E_DIFFERENCE, RONDE_E_DIFFERENCE, path, "damaged");
+  assert_true(json_is_false(json_at(all, "whole")) && json_is_false(json_at(all, "files.0.whole")));
+  assert_true(json_is_true(json_at(all, "files.1.whole")));
+  json_decref(all);
+  free(file.data);
+  free(path);
+}
+
+static void test_diff_names_the_first_tensor(void **state) {
+  make_run("model=mnist-small optimizer=adam");
+  char *a = newest(0), *b = newest(1), *text;
+  assert_int_equal(ronde_ckpt_diff(a, a, &text), RONDE_OK);
+  json_t *diff = json_of(text);
+  assert_true(json_is_true(json_at(diff, "same")));
+  json_decref(diff);
+  ronde_status status = ronde_ckpt_diff(a, b, &text);
+  diff = json_of(text);
+  check_failed(&lines, status, RONDE_E_DIFFERENCE, text_at(diff, "first"), b);
+  assert_string_equal(text_at(diff, "first"), "conv1.bias");
+  assert_true(real_at(diff, "largest_difference") > 0);
+  json_decref(diff);
+  free(a);
+  free(b);
+}
+
+/* What is exported is what --save writes. */
+static void test_export_is_the_weights_alone(void **state) {
+  char options[512];
+  in(options, SET "model=resnet18-cifar resize=8x8 data=synthetic:3x8x8:4:40 batch=10 momentum=0.9 steps=2 "
+                  "checkpoint-every=1 out=%s/run save=%s/saved", folder, folder);
+  assert_int_equal(train(options, 0, NULL), RONDE_OK);
+  in(options, "init=%s/run output=%s/net", folder, folder);
+  ronde_config *config = config_make("export", options);
+  assert_int_equal(ronde_export(config, NULL), RONDE_OK);
+  ronde_config_destroy(config);
+  char saved[512], net[512];
+  in(saved, "%s/saved", folder);
+  in(net, "%s/net", folder);
+  test_bytes a = read_all(saved), b = read_all(net);
+  assert_int_equal(a.n, b.n);
+  assert_memory_equal(a.data, b.data, a.n);
+  free(a.data);
+  free(b.data);
+}
+
+/* ---- numbers that break, replicas that drift ------------------------------------------------------------------ */
+
+static ronde_status nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                             float *targets) {
+  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
+  for (int64_t i = 0; i < n && split == RONDE_SPLIT_TRAIN; ++i)
+    if (ids[i] == 13 || ids[i] == 27) x[i * SMALL_PIXELS] = NAN;
+  return RONDE_OK;
+}
+
+static ronde_status train_nan(const char *options, json_t **run_out) {
+  ronde_source source = small_source(40, 8);
+  source.read = nan_read;
+  ronde_hooks hooks = {.model = norm_model, .source = &source};
+  ronde_config *config = config_make("train", options);
+  char *text = NULL;
+  ronde_status status = ronde_train(config, &hooks, &text);
+  ronde_config_destroy(config);
+  *run_out = json_of(text);
+  return status;
+}
+
+/* Of the 5 steps of an epoch the 2nd and the 4th are bad; those left out change nothing, not even what batch
+ * normalisation keeps. */
+static void test_bad_steps_are_left_out(void **state) {
+  for (int workers = 1; workers <= 3; ++workers) {
+    char options[512], name[32];
+    json_t *run;
+    in(options, "batch=8 shuffle=off epochs=2 optimizer=adam skip-bad-steps=4 threads=1 workers=%d out=%s/w%d", workers,
+       folder, workers);
+    test_log_start(&lines);
+    assert_int_equal(train_nan(options, &run), RONDE_OK);
+    assert_int_equal(lines.n_errors, 0);
+    assert_int_equal(lines.n_warnings, 4);
+    assert_non_null(strstr(lines.warning, "step 9: the "));
+    assert_non_null(strstr(lines.warning, "left out (4 of at most 4)"));
+    assert_int_equal((int)real_at(run, "totals.skipped_steps"), 4);
+    assert_int_equal((int)real_at(run, "totals.steps"), 10);
+    assert_true(isfinite(real_at(run, "result.test_loss")) && isfinite(real_at(run, "epochs.1.train_loss")));
+    json_decref(run);
+    snprintf(name, sizeof name, "w%d", workers);
+    json_t *losses = losses_of(name);
+    double sum = 0;
+    for (int step = 6; step <= 10; ++step) {
+      snprintf(name, sizeof name, "%d", step);
+      assert_int_equal(json_is_null(json_object_get(losses, name)), step == 7 || step == 9);
+      sum += json_number_value(json_object_get(losses, name));
+    }
+    assert_true(sum > 0);
+    json_decref(losses);
+    in(options, "batch=8 shuffle=off epochs=2 skip-bad-steps=3 threads=1 workers=%d", workers);
+    ronde_status status = train_nan(options, &run);
+    assert_int_equal(status, RONDE_E_NUMERIC);
+    assert_int_equal(lines.n_errors, 1);
+    assert_non_null(strstr(lines.error, "step 9: the "));
+    json_decref(run);
+  }
+}
+
+static void check_drift(const char *options, const char *says, const char *who) {
+  char all[512];
+  snprintf(all, sizeof all, SET "model=mnist-small batch=8 threads=1 epochs=9 %s", options);
+  ronde_status status = train(all, 0, NULL);
+  check_failed(&lines, status, RONDE_E_DIFFERENCE, says, who);
+}
+
+/* 7 steps an epoch, 63 in all; the parameter in the middle of the list drifts. */
+static void test_a_drifting_replica_is_named(void **state) {
+  check_drift("workers=2 sentinel=5 drill=drift:1:12", "step 15:", "of rank 1 is not that of rank 0");
+  check_drift("workers=3 sentinel=5 drill=drift:2:15", "step 15:", "of rank 2 is not that of most");
+  check_drift("workers=3 sentinel=10 drill=drift:0:1", "step 10:", "of rank 0 is not that of most");
+  check_drift("workers=4 drill=drift:2:3", "step 63:", "fc1.bias of rank 2");
+  check_failed(&lines, train(SET "batch=8 workers=2 drill=drift:2:3", 0, NULL), RONDE_E_USAGE, "drift:2:3", "rank 2");
+  check_failed(&lines, train(SET "batch=8 sentinel=7", 0, NULL), RONDE_E_USAGE, "--sentinel can have no effect", "one");
+  assert_int_equal(train(SET "batch=8 threads=1 workers=3 sentinel=1", 0, NULL), RONDE_OK);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_resumed_runs_end_with_the_same_bits),
@@ -451,6 +602,11 @@ int main(void) {
                                      TEST(test_an_older_checkpoint_serves_where_the_newest_is_damaged),
                                      TEST(test_what_may_not_change_is_refused_by_name),
                                      TEST(test_notes_that_cannot_be_followed),
-                                     TEST(test_a_checkpoint_is_a_file_of_weights)};
+                                     TEST(test_a_checkpoint_is_a_file_of_weights),
+                                     TEST(test_info_and_verify),
+                                     TEST(test_diff_names_the_first_tensor),
+                                     TEST(test_export_is_the_weights_alone),
+                                     TEST(test_bad_steps_are_left_out),
+                                     TEST(test_a_drifting_replica_is_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

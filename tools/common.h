@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <ronde/ronde.h>
 
-enum { TOOL_MAX_WORDS = 2, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16 };
+enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16 };
 
 /* An option that was given several values: each makes a case. */
 typedef struct tool_axis {
@@ -43,6 +43,8 @@ ronde_status tool_init(const tool_call *call);
 ronde_status tool_models(const tool_call *call);
 ronde_status tool_data(const tool_call *call);
 ronde_status tool_compare(const tool_call *call);
+ronde_status tool_ckpt(const tool_call *call);
+ronde_status tool_export(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
 
 /* ---- args.c, help.c -------------------------------------------------------------------------------------------- */

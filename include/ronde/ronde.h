@@ -175,8 +175,8 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict", "init", "data", or "compare" (the options of train, and its own). Values start at
- * their defaults. */
+/* verb: "train", "eval", "predict", "init", "data", "export", or "compare" (the options of train, and its own). Values
+ * start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -259,6 +259,20 @@ typedef struct ronde_statistics {
 } ronde_statistics;
 /* Of samples [n]. RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where one is NaN or Inf. */
 RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
+
+/* ---- checkpoints ---------------------------------------------------------------------------------------------- */
+
+/* A path is a checkpoint, a file of weights, or a run's folder, of which the newest checkpoint that is whole is meant. */
+
+/* What is in it: tensors, and of a checkpoint the place in the training, options, data. */
+RONDE_API ronde_status ronde_ckpt_info(const char *path, char **json_out);
+/* Reads all of it; of a folder, all of its checkpoints. json_out is set in any case. RONDE_E_DIFFERENCE where a checksum
+ * differs, RONDE_E_INPUT where a file cannot be read at all. */
+RONDE_API ronde_status ronde_ckpt_verify(const char *path, char **json_out);
+/* Compares tensor by tensor, bit by bit. RONDE_E_DIFFERENCE, and json_out set too, where they differ. */
+RONDE_API ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out);
+/* Writes parameters and buffers alone of --init to --output. config: of "export". */
+RONDE_API ronde_status ronde_export(const ronde_config *config, char **json_out);
 
 /* ---- data sets ------------------------------------------------------------------------------------------------ */
 

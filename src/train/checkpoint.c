@@ -62,7 +62,8 @@ static json_t *best_json(const ronde__best *best) {
 static json_t *place_json(const ronde__saver *s) {
   const ronde__place *p = &s->place;
   int64_t per_epoch = s->job->steps_per_epoch, epoch = p->step ? (p->step - 1) / per_epoch + 1 : 1;
-  return json_pack("{s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step, "epoch",
+  return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step,
+                   "skipped", (json_int_t)p->skipped, "epoch",
                    (json_int_t)epoch, "steps_of_epoch", (json_int_t)(p->step - (epoch - 1) * per_epoch), "closed",
                    p->closed, "optimizer_updates", (json_int_t)s->n_updates, "epoch_sums", "steps",
                    (json_int_t)p->sums.steps, "examples", (json_int_t)p->sums.examples, "correct",
@@ -74,8 +75,9 @@ static char *note_text(const ronde__saver *s) {
   const ronde_source *source = &job->data->source;
   json_t *note =
       json_pack("{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema",
-                RONDE__CHECKPOINT_SCHEMA, "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256",
-                job->data->sha256, "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given",
+                RONDE__CHECKPOINT_SCHEMA, "place", place_json(s), "data", "name", ronde__json_text(source->name),
+                "sha256", job->data->sha256, "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN],
+                "given",
                 ronde__config_given(job->given), "config", ronde__config_json(job->config), "choices", "isa",
                 job->kernels->isa, "gemm", job->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile", "world", "workers",
                 job->world, "strategy", job->strategy->name);

@@ -8,9 +8,9 @@
  *             ronde.checkpoint, JSON: {schema, place{}, data{}, given{}, config{}, choices{}, world{}}
  * Random state needs no saving: order, augmentation and dropout are functions of seed and place.
  *
- * Room: state of servers and of strategies that are not synchronous is more tensors named ronde.SERVER..., written where
- * rank 0 has gathered it; where it does not fit in one place, N becomes a folder step-N/ of such files, one a rank, with
- * a manifest.json of their checksums that is renamed into place last, and which alone makes the checkpoint exist. */
+ * Room: state of servers and of strategies that are not synchronous is more tensors named ronde.SERVER..., written
+ * where rank 0 has gathered it; where it does not fit in one place, N becomes a folder step-N/ of such files, one a
+ * rank, with a manifest.json of their checksums that is renamed into place last, and which alone makes the checkpoint exist. */
 #ifndef RONDE_CHECKPOINT_H
 #define RONDE_CHECKPOINT_H
 
@@ -36,7 +36,8 @@ typedef struct ronde__best {
 
 /* How far a run has come: all that is not weights or optimizer. */
 typedef struct ronde__place {
-  int64_t step;     /* updates done */
+  int64_t step;     /* updates done, */
+  int64_t skipped;  /* and of these left out: see --skip-bad-steps */
   bool closed;      /* the epoch's end after this step is done: tested and reported */
   ronde__sums sums; /* of the epoch of this step */
   ronde__best best;
@@ -61,7 +62,7 @@ ronde_status ronde__saver_now(ronde__saver *saver, const ronde__place *place);
 /* What was written so far. */
 ronde__record_checkpoints ronde__saver_written(ronde__saver *saver);
 
-/* ---- reading: resume.c -------------------------------------------------------------------------------------------- */
+/* ---- reading: resume.c ------------------------------------------------------------------------------------------ */
 
 /* A checkpoint that verified. */
 typedef struct ronde__resume {
@@ -74,7 +75,10 @@ typedef struct ronde__resume {
 /* FOLDER/checkpoints/step-N.safetensors, newest first; to be freed, with each text. None is no error. */
 ronde_status ronde__checkpoint_list(const char *folder, char ***paths_out, int *n_out);
 ronde_status ronde__checkpoint_any(const char *folder, bool *any_out);
-/* The newest checkpoint of a run's folder that verifies, older ones with a warning; or that file. */
+/* The newest checkpoint of a run's folder that verifies, older ones with a warning; or that file, which may be one of
+ * weights alone. Its note is not read. */
+ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out);
+/* The same, to go on from. */
 ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out);
 void ronde__resume_close(ronde__resume *resume); /* NULL is taken */
 /* Options that the user left open are the run's. RONDE_E_USAGE, naming both, where the user gave another model. */

@@ -6,7 +6,15 @@
 #include "base/base.h"
 #include <jansson.h>
 
-enum { RONDE__VERB_TRAIN = 1, RONDE__VERB_EVAL = 2, RONDE__VERB_PREDICT = 4, RONDE__VERB_INIT = 8, RONDE__VERB_DATA = 16, RONDE__VERB_COMPARE = 32 };
+enum {
+  RONDE__VERB_TRAIN = 1,
+  RONDE__VERB_EVAL = 2,
+  RONDE__VERB_PREDICT = 4,
+  RONDE__VERB_INIT = 8,
+  RONDE__VERB_DATA = 16,
+  RONDE__VERB_COMPARE = 32,
+  RONDE__VERB_EXPORT = 64
+};
 
 /* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL. */
 typedef struct ronde__options {

@@ -46,6 +46,8 @@ typedef struct ronde__job {
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
+  int drill_drift_rank;
+  int64_t drill_drift_step;        /* 0: none */
   ronde__safetensors *init;        /* --init, or NULL */
   char *new_head;                  /* the output layer that is not taken from it, or NULL */
   struct ronde__resume *resume;    /* --resume, or NULL: checkpoint.h */

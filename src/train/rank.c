@@ -57,12 +57,23 @@ static ronde_status prepare_plans(ronde__rank *r) {
   return RONDE_OK;
 }
 
+static ronde_status make_kept(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  ronde__net_buffers(r->net, &n_buffers);
+  ronde__net_buffer_values(r->net, &n_elems);
+  RONDE__ALLOC(r->kept_buffers, n_elems * sizeof *r->kept_buffers, "training");
+  RONDE__ALLOC(r->kept_counts, (size_t)n_buffers * sizeof *r->kept_counts, "training");
+  return RONDE_OK;
+}
+
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
   size_t part_elems = ronde__net_part_elems(r->net);
   if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
+  if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
@@ -114,6 +125,8 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__free(r->facts);
   ronde__free(r->ops);
   ronde__free(r->op_rows);
+  ronde__free(r->kept_buffers);
+  ronde__free(r->kept_counts);
 }
 
 /* ---- steps ---- */
@@ -126,17 +139,74 @@ static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
   step->examples = ronde__min(end * job->batch, ronde__sampler_epoch_examples(job->sampler)) - first * job->batch;
 }
 
+static void describe(const ronde__rank *r, const ronde__step_result *result, char *text, size_t bytes) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
+  if (result->broken_param < 0) snprintf(text, bytes, "the loss of rank %d is NaN or Inf", result->broken_rank);
+  else
+    snprintf(text, bytes, "the gradient of %s on rank %d has NaN or Inf", params[result->broken_param].name,
+             result->broken_rank);
+}
+
 /* All ranks come here together; one of them says it. */
 static ronde_status broken(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
   r->agreed = true;
   if (r->transport->rank != 0) return RONDE_E_NUMERIC;
+  char what[256];
+  describe(r, result, what, sizeof what);
+  return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": %s", step->step, what);
+}
+
+/* What a forward pass changes, and a step that is left out must not have changed. */
+static void keep_buffers(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  const ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
+  const float *values = ronde__net_buffer_values(r->net, &n_elems);
+  if (n_elems) memcpy(r->kept_buffers, values, n_elems * sizeof *values);
+  for (int i = 0; i < n_buffers; i++) r->kept_counts[i] = buffers[i].count;
+}
+
+static void restore_buffers(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
+  float *values = ronde__net_buffer_values(r->net, &n_elems);
+  if (n_elems) memcpy(values, r->kept_buffers, n_elems * sizeof *values);
+  for (int i = 0; i < n_buffers; i++) buffers[i].count = r->kept_counts[i];
+}
+
+/* No rank has updated; all go on as if the step had had no examples. */
+static void skip(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
+  restore_buffers(r);
+  r->place.skipped++;
+  if (r->transport->rank != 0) return;
+  char what[256];
+  describe(r, result, what, sizeof what);
+  ronde__log(RONDE_LOG_WARNING, "step %" PRId64 ": %s: left out (%" PRId64 " of at most %" PRId64 ")", step->step, what,
+             r->place.skipped, r->job->options->skip_bad_steps);
+}
+
+/* Flips the lowest bit of a weight. */
+static void planted_drift(ronde__rank *r) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(r->net, &n_params);
-  if (result->broken_param < 0)
-    return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the loss of rank %d is NaN or Inf", step->step,
-                       result->broken_rank);
-  return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the gradient of %s on rank %d has NaN or Inf", step->step,
-                     params[result->broken_param].name, result->broken_rank);
+  uint32_t bits;
+  float *value = ronde__net_values(r->net) + params[n_params / 2].offset;
+  memcpy(&bits, value, sizeof bits);
+  bits ^= 1;
+  memcpy(value, &bits, sizeof bits);
+}
+
+static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
+  const ronde__job *job = r->job;
+  int64_t every = job->options->sentinel;
+  if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
+  if (job->world == 1 || every == 0 || (step % every != 0 && step != job->steps)) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(ronde__sentinel_check(r, step));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
 }
 
 static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
@@ -166,21 +236,29 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   step->lr = ronde__schedule_lr(&job->schedule, step->step);
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  if (job->options->skip_bad_steps) keep_buffers(r);
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  if (result.broken_rank >= 0) return broken(r, step, &result);
+  bool skipped = result.broken_rank >= 0;
+  if (skipped && r->place.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
+  if (skipped) skip(r, step, &result);
   epoch->steps++;
   epoch->examples += step->examples;
-  epoch->sums.steps++;
-  epoch->sums.examples += step->examples;
-  epoch->sums.loss_sum += result.loss_sum;
-  epoch->sums.n_correct += result.n_correct;
+  if (!skipped) {
+    epoch->sums.steps++;
+    epoch->sums.examples += step->examples;
+    epoch->sums.loss_sum += result.loss_sum;
+    epoch->sums.n_correct += result.n_correct;
+  }
   epoch->lr = step->lr;
-  r->place = (ronde__place){.step = step->step, .sums = epoch->sums, .best = r->place.best};
+  r->place = (ronde__place){
+      .step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
   *own_out += own_examples(r, step);
-  ronde__step_report report = {step->step, epoch->epoch, step->examples, result.loss_sum / (double)step->examples,
+  ronde__step_report report = {step->step, epoch->epoch, step->examples,
+                               skipped ? NAN : result.loss_sum / (double)step->examples,
                                step->lr,   end - begin};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
+  RONDE_TRY(compare_replicas(r, step->step));
   RONDE_TRY(save(r, result.cancelled));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;

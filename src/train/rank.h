@@ -63,6 +63,8 @@ typedef struct ronde__rank {
   ronde__epoch_part *parts; /* [world] */
   double *shared;           /* of the worker */
   ronde__place place;
+  float *kept_buffers; /* as they were before the step, where it may be left out */
+  int64_t *kept_counts;
   ronde__saver *saver; /* rank 0, where there is an --out; else NULL */
   ronde__rank_facts *facts; /* [world], once gathered; else NULL */
   ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
@@ -79,5 +81,9 @@ ronde_status ronde__rank_train(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
 void ronde__rank_tear_down(ronde__rank *rank);
+
+/* sentinel.c: whether all ranks hold the same weights; they call together. RONDE_E_DIFFERENCE on each of them,
+ * `agreed`; rank 0 names the first tensor that differs, and the rank. */
+ronde_status ronde__sentinel_check(ronde__rank *rank, int64_t step);
 
 #endif

@@ -271,6 +271,7 @@ static json_t *totals_json(const ronde__record *record) {
   put(json, "wall_s", real(record->wall_s));
   put(json, "cpu_s", real(record->cpu_s));
   put(json, "steps", count(steps));
+  put(json, "skipped_steps", count(record->skipped_steps));
   put(json, "examples", count(examples));
   put(json, "examples_per_s", real((double)examples / training_s));
   put(json, "peak_rss_bytes", count(record->peak_rss_bytes));

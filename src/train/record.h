@@ -118,6 +118,7 @@ typedef struct ronde__record {
   ronde__record_checkpoints checkpoints;
   double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;
+  int64_t skipped_steps; /* among the steps: their updates were left out */
   ronde__energy energy; /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
                            a minute) */
   const char *weights_sha256, *state_sha256;

@@ -180,6 +180,7 @@ static void fill_run(ronde__run *r) {
     r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
   record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
   if (job->resume) fill_resumed(r);
+  record->skipped_steps = r->ranks[0].place.skipped - (job->resume ? job->resume->place.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
   record->n_workers = job->world;

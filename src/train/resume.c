@@ -89,8 +89,8 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
   json_int_t epoch, step, correct, examples;
   double value, loss;
   if (json_is_null(best)) return RONDE_OK;
-  if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step, "loss", &loss,
-                  "correct", &correct, "examples", &examples) ||
+  if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step,
+                  "loss", &loss, "correct", &correct, "examples", &examples) ||
       epoch < 1 || step < 1 || examples < 1)
     return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
   r->place.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
@@ -99,15 +99,15 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
 
 static ronde_status read_place(ronde__resume *r) {
   json_t *place = json_object_get(r->json, "place");
-  json_int_t step, updates, steps, examples, correct;
+  json_int_t step, skipped, updates, steps, examples, correct;
   int closed;
   double loss;
-  if (json_unpack(place, "{s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "optimizer_updates", &updates,
-                  "closed", &closed, "epoch_sums", "steps", &steps, "examples", &examples, "correct", &correct, "loss",
+  if (json_unpack(place, "{s:I, s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "skipped", &skipped,
+                  "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples", &examples, "correct", &correct, "loss",
                   &loss) ||
-      step < 0 || updates < 0 || steps < 0 || steps > step || examples < steps)
+      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps)
     return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
-  r->place = (ronde__place){step, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
+  r->place = (ronde__place){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
   return read_best(r, json_object_get(place, "best"));
 }
 
@@ -159,14 +159,22 @@ static ronde_status open_any(const char *path, ronde__resume *r) {
   char **name = is_folder ? &r->folder : &r->path;
   *name = ronde__strdup(path);
   if (!*name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
-  RONDE_TRY(is_folder ? open_newest(r) : open_file(path, &r->file));
-  return read_note(r);
+  return is_folder ? open_newest(r) : open_file(path, &r->file);
+}
+
+ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE__ALLOC(r, sizeof *r, "checkpoint");
+  ronde_status status = open_any(path, r);
+  if (status == RONDE_OK) *resume_out = r;
+  else ronde__resume_close(r);
+  return status;
 }
 
 ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out) {
   ronde__resume *r;
-  RONDE__ALLOC(r, sizeof *r, "resume");
-  ronde_status status = open_any(path, r);
+  RONDE_TRY(ronde__checkpoint_open(path, &r));
+  ronde_status status = read_note(r);
   if (status == RONDE_OK) *resume_out = r;
   else ronde__resume_close(r);
   return status;
@@ -187,10 +195,10 @@ void ronde__resume_close(ronde__resume *r) {
 static const char *const free_options[] = {
     "data",  "cache",  "epochs",           "steps", "workers", "threads", "transport", "strategy", "collective",
     "shard", "bucket-mb", "overlap", "out", "save",    "trace",   "log-every", "dry-run",  "drill",
-    "keep",  "resume", "checkpoint-every", "eval-every", "target-accuracy", "save-best"};
+    "keep",  "resume", "checkpoint-every", "eval-every", "target-accuracy", "save-best", "sentinel", "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
 static const char *const worker_options[] = {"threads", "transport", "strategy", "collective",
-                                             "shard",   "bucket-mb", "overlap"};
+                                             "shard",   "bucket-mb", "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
 static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};

@@ -232,6 +232,7 @@ static ronde_status resolve_world(ronde__job *job) {
   if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE, "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }
@@ -242,14 +243,19 @@ static ronde_status resolve_drill(ronde__job *job) {
   while (text && *text) {
     double ms;
     int rank, used = 0;
+    long long step;
     if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
       job->drill_load_ns = (uint64_t)(ms * 1e6);
     } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
       if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
       job->drill_slow_rank = rank;
       job->drill_slow_ns = (uint64_t)(ms * 1e6);
+    } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
+      if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      job->drill_drift_rank = rank;
+      job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS or slow:RANK:MS", text);
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS or drift:RANK:STEP", text);
     }
     text += used;
     if (*text && *text++ != ',') return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
@@ -297,7 +303,7 @@ static ronde_status resolve_tests(ronde__job *job) {
 
 /* What must see all gradients of a step before the first parameter changes. */
 static bool needs_whole_gradients(const ronde__job *job) {
-  return job->options->clip > 0 || job->options->accumulate > 1;
+  return job->options->clip > 0 || job->options->accumulate > 1 || job->options->skip_bad_steps > 0;
 }
 
 static ronde_status set_up_training(ronde__job *job) {
