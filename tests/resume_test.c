@@ -1,6 +1,6 @@
 /* Checkpoints and going on from them: the same bits as a run that was never stopped, whatever the optimizer, the
- * schedule and the number of workers; every example once an epoch when that number changes; what is refused, and what is passed
- * over with a warning. */
+ * schedule and the number of workers; every example once an epoch when that number changes; what is refused, and what is
+ * passed over with a warning. */
 #include "train_testing.h"
 
 #include "train/checkpoint.h"

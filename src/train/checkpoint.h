@@ -10,7 +10,8 @@
  *
  * Room: state of servers and of strategies that are not synchronous is more tensors named ronde.SERVER..., written
  * where rank 0 has gathered it; where it does not fit in one place, N becomes a folder step-N/ of such files, one a
- * rank, with a manifest.json of their checksums that is renamed into place last, and which alone makes the checkpoint exist. */
+ * rank, with a manifest.json of their checksums that is renamed into place last, and which alone makes the
+ * checkpoint exist. */
 #ifndef RONDE_CHECKPOINT_H
 #define RONDE_CHECKPOINT_H
 
