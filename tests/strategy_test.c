@@ -146,7 +146,7 @@ static void test_planted_bugs_are_seen(void **state) {
   observed one = train(&problems[0], 14, NULL, "steps=1 lr=0.5 batch=14");
   observed weak = train(&problems[0], 14, plant_weak, "steps=1 lr=0.5 batch=14 workers=7");
   assert_true(update_difference(&weak, &one, &fresh) > 100 * UPDATE_TOLERANCE);
-  observed straying = train(&problems[0], 14, plant_straying, "steps=1 lr=0.5 batch=14 workers=3");
+  observed straying = train(&problems[0], 14, plant_straying, "steps=1 lr=0.5 batch=14 workers=3 sentinel=0");
   assert_false(replicas_equal(&straying));
   free(fresh.weights);
   free(one.weights);

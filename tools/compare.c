@@ -2,8 +2,8 @@
  * peak memory is its own. Cases whose work differs are not ranked. */
 #include "compare.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,17 +148,13 @@ typedef struct comparison {
   bool is_temporary;
 } comparison;
 
-/* Whatever a run left in its folder, which is ours. */
-static void remove_run(const char *folder) {
-  DIR *files = opendir(folder);
-  for (struct dirent *file; files && (file = readdir(files));) {
-    char path[4800];
-    snprintf(path, sizeof path, "%s/%s", folder, file->d_name);
-    if (strcmp(file->d_name, ".") != 0 && strcmp(file->d_name, "..") != 0) unlink(path);
-  }
-  if (files) closedir(files);
-  rmdir(folder);
+static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *place) {
+  (void)info, (void)flag, (void)place;
+  return remove(path);
 }
+
+/* Whatever a run left in its folder, which is ours. */
+static void remove_run(const char *folder) { nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 static ronde_status run_case(comparison *c, int index, int round) {
   tool_case *one = &c->cases[index];
