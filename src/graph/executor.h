@@ -1,4 +1,4 @@
-/* What executes the passes of a net: the plan of its recorded graph (net.c), or the calls of a graph that is built anew
+/* What executes the passes of a net: the plan of its recorded graph (planned.c), or the calls of a graph that is built anew
  * in each pass, with a tape (eager.c). Both run the same ops on the same flat arrays; strategies, kernels and what is
  * saved know neither. */
 #ifndef RONDE_EXECUTOR_H
@@ -18,9 +18,13 @@ typedef struct ronde__executor {
   double (*executed_flops)(const void *execution, int64_t n);
   /* Marks the parameters that it reached [n_params]; the others' gradients are the net's to set to zero. */
   ronde_status (*backward)(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
+  /* As ronde__net_pass_empty, where a synchronised op is in the network. NULL: there is none. */
+  ronde_status (*pass_empty)(void *execution, bool backward, const ronde__net_hooks *hooks);
+  /* As ronde__net_gradient, where gradients are transient. NULL: they never are. */
+  float *(*gradient)(const void *execution, int param);
   size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients */
 } ronde__executor;
 
-extern const ronde__executor ronde__executor_eager;
+extern const ronde__executor ronde__executor_planned, ronde__executor_eager;
 
 #endif

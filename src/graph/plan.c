@@ -380,6 +380,10 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
   return RONDE_OK;
 }
 
+size_t ronde__plan_step_part_elems(const ronde__plan_step *step) {
+  return step->op->part_elems ? step->op->part_elems(&step->desc) : 0;
+}
+
 void ronde__plan_step_release(ronde__plan_step *step) {
   if (step->op->release) step->op->release(&step->desc, step->state);
 }

@@ -1,0 +1,305 @@
+/* Execution by plans: the recorded graph is laid out once for each batch size, in one arena that all sizes share. */
+#include "graph/executor.h"
+#include "graph/plan.h"
+
+#include <string.h>
+
+typedef struct planned {
+  ronde__net *net;
+  ronde__net_options options;
+  const ronde__net_param *params; /* of the net, like the arrays */
+  ronde__net_buffer *buffers;
+  int n_buffers;
+  float *values, *gradients, *buffer_values;
+  ronde__plan **plans;
+  int n_plans;
+  char *arena;
+  size_t arena_bytes;
+  double *part; /* what this replica tells the others about the present step */
+  /* of the last forward, for backward */
+  const ronde__plan *plan;
+  ronde__net_batch batch;
+  float loss_scale;
+} planned;
+
+enum { MAX_PLANS = 16 };
+
+static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
+  for (int i = 0; i < p->n_plans; i++)
+    if (p->plans[i]->n == n) return *plan_out = p->plans[i], RONDE_OK;
+  const ronde__net_options *o = &p->options;
+  ronde__plan_options options = {.n = n,
+                                 .training = o->training,
+                                 .kernels = o->kernels,
+                                 .gemm = o->gemm,
+                                 .threads = ronde__pool_threads(o->pool),
+                                 .prof = o->prof,
+                                 .transient_gradients = o->transient_gradients,
+                                 .taker_name = o->taker_name};
+  ronde__plan *plan;
+  RONDE_TRY(ronde__plan_create(ronde__net_graph(p->net), &options, &plan));
+  if (plan->arena_bytes > p->arena_bytes) {
+    char *arena = ronde__pages_map(plan->arena_bytes);
+    if (!arena) {
+      ronde_status status = ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations",
+                                        (long long)n, plan->arena_bytes);
+      ronde__plan_destroy(plan);
+      return status;
+    }
+    ronde__pages_unmap(p->arena, p->arena_bytes);
+    p->arena = arena;
+    p->arena_bytes = plan->arena_bytes;
+  }
+  /* Batch sizes are few; a caller that keeps changing them pays for the oldest plan. */
+  if (p->n_plans == MAX_PLANS) {
+    ronde__plan_destroy(p->plans[0]);
+    memmove(p->plans, p->plans + 1, (size_t)--p->n_plans * sizeof *p->plans);
+  }
+  *plan_out = p->plans[p->n_plans++] = plan;
+  return RONDE_OK;
+}
+
+static void destroy(void *execution) {
+  planned *p = execution;
+  if (!p) return;
+  for (int i = 0; i < p->n_plans; i++) ronde__plan_destroy(p->plans[i]);
+  ronde__pages_unmap(p->arena, p->arena_bytes);
+  ronde__free(p->plans);
+  ronde__free(p->part);
+  ronde__free(p);
+}
+
+static ronde_status allocate(planned *p) {
+  RONDE__ALLOC(p->plans, MAX_PLANS * sizeof *p->plans, "network");
+  RONDE__ALLOC(p->part, ronde__net_part_elems(p->net) * sizeof *p->part, "network");
+  return RONDE_OK;
+}
+
+static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+  planned *p;
+  RONDE__ALLOC(p, sizeof *p, "network");
+  int n_params;
+  size_t n_buffer_elems;
+  *p = (planned){.net = net,
+                 .options = *options,
+                 .params = ronde__net_params(net, &n_params),
+                 .values = ronde__net_values(net),
+                 .gradients = ronde__net_gradients(net),
+                 .buffer_values = ronde__net_buffer_values(net, &n_buffer_elems)};
+  p->buffers = ronde__net_buffers(net, &p->n_buffers);
+  ronde_status status = allocate(p);
+  if (status != RONDE_OK) destroy(p);
+  else *execution_out = p;
+  return status;
+}
+
+static ronde_status prepare(void *execution, int64_t n) {
+  ronde__plan *plan;
+  return plan_for(execution, n, &plan);
+}
+
+static float *value_at(const planned *p, const ronde__plan *plan, int value) {
+  if (value == plan->input) return (float *)p->batch.x;
+  if (value == plan->target) return (float *)p->batch.targets;
+  return (float *)(p->arena + plan->values[value].offset);
+}
+
+static float *gradient_at(const planned *p, int param) {
+  if (p->gradients) return p->gradients + p->params[param].offset;
+  return (float *)(p->arena + p->plan->params[param].gradient_offset);
+}
+
+static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
+                 ronde__op_call *call) {
+  *call = (ronde__op_call){.labels = p->batch.labels,
+                           .loss_scale = p->loss_scale,
+                           .pool = p->options.pool,
+                           .training = p->batch.training,
+                           .seed = p->batch.seed,
+                           .step = p->batch.step,
+                           .first_example = p->batch.first_example,
+                           .part = p->part};
+  for (int i = 0; i < step->desc.n_inputs; i++) {
+    call->in[i] = value_at(p, plan, step->in[i]);
+    call->accumulate_dinput[i] = step->accumulate_dinput[i];
+    if (backward && step->desc.need_dinput[i])
+      call->din[i] = (float *)(p->arena + plan->values[step->in[i]].gradient_offset);
+  }
+  call->out = value_at(p, plan, step->out);
+  if (backward && plan->values[step->out].has_gradient)
+    call->dout = (float *)(p->arena + plan->values[step->out].gradient_offset);
+  for (int i = 0; i < step->desc.n_params; i++) {
+    call->param[i] = p->values + p->params[step->param[i]].offset;
+    if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]);
+  }
+  for (int i = 0; i < step->desc.n_buffers; i++)
+    if (!p->buffers[step->buffer[i]].is_counter)
+      call->buffer[i] = p->buffer_values + p->buffers[step->buffer[i]].offset;
+  call->saved = (float *)(p->arena + step->saved_offset);
+  call->work = (float *)(p->arena + step->work_offset[backward]);
+}
+
+static void run_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call, bool backward) {
+  uint64_t begin = p->options.prof ? ronde__now_ns() : 0;
+  (backward ? step->op->backward : step->op->forward)(&step->desc, step->state, call);
+  if (p->options.prof)
+    ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(),
+                       backward ? step->backward_flops : step->forward_flops);
+}
+
+static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+  return p->batch.training && hooks && hooks->share && ronde__plan_step_part_elems(step) > 0;
+}
+
+/* The first half of a synchronised op. In the table its two halves are two calls: the exchange between them has a phase
+ * of its own. */
+static ronde_status share(planned *p, const ronde__plan_step *step, bool backward, const ronde__net_hooks *hooks,
+                          ronde__op_call *call) {
+  uint64_t begin = p->options.prof ? ronde__now_ns() : 0;
+  step->op->contribute(&step->desc, step->state, call, backward);
+  if (p->options.prof)
+    ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(), 0);
+  return hooks->share(hooks->user, call->part, ronde__plan_step_part_elems(step), &call->parts);
+}
+
+static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks,
+                                ronde__net_result *result) {
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (!(with_loss ? step->for_loss : step->for_output)) continue;
+    ronde__op_call call;
+    bind(p, plan, step, false, &call);
+    call.loss_sum = &result->loss_sum;
+    call.n_correct = &result->n_correct;
+    for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
+      hooks->param_needed(hooks->user, step->param[j]);
+    if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, false, hooks, &call));
+    run_op(p, step, &call, false);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status pass_empty(void *execution, bool backward, const ronde__net_hooks *hooks) {
+  planned *p = execution;
+  ronde__plan *plan;
+  RONDE_TRY(plan_for(p, p->n_plans ? p->plans[0]->n : 1, &plan));
+  p->batch = (ronde__net_batch){.training = true};
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[backward ? plan->n_steps - 1 - i : i];
+    if (!(backward ? step->has_backward : step->for_loss) || !is_shared(p, step, hooks)) continue;
+    ronde__op_call call;
+    bind(p, plan, step, backward, &call);
+    memset(call.part, 0, ronde__plan_step_part_elems(step) * sizeof *call.part);
+    RONDE_TRY(hooks->share(hooks->user, call.part, ronde__plan_step_part_elems(step), &call.parts));
+    if (backward) continue;
+    step->op->absorb(&step->desc, &call);
+    for (int j = 0; j < step->desc.n_buffers; j++)
+      p->buffers[step->buffer[j]].count += p->buffers[step->buffer[j]].is_counter;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                            const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  planned *p = execution;
+  ronde__plan *plan;
+  RONDE_TRY(plan_for(p, batch->n, &plan));
+  ronde__net_result result = {0};
+  p->plan = plan;
+  p->batch = *batch;
+  p->loss_scale = loss_scale;
+  RONDE_TRY(run_forward(p, plan, true, hooks, &result));
+  for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
+  *result_out = result;
+  return RONDE_OK;
+}
+
+/* A step adds to the gradient of a tied parameter that an earlier one has begun; its other parameters start from zero
+ * then. */
+static bool adds_to_gradients(const planned *p, const ronde__plan_step *step, const bool *touched) {
+  int n_begun = 0;
+  for (int j = 0; j < step->desc.n_params; j++) n_begun += touched[step->param[j]];
+  for (int j = 0; j < step->desc.n_params && n_begun; j++)
+    if (!touched[step->param[j]] && !step->desc.frozen[j])
+      memset(gradient_at(p, step->param[j]), 0, p->params[step->param[j]].n_packed * sizeof(float));
+  return n_begun > 0;
+}
+
+typedef struct piece_user {
+  const ronde__net_hooks *hooks;
+  int param;
+  size_t offset; /* of the parameter in the flat arrays */
+} piece_user;
+
+static void take_piece(void *user, size_t begin, const float *gradient, size_t n) {
+  const piece_user *u = user;
+  u->hooks->gradient_piece(u->hooks->user, u->param, u->offset + begin, gradient, n);
+}
+
+static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+  planned *p = execution;
+  const ronde__plan *plan = p->plan;
+  for (int i = plan->n_steps - 1; i >= 0; i--) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (!step->has_backward) continue;
+    ronde__op_call call;
+    piece_user user = {hooks, step->param[0], p->params[step->param[0]].offset};
+    bind(p, plan, step, true, &call);
+    call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
+    call.taker = (ronde__op_taker){take_piece, &user};
+    if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
+    run_op(p, step, &call, true);
+    for (int j = step->desc.n_params - 1; j >= 0; j--) {
+      int param = step->param[j];
+      if (step->desc.frozen[j]) continue;
+      touched[param] = true;
+      if (plan->params[param].last == i && hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, param);
+    }
+  }
+  return RONDE_OK;
+}
+
+static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
+  planned *p = execution;
+  ronde__plan *plan;
+  RONDE_TRY(plan_for(p, n, &plan));
+  ronde__net_result ignored = {0};
+  p->batch = (ronde__net_batch){.n = n, .x = x};
+  RONDE_TRY(run_forward(p, plan, false, NULL, &ignored));
+  const ronde__phys *from = &plan->values[plan->output].phys;
+  ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
+  ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
+  return RONDE_OK;
+}
+
+static double executed_flops(const void *execution, int64_t n) {
+  const planned *p = execution;
+  double flops = 0;
+  for (int i = 0; i < p->n_plans; i++)
+    if (p->plans[i]->n == n)
+      for (int j = 0; j < p->plans[i]->n_steps; j++) {
+        const ronde__plan_step *step = &p->plans[i]->steps[j];
+        flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);
+      }
+  return flops;
+}
+
+static size_t arena_bytes(const void *execution) { return ((const planned *)execution)->arena_bytes; }
+
+static float *gradient(const void *execution, int param) {
+  const planned *p = execution;
+  return !p->gradients && p->plan->params[param].in_pieces ? NULL : gradient_at(p, param);
+}
+
+const ronde__executor ronde__executor_planned = {
+    .create = create,
+    .destroy = destroy,
+    .prepare = prepare,
+    .forward = forward,
+    .predict = predict,
+    .executed_flops = executed_flops,
+    .backward = backward,
+    .pass_empty = pass_empty,
+    .gradient = gradient,
+    .arena_bytes = arena_bytes,
+};
