@@ -21,12 +21,13 @@ comm: comm prof kernel base
 io: io graph ops prof kernel tensor base
 strategy: strategy graph comm optim data ops prof kernel tensor base
 train: train strategy models io data graph comm optim ops prof kernel tensor base
+bench: train strategy models io data graph comm optim ops prof kernel tensor base
 tools:
 '
 
 # header: the files that may include it; both are extended regular expressions.
 owners='
-jansson\.h: src/io/safetensors_(read|write)\.c src/train/.* tools/.*
+jansson\.h: src/io/safetensors_(read|write)\.c src/(train|bench)/.* tools/.*
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c

@@ -7,6 +7,12 @@
 
 enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16 };
 
+/* Measurements that belong together. */
+typedef struct tool_samples {
+  double *at;
+  int64_t n;
+} tool_samples;
+
 /* An option that was given several values: each makes a case. */
 typedef struct tool_axis {
   const char *name; /* owned by the library */
@@ -34,6 +40,8 @@ typedef struct tool_verb {
   const char *word_options[TOOL_MAX_WORDS]; /* options that words set, in order; all required. NULL: kept in words */
   const char *example;
   ronde_status (*run)(const tool_call *call);
+  /* Where the word behind the verb is a verb of its own ("bench collectives"): the i-th of them, NULL past the end. */
+  const struct tool_verb *(*part)(int i);
 } tool_verb;
 
 ronde_status tool_train(const tool_call *call);
@@ -46,6 +54,10 @@ ronde_status tool_compare(const tool_call *call);
 ronde_status tool_ckpt(const tool_call *call);
 ronde_status tool_export(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
+ronde_status tool_bench_collectives(const tool_call *call);
+
+/* bench.c: the suites of `ronde bench`. */
+const tool_verb *tool_bench_suite(int i);
 
 /* ---- args.c, help.c -------------------------------------------------------------------------------------------- */
 
@@ -53,6 +65,7 @@ ronde_status tool_version(const tool_call *call);
 ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out);
 void tool_call_end(tool_call *call);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
+void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
 /* The index of the nearest of n names, and its edit distance. */
 int tool_nearest(const char *name, const char *const *names, int n, int *distance_out);
@@ -97,6 +110,18 @@ bool tool_must_launch(const tool_call *call);
 ronde_status tool_launch(const tool_call *call);
 /* The last word of a rank that tool_launch started. */
 void tool_mark_end(int code);
+
+/* ---- samples.c: measurements, and bench.json ------------------------------------------------------------------ */
+
+ronde_status tool_sample(tool_samples *samples, double value);
+/* {median, mad, low, high, samples[]} */
+json_t *tool_samples_json(const tool_samples *samples);
+/* Samples of the library, a list of numbers, in the same form. */
+json_t *tool_statistics_json(const json_t *list);
+/* Writes FOLDER/bench.json, whole or not at all; the folder must be there. */
+ronde_status tool_bench_write(const char *folder, const json_t *bench);
+/* Makes a folder where there is none. */
+ronde_status tool_folder_make(const char *folder);
 
 /* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
 

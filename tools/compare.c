@@ -200,29 +200,17 @@ static ronde_status make_folder(comparison *c) {
   c->is_temporary = !*out;
   if (*out) {
     snprintf(c->folder, sizeof c->folder, "%s", out);
-    if (mkdir(out, 0777) == 0 || errno == EEXIST) return RONDE_OK;
-    return tool_fail(RONDE_E_WRITE, "%s: cannot make the folder: %s", out, strerror(errno));
+    return tool_folder_make(out);
   }
   snprintf(c->folder, sizeof c->folder, "%s/ronde-compare-XXXXXX", temporary && *temporary ? temporary : "/tmp");
   return mkdtemp(c->folder) ? RONDE_OK
                             : tool_fail(RONDE_E_WRITE, "%s: cannot make a folder: %s", c->folder, strerror(errno));
 }
 
-static ronde_status write_bench(const comparison *c, const json_t *bench) {
-  char path[4100], part[4110];
-  snprintf(path, sizeof path, "%s/bench.json", c->folder);
-  snprintf(part, sizeof part, "%s.part", path);
-  if (json_dump_file(bench, part, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) || rename(part, path)) {
-    unlink(part);
-    return tool_fail(RONDE_E_WRITE, "%s: cannot write: %s", path, strerror(errno));
-  }
-  return RONDE_OK;
-}
-
 static ronde_status report(const comparison *c) {
   json_t *differences = tool_differences(c->cases, c->n_cases), *bench;
   ronde_status status = tool_bench_json(c->call, c->cases, c->n_cases, differences, &bench);
-  if (!status && !c->is_temporary) status = write_bench(c, bench);
+  if (!status && !c->is_temporary) status = tool_bench_write(c->folder, bench);
   if (!status && c->call->json) {
     char *text = json_dumps(bench, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     tool_print_json(text ? text : "");

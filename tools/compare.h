@@ -4,11 +4,6 @@
 
 #include "common.h"
 
-typedef struct tool_samples {
-  double *at;
-  int64_t n;
-} tool_samples;
-
 typedef struct tool_case {
   char name[256]; /* "exec=graph" */
   int failures;
@@ -21,7 +16,6 @@ typedef struct tool_case {
   bool same_weights;                   /* in all rounds */
 } tool_case;
 
-ronde_status tool_sample(tool_samples *samples, double value);
 /* The record of a run, whose steps are the samples from first_step on. */
 ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t first_step);
 void tool_case_end(tool_case *one);

@@ -7,17 +7,6 @@
 
 /* ---- gathering ---- */
 
-ronde_status tool_sample(tool_samples *samples, double value) {
-  int64_t n = samples->n;
-  if ((n & (n - 1)) == 0) {
-    double *at = realloc(samples->at, (size_t)(n ? 2 * n : 1) * sizeof *at);
-    if (!at) return tool_fail(RONDE_E_MEMORY, "compare: no memory for %lld samples", (long long)n + 1);
-    samples->at = at;
-  }
-  samples->at[samples->n++] = value;
-  return RONDE_OK;
-}
-
 static double kernel_seconds(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i;
@@ -105,41 +94,26 @@ json_t *tool_differences(const tool_case *cases, int n) {
 
 /* ---- bench.json ---- */
 
-static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-static json_t *samples_json(const tool_samples *samples) {
-  json_t *json = json_object(), *all = json_array();
-  ronde_statistics s = {NAN, NAN, NAN, NAN};
-  for (int64_t i = 0; i < samples->n; i++) json_array_append_new(all, real(samples->at[i]));
-  if (samples->n > 0) ronde_statistics_of(samples->at, samples->n, &s);
-  json_object_set_new(json, "median", real(s.median));
-  json_object_set_new(json, "mad", real(s.mad));
-  json_object_set_new(json, "low", real(s.low));
-  json_object_set_new(json, "high", real(s.high));
-  json_object_set_new(json, "samples", all);
-  return json;
-}
-
 /* Times of the first case over those of this one, round by round: how many times as fast it is. */
 static json_t *speed_json(const tool_case *first, const tool_case *one) {
   tool_samples ratios = {0};
   for (int64_t i = 0; i < first->medians.n && i < one->medians.n; i++)
     if (tool_sample(&ratios, first->medians.at[i] / one->medians.at[i])) break;
-  json_t *json = samples_json(&ratios);
+  json_t *json = tool_samples_json(&ratios);
   free(ratios.at);
   return json;
 }
 
 static void put_samples(json_t *json, const tool_case *one) {
-  json_object_set_new(json, "step_s", samples_json(&one->steps));
-  json_object_set_new(json, "kernel_s", samples_json(&one->kernel));
-  json_object_set_new(json, "overhead_s", samples_json(&one->overhead));
-  json_object_set_new(json, "load_s", samples_json(&one->load));
-  json_object_set_new(json, "communication_s", samples_json(&one->communication));
-  json_object_set_new(json, "setup_s", samples_json(&one->setup));
-  json_object_set_new(json, "wall_s", samples_json(&one->wall));
-  json_object_set_new(json, "cpu_s", samples_json(&one->cpu));
-  json_object_set_new(json, "peak_rss_bytes", samples_json(&one->peak));
+  json_object_set_new(json, "step_s", tool_samples_json(&one->steps));
+  json_object_set_new(json, "kernel_s", tool_samples_json(&one->kernel));
+  json_object_set_new(json, "overhead_s", tool_samples_json(&one->overhead));
+  json_object_set_new(json, "load_s", tool_samples_json(&one->load));
+  json_object_set_new(json, "communication_s", tool_samples_json(&one->communication));
+  json_object_set_new(json, "setup_s", tool_samples_json(&one->setup));
+  json_object_set_new(json, "wall_s", tool_samples_json(&one->wall));
+  json_object_set_new(json, "cpu_s", tool_samples_json(&one->cpu));
+  json_object_set_new(json, "peak_rss_bytes", tool_samples_json(&one->peak));
 }
 
 static json_t *case_json(const tool_case *first, const tool_case *one, bool is_ranked) {

@@ -22,6 +22,12 @@ void tool_help(FILE *file, const tool_verb *verbs, int n_verbs) {
   fprintf(file, "  6 cannot write, or out of memory; 7 a check found a difference; 130, 143 interrupted\n");
 }
 
+void tool_help_parts(FILE *file, const tool_verb *verb) {
+  fprintf(file, "ronde %s %s [OPTIONS]\n\n%s.\n\n", verb->name, verb->words, verb->about);
+  for (int i = 0; verb->part(i); i++) fprintf(file, "  %-22s %s\n", verb->part(i)->name, verb->part(i)->about);
+  fprintf(file, "\n`ronde %s %s --help` lists the options.\n", verb->name, verb->words);
+}
+
 static void print_option(FILE *file, const ronde_option *option) {
   char left[160];
   snprintf(left, sizeof left, "%s%s%s%s", option->value_name ? "--" : "--[no-]", option->name,

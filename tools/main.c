@@ -72,6 +72,7 @@ static const tool_verb verbs[] = {
      .word_options = {"init"},
      .example = "ronde export runs/1 -o net.safetensors",
      .run = tool_export},
+    {.name = "bench", .words = "SUITE", .about = "Measures this machine or cluster, suite by suite", .part = tool_bench_suite},
     {.name = "version",
      .words = "",
      .about = "Says what this build and this machine offer",
@@ -102,10 +103,42 @@ static ronde_status fail_unknown_verb(const char *name) {
                    names[nearest]);
 }
 
-static ronde_status run_verb(const tool_verb *verb, int argc, char **argv) {
+static bool is_help(const char *word) {
+  return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* The verb behind a verb that has several. */
+static ronde_status find_part(const tool_verb *verb, const char *name, const tool_verb **part_out) {
+  enum { MOST = 16 };
+  const char *names[MOST];
+  int n = 0, distance;
+  size_t skip = strlen(verb->name) + 1; /* a part's name begins with the verb's */
+  for (const tool_verb *part; n < MOST && (part = verb->part(n)); n++) {
+    names[n] = part->name + skip;
+    if (name && strcmp(names[n], name) == 0) *part_out = part;
+  }
+  if (*part_out) return RONDE_OK;
+  if (!name || name[0] == '-')
+    return tool_fail(RONDE_E_USAGE, "a word is missing: ronde %s %s (ronde %s --help lists them)", verb->name,
+                     verb->words, verb->name);
+  return tool_fail(RONDE_E_USAGE, "ronde %s %s: there is no such thing; the nearest is %s", verb->name, name,
+                   names[tool_nearest(name, names, n, &distance)]);
+}
+
+/* words [n]: those behind the verb's name. */
+static ronde_status run_verb(const tool_verb *verb, int n, char **words, char **argv) {
   tool_call call;
   bool help;
-  ronde_status status = tool_parse(verb, argc - 2, argv + 2, &call, &help);
+  if (verb->part) {
+    const tool_verb *part = NULL;
+    if (n > 0 && is_help(words[0])) {
+      tool_help_parts(stdout, verb);
+      return RONDE_OK;
+    }
+    ronde_status found = find_part(verb, n > 0 ? words[0] : NULL, &part);
+    return found ? found : run_verb(part, n - 1, words + 1, argv);
+  }
+  ronde_status status = tool_parse(verb, n, words, &call, &help);
   if (status) return status;
   call.argv = argv;
   if (help) {
@@ -124,20 +157,28 @@ static ronde_status run(int argc, char **argv) {
     return tool_fail(RONDE_E_USAGE, "a verb is missing");
   }
   const char *first = argv[1];
-  bool help = strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0;
+  bool help = is_help(first);
   if (help && argc == 2) {
     tool_help(stdout, verbs, N_VERBS);
     return RONDE_OK;
   }
-  if (help && argc > 3) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde help VERB", argv[3]);
   if (strcmp(first, "--version") == 0) first = "version";
   const char *name = help ? argv[2] : first;
   const tool_verb *verb = find_verb(name);
   if (!verb && name[0] == '-')
     return tool_fail(RONDE_E_USAGE, "unknown option %s in front of the verb (ronde --help)", name);
   if (!verb) return fail_unknown_verb(name);
-  if (!help) return run_verb(verb, argc, argv);
-  tool_help_verb(stdout, verb);
+  if (!help) return run_verb(verb, argc - 2, argv + 2, argv);
+  int n_names = 3;
+  if (verb->part && argc > n_names) {
+    const tool_verb *part = NULL;
+    ronde_status status = find_part(verb, argv[n_names++], &part);
+    if (status) return status;
+    verb = part;
+  }
+  if (argc > n_names) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde help VERB", argv[n_names]);
+  if (verb->part) tool_help_parts(stdout, verb);
+  else tool_help_verb(stdout, verb);
   return RONDE_OK;
 }
 

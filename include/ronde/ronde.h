@@ -175,8 +175,8 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict", "init", "data", "export", or "compare" (the options of train, and its own). Values
- * start at their defaults. */
+/* verb: "train", "eval", "predict", "init", "data", "export", "bench collectives", or "compare" (the options of train,
+ * and its own). Values start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -259,6 +259,13 @@ typedef struct ronde_statistics {
 } ronde_statistics;
 /* Of samples [n]. RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where one is NaN or Inf. */
 RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
+
+/* ---- measurements ---------------------------------------------------------------------------------------------- */
+
+/* Times collectives by size between --workers; the text is bench.json ("ronde.bench.v1") with, for each case, samples
+ * of the seconds that a call took. config: of "bench collectives"; of hooks, cancel. Blocks until all ranks have ended;
+ * under MPI json_out is set on rank 0 only. RONDE_E_DIFFERENCE where a result was wrong. */
+RONDE_API ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 

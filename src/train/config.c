@@ -58,6 +58,7 @@ static const struct {
              {"init", RONDE__VERB_INIT},
              {"data", RONDE__VERB_DATA},
              {"export", RONDE__VERB_EXPORT},
+             {"bench collectives", RONDE__VERB_BENCH_COLLECTIVES},
              {"compare", RONDE__VERB_COMPARE | RONDE__VERB_TRAIN}};
 
 static int verb_of(const char *name) {
@@ -280,7 +281,7 @@ static json_t *value_json(const option *o, const ronde__options *options) {
 ronde_status ronde_config_create(const char *verb, ronde_config **config_out) {
   int known = verb ? verb_of(verb) : 0;
   if (!known)
-    return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict, init, data, export or compare",
+    return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict, init, data, export, compare or bench collectives",
                        verb ? verb : "");
   ronde_config *config;
   RONDE__ALLOC(config, sizeof *config, "configuration");

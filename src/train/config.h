@@ -13,7 +13,8 @@ enum {
   RONDE__VERB_INIT = 8,
   RONDE__VERB_DATA = 16,
   RONDE__VERB_COMPARE = 32,
-  RONDE__VERB_EXPORT = 64
+  RONDE__VERB_EXPORT = 64,
+  RONDE__VERB_BENCH_COLLECTIVES = 128
 };
 
 /* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL. */

@@ -1,0 +1,368 @@
+/* ronde_bench_collectives: every collective by size, as nccl-tests measure them: verify, warm up, then calls back to
+ * back in rounds that alternate between the collectives; a round's time is the slowest rank's.
+ * p ranks; n elements of a vector. */
+#include "comm/collective.h"
+#include "comm/copy.h"
+#include "comm/mpi.h"
+#include "train/job.h"
+#include "train/machine.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_THREADS = 64, MAX_CASES = 16, MAX_SIZES = 64, TAG_MEET = 0, TAG_DATA = 1, MAX_ITERATIONS = 100000 };
+#define ROUND_NS 50000000.0 /* of calls, where --iterations leaves it open */
+
+typedef enum kind { KIND_ALLREDUCE, KIND_REDUCE_SCATTER, KIND_ALLGATHER, KIND_BROADCAST, KIND_COPY } kind;
+
+typedef struct measured {
+  const char *name;
+  kind kind;
+  const ronde__allreduce *allreduce;
+} measured;
+
+static const measured others[] = {
+    {"reduce-scatter", KIND_REDUCE_SCATTER, NULL},
+    {"all-gather", KIND_ALLGATHER, NULL},
+    {"broadcast", KIND_BROADCAST, NULL},
+    {"copy", KIND_COPY, NULL}, /* of a rank's own vector, all ranks at once: what memory allows */
+};
+
+typedef struct bench {
+  const ronde__options *options;
+  const ronde__kernels *kernels;
+  ronde_hooks hooks;
+  measured cases[MAX_CASES];
+  int64_t sizes[MAX_SIZES]; /* bytes */
+  int n_cases, n_sizes, size, n_hosts;
+  bool process_each;
+  const char *transport;
+  json_t *results; /* rank 0 */
+} bench;
+
+typedef struct rank {
+  bench *bench;
+  ronde__transport *transport;
+  float *x, *other; /* [the largest n]; other: scratch of collectives, the target of a copy */
+  ronde_status status;
+} rank;
+
+/* What ranks tell each other between rounds. */
+typedef struct word {
+  double seconds;
+  int64_t iterations;
+  int32_t cancel, wrong;
+} word;
+
+/* ---- one call ---- */
+
+static ronde_status call(const measured *c, rank *r, size_t n) {
+  ronde__transport *transport = r->transport;
+  const ronde__kernels *kernels = r->bench->kernels;
+  switch (c->kind) {
+  case KIND_ALLREDUCE: return c->allreduce->run(transport, kernels, TAG_DATA, r->x, n, r->other);
+  case KIND_REDUCE_SCATTER: return ronde__reduce_scatter_ring(transport, kernels, TAG_DATA, r->x, n, r->other);
+  case KIND_ALLGATHER: return ronde__allgather_shares_ring(transport, TAG_DATA, r->x, n);
+  case KIND_BROADCAST: return ronde__broadcast_tree(transport, TAG_DATA, 0, r->x, n * sizeof *r->x);
+  case KIND_COPY: ronde__copy_past_cache(r->other, r->x, n * sizeof *r->x);
+  }
+  return RONDE_OK;
+}
+
+static size_t other_elems(const measured *c, const ronde__transport *transport, size_t n) {
+  switch (c->kind) {
+  case KIND_ALLREDUCE: return c->allreduce->scratch(transport, n);
+  case KIND_REDUCE_SCATTER: return ronde__ring_scratch(n, transport->size);
+  case KIND_COPY: return n;
+  default: return 0;
+  }
+}
+
+/* Bytes over a link for each byte of the vector: busbw is this times algbw. */
+static double bus_factor(kind kind, int p) {
+  switch (kind) {
+  case KIND_ALLREDUCE: return 2.0 * (p - 1) / p;
+  case KIND_REDUCE_SCATTER:
+  case KIND_ALLGATHER: return (double)(p - 1) / p;
+  default: return 1;
+  }
+}
+
+/* ---- verifying ---- */
+
+/* Whole numbers whose sum over p ranks is exact whatever the order: results must be equal, not near. */
+static float input(int p, int rank, size_t i) {
+  int64_t span = ronde__max(1, 128 / p);
+  uint64_t mixed = ((uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u) >> 33;
+  return (float)((int64_t)(mixed % (uint64_t)(2 * span + 1)) - span);
+}
+
+static float sum_of_inputs(int p, size_t i) {
+  float sum = 0;
+  for (int r = 0; r < p; r++) sum += input(p, r, i);
+  return sum;
+}
+
+/* Element i of the vector after the call, where this rank must have it. */
+static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int owner) {
+  int p = r->transport->size, self = r->transport->rank;
+  switch (c->kind) {
+  case KIND_ALLREDUCE: return r->x[i] == sum_of_inputs(p, i);
+  case KIND_REDUCE_SCATTER: return owner != self || r->x[i] == sum_of_inputs(p, i);
+  case KIND_ALLGATHER: return r->x[i] == input(p, owner, i);
+  case KIND_BROADCAST: return r->x[i] == input(p, 0, i);
+  case KIND_COPY: return r->other[i] == input(p, self, i);
+  }
+  return false;
+}
+
+static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
+  int p = r->transport->size, self = r->transport->rank;
+  for (size_t i = 0; i < n; i++) r->x[i] = input(p, self, i);
+  RONDE_TRY(call(c, r, n));
+  *wrong_out = 0;
+  for (int owner = 0; owner < p; owner++)
+    for (int64_t i = ronde__share_begin((int64_t)n, owner, p); i < ronde__share_begin((int64_t)n, owner + 1, p); i++)
+      *wrong_out |= !is_right(c, r, n, (size_t)i, owner);
+  /* So that sums do not grow from call to call. */
+  memset(r->x, 0, n * sizeof *r->x);
+  return RONDE_OK;
+}
+
+/* ---- timing ---- */
+
+/* Until all have come; then everybody knows what each one says. */
+static ronde_status meet(rank *r, const word *own, word *words) {
+  words[r->transport->rank] = *own;
+  return ronde__allgather_ring(r->transport, TAG_MEET, words, sizeof *words);
+}
+
+static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t iterations, word *words, double *seconds_out) {
+  word own = {0};
+  const ronde_hooks *hooks = &r->bench->hooks;
+  own.cancel = r->transport->rank == 0 && hooks->cancel && hooks->cancel(hooks->user);
+  RONDE_TRY(meet(r, &own, words));
+  if (words[0].cancel) return RONDE_E_CANCELLED;
+  uint64_t begin = r->transport->ops->now_ns(r->transport);
+  for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call(c, r, n));
+  own.seconds = (double)(r->transport->ops->now_ns(r->transport) - begin) * 1e-9;
+  RONDE_TRY(meet(r, &own, words));
+  *seconds_out = 0;
+  for (int i = 0; i < r->transport->size; i++)
+    if (words[i].seconds > *seconds_out) *seconds_out = words[i].seconds;
+  return RONDE_OK;
+}
+
+/* Verifies and warms up; every rank comes to the same number of calls for a round. */
+static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, int64_t *iterations_out) {
+  const ronde__options *o = r->bench->options;
+  word own = {0};
+  RONDE_TRY(verify(c, r, n, &own.wrong));
+  RONDE_TRY(meet(r, &own, words));
+  for (int i = 0; i < r->transport->size; i++)
+    if (words[i].wrong)
+      return r->transport->rank != 0 ? RONDE_E_DIFFERENCE
+                                     : ronde__fail(RONDE_E_DIFFERENCE, "%s of %zu bytes: rank %d has a wrong result",
+                                                   c->name, n * sizeof *r->x, i);
+  double seconds;
+  RONDE_TRY(time_calls(c, r, n, o->warm_ups, words, &seconds));
+  double wanted = o->iterations ? (double)o->iterations : ROUND_NS * 1e-9 / (seconds / (double)o->warm_ups + 1e-9);
+  *iterations_out = wanted < 1 ? 1 : wanted > MAX_ITERATIONS ? MAX_ITERATIONS : (int64_t)wanted;
+  return RONDE_OK;
+}
+
+static json_t *result_json(const bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds) {
+  json_t *samples = json_array();
+  for (int64_t i = 0; i < b->options->rounds; i++) json_array_append_new(samples, json_real(seconds[i]));
+  static const char *const kinds[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
+  return json_pack("{s:s, s:s, s:I, s:I, s:b, s:f, s:o}", "name", c->name, "collective", kinds[c->kind], "bytes",
+                   (json_int_t)(n * sizeof(float)), "iterations", (json_int_t)iterations, "verified", 1, "bus_factor",
+                   bus_factor(c->kind, b->size), "time_s", samples);
+}
+
+static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds) {
+  bench *b = r->bench;
+  int64_t iterations[MAX_CASES], rounds = b->options->rounds;
+  for (int i = 0; i < b->n_cases; i++) RONDE_TRY(prepare(&b->cases[i], r, n, words, &iterations[i]));
+  for (int64_t round = 0; round < rounds; round++)
+    for (int i = 0; i < b->n_cases; i++) {
+      int at = (int)((round + i) % b->n_cases);
+      double *sample = &seconds[at * rounds + round];
+      RONDE_TRY(time_calls(&b->cases[at], r, n, iterations[at], words, sample));
+      *sample /= (double)iterations[at];
+    }
+  for (int i = 0; i < b->n_cases && r->transport->rank == 0; i++)
+    if (json_array_append_new(b->results, result_json(b, &b->cases[i], n, iterations[i], seconds + i * rounds)))
+      return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
+  return RONDE_OK;
+}
+
+static ronde_status measure(rank *r) {
+  bench *b = r->bench;
+  word *words;
+  double *seconds;
+  size_t most = (size_t)b->sizes[b->n_sizes - 1] / sizeof(float), other = 1;
+  RONDE__ALLOC(words, (size_t)b->size * sizeof *words, "bench");
+  seconds = ronde__alloc((size_t)(b->n_cases * b->options->rounds) * sizeof *seconds);
+  for (int i = 0; i < b->n_cases; i++) other = (size_t)ronde__max((int64_t)other, (int64_t)other_elems(&b->cases[i], r->transport, most));
+  r->x = ronde__pages_map(most * sizeof *r->x);
+  r->other = ronde__pages_map(other * sizeof *r->other);
+  bool complete = seconds && r->x && r->other;
+  ronde_status status = complete ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "bench: no memory for %zu bytes", most * sizeof *r->x);
+  for (int i = 0; i < b->n_sizes && status == RONDE_OK; i++)
+    status = measure_size(r, (size_t)b->sizes[i] / sizeof(float), words, seconds);
+  if (r->x) ronde__pages_unmap(r->x, most * sizeof *r->x);
+  if (r->other) ronde__pages_unmap(r->other, other * sizeof *r->other);
+  ronde__free(seconds);
+  ronde__free(words);
+  return status;
+}
+
+/* ---- set-up ---- */
+
+static ronde_status parse_bytes(const char *flag, const char *text, int64_t *bytes_out) {
+  char *end;
+  long long value = strtoll(text, &end, 10);
+  int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+  bool right = text[0] >= '0' && text[0] <= '9' && !end[shift > 0] && value > 0 && value <= (INT64_C(4) << 30 >> shift);
+  if (!right || (value << shift) % (int64_t)sizeof(float))
+    return ronde__fail(RONDE_E_USAGE, "--%s %s: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G", flag, text);
+  *bytes_out = (int64_t)value << shift;
+  return RONDE_OK;
+}
+
+static ronde_status list_sizes(bench *b) {
+  int64_t least, most;
+  RONDE_TRY(parse_bytes("min", b->options->min, &least));
+  RONDE_TRY(parse_bytes("max", b->options->max, &most));
+  if (least > most) return ronde__fail(RONDE_E_USAGE, "--min %s is more than --max %s", b->options->min, b->options->max);
+  for (int64_t size = least; size <= most && b->n_sizes < MAX_SIZES; size *= b->options->factor) b->sizes[b->n_sizes++] = size;
+  return RONDE_OK;
+}
+
+static bool is_listed(const char *list, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+    if (strcspn(at, ",") == length && !memcmp(at, name, length)) return true;
+  return false;
+}
+
+static void add_case(bench *b, measured c) {
+  const char *list = b->options->collectives;
+  if ((!list || is_listed(list, c.name)) && b->n_cases < MAX_CASES) b->cases[b->n_cases++] = c;
+}
+
+static ronde_status list_cases(bench *b, const ronde__transport *transport) {
+  const char *list = b->options->collectives;
+  int wanted = list ? 1 : 0;
+  for (const char *at = list; at && *at; at++) wanted += *at == ',';
+  const ronde__allreduce *one;
+  for (int i = 0; (one = ronde__allreduce_at(i)); i++) {
+    const char *why = one->refuses ? one->refuses(transport) : NULL;
+    if (why && list && is_listed(list, one->name))
+      return ronde__fail(RONDE_E_USAGE, "--collectives %s: %s", one->name, why);
+    if (!why) add_case(b, (measured){one->name, KIND_ALLREDUCE, one});
+  }
+  for (size_t i = 0; i < RONDE__COUNT(others); i++) add_case(b, others[i]);
+  if (list && b->n_cases != wanted)
+    return ronde__fail(RONDE_E_USAGE, "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
+                       "hierarchical, mpi, reduce-scatter, all-gather, broadcast, copy)", list, wanted - b->n_cases);
+  return RONDE_OK;
+}
+
+static ronde_status check(bench *b, const ronde_config *config, const ronde__transport *transport) {
+  b->size = transport->size;
+  b->transport = transport->ops->name;
+  b->process_each = transport->process_each;
+  for (int r = 0; r < b->size; r++)
+    b->n_hosts = (int)ronde__max(b->n_hosts, transport->host_of ? transport->host_of[r] + 1 : 1);
+  if (b->size == 1) return ronde__fail(RONDE_E_USAGE, "one worker has nobody to exchange with: --workers 2, or more");
+  if (b->process_each && ronde__config_is_set(config, "workers") && b->options->workers != b->size)
+    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes", b->options->workers, b->size);
+  RONDE_TRY(list_sizes(b));
+  return list_cases(b, transport);
+}
+
+static void *run_rank(void *arg) {
+  rank *r = arg;
+  ronde__log_set_rank(r->transport->rank);
+  r->status = measure(r);
+  if (r->status != RONDE_OK && r->status != RONDE_E_CANCELLED) r->transport->ops->abort(r->transport);
+  ronde__log_set_rank(-1);
+  return NULL;
+}
+
+/* The first on the calling thread, the others on threads of their own. */
+static ronde_status run_ranks(rank *ranks, int n) {
+  pthread_t threads[MAX_THREADS];
+  int n_started = 1;
+  ronde_status status = RONDE_OK;
+  while (n_started < n && !pthread_create(&threads[n_started], NULL, run_rank, &ranks[n_started])) n_started++;
+  if (n_started == n) {
+    run_rank(&ranks[0]);
+  } else {
+    status = ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
+    ranks[0].transport->ops->abort(ranks[0].transport);
+  }
+  for (int i = 1; i < n_started; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < n && (status == RONDE_OK || status == RONDE_E_LOST); i++)
+    if (ranks[i].status != RONDE_OK) status = ranks[i].status;
+  return status;
+}
+
+static ronde_status bench_json(const bench *b, char **json_out) {
+  json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:I, s:s, s:O}", "schema", "ronde.bench.v1", "verb",
+                           "bench collectives", "system", "ronde", "command", ronde__command_json(), "machine",
+                           ronde__machine_json(b->kernels->isa), "workers", b->size, "hosts", b->n_hosts, "transport",
+                           b->transport, "rounds", (json_int_t)b->options->rounds, "clock",
+                           "monotonic wall clock, calls back to back, the slowest rank's time", "cases", b->results);
+  char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+  json_decref(json);
+  if (!text) return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
+  *json_out = text;
+  return RONDE_OK;
+}
+
+static ronde_status run_here(bench *b, const ronde_config *config, ronde__transport **transports, int n) {
+  rank *ranks;
+  RONDE_TRY(check(b, config, transports[0]));
+  RONDE__ALLOC(ranks, (size_t)n * sizeof *ranks, "bench");
+  for (int i = 0; i < n; i++) ranks[i] = (rank){.bench = b, .transport = transports[i]};
+  ronde_status status = run_ranks(ranks, n);
+  ronde__free(ranks);
+  return status;
+}
+
+static ronde_status make_transports(const bench *b, const ronde_config *config, ronde__transport **transports, int *n_out) {
+  const ronde__options *o = b->options;
+  bool mpi = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  *n_out = 1;
+  if (mpi) return ronde__transport_mpi(transports);
+  if (o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
+  RONDE_TRY(ronde__config_no_effect(config, "iface", "only --transport mpi uses it"));
+  if (o->transport == RONDE__TRANSPORT_SELF) return ronde__transport_self(transports);
+  if (o->workers > MAX_THREADS)
+    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ": at most %d as threads", o->workers, MAX_THREADS);
+  *n_out = (int)o->workers;
+  return ronde__transport_threads(*n_out, transports);
+}
+
+ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
+  bench b = {.options = ronde__config_options(config), .results = json_array()};
+  ronde__transport *transports[MAX_THREADS];
+  int n;
+  if (hooks) b.hooks = *hooks;
+  ronde_status status = ronde__kernels_get(&b.kernels);
+  if (status == RONDE_OK) status = make_transports(&b, config, transports, &n);
+  if (status == RONDE_OK) {
+    status = run_here(&b, config, transports, n);
+    if (status != RONDE_OK && status != RONDE_E_CANCELLED) transports[0]->ops->abort(transports[0]);
+    bool reports = status == RONDE_OK && transports[0]->rank == 0;
+    if (reports) status = bench_json(&b, json_out);
+    for (int i = 0; i < n; i++) ronde__transport_destroy(transports[i]);
+  }
+  json_decref(b.results);
+  return status;
+}

@@ -1,0 +1,60 @@
+#include "common.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+ronde_status tool_sample(tool_samples *samples, double value) {
+  int64_t n = samples->n;
+  if ((n & (n - 1)) == 0) {
+    double *at = realloc(samples->at, (size_t)(n ? 2 * n : 1) * sizeof *at);
+    if (!at) return tool_fail(RONDE_E_MEMORY, "no memory for %lld samples", (long long)n + 1);
+    samples->at = at;
+  }
+  samples->at[samples->n++] = value;
+  return RONDE_OK;
+}
+
+static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *tool_samples_json(const tool_samples *samples) {
+  json_t *json = json_object(), *all = json_array();
+  ronde_statistics s = {NAN, NAN, NAN, NAN};
+  for (int64_t i = 0; i < samples->n; i++) json_array_append_new(all, real(samples->at[i]));
+  if (samples->n > 0) ronde_statistics_of(samples->at, samples->n, &s);
+  json_object_set_new(json, "median", real(s.median));
+  json_object_set_new(json, "mad", real(s.mad));
+  json_object_set_new(json, "low", real(s.low));
+  json_object_set_new(json, "high", real(s.high));
+  json_object_set_new(json, "samples", all);
+  return json;
+}
+
+json_t *tool_statistics_json(const json_t *list) {
+  tool_samples samples = {0};
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (tool_sample(&samples, json_number_value(json_array_get(list, i)))) break;
+  json_t *json = tool_samples_json(&samples);
+  free(samples.at);
+  return json;
+}
+
+ronde_status tool_folder_make(const char *folder) {
+  if (mkdir(folder, 0777) == 0 || errno == EEXIST) return RONDE_OK;
+  return tool_fail(RONDE_E_WRITE, "%s: cannot make the folder: %s", folder, strerror(errno));
+}
+
+ronde_status tool_bench_write(const char *folder, const json_t *bench) {
+  char path[4100], part[4110];
+  snprintf(path, sizeof path, "%s/bench.json", folder);
+  snprintf(part, sizeof part, "%s.part", path);
+  if (json_dump_file(bench, part, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) || rename(part, path)) {
+    unlink(part);
+    return tool_fail(RONDE_E_WRITE, "%s: cannot write: %s", path, strerror(errno));
+  }
+  return RONDE_OK;
+}
