@@ -138,6 +138,22 @@ static void it_runs_under_a_users_own_mpirun(void **state) {
   check_says("ronde: error: --workers 3, but MPI has started 2 processes");
 }
 
+/* Two ranks, each with words of its own: in front of the command, and behind it. */
+static void check_refused(const char *before, const char *behind, const char *reason) {
+  check_run(2, run("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi "
+                   "--oversubscribe -np 1 " RONDE " train " SMALL " : -np 1 %s " RONDE " train " SMALL " %s",
+                   before, behind));
+  check_says(reason);
+}
+
+static void ranks_that_do_not_fit_together_are_refused(void **state) {
+  need_mpi();
+  check_refused("", "--lr 0.5", "has --lr 0.5, rank 0 on host ");
+  check_refused("", "--data synthetic:1x28x28:10:650", "has other training data (650 examples ");
+  check_refused("", "--seed 2 --data synthetic:1x28x28:10:600", "has other training data (600 examples ");
+  check_refused("env RONDE_ISA=sse2", "", "computes with sse2 (");
+}
+
 static void what_every_rank_meets_is_said_once(void **state) {
   need_mpi();
   check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
@@ -251,6 +267,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
+      cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),

@@ -79,6 +79,8 @@ ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl 
   return gemm;
 }
 
+const char *ronde__gemm_name(ronde__gemm_impl impl) { return impl == RONDE__GEMM_XSMM ? "xsmm" : "tile"; }
+
 ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out) {
 #ifdef RONDE_HAVE_XSMM
   const bool built_in = true;

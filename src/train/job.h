@@ -59,6 +59,15 @@ typedef struct ronde__job {
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
 void ronde__job_destroy(ronde__job *job);
 
+/* version.c: the version, and the commit that it was built from. */
+const char *ronde__build(void);
+
+/* Loading takes one rank longer than another, on another host. */
+#define RONDE__SET_UP_TIMEOUT_NS 600000000000u
+/* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
+ * by all, where one is another build, or has other kernels, options or data than rank 0. */
+ronde_status ronde__job_agree(const ronde__job *job);
+
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);

@@ -170,7 +170,7 @@ static void fill_run(ronde__run *r) {
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
   r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};
-  r->choices[1] = (ronde__record_choice){"gemm", job->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile"};
+  r->choices[1] = (ronde__record_choice){"gemm", ronde__gemm_name(job->gemm)};
   record->choices = r->choices;
   r->choices[2] = (ronde__record_choice){"update", job->fused_update ? "fused" : "apart"};
   record->n_choices = 3;

@@ -1,9 +1,6 @@
 /* The ranks of this process, as threads: its first on the calling thread, the others on threads of their own. */
 #include "train/run.h"
 
-/* Loading takes one rank longer than another, on another host. */
-#define SET_UP_TIMEOUT_NS 600000000000u
-
 enum { TAG_START = 0 };
 
 static void note_failure(ronde__run *r, ronde_status status) {
@@ -18,7 +15,7 @@ static void note_failure(ronde__run *r, ronde_status status) {
 static ronde_status meet(ronde__rank *rank) {
   ronde__transport *transport = rank->transport;
   uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = SET_UP_TIMEOUT_NS;
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   ronde_status status = ronde__allgather_ring(transport, TAG_START, rank->parts, sizeof *rank->parts);
   transport->timeout_ns = timeout_ns;
   return status;

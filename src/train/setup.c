@@ -447,6 +447,7 @@ ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *ho
     job->options = ronde__config_options(job->config);
     status = resolve(job);
   }
+  if (status == RONDE_OK && job->mpi) status = ronde__job_agree(job);
   if (status != RONDE_OK && job->mpi) job->mpi->ops->abort(job->mpi);
   if (status != RONDE_OK) ronde__job_destroy(job);
   else *job_out = job;

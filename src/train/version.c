@@ -1,8 +1,9 @@
-#include "kernel/kernel.h"
+#include "train/job.h"
 
 #include <jansson.h>
 
 const char *ronde_version(void) { return RONDE_VERSION; }
+const char *ronde__build(void) { return RONDE_VERSION " (" RONDE_GIT ")"; }
 
 static json_t *features(void) {
   bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false;

@@ -1,0 +1,110 @@
+/* Before a run of several processes: whether they are the same build, with the same options and data. Each tells the
+ * others a card of itself; what differs from rank 0 is said by all in the same words. */
+#include "train/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TAG_CARDS = 2, TAG_WHY = 3, MAX_OPTIONS_TEXT = 8192 };
+
+typedef struct card {
+  char host[64], build[96], kernels[32], data[80], options[MAX_OPTIONS_TEXT];
+} card;
+
+/* Paths may differ from host to host, and so may what changes no bit. */
+static const char *const may_differ[] = {"threads", "data", "init", "resume", "out", "save", "cache", "hosts", "iface",
+                                         "log-every"};
+
+static json_t *options_of(const ronde__job *job) {
+  json_t *options = ronde__config_json(job->config);
+  for (size_t i = 0; options && i < RONDE__COUNT(may_differ); i++) json_object_del(options, may_differ[i]);
+  return options;
+}
+
+static ronde_status fill(const ronde__job *job, card *c) {
+  gethostname(c->host, sizeof c->host - 1);
+  snprintf(c->build, sizeof c->build, "ronde %s", ronde__build());
+  snprintf(c->kernels, sizeof c->kernels, "%s (%s)", job->kernels->isa, ronde__gemm_name(job->gemm));
+  snprintf(c->data, sizeof c->data, "%" PRId64 " examples %.16s", job->data->source.n_examples[RONDE_SPLIT_TRAIN],
+           job->data->sha256);
+  json_t *options = options_of(job);
+  size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
+  json_decref(options);
+  if (n == 0 || n >= sizeof c->options) return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes", n);
+  return RONDE_OK;
+}
+
+static void value_text(const json_t *value, char *text, size_t bytes) {
+  if (json_is_string(value)) snprintf(text, bytes, "%s", json_string_value(value));
+  else text[json_dumpb(value, text, bytes - 1, JSON_ENCODE_ANY | JSON_COMPACT)] = 0;
+}
+
+/* The first option, by name, that differs. */
+static bool find_option(const card *one, const card *first, char name[32], char own[64], char theirs[64]) {
+  json_t *a = json_loads(one->options, 0, NULL), *b = json_loads(first->options, 0, NULL), *value;
+  const char *key;
+  bool found = false;
+  json_object_foreach(a, key, value) {
+    const json_t *other = json_object_get(b, key);
+    if (found || json_equal(value, other)) continue;
+    found = true;
+    snprintf(name, 32, "%s", key);
+    value_text(value, own, 64);
+    value_text(other, theirs, 64);
+  }
+  json_decref(a);
+  json_decref(b);
+  return found;
+}
+
+/* Why rank `rank` cannot train with rank 0; false where it can. */
+static bool differs(const card *cards, int rank, char why[512]) {
+  const card *one = &cards[rank], *first = &cards[0];
+  char name[32], own[64], theirs[64];
+  int n = snprintf(why, 512, "rank %d on host %s ", rank, one->host);
+  why += n;
+  size_t left = 512 - (size_t)n;
+  if (strcmp(one->build, first->build))
+    snprintf(why, left, "is %s, rank 0 on host %s %s: install the same build", one->build, first->host, first->build);
+  else if (strcmp(one->kernels, first->kernels))
+    snprintf(why, left, "computes with %s, rank 0 on host %s with %s: RONDE_ISA on every host makes them alike",
+             one->kernels, first->host, first->kernels);
+  else if (strcmp(one->data, first->data))
+    snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->data, first->host,
+             first->data);
+  else if (strcmp(one->options, first->options) && find_option(one, first, name, own, theirs))
+    snprintf(why, left, "has --%s %s, rank 0 on host %s --%s %s", name, own, first->host, name, theirs);
+  else return false;
+  return true;
+}
+
+static ronde_status compare(ronde__transport *transport, card *cards) {
+  char why[512] = "";
+  bool differ = false;
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_CARDS, cards, sizeof *cards));
+  for (int i = 1; i < transport->size && transport->rank == 0 && !differ; i++) differ = differs(cards, i, why);
+  if (!differ) why[0] = 0;
+  RONDE_TRY(ronde__broadcast_tree(transport, TAG_WHY, 0, why, sizeof why));
+  if (!why[0]) return RONDE_OK;
+  /* Nobody leaves before all have heard why: to the others, who leaves is lost. */
+  ronde__log_demote(true);
+  ronde__allgather_ring(transport, TAG_CARDS, cards, sizeof cards->host);
+  ronde__log_demote(false);
+  return ronde__fail(RONDE_E_USAGE, "%s", why);
+}
+
+ronde_status ronde__job_agree(const ronde__job *job) {
+  ronde__transport *transport = job->mpi;
+  card *cards;
+  RONDE__ALLOC(cards, (size_t)transport->size * sizeof *cards, "ranks");
+  uint64_t timeout_ns = transport->timeout_ns;
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
+  ronde_status status = fill(job, &cards[transport->rank]);
+  if (status == RONDE_OK) status = compare(transport, cards);
+  transport->timeout_ns = timeout_ns;
+  transport->bytes_sent = transport->bytes_received = transport->messages = 0; /* those of the training are counted */
+  ronde__free(cards);
+  return status;
+}
