@@ -1,6 +1,6 @@
 /* The built program, killed at random moments while it writes checkpoints as often as it can; a full disk; a folder
  * that cannot be written: what is there afterwards is whole, and the training goes on from it to the same end.
- * RONDE_KILLS=200 kills that many times instead of 30. */
+ * RONDE_KILLS=200 kills that many times instead of 20. */
 #include "train_testing.h"
 
 #include "train/checkpoint.h"
@@ -101,7 +101,7 @@ static int64_t changed_ns(const char *name) {
 
 static void test_killed_at_any_moment(void **state) {
   const char *wanted = getenv("RONDE_KILLS");
-  int n_kills = wanted ? atoi(wanted) : 30, n_resumed = 0;
+  int n_kills = wanted ? atoi(wanted) : 20, n_resumed = 0;
   uint32_t random = 4711;
   for (int i = 0; i < n_kills; ++i) {
     /* One goes on where the one before it was killed, so that the moments lie all over the training; each is a random
@@ -110,7 +110,7 @@ static void test_killed_at_any_moment(void **state) {
     pid_t child = start(TRAIN "--epochs 100000 --checkpoint-every 1 --resume auto --out %s/run", 0);
     for (int j = 0; j < 30000 && changed_ns("run/checkpoints") == before; ++j) pause_ns(1000000);
     random = random * 1664525u + 1013904223u;
-    pause_ns((long)((uint64_t)random * 300000000u >> 32));
+    pause_ns((long)((uint64_t)random * 200000000u >> 32));
     kill(child, SIGKILL);
     assert_int_equal(ended(child), -SIGKILL);
     n_resumed += check_whole("run") > 0;

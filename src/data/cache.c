@@ -1,21 +1,26 @@
 /* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and shared
  * by all processes of the host. It is written under another name and renamed, so that it is whole or absent, whoever
- * else does the same at the same time. */
+ * else does the same at the same time. Its maker holds a lock on it until then, by which others know what a killed
+ * process left behind. */
 #include "data/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #define VERSION 2
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
+#define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 
 static const char magic[8] = "RONDE\1\r\n";
 static const bool both[2] = {true, true};
@@ -166,6 +171,28 @@ static void draft_discard(draft *d) {
   free(d->path);
 }
 
+/* NAME.cache.XXXXXX */
+static bool is_draft(const char *name) {
+  size_t n = strlen(name);
+  return n > 13 && !strncmp(name + n - 13, ".cache.", 7) && !strpbrk(name + n - 6, "./-");
+}
+
+/* Removes drafts whose makers are gone. */
+static void sweep_drafts(const char *folder) {
+  DIR *dir = opendir(folder);
+  if (!dir) return;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    struct stat st;
+    if (!is_draft(entry->d_name)) continue;
+    int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0) continue;
+    bool old = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_mtim.tv_sec + DRAFT_S < time(NULL);
+    if (old && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(dir), entry->d_name, 0);
+    close(fd);
+  }
+  closedir(dir);
+}
+
 /* 0, or why it cannot be written. The space is reserved: a full disk must not end the process when the mapping is
  * touched. */
 static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
@@ -177,6 +204,7 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
     free(d.path);
     return error;
   }
+  flock(d.fd, LOCK_EX | LOCK_NB); /* where there are no locks, nobody removes it */
   int error = posix_fallocate(d.fd, 0, bytes);
   if (!error) {
     void *base = mmap(NULL, d.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, 0);
@@ -238,6 +266,7 @@ static ronde_status write_new(const ronde__set *set, const ronde__facts *facts, 
 
 static ronde_status open_in(const ronde__set *set, char *folder, const char *path, const uint64_t key[2],
                             ronde__store *store_out) {
+  if (folder) sweep_drafts(folder);
   if (path && map_existing(path, key, store_out)) return RONDE_OK;
   ronde__facts facts;
   RONDE_TRY(set->kind->scan(set, &facts));

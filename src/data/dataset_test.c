@@ -1,6 +1,9 @@
 #include "data/testing.h"
 
 #include <openssl/sha.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "data/data.h"
@@ -189,6 +192,39 @@ static void test_the_folder_comes_from_the_environment(void **state) {
   free(home);
 }
 
+/* What a killed process left goes; what another is writing stays, and so does what is no draft. */
+static void test_drafts_of_killed_processes_go(void **state) {
+  static const struct {
+    const char *name;
+    bool old, locked, stays;
+  } files[] = {{"mnist-12.cache.a1B2c3", true, false, false}, {"mnist-12.cache.d1B2c3", true, true, true},
+               {"mnist-12.cache.e1B2c3", false, false, true}, {"mnist-12.cache.e1B2c", true, false, true},
+               {"mnist-12.cache", true, false, true},         {"notes-cache.a1B2c3", true, false, true},
+               {".cache.a1B2c3", true, false, true}};
+  const char *cache = getenv("RONDE_CACHE_DIR");
+  const struct timespec long_ago[2] = {{1000000000, 0}, {1000000000, 0}};
+  int n_stay = 0, locks[RONDE__COUNT(files)];
+  open_and_check(*state);
+  for (size_t i = 0; i < RONDE__COUNT(files); ++i) {
+    test_write(cache, files[i].name, "x", 1);
+    char *path = ronde__format("%s/%s", cache, files[i].name);
+    locks[i] = open(path, O_RDONLY);
+    if (files[i].locked) assert_int_equal(flock(locks[i], LOCK_EX), 0);
+    if (files[i].old) assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+    free(path);
+  }
+  open_and_check(*state);
+  for (size_t i = 0; i < RONDE__COUNT(files); ++i) {
+    char *path = ronde__format("%s/%s", cache, files[i].name);
+    if ((access(path, F_OK) == 0) != files[i].stays) fail_msg("%s is %s", files[i].name, files[i].stays ? "gone" : "there");
+    n_stay += files[i].stays;
+    close(locks[i]);
+    free(path);
+  }
+  assert_int_equal(count_files(cache), 1 + n_stay);
+  assert_int_equal(lines.n_errors + lines.n_warnings, 0);
+}
+
 /* Processes that decode at once, and again over files that are damaged meanwhile. */
 static void test_processes_do_not_disturb_each_other(void **state) {
   for (int round = 0; round < 5; ++round) {
@@ -368,6 +404,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_other_files_get_another_cache, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_folder_that_cannot_be_written_is_a_warning, setup, teardown),
       cmocka_unit_test_setup_teardown(test_the_folder_comes_from_the_environment, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_drafts_of_killed_processes_go, setup, teardown),
       cmocka_unit_test_setup_teardown(test_processes_do_not_disturb_each_other, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bad_sets_leave_no_cache, setup, teardown),
       cmocka_unit_test_setup_teardown(test_npy_sets, setup, teardown),

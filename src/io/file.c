@@ -13,6 +13,8 @@
 
 /* One write call moves at most 2 GiB on Linux; smaller pieces also bound the time until a signal is noticed. */
 #define PIECE ((size_t)64 << 20)
+/* What was appended is sent to the disk in parts of this size, so that it writes while more is made. */
+#define PART ((uint64_t)8 << 20)
 
 static ronde_status fail_errno(const char *path, const char *what, int error) {
   return ronde__fail(RONDE_E_WRITE, "%s: %s: %s", path, what, strerror(error));
@@ -96,6 +98,11 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
     if (n < 0) return abandon_errno(out, "cannot write");
     next += n;
     bytes -= (size_t)n;
+    out->bytes += (uint64_t)n;
+  }
+  if (out->bytes - out->started >= PART) { /* a hint: commit sees what failed */
+    sync_file_range(out->file, (off_t)out->started, (off_t)(out->bytes - out->started), SYNC_FILE_RANGE_WRITE);
+    out->started = out->bytes;
   }
   return RONDE_OK;
 }

@@ -17,6 +17,7 @@ typedef struct ronde__file_out {
   const char *path;
   const char *base; /* the part of path after the folder */
   int folder, file; /* descriptors; -1: closed */
+  uint64_t bytes, started; /* appended, and of these on their way to the disk */
   char temporary[64];
 } ronde__file_out;
 

@@ -55,11 +55,15 @@ ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor
 
 bool ronde__safetensors_reserved(const char *name);
 
-/* Gives the data of tensors [i] when its turn comes, valid until the next call; an error ends the writing. */
-typedef ronde_status (*ronde__tensor_fetch)(void *user, int i, const void **data_out);
+/* Gives the next data of tensors [i], from element `first` on: at least one element, valid until the next call. An error
+ * ends the writing. */
+typedef ronde_status (*ronde__tensor_fetch)(void *user, int i, int64_t first, const void **data_out, int64_t *n_out);
 
-/* As ronde__safetensors_write, with checksums; data of tensors are not looked at but fetched, so that they need not
- * exist at once. */
+/* As ronde__safetensors_write, with checksums or without; data of tensors are not looked at but fetched in pieces, so
+ * that they need not exist at once. */
+ronde_status ronde__safetensors_write_pieces(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                                             const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
+                                             void *user);
 ronde_status ronde__safetensors_write_checked(const char *path, const ronde__file_tensor *tensors, int n_tensors,
                                               const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
                                               void *user);

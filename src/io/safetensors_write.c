@@ -89,14 +89,26 @@ typedef struct source {
   ronde__tensor_fetch fetch;         /* NULL: the tensors hold their data */
   void *user;
   uint64_t *sums; /* [n + 1], by the order of names; NULL: none */
+  ronde__checksum_state *state;
 } source;
 
-static ronde_status fetch_data(const source *from, const ronde__file_tensor *tensor, int place, const void **data_out) {
-  bool is_list = from->sums && strcmp(tensor->name, RONDE__CHECKSUMS) == 0;
-  *data_out = is_list ? from->sums : tensor->data;
-  if (!from->fetch || is_list) return RONDE_OK;
-  RONDE_TRY(from->fetch(from->user, (int)(tensor - from->tensors), data_out));
-  if (from->sums) from->sums[place] = ronde__checksum(*data_out, tensor_bytes(tensor));
+/* Each piece is written while it is still in a cache. */
+static ronde_status append_pieces(ronde__file_out *out, const source *from, const ronde__file_tensor *tensor,
+                                  uint64_t *sum_out) {
+  int64_t n = ronde__shape_elems(&tensor->shape), n_piece;
+  if (from->sums) ronde__checksum_begin(from->state);
+  for (int64_t at = 0; at < n; at += n_piece) {
+    const void *data;
+    ronde_status status = from->fetch(from->user, (int)(tensor - from->tensors), at, &data, &n_piece);
+    if (status) {
+      ronde__file_abandon(out);
+      return status;
+    }
+    size_t bytes = (size_t)n_piece * dtype_bytes(tensor->dtype);
+    if (from->sums) ronde__checksum_add(from->state, data, bytes);
+    RONDE_TRY(ronde__file_append(out, data, bytes));
+  }
+  if (from->sums) *sum_out = ronde__checksum_end(from->state);
   return RONDE_OK;
 }
 
@@ -108,14 +120,10 @@ static ronde_status stream_tensors(ronde__file_out *out, const source *from, siz
   for (size_t d = 0; d < RONDE__COUNT(order); ++d)
     for (int i = 0; i < n; ++i) {
       if (sorted[i]->dtype != order[d]) continue;
-      const void *data;
-      ronde_status status = fetch_data(from, sorted[i], i, &data);
-      if (status) {
-        ronde__file_abandon(out);
-        return status;
-      }
-      if (data == from->sums) list_offset = offset;
-      RONDE_TRY(ronde__file_append(out, data, tensor_bytes(sorted[i])));
+      bool is_list = from->sums && sorted[i]->data == from->sums;
+      if (is_list) list_offset = offset;
+      if (from->fetch && !is_list) RONDE_TRY(append_pieces(out, from, sorted[i], from->sums ? &from->sums[i] : NULL));
+      else RONDE_TRY(ronde__file_append(out, sorted[i]->data, tensor_bytes(sorted[i])));
       offset += tensor_bytes(sorted[i]);
     }
   if (!from->sums) return RONDE_OK;
@@ -161,6 +169,12 @@ ronde_status ronde__safetensors_write(const char *path, const ronde__file_tensor
   return write_file(path, &(source){.tensors = tensors}, n_tensors, NULL, meta, n_meta);
 }
 
+ronde_status ronde__safetensors_write_pieces(const char *path, const ronde__file_tensor *tensors, int n_tensors,
+                                             const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
+                                             void *user) {
+  return write_file(path, &(source){.tensors = tensors, .fetch = fetch, .user = user}, n_tensors, NULL, meta, n_meta);
+}
+
 ronde_status ronde__safetensors_write_checked(const char *path, const ronde__file_tensor *tensors, int n_tensors,
                                               const ronde__file_meta *meta, int n_meta, ronde__tensor_fetch fetch,
                                               void *user) {
@@ -171,8 +185,10 @@ ronde_status ronde__safetensors_write_checked(const char *path, const ronde__fil
   notes[n_meta] = (ronde__file_meta){RONDE__CHECKSUMS, "xxh3-64"};
   from.sums = ronde__alloc(((size_t)n_tensors + 2) * sizeof *from.sums);
   ronde__file_tensor list = {RONDE__CHECKSUMS, RONDE__FILE_I64, {1, {n_tensors + 2}}, from.sums};
-  ronde_status status = from.sums ? write_file(path, &from, n_tensors, &list, notes, n_meta + 1)
-                                  : ronde__fail(RONDE_E_MEMORY, "%s: no memory for checksums", path);
+  from.state = ronde__checksum_create();
+  ronde_status status = from.sums && from.state ? write_file(path, &from, n_tensors, &list, notes, n_meta + 1)
+                                                : ronde__fail(RONDE_E_MEMORY, "%s: no memory for checksums", path);
+  ronde__checksum_destroy(from.state);
   ronde__free(from.sums);
   ronde__free(notes);
   return status;

@@ -66,5 +66,11 @@ int64_t ronde__weight_elems(const ronde__weight_layout *layout);
 int64_t ronde__weight_index(const ronde__weight_layout *layout, int64_t o, int64_t i, int64_t t);
 void ronde__weight_pack(const ronde__weight_layout *layout, const float *logical, float *packed);
 void ronde__weight_unpack(const ronde__weight_layout *layout, const float *packed, float *logical);
+/* In slices that stay in a cache, for what goes through all values but need not hold them: unpacks the slice that begins
+ * with logical element `first`, where one before it ended, and returns its number of elements, which is at most
+ * ronde__weight_slice_elems. */
+int64_t ronde__weight_slice_elems(const ronde__weight_layout *layout);
+int64_t ronde__weight_unpack_slice(const ronde__weight_layout *layout, const float *packed, int64_t first,
+                                   float *out);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+enum { SLICE_ELEMS = 65536, CHUNK_ELEMS = 4096 };
+
 bool ronde__weight_layout_equal(const ronde__weight_layout *a, const ronde__weight_layout *b) {
   if (a->form != b->form || a->o != b->o || a->i != b->i || a->t != b->t) return false;
   bool same_o = a->form == RONDE__PLAIN || a->block_o == b->block_o;
@@ -44,13 +46,39 @@ void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, flo
       }
 }
 
+/* Output channels from o0 on that lie together. i by i in chunks whose blocks stay in the L1 cache, so that both what is
+ * read and what is written is touched once a line. */
+static void unpack_channels(const ronde__weight_layout *l, const float *packed, int64_t o0, int64_t n, float *out) {
+  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? 1 : l->block_o;
+  int64_t step_i = l->form == RONDE__BLOCKED ? block : l->t * block;
+  int64_t step_t = l->form == RONDE__BLOCKED ? ronde__ceil_div(l->i, l->block_i) * l->block_i * block : block;
+  int64_t chunk = ronde__max(1, CHUNK_ELEMS / (block * l->t));
+  for (int64_t i0 = 0; i0 < l->i; i0 += chunk)
+    for (int64_t o = o0; o < o0 + n; o++) {
+      const float *in = packed + ronde__weight_index(l, o, 0, 0);
+      float *row_out = out + (o - o0) * row;
+      for (int64_t i = i0; i < ronde__min(i0 + chunk, l->i); i++)
+        for (int64_t t = 0; t < l->t; t++) row_out[i * l->t + t] = in[i * step_i + t * step_t];
+    }
+}
+
+/* Output channels of a slice: whole blocks. */
+static int64_t slice_channels(const ronde__weight_layout *l) {
+  int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o;
+  return ronde__min(l->o, ronde__max(1, SLICE_ELEMS / (l->i * l->t * block)) * block);
+}
+
+int64_t ronde__weight_slice_elems(const ronde__weight_layout *l) { return slice_channels(l) * l->i * l->t; }
+
+int64_t ronde__weight_unpack_slice(const ronde__weight_layout *l, const float *packed, int64_t first, float *out) {
+  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? l->o : l->block_o;
+  int64_t begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
+  for (int64_t o = begin; o < end; o += block)
+    unpack_channels(l, packed, o, ronde__min(block, end - o), out + (o - begin) * row);
+  return (end - begin) * row;
+}
+
 void ronde__weight_unpack(const ronde__weight_layout *l, const float *packed, float *logical) {
-  int64_t block = l->form == RONDE__PLAIN ? l->o : l->block_o, step = stride_o(l);
-  for (int64_t o0 = 0; o0 < l->o; o0 += block)
-    for (int64_t i = 0; i < l->i; i++)
-      for (int64_t t = 0; t < l->t; t++) {
-        const float *in = packed + ronde__weight_index(l, o0, i, t);
-        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++)
-          logical[(o * l->i + i) * l->t + t] = in[(o - o0) * step];
-      }
+  int64_t n = l->o * l->i * l->t;
+  for (int64_t at = 0; at < n;) at += ronde__weight_unpack_slice(l, packed, at, logical + at);
 }

@@ -32,6 +32,15 @@ static void check(const ronde__weight_layout *l) {
   ronde__weight_pack(l, logical, packed);
   assert_true(packed[n_packed] == -5);
   ronde__weight_unpack(l, packed, back);
+  float *slice = malloc((size_t)ronde__weight_slice_elems(l) * sizeof *slice);
+  for (int64_t at = 0; at < n;) {
+    int64_t n_slice = ronde__weight_unpack_slice(l, packed, at, slice);
+    assert_in_range(n_slice, 1, ronde__weight_slice_elems(l));
+    assert_true(at + n_slice <= n);
+    assert_memory_equal(slice, logical + at, (size_t)n_slice * sizeof *slice);
+    at += n_slice;
+  }
+  free(slice);
   for (int64_t o = 0, at = 0; o < l->o; o++)
     for (int64_t i = 0; i < l->i; i++)
       for (int64_t t = 0; t < l->t; t++, at++) {
@@ -49,6 +58,7 @@ static void round_trips(void **unused) {
   static const int64_t shapes[][3] = {
       {1, 1, 1},     {6, 1, 25},   {16, 6, 25}, {67, 3, 9},  {3, 67, 9},  {10, 400, 1},
       {128, 128, 1}, {130, 67, 4}, {1, 513, 1}, {513, 1, 1}, {64, 64, 9},
+      {200, 900, 1}, {70, 2100, 1}, /* in several slices */
   };
   for (size_t s = 0; s < RONDE__COUNT(shapes); s++)
     for (ronde__weight_form form = RONDE__PLAIN; form <= RONDE__PANELS; form++) {

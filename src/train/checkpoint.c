@@ -39,7 +39,7 @@ struct ronde__saver {
   piece *pieces; /* [n_tensors] */
   char **names;  /* of the optimizer's tensors */
   int n_tensors, n_names;
-  float *logical; /* [longest tensor] */
+  float *slice; /* [longest slice of a tensor] */
 
   pthread_t thread;
   bool has_thread;
@@ -87,15 +87,15 @@ static char *note_text(const ronde__saver *s) {
 }
 
 /* A state that holds NaN or Inf is not worth an older one's place; the next step ends the run and names it. */
-static ronde_status fetch(void *user, int i, const void **data_out) {
+static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   ronde__saver *s = user;
   const piece *p = &s->pieces[i];
-  int64_t n = ronde__shape_elems(&s->tensors[i].shape);
   *data_out = p->count;
+  *n_out = 1;
   if (p->count) return RONDE_OK;
-  ronde__weight_unpack(p->layout, p->packed, s->logical);
-  *data_out = s->logical;
-  if (s->job->kernels->all_finite(s->logical, n)) return RONDE_OK;
+  *n_out = ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
+  *data_out = s->slice;
+  if (s->job->kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
   ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->place.step,
              s->tensors[i].name);
   return RONDE_E_NUMERIC;
@@ -271,17 +271,17 @@ static ronde_status list_tensors(ronde__saver *s) {
   RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
   RONDE__ALLOC(s->counts, (size_t)n_buffers * sizeof *s->counts, "checkpoints");
   for (int i = 0; i < n_params; i++) {
-    longest = ronde__max(longest, ronde__shape_elems(&params[i].shape));
+    longest = ronde__max(longest, ronde__weight_slice_elems(&params[i].layout));
     add_tensor(s, params[i].name, &params[i].shape, (piece){&params[i].layout, s->values + params[i].offset, NULL});
     if (!params[i].frozen) RONDE_TRY(add_states(s, &params[i]));
   }
   for (int i = 0; i < n_buffers; i++) {
-    longest = ronde__max(longest, ronde__shape_elems(&buffers[i].shape));
+    longest = ronde__max(longest, ronde__weight_slice_elems(&buffers[i].layout));
     add_tensor(s, buffers[i].name, &buffers[i].shape,
                (piece){&buffers[i].layout, state_values(s, s->n_states) + buffers[i].offset,
                        buffers[i].is_counter ? &s->counts[i] : NULL});
   }
-  RONDE__ALLOC(s->logical, (size_t)longest * sizeof *s->logical, "checkpoints");
+  RONDE__ALLOC(s->slice, (size_t)longest * sizeof *s->slice, "checkpoints");
   return RONDE_OK;
 }
 
@@ -337,7 +337,7 @@ void ronde__saver_destroy(ronde__saver *s) {
   ronde__free(s->tensors);
   ronde__free(s->pieces);
   ronde__free(s->counts);
-  ronde__free(s->logical);
+  ronde__free(s->slice);
   ronde__pages_unmap(s->values, s->bytes);
   free(s->folder);
   pthread_cond_destroy(&s->changed);

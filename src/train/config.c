@@ -356,10 +356,13 @@ static ronde_status fail_unknown(int verb, const char *name) {
     }
     return ronde__fail(RONDE_E_USAGE, "--%s is not an option of %s, but of %s", name, verb_name(verb), list);
   }
+  int least = 0;
   for (int i = 0; i < N_OPTIONS; i++) {
     if (!(table[i].verbs & verb)) continue;
-    if (!nearest || ronde__edit_distance(name, table[i].name) < ronde__edit_distance(name, nearest->name))
-      nearest = &table[i];
+    int distance = ronde__edit_distance(name, table[i].name);
+    if (nearest && distance >= least) continue;
+    nearest = &table[i];
+    least = distance;
   }
   return ronde__fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, nearest->name);
 }

@@ -109,8 +109,8 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
 const char *ronde__job_padding(const ronde__job *job);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
  * among them. */
-ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
-ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 
 /* evaluate.c */
 typedef struct ronde__score {

@@ -37,9 +37,63 @@ static ronde_status list_state(const ronde_graph *graph, bool with_buffers, entr
   return RONDE_OK;
 }
 
-static void get_values(const ronde__net *net, const entry *e, float *values_out) {
-  if (e->kind == PARAM) ronde__net_get(net, e->index, values_out);
-  else ronde__net_get_buffer(net, e->index, values_out);
+/* Where one of them lies. */
+static const float *packed_values(ronde__net *net, const entry *e, const ronde__weight_layout **layout_out) {
+  int n;
+  size_t n_elems;
+  const ronde__net_param *param = ronde__net_params(net, &n) + e->index;
+  const ronde__net_buffer *buffer = ronde__net_buffers(net, &n) + e->index;
+  *layout_out = e->kind == PARAM ? &param->layout : &buffer->layout;
+  return e->kind == PARAM ? ronde__net_values(net) + param->offset
+                          : ronde__net_buffer_values(net, &n_elems) + buffer->offset;
+}
+
+/* Values in logical order, a slice at a time. */
+typedef struct reader {
+  ronde__net *net;
+  entry *entries; /* [n] */
+  int n;
+  float *slice;
+} reader;
+
+static void reader_close(reader *r) {
+  ronde__free(r->entries);
+  ronde__free(r->slice);
+}
+
+static ronde_status reader_open(ronde__net *net, bool with_buffers, reader *reader_out) {
+  reader r = {.net = net};
+  int64_t longest = 1;
+  RONDE_TRY(list_state(ronde__net_graph(net), with_buffers, &r.entries, &r.n));
+  for (int i = 0; i < r.n; i++) {
+    const ronde__weight_layout *layout;
+    if (r.entries[i].kind == COUNTER) continue;
+    packed_values(net, &r.entries[i], &layout);
+    longest = ronde__max(longest, ronde__weight_slice_elems(layout));
+  }
+  r.slice = ronde__alloc((size_t)longest * sizeof *r.slice);
+  if (!r.slice) {
+    reader_close(&r);
+    return ronde__fail(RONDE_E_MEMORY, "weights: no memory for %zu bytes", (size_t)longest * sizeof *r.slice);
+  }
+  *reader_out = r;
+  return RONDE_OK;
+}
+
+static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
+  reader *r = user;
+  const entry *e = &r->entries[i];
+  const ronde__weight_layout *layout;
+  int n_buffers;
+  if (e->kind == COUNTER) {
+    *data_out = &ronde__net_buffers(r->net, &n_buffers)[e->index].count;
+    *n_out = 1;
+    return RONDE_OK;
+  }
+  const float *packed = packed_values(r->net, e, &layout);
+  *n_out = ronde__weight_unpack_slice(layout, packed, first, r->slice);
+  *data_out = r->slice;
+  return RONDE_OK;
 }
 
 /* ---- from a file ---- */
@@ -181,78 +235,54 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
 }
 
-/* The tensors as the file wants them; values [all of them] holds the data. */
-static void fill_tensors(ronde__net *net, const entry *entries, int n, float *values, ronde__file_tensor *tensors) {
-  int n_buffers;
-  const ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
-  for (int i = 0; i < n; i++) {
-    const entry *e = &entries[i];
-    tensors[i] = (ronde__file_tensor){e->name, RONDE__FILE_F32, e->shape, values};
-    if (e->kind == COUNTER) {
-      tensors[i].dtype = RONDE__FILE_I64;
-      tensors[i].data = &buffers[e->index].count;
-      continue;
-    }
-    get_values(net, e, values);
-    values += ronde__shape_elems(&e->shape);
-  }
-}
-
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {
-  entry *entries;
-  int n;
-  RONDE_TRY(list_state(ronde__net_graph(net), true, &entries, &n));
-  size_t elems = 0;
-  for (int i = 0; i < n; i++) elems += (size_t)ronde__shape_elems(&entries[i].shape);
-  float *values = ronde__alloc(elems * sizeof *values);
-  ronde__file_tensor *tensors = ronde__alloc((size_t)n * sizeof *tensors);
+  reader r;
+  RONDE_TRY(reader_open(net, true, &r));
+  ronde__file_tensor *tensors = ronde__alloc((size_t)r.n * sizeof *tensors);
   ronde_status status;
-  if (values && tensors) {
+  if (tensors) {
     ronde__weights_notes notes;
     ronde__weights_describe(job, &notes);
-    fill_tensors(net, entries, n, values, tensors);
-    status = ronde__safetensors_write(path, tensors, n, notes.meta, notes.n);
+    for (int i = 0; i < r.n; i++) {
+      ronde__file_dtype dtype = r.entries[i].kind == COUNTER ? RONDE__FILE_I64 : RONDE__FILE_F32;
+      tensors[i] = (ronde__file_tensor){r.entries[i].name, dtype, r.entries[i].shape, NULL};
+    }
+    status = ronde__safetensors_write_pieces(path, tensors, r.n, notes.meta, notes.n, fetch, &r);
     free(notes.class_names);
   } else {
-    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu values", path, elems);
+    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of %d tensors", path, r.n);
   }
   ronde__free(tensors);
-  ronde__free(values);
-  ronde__free(entries);
+  reader_close(&r);
   return status;
 }
 
 /* ---- hashes ---- */
 
-static ronde_status hash_entries(const ronde__net *net, const entry *entries, int n, char hex_out[RONDE__SHA256_HEX]) {
-  int64_t longest = 1;
-  for (int i = 0; i < n; i++) longest = ronde__max(longest, ronde__shape_elems(&entries[i].shape));
-  float *values;
-  RONDE__ALLOC(values, (size_t)longest * sizeof *values, "hash of the weights");
-  ronde__sha256 sha;
-  ronde_status status = ronde__sha256_init(&sha);
-  for (int i = 0; i < n && status == RONDE_OK; i++) {
-    if (entries[i].kind == COUNTER) continue;
-    get_values(net, &entries[i], values);
-    ronde__sha256_update(&sha, values, (size_t)ronde__shape_elems(&entries[i].shape) * sizeof *values);
+static void hash_entry(reader *r, int i, ronde__sha256 *sha) {
+  int64_t n = ronde__shape_elems(&r->entries[i].shape), n_slice;
+  for (int64_t at = 0; at < n; at += n_slice) {
+    const void *data;
+    fetch(r, i, at, &data, &n_slice);
+    ronde__sha256_update(sha, data, (size_t)n_slice * sizeof(float));
   }
+}
+
+static ronde_status hash_state(ronde__net *net, bool with_buffers, char hex_out[RONDE__SHA256_HEX]) {
+  reader r;
+  ronde__sha256 sha;
+  RONDE_TRY(reader_open(net, with_buffers, &r));
+  ronde_status status = ronde__sha256_init(&sha);
+  for (int i = 0; i < r.n && status == RONDE_OK; i++)
+    if (r.entries[i].kind != COUNTER) hash_entry(&r, i, &sha);
   if (status == RONDE_OK) status = ronde__sha256_final(&sha, hex_out);
-  ronde__free(values);
+  reader_close(&r);
   return status;
 }
 
-static ronde_status hash_state(const ronde__net *net, bool with_buffers, char hex_out[RONDE__SHA256_HEX]) {
-  entry *entries;
-  int n;
-  RONDE_TRY(list_state(ronde__net_graph(net), with_buffers, &entries, &n));
-  ronde_status status = hash_entries(net, entries, n, hex_out);
-  ronde__free(entries);
-  return status;
-}
-
-ronde_status ronde__weights_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
+ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
   return hash_state(net, false, hex_out);
 }
-ronde_status ronde__state_sha256(const ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
+ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
   return hash_state(net, true, hex_out);
 }
