@@ -98,8 +98,8 @@ static void check_no_orphans(void) {
 static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   for (int workers = 2; workers <= 3; workers++) {
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --out t", workers));
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --transport mpi --out m", workers));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --transport mpi --out m", workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
     assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
@@ -124,6 +124,33 @@ static void processes_come_to_the_bits_of_threads(void **state) {
     json_decref(threads);
     json_decref(mpi);
   }
+}
+
+static const char *choice(const json_t *run) {
+  json_t *choices = json_object_get(run, "choices");
+  for (size_t i = 0; i < json_array_size(choices); i++)
+    if (!strcmp(json_string_value(json_object_get(json_array_get(choices, i), "choice")), "collective"))
+      return json_string_value(json_object_get(json_array_get(choices, i), "value"));
+  return NULL;
+}
+
+static void what_was_timed_is_named_and_gives_the_same_bits(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --checkpoint-every 0 --out a"));
+  json_t *timed = record("a");
+  assert_non_null(choice(timed));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective %s --out n", choice(timed)));
+  json_t *named = record("n");
+  assert_string_equal(choice(named), choice(timed));
+  assert_string_equal(string_at(named, "result", "weights_sha256"), string_at(timed, "result", "weights_sha256"));
+  json_decref(timed);
+  json_decref(named);
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --collective mpi --out o"));
+  json_t *own = record("o");
+  assert_string_equal(choice(own), "mpi");
+  json_decref(own);
+  check_run(2, run(RONDE " train " SMALL " --workers 2 --collective mpi"));
+  check_says("ronde: error: --collective mpi: only transport mpi has it");
 }
 
 static void it_runs_under_a_users_own_mpirun(void **state) {
@@ -240,14 +267,14 @@ static void several_hosts_train_as_one(void **state) {
   run("%s down", script);
   check_run(0, run("%s up 3", script));
   int code = run("OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE " train " SMALL
-                 " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 --out h",
+                 " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 --collective ring --out h",
                  script);
   char lines[sizeof said];
   memcpy(lines, said, sizeof said);
   run("%s down", script);
   memcpy(said, lines, sizeof said);
   check_run(0, code);
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --out t3"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --out t3"));
   json_t *hosts = record("h"), *threads = record("t3");
   assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
   for (int i = 0; i < 3; i++) {
@@ -266,6 +293,7 @@ static int remove_folder(void **state) { return run("cd / && rm -r %s", folder);
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
+      cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(what_every_rank_meets_is_said_once),

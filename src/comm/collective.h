@@ -41,6 +41,10 @@ const ronde__allreduce *ronde__allreduce_find(const char *name); /* NULL: unknow
 /* hierarchical where several hosts have several ranks each, else ring. */
 const ronde__allreduce *ronde__allreduce_auto(const ronde__transport *transport);
 const ronde__allreduce *ronde__allreduce_at(int i); /* NULL past the end */
+/* The fastest of them for a vector of n, timed between these ranks (some ten calls, or 60 ms of them); that of
+ * ronde__allreduce_auto unless another is clearly faster. The same on all ranks; from run to run it may differ. */
+ronde_status ronde__allreduce_choose(ronde__transport *transport, const ronde__kernels *kernels, size_t n,
+                                     const ronde__allreduce **chosen_out);
 
 /* ---- the others: a vector of n is cut into p shares, share r beginning at ronde__share_begin(n, r, p) -------- */
 

@@ -356,6 +356,61 @@ static void an_abort_ends_every_collective_silently(void **state) {
   }
 }
 
+/* ---- choosing: between ranks whose clock counts messages and bytes, so that the fastest is known ---- */
+
+typedef struct metered {
+  flipper f; /* that never flips */
+  uint64_t message_ns, byte_ns;
+} metered;
+
+static uint64_t metered_now_ns(ronde__transport *t) {
+  const metered *m = (metered *)t;
+  return 1 + m->message_ns * m->f.inner->messages + m->byte_ns * m->f.inner->bytes_sent;
+}
+static const ronde__transport_ops metered_ops = {.name = "metered",
+                                                 .isend = flip_isend,
+                                                 .irecv = flip_irecv,
+                                                 .wait = flip_wait,
+                                                 .cancel = flip_cancel,
+                                                 .now_ns = metered_now_ns};
+
+typedef struct choosing {
+  uint64_t message_ns, byte_ns;
+  const char *expected;
+  size_t n;
+} choosing;
+
+static ronde_status choose(ronde__transport *transport, void *arg) {
+  const choosing *c = arg;
+  const ronde__kernels *kernels;
+  const ronde__allreduce *chosen = NULL;
+  metered *m;
+  RONDE__ALLOC(m, sizeof *m, "test");
+  m->f.head = *transport, m->f.inner = transport, m->f.message = -1;
+  m->f.head.ops = &metered_ops;
+  m->message_ns = c->message_ns, m->byte_ns = c->byte_ns;
+  RONDE_TRY(ronde__kernels_get(&kernels));
+  ronde_status status = ronde__allreduce_choose(&m->f.head, kernels, c->n, &chosen);
+  ronde__free(m);
+  if (status != RONDE_OK) return status;
+  return strcmp(chosen->name, c->expected) ? RONDE_E_DIFFERENCE : RONDE_OK;
+}
+
+static void the_fastest_is_chosen_by_all(void **state) {
+  static const choosing cases[] = {
+      {1000000, 0, "halving-doubling", 1000}, /* of four ranks: 2 messages, not 6 */
+      {0, 100, "ring", 100000},               /* as many bytes as halving and doubling: the rule's stays */
+  };
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    ronde__transport *transports[MAX_RANKS];
+    ronde_status statuses[MAX_RANKS];
+    make_group(false, 4, transports);
+    run_ranks(transports, 4, choose, (void *)&cases[i], statuses);
+    for (int r = 0; r < 4; r++) assert_int_equal(statuses[r], RONDE_OK);
+    destroy_group(transports, 4);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(self_alone),
@@ -368,6 +423,7 @@ int main(void) {
       cmocka_unit_test(collectives_with_distinct_tags_run_at_once),
       cmocka_unit_test(a_missing_rank_is_named_once),
       cmocka_unit_test(an_abort_ends_every_collective_silently),
+      cmocka_unit_test(the_fastest_is_chosen_by_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,18 @@ static ronde_status make_kept(ronde__rank *r) {
   return RONDE_OK;
 }
 
+/* Between processes --collective auto is timed on a vector of a bucket's length; inside one process there is no network
+ * to ask. A checkpoint names what was chosen: a run that goes on from it has the same sums. */
+static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
+  const ronde__job *job = r->job;
+  bool exchanges = job->world > 1 && !strcmp(job->strategy->name, "allreduce");
+  *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
+  if (job->collective || !exchanges || !r->transport->process_each) return RONDE_OK;
+  size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
+  RONDE_TRY(ronde__allreduce_choose(r->transport, job->kernels, bucket < all ? bucket : all, chosen_out));
+  return r->transport->rank == 0 ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
+}
+
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   RONDE_TRY(make_net(r));
@@ -86,6 +98,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (job->resume) r->place = job->resume->place;
   find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  const ronde__allreduce *collective;
+  RONDE_TRY(choose_collective(r, &collective));
   r->worker = (ronde__worker){.transport = r->transport,
                               .kernels = job->kernels,
                               .pool = r->pool,
@@ -93,7 +107,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .net = r->net,
                               .optim = r->optim,
                               .loader = r->loader,
-                              .collective = job->collective ? job->collective : ronde__allreduce_auto(r->transport),
+                              .collective = collective,
                               .seed = (uint64_t)job->options->seed,
                               .batch = job->batch,
                               .clip = job->options->clip,

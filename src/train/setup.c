@@ -229,6 +229,8 @@ static ronde_status resolve_world(ronde__job *job) {
   }
   if (o->collective != RONDE__COLLECTIVE_AUTO)
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
+  if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
+    return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
   if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE, "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
