@@ -103,8 +103,12 @@ ronde_status ronde__comm_thread_create(int rank, ronde__comm_thread **thread_out
 void ronde__comm_thread_destroy(ronde__comm_thread *thread);
 /* The error of a failed job, if there was one: then this one will not run. */
 ronde_status ronde__comm_thread_submit(ronde__comm_thread *thread, ronde__comm_job job, void *arg);
-/* Blocks until every job is done; the first error of all jobs so far. The caller runs jobs itself while the thread
- * runs none: that saves the hand-over. */
+/* Jobs submitted so far. */
+uint64_t ronde__comm_thread_submitted(ronde__comm_thread *thread);
+/* Blocks until the first n_jobs of all that were submitted are done; the first error of all jobs so far. The caller runs
+ * jobs itself while the thread runs none: that saves the hand-over. */
+ronde_status ronde__comm_thread_reach(ronde__comm_thread *thread, uint64_t n_jobs);
+/* The same for every job. */
 ronde_status ronde__comm_thread_drain(ronde__comm_thread *thread);
 
 #endif

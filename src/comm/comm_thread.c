@@ -17,6 +17,7 @@ struct ronde__comm_thread {
   pthread_mutex_t lock; /* guards what follows, to the events */
   job *jobs;            /* [capacity], n_queued from `first` on, round the end */
   size_t capacity, first, n_queued;
+  uint64_t n_submitted, n_done; /* n_done: skipped ones among them */
   bool running, stop;
   ronde_status status;
   ronde__event submitted, finished;
@@ -29,12 +30,16 @@ static bool run_one(ronde__comm_thread *self) {
   job next = self->jobs[self->first];
   self->first = (self->first + 1) % self->capacity;
   self->n_queued--;
-  if (self->status != RONDE_OK) return true;
+  if (self->status != RONDE_OK) {
+    self->n_done++;
+    return true;
+  }
   self->running = true;
   pthread_mutex_unlock(&self->lock);
   ronde_status status = next.run(next.arg);
   pthread_mutex_lock(&self->lock);
   self->running = false;
+  self->n_done++;
   if (self->status == RONDE_OK) self->status = status;
   return true;
 }
@@ -101,16 +106,30 @@ ronde_status ronde__comm_thread_submit(ronde__comm_thread *self, ronde__comm_job
   pthread_mutex_lock(&self->lock);
   ronde_status status = self->status;
   bool full = self->n_queued == self->capacity, stuck = status == RONDE_OK && full && !grow(self);
-  if (status == RONDE_OK && !stuck) self->jobs[(self->first + self->n_queued++) % self->capacity] = (job){run, arg};
+  if (status == RONDE_OK && !stuck) {
+    self->jobs[(self->first + self->n_queued++) % self->capacity] = (job){run, arg};
+    self->n_submitted++;
+  }
   pthread_mutex_unlock(&self->lock);
   if (stuck) return ronde__fail(RONDE_E_MEMORY, "communication thread: no memory for another job");
   if (status == RONDE_OK) ronde__event_signal(&self->submitted);
   return status;
 }
 
-ronde_status ronde__comm_thread_drain(ronde__comm_thread *self) {
+uint64_t ronde__comm_thread_submitted(ronde__comm_thread *self) {
   pthread_mutex_lock(&self->lock);
-  while (self->running || self->n_queued) {
+  uint64_t n = self->n_submitted;
+  pthread_mutex_unlock(&self->lock);
+  return n;
+}
+
+ronde_status ronde__comm_thread_drain(ronde__comm_thread *self) {
+  return ronde__comm_thread_reach(self, ronde__comm_thread_submitted(self));
+}
+
+ronde_status ronde__comm_thread_reach(ronde__comm_thread *self, uint64_t n_jobs) {
+  pthread_mutex_lock(&self->lock);
+  while (self->n_done < n_jobs) {
     uint32_t seen = ronde__event_count(&self->finished);
     if (run_one(self)) continue;
     pthread_mutex_unlock(&self->lock);

@@ -270,13 +270,15 @@ static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ron
   return status;
 }
 
-static ronde_status mpi_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+/* Until at most n_over are left. */
+static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
+                               uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
   uint64_t begin = 0;
   for (;;) {
     int n_left;
     ronde_status status = advance(self, requests, n, &n_left);
-    if (status == RONDE_OK && n_left == 0) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
+    if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
     if (!begin) begin = now;
     bool spin = now - begin < SPIN_NS && ronde__may_spin();
@@ -285,6 +287,16 @@ static ronde_status mpi_wait(ronde__transport *transport, ronde__request *reques
     if (status != RONDE_OK) return give_up(self, requests, n, status);
     if (!spin) nap(now - begin);
   }
+}
+
+static ronde_status mpi_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  return wait_until(transport, requests, n, 0, timeout_ns);
+}
+
+static ronde_status mpi_wait_some(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  int n_under_way = 0;
+  for (int i = 0; i < n; i++) n_under_way += requests[i].impl != NULL;
+  return wait_until(transport, requests, n, ronde__max(1, n_under_way) - 1, timeout_ns);
 }
 
 static ronde_status mpi_test(ronde__transport *transport, ronde__request *request, bool *done_out) {
@@ -378,6 +390,7 @@ static const ronde__transport_ops mpi_ops = {
     .irecv = mpi_irecv,
     .test = mpi_test,
     .wait = mpi_wait,
+    .wait_some = mpi_wait_some,
     .cancel = mpi_cancel,
     .allreduce = mpi_allreduce,
     .now_ns = mpi_now_ns,

@@ -48,6 +48,7 @@ static const ronde__transport_ops self_ops = {
     .irecv = self_irecv,
     .test = self_test,
     .wait = self_wait,
+    .wait_some = self_wait,
     .cancel = self_cancel,
     .now_ns = self_now_ns,
     .abort = self_abort,

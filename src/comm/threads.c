@@ -285,7 +285,15 @@ static ronde_status time_out(endpoint *self, const ronde__request *requests, int
                      seconds);
 }
 
-static ronde_status threads_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+static int under_way(const ronde__request *requests, int n) {
+  int count = 0;
+  for (int i = 0; i < n; i++) count += requests[i].impl != NULL;
+  return count;
+}
+
+/* Until at most n_over are left. */
+static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
+                               uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
   uint64_t deadline = 0;
   ronde_status status;
@@ -293,7 +301,7 @@ static ronde_status threads_wait(ronde__transport *transport, ronde__request *re
     uint32_t seen = ronde__event_count(&self->event);
     int n_left;
     status = advance(transport, requests, n, &n_left);
-    if (status == RONDE_OK && n_left == 0) break;
+    if (status == RONDE_OK && n_left <= n_over) break;
     if (status == RONDE_OK && !in_time) status = time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) break;
     if (deadline == 0) {
@@ -307,6 +315,15 @@ static ronde_status threads_wait(ronde__transport *transport, ronde__request *re
   if (status != RONDE_OK) threads_cancel(transport, requests, n);
   else if (deadline) atomic_fetch_sub(&self->n_waiting, 1);
   return status;
+}
+
+static ronde_status threads_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  return wait_until(transport, requests, n, 0, timeout_ns);
+}
+
+static ronde_status threads_wait_some(ronde__transport *transport, ronde__request *requests, int n,
+                                      uint64_t timeout_ns) {
+  return wait_until(transport, requests, n, ronde__max(1, under_way(requests, n)) - 1, timeout_ns);
 }
 
 static uint64_t threads_now_ns(ronde__transport *transport) { return ronde__now_ns(); }
@@ -357,6 +374,7 @@ static const ronde__transport_ops threads_ops = {
     .irecv = threads_irecv,
     .test = threads_test,
     .wait = threads_wait,
+    .wait_some = threads_wait_some,
     .cancel = threads_cancel,
     .now_ns = threads_now_ns,
     .abort = threads_abort,

@@ -7,6 +7,19 @@ int ronde__transport_local(const ronde__transport *transport) {
   return n;
 }
 
+ronde_status ronde__transport_send(ronde__transport *transport, int peer, uint32_t tag, const void *data,
+                                   size_t bytes) {
+  ronde__request request;
+  RONDE_TRY(transport->ops->isend(transport, peer, tag, data, bytes, &request));
+  return transport->ops->wait(transport, &request, 1, transport->timeout_ns);
+}
+
+ronde_status ronde__transport_receive(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes) {
+  ronde__request request;
+  RONDE_TRY(transport->ops->irecv(transport, peer, tag, data, bytes, &request));
+  return transport->ops->wait(transport, &request, 1, transport->timeout_ns);
+}
+
 void ronde__transport_destroy(ronde__transport *transport) {
   if (transport) transport->ops->destroy(transport);
 }

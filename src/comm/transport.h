@@ -27,6 +27,8 @@ typedef struct ronde__transport_ops {
    * line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
    * RONDE_E_CANCELLED never. After an error all n are cancelled. */
   ronde_status (*wait)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
+  /* The same until at least one of those under way is done; whichever are done are reset to zero. */
+  ronde_status (*wait_some)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
   /* Ends what is not done without waiting for a peer, resets all n to zero: the buffers are the caller's again. Such
    * a transfer may have happened, in part or not at all: only for giving up. */
   void (*cancel)(ronde__transport *transport, ronde__request *requests, int n);
@@ -64,6 +66,9 @@ ronde_status ronde__transport_self(ronde__transport **transport_out);
 ronde_status ronde__transport_threads(int n, ronde__transport **transports_out);
 /* Ranks on this rank's host, itself among them. */
 int ronde__transport_local(const ronde__transport *transport);
+/* One message, waited for as long as the transport's timeout_ns says. */
+ronde_status ronde__transport_send(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes);
+ronde_status ronde__transport_receive(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes);
 /* NULL is taken. */
 void ronde__transport_destroy(ronde__transport *transport);
 

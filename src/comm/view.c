@@ -28,6 +28,10 @@ static ronde_status view_wait(ronde__transport *t, ronde__request *requests, int
   return within(t)->ops->wait(within(t), requests, n, timeout_ns);
 }
 
+static ronde_status view_wait_some(ronde__transport *t, ronde__request *requests, int n, uint64_t timeout_ns) {
+  return within(t)->ops->wait_some(within(t), requests, n, timeout_ns);
+}
+
 static void view_cancel(ronde__transport *t, ronde__request *requests, int n) {
   within(t)->ops->cancel(within(t), requests, n);
 }
@@ -44,6 +48,7 @@ static const ronde__transport_ops view_ops = {
     .irecv = view_irecv,
     .test = view_test,
     .wait = view_wait,
+    .wait_some = view_wait_some,
     .cancel = view_cancel,
     .now_ns = view_now_ns,
     .abort = view_abort,

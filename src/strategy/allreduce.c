@@ -1,9 +1,10 @@
 /* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
  * all-reduce, in buckets from the last layer to the first, while backward still runs; then every rank makes the same
  * update. Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
+#include "strategy/buckets.h"
 #include "strategy/strategy.h"
 
-/* A stretch of the flat gradients: neighbouring parameters. Buckets go out in their order on every rank. */
+/* Buckets go out in their order on every rank. */
 typedef struct bucket {
   struct state *state;
   size_t begin, end;
@@ -16,7 +17,7 @@ typedef struct state {
   ronde__worker *worker;
   ronde__comm_thread *thread;
   bucket *buckets;
-  int *bucket_of; /* [params] */
+  ronde__buckets cut;
   int n_buckets, n_sent;
   float *scratch;
   ronde__part part, *parts; /* [ranks] */
@@ -54,7 +55,7 @@ static void send_ready(state *s) {
 
 static void gradient_ready(void *user, int param) {
   state *s = user;
-  s->buckets[s->bucket_of[param]].n_ready++;
+  s->buckets[s->cut.of_param[param]].n_ready++;
   if (s->worker->overlap) send_ready(s);
 }
 
@@ -71,11 +72,8 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   send_ready(s);
   RONDE_TRY(s->status);
   RONDE_TRY(ronde__comm_thread_drain(s->thread));
-  uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), latest = 0;
-  for (int r = 0; r < transport->size; r++)
-    if (s->parts[r].ready_ns > latest) latest = s->parts[r].ready_ns;
-  if (latest > begin)
-    ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, (latest < end ? latest : end) - begin);
+  uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
+  ronde__parts_waited(s->parts, transport->size, worker->prof, begin, end);
   *result_out = ronde__parts_join(s->parts, transport->size);
   if (result_out->broken_rank < 0) ronde__worker_update(worker, step->lr);
   return RONDE_OK;
@@ -86,34 +84,23 @@ static void destroy(void *opaque) {
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
   ronde__free(s->buckets);
-  ronde__free(s->bucket_of);
+  ronde__buckets_free(&s->cut);
   ronde__free(s->scratch);
   ronde__free(s->parts);
   ronde__free(s);
 }
 
-/* From the last parameter that trains to the first; a bucket is full once it has bucket_bytes. */
 static ronde_status make_buckets(state *s) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(s->worker->net, &n_params);
-  RONDE__ALLOC(s->buckets, (size_t)n_params * sizeof *s->buckets, "buckets");
-  RONDE__ALLOC(s->bucket_of, (size_t)n_params * sizeof *s->bucket_of, "buckets");
+  RONDE_TRY(ronde__buckets_make(s->worker->net, s->worker->bucket_bytes, &s->cut));
+  RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "buckets");
   size_t longest = 0;
-  for (int i = n_params - 1; i >= 0; i--) {
-    if (params[i].frozen) continue;
-    bucket *b = &s->buckets[ronde__max(0, s->n_buckets - 1)];
-    bool full = s->n_buckets == 0 || (int64_t)((b->end - b->begin) * sizeof(float)) >= s->worker->bucket_bytes;
-    if (full) {
-      b = &s->buckets[s->n_buckets];
-      *b = (bucket){
-          .state = s, .end = params[i].offset + params[i].n_elems, .tag = (uint32_t)(TAG_BUCKETS + s->n_buckets)};
-      s->n_buckets++;
-    }
-    b->begin = params[i].offset;
-    b->n_params++;
-    s->bucket_of[i] = s->n_buckets - 1;
-    if (b->end - b->begin > longest) longest = b->end - b->begin;
+  for (int b = 0; b < s->cut.n; b++) {
+    const ronde__bucket *from = &s->cut.at[b];
+    s->buckets[b] = (bucket){
+        .state = s, .begin = from->begin, .end = from->end, .n_params = from->n_params, .tag = (uint32_t)(TAG_BUCKETS + b)};
+    if (from->end - from->begin > longest) longest = from->end - from->begin;
   }
+  s->n_buckets = s->cut.n;
   s->buckets[s->n_buckets - 1].last = true;
   size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
   RONDE__ALLOC(s->scratch, scratch * sizeof(float), "buckets");

@@ -24,6 +24,9 @@ typedef struct ronde__worker {
   double clip;   /* 0: off */
   int64_t bucket_bytes;
   bool overlap;
+  /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
+  void (*param_needed)(void *user, int param);
+  void *needed_user;
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
   int update_slot; /* of the optimizer, in the ledger */
@@ -72,7 +75,7 @@ const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the 
  */
 
 /* Of what synchronised ops share, beside a strategy's own exchanges: strategies take theirs from 0 on. */
-#define RONDE__TAG_SHARED 0xffffffu
+#define RONDE__TAG_SHARED 0x7ffffeu
 
 /* What one rank found in its part of a step. */
 typedef struct ronde__part {
@@ -91,6 +94,9 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
                                      void (*ready)(void *user, int param), void *user, ronde__part *part_out);
 /* The parts [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
+/* Of an exchange between two times, which the ledger has closed: what the rank waited in it for the last of n to be
+ * ready becomes phase wait. */
+void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t begin_ns, uint64_t end_ns);
 /* Clips and updates all parameters from the net's gradients, in phase update. */
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* The whole step of a rank that is alone; and the same on a batch of the caller's instead of the loader's. */

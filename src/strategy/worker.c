@@ -52,6 +52,11 @@ static void update_one(ronde__worker *worker, const ronde__net_param *p, const f
                      0);
 }
 
+static void param_needed(void *user, int param) {
+  const watch *w = user;
+  w->worker->param_needed(w->worker->needed_user, param);
+}
+
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. */
 static void gradient_ready(void *user, int param) {
@@ -108,7 +113,8 @@ static void all_ready(watch *w, bool any) {
 /* Forward and backward of one batch, or the part that a rank without an example takes in it. */
 static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__step *step, bool accumulate) {
   ronde__worker *worker = w->worker;
-  ronde__net_hooks hooks = {.gradient_ready = gradient_ready,
+  ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
+                            .gradient_ready = gradient_ready,
                             .gradient_piece = gradient_piece,
                             .share = worker->shared ? share : NULL,
                             .user = w};
@@ -160,6 +166,14 @@ ronde__step_result ronde__parts_join(const ronde__part *parts, int n) {
     }
   }
   return result;
+}
+
+void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t begin_ns, uint64_t end_ns) {
+  uint64_t latest = 0;
+  for (int r = 0; r < n; r++)
+    if (parts[r].ready_ns > latest) latest = parts[r].ready_ns;
+  if (latest > begin_ns)
+    ronde__prof_move(prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, (latest < end_ns ? latest : end_ns) - begin_ns);
 }
 
 void ronde__worker_update(ronde__worker *worker, double lr) {

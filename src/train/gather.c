@@ -45,19 +45,10 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
   return RONDE_OK;
 }
 
-/* One message, waited for. */
-static ronde_status transfer(ronde__transport *transport, int peer, row *rows, int n, bool send) {
-  uint32_t tag = RONDE__WIRE_TAG(TAG_ROWS, 0);
-  size_t bytes = (size_t)n * sizeof *rows;
-  ronde__request request;
-  if (send) RONDE_TRY(transport->ops->isend(transport, peer, tag, rows, bytes, &request));
-  else RONDE_TRY(transport->ops->irecv(transport, peer, tag, rows, bytes, &request));
-  return transport->ops->wait(transport, &request, 1, transport->timeout_ns);
-}
-
 /* Rank 0's own rows, then everybody's as they come: memory of the rank, as the texts are. */
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
   int n = 0, at = 0, world = r->job->world;
+  uint32_t tag = RONDE__WIRE_TAG(TAG_ROWS, 0);
   for (int i = 0; i < world; i++) n += r->facts[i].n_ops;
   row *rows;
   RONDE__ALLOC(rows, (size_t)ronde__max(1, n) * sizeof *rows, "report");
@@ -65,7 +56,7 @@ static ronde_status receive_rows(ronde__rank *r, const row *own) {
   RONDE__ALLOC(r->ops, (size_t)ronde__max(1, n) * sizeof *r->ops, "report");
   memcpy(rows, own, (size_t)r->facts[0].n_ops * sizeof *rows);
   for (int i = 0; i < world; at += r->facts[i++].n_ops)
-    if (i > 0) RONDE_TRY(transfer(r->transport, i, rows + at, r->facts[i].n_ops, false));
+    if (i > 0) RONDE_TRY(ronde__transport_receive(r->transport, i, tag, rows + at, (size_t)r->facts[i].n_ops * sizeof *rows));
   for (int i = 0; i < n; i++)
     r->ops[i] = (ronde__prof_op){rows[i].op,    rows[i].implementation, (ronde__phase)rows[i].phase,
                                  rows[i].calls, rows[i].ns,             rows[i].flops};
@@ -80,7 +71,8 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   r->facts[rank] = own_facts(r);
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_FACTS, r->facts, sizeof *r->facts));
   RONDE_TRY(pack_rows(r, &rows));
-  ronde_status status = rank == 0 ? receive_rows(r, rows) : transfer(r->transport, 0, rows, r->facts[rank].n_ops, true);
+  ronde_status status = rank == 0 ? receive_rows(r, rows) : ronde__transport_send(r->transport, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows,
+                                                                     (size_t)r->facts[rank].n_ops * sizeof *rows);
   ronde__free(rows);
   return status;
 }

@@ -1,0 +1,85 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "strategy/buckets.h"
+
+/* Lengths in floats: below a line, of lines, in between. */
+static void pieces_cover_a_bucket_evenly(void **state) {
+  static const size_t lengths[] = {1, 15, 16, 17, 64, 1000, 65536 + 16};
+  for (size_t l = 0; l < RONDE__COUNT(lengths); l++)
+    for (int n_servers = 1; n_servers <= 7; n_servers++) {
+      ronde__bucket bucket = {.begin = 4096, .end = 4096 + lengths[l]};
+      size_t at = bucket.begin, least = SIZE_MAX, most = 0;
+      for (int s = 0; s < n_servers; s++) {
+        ronde__stretch piece = ronde__bucket_piece(&bucket, s, n_servers);
+        if (piece.n) assert_int_equal(piece.begin, at);
+        if (piece.n) assert_int_equal((piece.begin - bucket.begin) % 16, 0);
+        at += piece.n;
+        least = piece.n < least ? piece.n : least;
+        most = piece.n > most ? piece.n : most;
+      }
+      assert_int_equal(at, bucket.end);
+      assert_true(most - least < 32); /* a line, and what the last line lacks */
+    }
+}
+
+static ronde__net *make_net(const ronde_graph *graph) {
+  const ronde__kernels *kernels;
+  ronde__net *net;
+  assert_int_equal(ronde__kernels_get(&kernels), RONDE_OK);
+  ronde__net_options options = {.kernels = kernels, .gemm = RONDE__GEMM_TILE, .training = true};
+  assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
+  return net;
+}
+
+static void buckets_hold_what_trains_from_the_end(void **state) {
+  ronde_graph *graph;
+  int64_t dims[] = {5};
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_tensor *x = ronde_input(graph, "x", 1, dims);
+  x = ronde_tanh(ronde_linear(x, "fc1", 70, true));
+  x = ronde_tanh(ronde_linear(x, "fc2", 30, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc3", 4, true));
+  graph->params[0].frozen = true;
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  ronde__net *net = make_net(graph);
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  static const int64_t sizes[] = {1, 1000, 5000, 1 << 20};
+  for (size_t i = 0; i < RONDE__COUNT(sizes); i++) {
+    ronde__buckets buckets;
+    assert_int_equal(ronde__buckets_make(net, sizes[i], &buckets), RONDE_OK);
+    size_t end = ronde__net_n_trained(net);
+    int n_trained = 0;
+    for (int b = 0; b < buckets.n; b++) {
+      assert_int_equal(buckets.at[b].end, end);
+      end = buckets.at[b].begin;
+      n_trained += buckets.at[b].n_params;
+      if (b + 1 < buckets.n) assert_true((int64_t)((buckets.at[b].end - end) * sizeof(float)) >= sizes[i]);
+    }
+    assert_int_equal(end, 0);
+    assert_int_equal(n_trained, n_params - 1);
+    for (int p = 0; p < n_params; p++) {
+      int b = buckets.of_param[p];
+      assert_int_equal(b == -1, params[p].frozen);
+      if (b >= 0) assert_true(params[p].offset >= buckets.at[b].begin && params[p].offset < buckets.at[b].end);
+    }
+    assert_true(i > 0 || buckets.n == n_trained);
+    assert_true(i < RONDE__COUNT(sizes) - 1 || buckets.n == 1);
+    ronde__buckets_free(&buckets);
+  }
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_cover_a_bucket_evenly),
+      cmocka_unit_test(buckets_hold_what_trains_from_the_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
