@@ -38,12 +38,11 @@ static ronde_status fill(const ronde__job *job, card *c) {
 
 static void value_text(const json_t *value, char *text, size_t bytes) {
   if (json_is_string(value)) snprintf(text, bytes, "%s", json_string_value(value));
-  else text[json_dumpb(value, text, bytes - 1, JSON_ENCODE_ANY | JSON_COMPACT)] = 0;
+  else text[ronde__min(bytes - 1, json_dumpb(value, text, bytes - 1, JSON_ENCODE_ANY | JSON_COMPACT))] = 0;
 }
 
-/* The first option, by name, that differs. */
-static bool find_option(const card *one, const card *first, char name[32], char own[64], char theirs[64]) {
-  json_t *a = json_loads(one->options, 0, NULL), *b = json_loads(first->options, 0, NULL), *value;
+bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]) {
+  json_t *a = json_loads(one, 0, NULL), *b = json_loads(first, 0, NULL), *value;
   const char *key;
   bool found = false;
   json_object_foreach(a, key, value) {
@@ -74,19 +73,28 @@ static bool differs(const card *cards, int rank, char why[512]) {
   else if (strcmp(one->data, first->data))
     snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->data, first->host,
              first->data);
-  else if (strcmp(one->options, first->options) && find_option(one, first, name, own, theirs))
+  else if (strcmp(one->options, first->options) &&
+           ronde__options_differ(one->options, first->options, name, own, theirs))
     snprintf(why, left, "has --%s %s, rank 0 on host %s --%s %s", name, own, first->host, name, theirs);
   else return false;
   return true;
+}
+
+/* Whatever another process sent, each text has an end. */
+static void close_texts(card *c) {
+  c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
+  c->data[sizeof c->data - 1] = c->options[sizeof c->options - 1] = 0;
 }
 
 static ronde_status compare(ronde__transport *transport, card *cards) {
   char why[512] = "";
   bool differ = false;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_CARDS, cards, sizeof *cards));
+  for (int i = 0; i < transport->size; i++) close_texts(&cards[i]);
   for (int i = 1; i < transport->size && transport->rank == 0 && !differ; i++) differ = differs(cards, i, why);
   if (!differ) why[0] = 0;
   RONDE_TRY(ronde__broadcast_tree(transport, TAG_WHY, 0, why, sizeof why));
+  why[sizeof why - 1] = 0;
   if (!why[0]) return RONDE_OK;
   /* Nobody leaves before all have heard why: to the others, who leaves is lost. */
   ronde__log_demote(true);

@@ -81,6 +81,8 @@ ronde_status ronde__checkpoint_any(const char *folder, bool *any_out);
 ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out);
 /* The same, to go on from. */
 ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out);
+/* For fuzzing and tests: the same on memory, which is borrowed, without checksums; `name` stands for the path. */
+ronde_status ronde__resume_parse(const char *name, const void *data, size_t bytes, ronde__resume **resume_out);
 void ronde__resume_close(ronde__resume *resume); /* NULL is taken */
 /* Options that the user left open are the run's. RONDE_E_USAGE, naming both, where the user gave another model. */
 ronde_status ronde__resume_options(const ronde__resume *resume, ronde_config *config);

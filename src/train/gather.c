@@ -1,19 +1,40 @@
 /* What the ranks tell rank 0 at the end of a run: they may be processes on other hosts. */
 #include "train/rank.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_FACTS = 1, TAG_ROWS = 2 };
+enum { TAG_FACTS = 1, TAG_ROWS = 2, MAX_OPS = 65536 };
+#define MAX_CALLS ((int64_t)1 << 48) /* the sum over all ranks and ops fits too */
 
-/* A row of the per-op table on its way. */
-typedef struct row {
-  char op[64], implementation[64];
-  int64_t phase, calls;
-  uint64_t ns;
-  double flops;
-} row;
+typedef ronde__gather_row row;
+
+/* ---- what other ranks sent, before it is used ---- */
+
+static bool is_text(const char *text, size_t bytes) { return memchr(text, 0, bytes) != NULL; }
+
+ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world) {
+  for (int i = 0; i < world; i++)
+    if (facts[i].n_ops < 0 || facts[i].n_ops > MAX_OPS || !is_text(facts[i].host, sizeof facts[i].host))
+      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent facts about itself that make no sense", i);
+  return RONDE_OK;
+}
+
+ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int rank, ronde__prof_op *ops_out) {
+  for (int64_t i = 0; i < n; i++) {
+    const row *r = &rows[i];
+    if (!is_text(r->op, sizeof r->op) || !is_text(r->implementation, sizeof r->implementation) || r->phase < 0 ||
+        r->phase >= RONDE__N_PHASES || r->calls < 0 || r->calls > MAX_CALLS || !isfinite(r->flops))
+      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent row %" PRId64 " of its ops, which makes no sense", rank, i);
+    ops_out[i] = (ronde__prof_op){r->op, r->implementation, (ronde__phase)r->phase, r->calls, r->ns, r->flops};
+  }
+  return RONDE_OK;
+}
+
+/* ---- messages ---- */
 
 static ronde__rank_facts own_facts(const ronde__rank *r) {
   const ronde__transport *transport = r->transport;
@@ -47,7 +68,8 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
 
 /* Rank 0's own rows, then everybody's as they come: memory of the rank, as the texts are. */
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
-  int n = 0, at = 0, world = r->job->world;
+  int64_t n = 0, at = 0;
+  int world = r->job->world;
   uint32_t tag = RONDE__WIRE_TAG(TAG_ROWS, 0);
   for (int i = 0; i < world; i++) n += r->facts[i].n_ops;
   row *rows;
@@ -55,12 +77,12 @@ static ronde_status receive_rows(ronde__rank *r, const row *own) {
   r->op_rows = rows;
   RONDE__ALLOC(r->ops, (size_t)ronde__max(1, n) * sizeof *r->ops, "report");
   memcpy(rows, own, (size_t)r->facts[0].n_ops * sizeof *rows);
-  for (int i = 0; i < world; at += r->facts[i++].n_ops)
-    if (i > 0) RONDE_TRY(ronde__transport_receive(r->transport, i, tag, rows + at, (size_t)r->facts[i].n_ops * sizeof *rows));
-  for (int i = 0; i < n; i++)
-    r->ops[i] = (ronde__prof_op){rows[i].op,    rows[i].implementation, (ronde__phase)rows[i].phase,
-                                 rows[i].calls, rows[i].ns,             rows[i].flops};
-  r->n_ops = n;
+  for (int i = 0; i < world; at += r->facts[i++].n_ops) {
+    size_t bytes = (size_t)r->facts[i].n_ops * sizeof *rows;
+    if (i > 0) RONDE_TRY(ronde__transport_receive(r->transport, i, tag, rows + at, bytes));
+    RONDE_TRY(ronde__gather_read(rows + at, r->facts[i].n_ops, i, r->ops + at));
+  }
+  r->n_ops = (int)n;
   return RONDE_OK;
 }
 
@@ -70,9 +92,11 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   RONDE__ALLOC(r->facts, (size_t)r->job->world * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_FACTS, r->facts, sizeof *r->facts));
+  RONDE_TRY(ronde__gather_check_facts(r->facts, r->job->world));
   RONDE_TRY(pack_rows(r, &rows));
-  ronde_status status = rank == 0 ? receive_rows(r, rows) : ronde__transport_send(r->transport, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows,
-                                                                     (size_t)r->facts[rank].n_ops * sizeof *rows);
+  size_t bytes = (size_t)r->facts[rank].n_ops * sizeof *rows;
+  ronde_status status = rank == 0 ? receive_rows(r, rows)
+                                  : ronde__transport_send(r->transport, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
   ronde__free(rows);
   return status;
 }

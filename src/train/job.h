@@ -74,6 +74,8 @@ const char *ronde__build(void);
 /* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
  * by all, where one is another build, or has other kernels, options or data than rank 0. */
 ronde_status ronde__job_agree(const ronde__job *job);
+/* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
+bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
 
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */

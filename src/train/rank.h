@@ -80,6 +80,18 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
 ronde_status ronde__rank_train(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
+
+/* A row of the per-op table on its way. */
+typedef struct ronde__gather_row {
+  char op[64], implementation[64];
+  int64_t phase, calls;
+  uint64_t ns;
+  double flops;
+} ronde__gather_row;
+/* What came from other processes, looked at before it is used: RONDE_E_INTERNAL names the rank. ops_out [n] borrows the
+ * texts of rows. */
+ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world);
+ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int rank, ronde__prof_op *ops_out);
 void ronde__rank_tear_down(ronde__rank *rank);
 
 /* sentinel.c: whether all ranks hold the same weights; they call together. RONDE_E_DIFFERENCE on each of them,

@@ -91,7 +91,7 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
   if (json_is_null(best)) return RONDE_OK;
   if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step,
                   "loss", &loss, "correct", &correct, "examples", &examples) ||
-      epoch < 1 || step < 1 || examples < 1)
+      epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
   r->place.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
   return RONDE_OK;
@@ -105,7 +105,8 @@ static ronde_status read_place(ronde__resume *r) {
   if (json_unpack(place, "{s:I, s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "skipped", &skipped,
                   "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples", &examples,
                   "correct", &correct, "loss", &loss) ||
-      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps)
+      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step ||
+      examples < steps || correct < 0 || correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
   r->place = (ronde__place){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
   return read_best(r, json_object_get(place, "best"));
@@ -171,12 +172,27 @@ ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out
   return status;
 }
 
-ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out) {
-  ronde__resume *r;
-  RONDE_TRY(ronde__checkpoint_open(path, &r));
+static ronde_status finish(ronde__resume *r, ronde__resume **resume_out) {
   ronde_status status = read_note(r);
   if (status == RONDE_OK) *resume_out = r;
   else ronde__resume_close(r);
+  return status;
+}
+
+ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE_TRY(ronde__checkpoint_open(path, &r));
+  return finish(r, resume_out);
+}
+
+ronde_status ronde__resume_parse(const char *name, const void *data, size_t bytes, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE__ALLOC(r, sizeof *r, name);
+  r->path = ronde__strdup(name);
+  ronde_status status = r->path ? ronde__safetensors_parse(name, data, bytes, &r->file)
+                                : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", name);
+  if (status == RONDE_OK) return finish(r, resume_out);
+  ronde__resume_close(r);
   return status;
 }
 

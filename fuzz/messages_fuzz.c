@@ -1,0 +1,62 @@
+/* What ranks on other hosts send: options before the run, facts and rows of the per-op table after it. The first byte says
+ * which. What is accepted can be reported. */
+#include "train/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds) {
+  if (!holds) abort();
+}
+
+/* Bytes of the same size as the item, zeros where the input ends. */
+static void take(const uint8_t **data, size_t *size, void *item, size_t bytes) {
+  size_t n = *size < bytes ? *size : bytes;
+  memset(item, 0, bytes);
+  memcpy(item, *data, n);
+  *data += n;
+  *size -= n;
+}
+
+/* Two texts, the first of which ends in a NUL. */
+static void compare_options(const uint8_t *data, size_t size) {
+  char name[32], own[64], theirs[64], *text = malloc(size + 2);
+  memcpy(text, data, size);
+  text[size] = text[size + 1] = 0;
+  if (ronde__options_differ(text, text + strlen(text) + 1, name, own, theirs))
+    require(strlen(name) < 32 && strlen(own) < 64 && strlen(theirs) < 64);
+  free(text);
+}
+
+static void report(const ronde__gather_row *rows, int n) {
+  ronde__prof_op ops[8];
+  ronde__record record;
+  char *json = NULL;
+  if (ronde__gather_read(rows, n, 1, ops) != RONDE_OK) return;
+  ronde__record_begin(&record);
+  require(ronde__record_add_ops(&record, ops, n) == RONDE_OK);
+  require(ronde__record_json(&record, &json) == RONDE_OK);
+  free(json);
+  ronde__record_end(&record);
+}
+
+static void gather(const uint8_t *data, size_t size) {
+  enum { WORLD = 2, ROWS = 8 };
+  ronde__rank_facts facts[WORLD];
+  ronde__gather_row rows[ROWS];
+  take(&data, &size, facts, sizeof facts);
+  if (ronde__gather_check_facts(facts, WORLD) != RONDE_OK) return;
+  for (int i = 0; i < WORLD; i++) require(strlen(facts[i].host) < sizeof facts[i].host && facts[i].n_ops >= 0);
+  int n = (int)ronde__min(facts[1].n_ops, ROWS);
+  for (int i = 0; i < n; i++) take(&data, &size, &rows[i], sizeof rows[i]);
+  report(rows, n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (size < 1) return 0;
+  if (data[0] % 2) compare_options(data + 1, size - 1);
+  else gather(data + 1, size - 1);
+  return 0;
+}
