@@ -274,6 +274,8 @@ static void test_options(void **state) {
       {TRAIN "--data synthetic:1x20x20:10:40", 2, "lenet5", "20x20"},
       {"train --model mnist-large --padding valid --data synthetic:1x8x8:10:40 --batch 10", 2, "window", "1x1"},
       {TRAIN SET "--optimizer adam --momentum 0.9", 2, "--momentum can have no effect", "sgd"},
+      {TRAIN SET "--wire bf16", 2, "--wire can have no effect", "one worker"},
+      {TRAIN SET "--wire bf16 --workers 2 --collective tree", 2, "--wire bf16 goes round a ring", "tree"},
       {TRAIN SET "--betas 0.5,0.5", 2, "--betas can have no effect", "adam"},
       {TRAIN SET "--eps 0.1", 2, "--eps can have no effect", "sgd"},
       {TRAIN SET "--nesterov", 2, "--nesterov needs", "--momentum"},

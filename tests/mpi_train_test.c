@@ -126,6 +126,28 @@ static void processes_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+static void gradients_travel_in_half_the_bytes(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --out w32"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --wire bf16 --out w16"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --wire bf16 --transport mpi --out m16"));
+  json_t *whole = record("w32"), *half = record("w16"), *mpi = record("m16");
+  assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(half, "result", "weights_sha256"));
+  assert_string_not_equal(string_at(whole, "result", "weights_sha256"), string_at(half, "result", "weights_sha256"));
+  assert_string_equal(string_at(half, "config", "wire"), "bf16");
+  double bytes[2];
+  for (int i = 0; i < 2; i++)
+    bytes[i] = json_number_value(json_object_get(json_object_get(i ? half : whole, "communication"), "bytes_sent"));
+  assert_true(bytes[1] < 0.6 * bytes[0]); /* the first weights and the final figures travel whole */
+  double loss[2];
+  for (int i = 0; i < 2; i++)
+    loss[i] = json_number_value(json_object_get(json_object_get(i ? half : whole, "result"), "test_loss"));
+  assert_true(loss[1] < 1.01 * loss[0] && loss[1] > 0.99 * loss[0]);
+  json_decref(whole);
+  json_decref(half);
+  json_decref(mpi);
+}
+
 static const char *choice(const json_t *run) {
   json_t *choices = json_object_get(run, "choices");
   for (size_t i = 0; i < json_array_size(choices); i++)
@@ -293,6 +315,7 @@ static int remove_folder(void **state) { return run("cd / && rm -r %s", folder);
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
+      cmocka_unit_test(gradients_travel_in_half_the_bytes),
       cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),

@@ -15,7 +15,7 @@
 enum { MAX_THREADS = 64, MAX_CASES = 16, MAX_SIZES = 64, TAG_MEET = 0, TAG_DATA = 1, MAX_ITERATIONS = 100000 };
 #define ROUND_NS 50000000.0 /* of calls, where --iterations leaves it open */
 
-typedef enum kind { KIND_ALLREDUCE, KIND_REDUCE_SCATTER, KIND_ALLGATHER, KIND_BROADCAST, KIND_COPY } kind;
+typedef enum kind { KIND_ALLREDUCE, KIND_ALLREDUCE_BF16, KIND_REDUCE_SCATTER, KIND_ALLGATHER, KIND_BROADCAST, KIND_COPY } kind;
 
 typedef struct measured {
   const char *name;
@@ -24,6 +24,7 @@ typedef struct measured {
 } measured;
 
 static const measured others[] = {
+    {"ring-bf16", KIND_ALLREDUCE_BF16, NULL}, /* of --wire bf16 */
     {"reduce-scatter", KIND_REDUCE_SCATTER, NULL},
     {"all-gather", KIND_ALLGATHER, NULL},
     {"broadcast", KIND_BROADCAST, NULL},
@@ -63,6 +64,7 @@ static ronde_status call(const measured *c, rank *r, size_t n) {
   const ronde__kernels *kernels = r->bench->kernels;
   switch (c->kind) {
   case KIND_ALLREDUCE: return c->allreduce->run(transport, kernels, TAG_DATA, r->x, n, r->other);
+  case KIND_ALLREDUCE_BF16: return ronde__allreduce_bf16(transport, kernels, TAG_DATA, r->x, n, r->other, r->other + n);
   case KIND_REDUCE_SCATTER: return ronde__reduce_scatter_ring(transport, kernels, TAG_DATA, r->x, n, r->other);
   case KIND_ALLGATHER: return ronde__allgather_shares_ring(transport, TAG_DATA, r->x, n);
   case KIND_BROADCAST: return ronde__broadcast_tree(transport, TAG_DATA, 0, r->x, n * sizeof *r->x);
@@ -74,6 +76,7 @@ static ronde_status call(const measured *c, rank *r, size_t n) {
 static size_t other_elems(const measured *c, const ronde__transport *transport, size_t n) {
   switch (c->kind) {
   case KIND_ALLREDUCE: return c->allreduce->scratch(transport, n);
+  case KIND_ALLREDUCE_BF16: return n + ronde__allreduce_bf16_scratch(n, transport->size);
   case KIND_REDUCE_SCATTER: return ronde__ring_scratch(n, transport->size);
   case KIND_COPY: return n;
   default: return 0;
@@ -84,6 +87,7 @@ static size_t other_elems(const measured *c, const ronde__transport *transport, 
 static double bus_factor(kind kind, int p) {
   switch (kind) {
   case KIND_ALLREDUCE: return 2.0 * (p - 1) / p;
+  case KIND_ALLREDUCE_BF16:
   case KIND_REDUCE_SCATTER:
   case KIND_ALLGATHER: return (double)(p - 1) / p;
   default: return 1;
@@ -92,7 +96,7 @@ static double bus_factor(kind kind, int p) {
 
 /* ---- verifying ---- */
 
-/* Whole numbers whose sum over p ranks is exact whatever the order: results must be equal, not near. */
+/* Whole numbers whose sum over p ranks is exact whatever the order, in bfloat16 too: results must be equal, not near. */
 static float input(int p, int rank, size_t i) {
   int64_t span = ronde__max(1, 128 / p);
   uint64_t mixed = ((uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u) >> 33;
@@ -109,7 +113,8 @@ static float sum_of_inputs(int p, size_t i) {
 static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int owner) {
   int p = r->transport->size, self = r->transport->rank;
   switch (c->kind) {
-  case KIND_ALLREDUCE: return r->x[i] == sum_of_inputs(p, i);
+  case KIND_ALLREDUCE:
+  case KIND_ALLREDUCE_BF16: return r->x[i] == sum_of_inputs(p, i);
   case KIND_REDUCE_SCATTER: return owner != self || r->x[i] == sum_of_inputs(p, i);
   case KIND_ALLGATHER: return r->x[i] == input(p, owner, i);
   case KIND_BROADCAST: return r->x[i] == input(p, 0, i);
@@ -121,6 +126,7 @@ static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int o
 static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
   int p = r->transport->size, self = r->transport->rank;
   for (size_t i = 0; i < n; i++) r->x[i] = input(p, self, i);
+  if (c->kind == KIND_ALLREDUCE_BF16) memset(r->other, 0, n * sizeof *r->other); /* the residual */
   RONDE_TRY(call(c, r, n));
   *wrong_out = 0;
   for (int owner = 0; owner < p; owner++)
@@ -176,7 +182,7 @@ static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, i
 static json_t *result_json(const bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds) {
   json_t *samples = json_array();
   for (int64_t i = 0; i < b->options->rounds; i++) json_array_append_new(samples, json_real(seconds[i]));
-  static const char *const kinds[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
+  static const char *const kinds[] = {"all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
   return json_pack("{s:s, s:s, s:I, s:I, s:b, s:f, s:o}", "name", c->name, "collective", kinds[c->kind], "bytes",
                    (json_int_t)(n * sizeof(float)), "iterations", (json_int_t)iterations, "verified", 1, "bus_factor",
                    bus_factor(c->kind, b->size), "time_s", samples);
@@ -268,7 +274,7 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   for (size_t i = 0; i < RONDE__COUNT(others); i++) add_case(b, others[i]);
   if (list && b->n_cases != wanted)
     return ronde__fail(RONDE_E_USAGE, "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
-                       "hierarchical, mpi, reduce-scatter, all-gather, broadcast, copy)", list, wanted - b->n_cases);
+                       "hierarchical, mpi, ring-bf16, reduce-scatter, all-gather, broadcast, copy)", list, wanted - b->n_cases);
   return RONDE_OK;
 }
 

@@ -46,6 +46,13 @@ const ronde__allreduce *ronde__allreduce_at(int i); /* NULL past the end */
 ronde_status ronde__allreduce_choose(ronde__transport *transport, const ronde__kernels *kernels, size_t n,
                                      const ronde__allreduce **chosen_out);
 
+/* x [n] f32 becomes about the sum over the ranks, in bfloat16: half the bytes of the ring, which it goes round. residual
+ * [n]: what this rank's roundings have lost so far, zeros at first, the same stretch in each call; it goes into the next
+ * one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha + 2(p-1)/p n 2 beta. */
+ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                                   size_t n, float *residual, float *scratch);
+size_t ronde__allreduce_bf16_scratch(size_t n, int p);
+
 /* ---- the others: a vector of n is cut into p shares, share r beginning at ronde__share_begin(n, r, p) -------- */
 
 /* x [n] f32: on return the share `rank` of it is the sum over the ranks, the rest undefined. scratch

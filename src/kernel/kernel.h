@@ -111,6 +111,11 @@ typedef struct ronde__kernels {
   double (*sum_squares)(const float *x, int64_t n);
   bool (*all_finite)(const float *x, int64_t n);
 
+  /* bfloat16, for the wire. value = (x + in) + residual, in NULL: x + residual; out is it rounded to nearest even,
+   * residual what that lost (0 where it is not finite). */
+  void (*bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
+  void (*bf16_unpack)(const uint16_t *in, float *x, int64_t n);
+
   /* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
   /* mean[j] of the rows, and m2[j], the sum of (x - mean)^2 */
   void (*column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);

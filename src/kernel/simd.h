@@ -84,6 +84,8 @@ void NAME(add)(const float *a, const float *b, float *y, int64_t n);
 void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
+void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
+void NAME(bf16_unpack)(const uint16_t *in, float *x, int64_t n);
 void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
 void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                        const float *shift, bool relu, float *y);

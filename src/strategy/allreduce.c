@@ -20,28 +20,38 @@ typedef struct state {
   ronde__buckets cut;
   int n_buckets, n_sent;
   float *scratch;
+  float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
   ronde_status status;      /* of submitting, inside a hook */
 } state;
 
 enum { TAG_PARTS = 0, TAG_WEIGHTS = 1, TAG_BUCKETS = 2 };
 
+static ronde_status reduce(const bucket *b) {
+  state *s = b->state;
+  ronde__worker *worker = s->worker;
+  float *gradients = ronde__net_gradients(worker->net) + b->begin;
+  size_t n = b->end - b->begin;
+  if (!s->residual)
+    return worker->collective->run(worker->transport, worker->kernels, b->tag, gradients, n, s->scratch);
+  return ronde__allreduce_bf16(worker->transport, worker->kernels, b->tag, gradients, n, s->residual + b->begin,
+                               s->scratch);
+}
+
 static ronde_status exchange(void *arg) {
   bucket *b = arg;
   state *s = b->state;
   ronde__transport *transport = s->worker->transport;
-  float *gradients = ronde__net_gradients(s->worker->net) + b->begin;
-  size_t n = b->end - b->begin;
-  const ronde__allreduce *collective = s->worker->collective;
-  if (!b->last) return collective->run(transport, s->worker->kernels, b->tag, gradients, n, s->scratch);
+  if (!b->last) return reduce(b);
   /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it
    * has arrived from everywhere, nobody is waited for any more. */
   s->parts[transport->rank] = s->part;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
   uint64_t begin = transport->ops->now_ns(transport);
-  RONDE_TRY(collective->run(transport, s->worker->kernels, b->tag, gradients, n, s->scratch));
+  RONDE_TRY(reduce(b));
   s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
-  s->worker->bus_bytes += 2 * n * sizeof(float) * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  size_t bytes = (b->end - b->begin) * (s->residual ? sizeof(uint16_t) : sizeof(float));
+  s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
 }
 
@@ -86,6 +96,7 @@ static void destroy(void *opaque) {
   ronde__free(s->buckets);
   ronde__buckets_free(&s->cut);
   ronde__free(s->scratch);
+  ronde__free(s->residual);
   ronde__free(s->parts);
   ronde__free(s);
 }
@@ -103,6 +114,10 @@ static ronde_status make_buckets(state *s) {
   s->n_buckets = s->cut.n;
   s->buckets[s->n_buckets - 1].last = true;
   size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
+  if (s->worker->wire_bf16) {
+    scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);
+    RONDE__ALLOC(s->residual, ronde__net_n_trained(s->worker->net) * sizeof *s->residual, "residual of --wire bf16");
+  }
   RONDE__ALLOC(s->scratch, scratch * sizeof(float), "buckets");
   return RONDE_OK;
 }

@@ -23,6 +23,7 @@ typedef struct ronde__worker {
   int64_t batch; /* examples of a global batch */
   double clip;   /* 0: off */
   int64_t bucket_bytes;
+  bool wire_bf16; /* gradients travel as bfloat16 */
   bool overlap;
   /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
   void (*param_needed)(void *user, int param);

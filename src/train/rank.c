@@ -113,6 +113,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .clip = job->options->clip,
                               .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
                               .overlap = job->options->overlap,
+                              .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
                               .fused_update = job->fused_update,
                               .shared = r->shared};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);

@@ -224,6 +224,7 @@ static ronde_status resolve_world(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name, job->strategy->max_ranks, job->world);
   if (!strcmp(job->strategy->name, "single")) {
     RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
   }
@@ -231,6 +232,9 @@ static ronde_status resolve_world(ronde__job *job) {
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
   if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
     return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
+  if (o->wire == RONDE__WIRE_BF16 && job->collective && o->collective != RONDE__COLLECTIVE_RING)
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it", job->collective->name);
+  if (o->wire == RONDE__WIRE_BF16) job->collective = ronde__allreduce_find("ring");
   if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE, "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");

@@ -1,0 +1,85 @@
+/* A ring whose messages are bfloat16. Every rank sends each share of the vector rounded exactly once, on the way round
+ * or as its final sum; what it lost by that it adds to its own part the next time (error feedback), so that what all
+ * calls have handed out and what the ranks still hold is what they were given.
+ * Source: Seide et al., "1-bit stochastic gradient descent and its application to data-parallel distributed training",
+ * Interspeech 2014 (the feedback); ring.c (the ring).
+ * p ranks; n elements of the vector. */
+#include "comm/collective.h"
+
+enum { PART_REDUCE, PART_GATHER };
+
+typedef struct loop {
+  ronde__exchange e;
+  const ronde__kernels *kernels;
+  float *x, *residual;
+  uint16_t *halves[2]; /* of a share each: what goes out, and what comes in or goes next */
+  int64_t n;
+  int p, rank;
+} loop;
+
+/* Floats that hold a share in bfloat16. */
+static int64_t packed(int64_t n) { return ronde__ceil_div(n, 2); }
+
+size_t ronde__allreduce_bf16_scratch(size_t n, int p) {
+  return p == 1 ? 0 : 3 * (size_t)packed(ronde__ceil_div((int64_t)n, p));
+}
+
+static int64_t begin_of(const loop *l, int share) { return ronde__share_begin(l->n, share, l->p); }
+static int64_t length_of(const loop *l, int share) { return begin_of(l, share + 1) - begin_of(l, share); }
+
+static ronde_status pass_on(loop *l, int part, uint32_t tag, const uint16_t *out, int out_share, uint16_t *in,
+                            int in_share) {
+  l->e.wire_tag = RONDE__WIRE_TAG(tag, part);
+  l->e.out = (const float *)out;
+  l->e.n_out = packed(length_of(l, out_share));
+  l->e.in = (float *)in;
+  l->e.n_in = packed(length_of(l, in_share));
+  return ronde__exchange_run(&l->e);
+}
+
+static void pack(const loop *l, int share, const uint16_t *in, uint16_t *out) {
+  int64_t begin = begin_of(l, share);
+  l->kernels->bf16_pack(l->x + begin, in, l->residual + begin, out, length_of(l, share));
+}
+
+/* In the end halves[0] is the sum of the rank's own share. landing: what came, before it is summed. */
+static ronde_status reduce(loop *l, uint32_t tag, uint16_t *landing) {
+  int share = (l->rank + l->p - 1) % l->p;
+  pack(l, share, NULL, l->halves[0]);
+  for (int k = 0; k < l->p - 1; k++) {
+    int next = (share + l->p - 1) % l->p;
+    RONDE_TRY(pass_on(l, PART_REDUCE, tag, l->halves[0], share, landing, next));
+    pack(l, next, landing, l->halves[0]);
+    share = next;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status gather(loop *l, uint32_t tag) {
+  int share = l->rank;
+  l->kernels->bf16_unpack(l->halves[0], l->x + begin_of(l, share), length_of(l, share));
+  for (int k = 0; k < l->p - 1; k++) {
+    int next = (share + l->p - 1) % l->p;
+    RONDE_TRY(pass_on(l, PART_GATHER, tag, l->halves[k % 2], share, l->halves[(k + 1) % 2], next));
+    l->kernels->bf16_unpack(l->halves[(k + 1) % 2], l->x + begin_of(l, next), length_of(l, next));
+    share = next;
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
+                                   size_t n, float *residual, float *scratch) {
+  int p = transport->size, rank = transport->rank;
+  if (p == 1) return RONDE_OK;
+  int64_t stride = packed(ronde__ceil_div((int64_t)n, p));
+  loop l = {.e = {.transport = transport, .to = (rank + 1) % p, .from = (rank + p - 1) % p},
+            .kernels = kernels,
+            .x = x,
+            .residual = residual,
+            .halves = {(uint16_t *)scratch, (uint16_t *)(scratch + stride)},
+            .n = (int64_t)n,
+            .p = p,
+            .rank = rank};
+  RONDE_TRY(reduce(&l, tag, (uint16_t *)(scratch + 2 * stride)));
+  return gather(&l, tag);
+}
