@@ -175,6 +175,27 @@ static void what_was_timed_is_named_and_gives_the_same_bits(void **state) {
   check_says("ronde: error: --collective mpi: only transport mpi has it");
 }
 
+static void servers_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  static const char *const kinds[] = {"--workers 3 --servers 3", "--workers 2 --servers 1 --placement dedicated"};
+  for (int i = 0; i < 2; i++) {
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --out ts%d", kinds[i], i));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --transport mpi --out ms%d", kinds[i], i));
+    char threads_name[8], mpi_name[8];
+    snprintf(threads_name, sizeof threads_name, "ts%d", i);
+    snprintf(mpi_name, sizeof mpi_name, "ms%d", i);
+    json_t *threads = record(threads_name), *mpi = record(mpi_name), *rows = json_object_get(mpi, "workers");
+    assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+    json_t *bytes = json_object_get(json_object_get(mpi, "communication"), "bytes_sent");
+    assert_true(json_equal(bytes, json_object_get(json_object_get(threads, "communication"), "bytes_sent")));
+    json_t *last = json_array_get(rows, json_array_size(rows) - 1);
+    assert_string_equal(json_string_value(json_object_get(last, "role")), "server");
+    assert_true(json_number_value(json_object_get(last, "update_s")) > 0);
+    json_decref(threads);
+    json_decref(mpi);
+  }
+}
+
 static void it_runs_under_a_users_own_mpirun(void **state) {
   need_mpi();
   const char *mpirun = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi "
@@ -317,6 +338,7 @@ int main(void) {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
       cmocka_unit_test(gradients_travel_in_half_the_bytes),
       cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
+      cmocka_unit_test(servers_come_to_the_bits_of_threads),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(what_every_rank_meets_is_said_once),

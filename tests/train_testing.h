@@ -157,7 +157,7 @@ static inline json_t *steps_file(const char *folder) {
 
 /* ---- runs whose ranks can be looked into-------------------------------------------------------------------------- */
 
-enum { OBSERVED_STEPS = 64, OBSERVED_RANKS = 8 };
+enum { OBSERVED_STEPS = 64, OBSERVED_RANKS = 12 };
 
 typedef struct observed {
   ronde_status status;
@@ -220,21 +220,20 @@ static inline observed observe(const char *options, const ronde_source *source, 
   ronde__transport *transports[OBSERVED_RANKS];
   ronde__rank ranks[OBSERVED_RANKS] = {{0}};
   ronde__record_worker workers[OBSERVED_RANKS] = {{0}};
-  assert_true(world <= OBSERVED_RANKS);
+  int n_ranks = ronde__job_ranks(run.job);
+  assert_true(n_ranks <= OBSERVED_RANKS && world + run.job->n_servers <= OBSERVED_RANKS);
   run.transports = transports;
   run.ranks = ranks;
-  run.n_ranks = world;
+  run.n_ranks = n_ranks;
   run.workers = workers;
-  bool self = world == 1 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
-  assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(world, transports), RONDE_OK);
+  bool self = world == 1 && run.job->n_servers == 0 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
+  assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(n_ranks, transports), RONDE_OK);
   pthread_mutex_init(&run.mutex, NULL);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
-  for (int r = 0; r < world; ++r) {
-    o.examples += workers[r].examples;
-    ronde__rank_tear_down(&ranks[r]);
-  }
-  for (int r = 0; r < world; ++r) ronde__transport_destroy(transports[r]);
+  for (int r = 0; r < world; ++r) o.examples += workers[r].examples;
+  for (int r = 0; r < n_ranks; ++r) ronde__rank_tear_down(&ranks[r]);
+  for (int r = 0; r < n_ranks; ++r) ronde__transport_destroy(transports[r]);
   ronde__log_group_clear(&run.errors);
   ronde__record_end(&run.record);
   ronde__job_destroy(run.job);

@@ -198,11 +198,19 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
   }
 }
 
+/* Ranks that only serve parameters. */
+static int n_serving(const ronde_config *config) {
+  bool serves = !strncmp(ronde_config_get(config, "strategy"), "ps-", 3);
+  bool apart = !strcmp(ronde_config_get(config, "placement"), "dedicated");
+  return serves && apart ? (int)strtol(ronde_config_get(config, "servers"), NULL, 10) : 0;
+}
+
 static ronde_status start(launch *l, const tool_call *call, stream streams[2]) {
   const char *hosts = ronde_config_get(call->config, "hosts"), *iface = ronde_config_get(call->config, "iface");
   int n_hosts = hosts && *hosts ? count_hosts(hosts) : 0;
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
   if (n_hosts && l->n_ranks == 1) l->n_ranks = n_hosts;
+  l->n_ranks += n_serving(call->config);
   char ranks[16], self[4096], *slots = n_hosts ? with_slots(hosts, (l->n_ranks + n_hosts - 1) / n_hosts) : NULL;
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
   arguments a = {.n = 0};

@@ -142,4 +142,5 @@ static ronde_status create(ronde__worker *worker, void **state_out) {
   return status;
 }
 
-const ronde__strategy ronde__strategy_allreduce = {"allreduce", NULL, create, step, destroy, 1, 0, true};
+const ronde__strategy ronde__strategy_allreduce = {
+    .name = "allreduce", .create = create, .step = step, .destroy = destroy, .min_ranks = 1, .fuses_alone = true};

@@ -11,7 +11,9 @@
 
 /* What a rank works with; lives as long as the run. */
 typedef struct ronde__worker {
-  ronde__transport *transport; /* rank and size */
+  ronde__transport *transport; /* of the workers: rank and size */
+  ronde__transport *group;     /* with servers among its ranks, where the strategy has them: server i is */
+  int n_servers, first_server; /* rank first_server + i */
   const ronde__kernels *kernels;
   ronde__pool *pool;
   ronde__prof *prof;
@@ -65,8 +67,15 @@ typedef struct ronde__strategy {
   ronde_status (*create)(ronde__worker *worker, void **state_out);
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
-  int min_ranks, max_ranks; /* max 0: any */
+  int min_ranks, max_ranks; /* of workers; max 0: any */
   bool fuses_alone;         /* with one rank, its step is ronde__worker_step */
+  bool has_servers;         /* what updates are parameter servers (server.h) */
+  /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are. */
+  ronde_status (*settle)(void *state);
+  /* Rank 0 alone, between two steps: brings the optimizer's state into the worker's. NULL: it is there. */
+  ronde_status (*fetch_state)(void *state);
+  /* After the last step, if all ranks end alike: nobody will be waited for. NULL: nothing to do. */
+  ronde_status (*finish)(void *state);
 } ronde__strategy;
 
 const ronde__strategy *ronde__strategy_find(const char *name); /* NULL: unknown */

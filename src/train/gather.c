@@ -36,8 +36,14 @@ ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int ra
 
 /* ---- messages ---- */
 
+/* The worker's, and that of the server; NULL: there is none. */
+enum { N_LEDGERS = 2 };
+static ronde__prof *ledger(const ronde__rank *r, int i) {
+  return i == 0 ? r->prof : r->server ? ronde__server_prof(r->server) : NULL;
+}
+
 static ronde__rank_facts own_facts(const ronde__rank *r) {
-  const ronde__transport *transport = r->transport;
+  const ronde__transport *transport = r->group;
   ronde__rank_facts facts = {.peak_rss_bytes = transport->process_each ? ronde__peak_rss_bytes() : -1,
                              .bytes_sent = transport->bytes_sent,
                              .bytes_received = transport->bytes_received,
@@ -45,22 +51,28 @@ static ronde__rank_facts own_facts(const ronde__rank *r) {
                              .cpu_ns = transport->process_each || transport->rank == 0 ? ronde__cpu_ns() : 0,
                              .bus_ns = r->worker.bus_ns,
                              .bus_bytes = r->worker.bus_bytes};
-  int n_ops;
-  ronde__prof_ops(r->prof, &n_ops);
-  facts.n_ops = n_ops;
+  for (int i = 0; i < N_LEDGERS; i++) {
+    int n_ops;
+    ronde__prof_ops(ledger(r, i), &n_ops);
+    facts.n_ops += n_ops;
+  }
+  ronde__prof_totals(ledger(r, 1), facts.server_ns);
   gethostname(facts.host, sizeof facts.host - 1);
   return facts;
 }
 
 static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
-  int n;
-  const ronde__prof_op *ops = ronde__prof_ops(r->prof, &n);
   row *rows;
-  RONDE__ALLOC(rows, (size_t)ronde__max(1, n) * sizeof *rows, "report");
-  for (int i = 0; i < n; i++) {
-    rows[i] = (row){.phase = ops[i].phase, .calls = ops[i].calls, .ns = ops[i].ns, .flops = ops[i].flops};
-    snprintf(rows[i].op, sizeof rows[i].op, "%s", ops[i].op);
-    snprintf(rows[i].implementation, sizeof rows[i].implementation, "%s", ops[i].implementation);
+  int at = 0;
+  RONDE__ALLOC(rows, (size_t)ronde__max(1, r->facts[r->group->rank].n_ops) * sizeof *rows, "report");
+  for (int l = 0; l < N_LEDGERS; l++) {
+    int n;
+    const ronde__prof_op *ops = ronde__prof_ops(ledger(r, l), &n);
+    for (int i = 0; i < n; i++, at++) {
+      rows[at] = (row){.phase = ops[i].phase, .calls = ops[i].calls, .ns = ops[i].ns, .flops = ops[i].flops};
+      snprintf(rows[at].op, sizeof rows[at].op, "%s", ops[i].op);
+      snprintf(rows[at].implementation, sizeof rows[at].implementation, "%s", ops[i].implementation);
+    }
   }
   *rows_out = rows;
   return RONDE_OK;
@@ -69,17 +81,17 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
 /* Rank 0's own rows, then everybody's as they come: memory of the rank, as the texts are. */
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
   int64_t n = 0, at = 0;
-  int world = r->job->world;
+  int n_ranks = ronde__job_ranks(r->job);
   uint32_t tag = RONDE__WIRE_TAG(TAG_ROWS, 0);
-  for (int i = 0; i < world; i++) n += r->facts[i].n_ops;
+  for (int i = 0; i < n_ranks; i++) n += r->facts[i].n_ops;
   row *rows;
   RONDE__ALLOC(rows, (size_t)ronde__max(1, n) * sizeof *rows, "report");
   r->op_rows = rows;
   RONDE__ALLOC(r->ops, (size_t)ronde__max(1, n) * sizeof *r->ops, "report");
   memcpy(rows, own, (size_t)r->facts[0].n_ops * sizeof *rows);
-  for (int i = 0; i < world; at += r->facts[i++].n_ops) {
+  for (int i = 0; i < n_ranks; at += r->facts[i++].n_ops) {
     size_t bytes = (size_t)r->facts[i].n_ops * sizeof *rows;
-    if (i > 0) RONDE_TRY(ronde__transport_receive(r->transport, i, tag, rows + at, bytes));
+    if (i > 0) RONDE_TRY(ronde__transport_receive(r->group, i, tag, rows + at, bytes));
     RONDE_TRY(ronde__gather_read(rows + at, r->facts[i].n_ops, i, r->ops + at));
   }
   r->n_ops = (int)n;
@@ -87,16 +99,16 @@ static ronde_status receive_rows(ronde__rank *r, const row *own) {
 }
 
 ronde_status ronde__rank_gather(ronde__rank *r) {
-  int rank = r->transport->rank;
+  int rank = r->group->rank;
   row *rows = NULL;
-  RONDE__ALLOC(r->facts, (size_t)r->job->world * sizeof *r->facts, "report");
+  RONDE__ALLOC(r->facts, (size_t)ronde__job_ranks(r->job) * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
-  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_FACTS, r->facts, sizeof *r->facts));
-  RONDE_TRY(ronde__gather_check_facts(r->facts, r->job->world));
+  RONDE_TRY(ronde__allgather_ring(r->group, TAG_FACTS, r->facts, sizeof *r->facts));
+  RONDE_TRY(ronde__gather_check_facts(r->facts, ronde__job_ranks(r->job)));
   RONDE_TRY(pack_rows(r, &rows));
   size_t bytes = (size_t)r->facts[rank].n_ops * sizeof *rows;
   ronde_status status = rank == 0 ? receive_rows(r, rows)
-                                  : ronde__transport_send(r->transport, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
+                                  : ronde__transport_send(r->group, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
   ronde__free(rows);
   return status;
 }

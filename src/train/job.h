@@ -22,6 +22,7 @@ enum {
   RONDE__COLLECTIVE_MPI
 };
 enum { RONDE__WIRE_F32, RONDE__WIRE_BF16 };
+enum { RONDE__PLACEMENT_COLOCATED, RONDE__PLACEMENT_DEDICATED };
 enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
 enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
@@ -45,7 +46,10 @@ typedef struct ronde__job {
   const ronde__strategy *strategy;
   const ronde__allreduce *collective; /* NULL: auto */
   ronde__transport *mpi; /* of this process's rank; NULL: all ranks are in this process */
-  int world, threads;
+  int world, threads; /* world: workers */
+  int n_servers;      /* of parameters; 0: the strategy has none */
+  bool dedicated;     /* servers are ranks behind the workers'; else they live beside the first workers */
+  int *worker_ranks;  /* [world] */
   int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
@@ -54,6 +58,7 @@ typedef struct ronde__job {
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
   int drill_slow_rank;             /* -1: none */
+  int64_t drill_slow_step;         /* the first that is slow */
   int drill_drift_rank;
   int64_t drill_drift_step;        /* 0: none */
   ronde__safetensors *init;        /* --init, or NULL */
@@ -77,6 +82,9 @@ const char *ronde__build(void);
 ronde_status ronde__job_agree(const ronde__job *job);
 /* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
 bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
+
+static inline int ronde__job_ranks(const ronde__job *job) { return job->world + (job->dedicated ? job->n_servers : 0); }
+static inline int ronde__job_first_server(const ronde__job *job) { return job->dedicated ? job->world : 0; }
 
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */

@@ -57,6 +57,37 @@ static ronde_status prepare_plans(ronde__rank *r) {
   return RONDE_OK;
 }
 
+static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
+  const ronde__job *job = r->job;
+  ronde__server_options options = {.group = r->group,
+                                   .n_workers = job->world,
+                                   .n_servers = job->n_servers,
+                                   .first_server = ronde__job_first_server(job),
+                                   .kernels = job->kernels,
+                                   .optim = &job->optim,
+                                   .clip = job->options->clip,
+                                   .pool = pool,
+                                   .optimizer_name = optimizer_name(job)};
+  return ronde__server_create(&options, &r->server);
+}
+
+/* Beside the worker, whose pool it leaves alone. */
+static ronde_status start_server(ronde__rank *r) {
+  int index = r->group->rank - ronde__job_first_server(r->job);
+  if (index < 0 || index >= r->job->n_servers) return RONDE_OK;
+  RONDE_TRY(make_server(r, NULL));
+  RONDE_TRY(ronde__comm_thread_create(r->group->rank, &r->server_thread));
+  return ronde__comm_thread_submit(r->server_thread, ronde__server_run, r->server);
+}
+
+ronde_status ronde__rank_serve(ronde__rank *r) {
+  RONDE_TRY(ronde__pool_create(r->job->threads, &r->pool));
+  RONDE_TRY(make_server(r, r->pool));
+  RONDE_TRY(ronde__server_run(r->server));
+  r->agreed = true;
+  return RONDE_OK;
+}
+
 static ronde_status make_kept(ronde__rank *r) {
   int n_buffers;
   size_t n_elems;
@@ -72,6 +103,8 @@ static ronde_status make_kept(ronde__rank *r) {
 static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
   const ronde__job *job = r->job;
   bool exchanges = job->world > 1 && !strcmp(job->strategy->name, "allreduce");
+  *chosen_out = NULL;
+  if (job->n_servers > 0) return RONDE_OK; /* they take its place */
   *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
   if (job->collective || !exchanges || !r->transport->process_each) return RONDE_OK;
   size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
@@ -81,6 +114,8 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
 
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
+  if (ronde__job_ranks(job) > job->world)
+    r->transport = ronde__view_make(&r->workers, r->group, job->worker_ranks, job->world);
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
   size_t part_elems = ronde__net_part_elems(r->net);
@@ -101,6 +136,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
   r->worker = (ronde__worker){.transport = r->transport,
+                              .group = r->group,
+                              .n_servers = job->n_servers,
+                              .first_server = ronde__job_first_server(job),
                               .kernels = job->kernels,
                               .pool = r->pool,
                               .prof = r->prof,
@@ -117,10 +155,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .fused_update = job->fused_update,
                               .shared = r->shared};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
-  if (job->drill_slow_rank == r->transport->rank && job->drill_slow_ns) {
-    r->worker.before_forward = planted_delay;
-    r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
-  }
+  r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
+  RONDE_TRY(start_server(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->strategy_state));
   bool saves = r->transport->rank == 0 && job->options->out;
   return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
@@ -129,6 +165,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
 void ronde__rank_tear_down(ronde__rank *r) {
   ronde__saver_destroy(r->saver);
   if (r->strategy_state) r->job->strategy->destroy(r->strategy_state);
+  ronde__comm_thread_destroy(r->server_thread);
+  ronde__server_destroy(r->server);
   ronde__loader_destroy(r->loader);
   ronde__optim_destroy(r->optim);
   ronde__net_destroy(r->net);
@@ -145,6 +183,21 @@ void ronde__rank_tear_down(ronde__rank *r) {
 }
 
 /* ---- steps ---- */
+
+static ronde_status settle(ronde__rank *r) {
+  const ronde__strategy *strategy = r->job->strategy;
+  if (!strategy->settle) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(strategy->settle(r->strategy_state));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
+ronde_status ronde__rank_finish(ronde__rank *r) {
+  const ronde__strategy *strategy = r->job->strategy;
+  if (r->strategy_state && strategy->finish) RONDE_TRY(strategy->finish(r->strategy_state));
+  return r->server_thread ? ronde__comm_thread_drain(r->server_thread) : RONDE_OK;
+}
 
 /* Examples of update `index` (from 0) of an epoch, and its batches. */
 static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
@@ -216,8 +269,10 @@ static void planted_drift(ronde__rank *r) {
 static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
+  bool due = job->world > 1 && every > 0 && (step % every == 0 || step == job->steps);
+  if (due || step == job->drill_drift_step) RONDE_TRY(settle(r));
   if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
-  if (job->world == 1 || every == 0 || (step % every != 0 && step != job->steps)) return RONDE_OK;
+  if (!due) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(ronde__sentinel_check(r, step));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -238,7 +293,9 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
 static ronde_status save(ronde__rank *r, bool last) {
   const ronde__reporter *reporter = r->reporter;
   if (!r->saver || !(last || ronde__saver_due(r->saver, r->place.step))) return RONDE_OK;
+  RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
+  if (r->job->strategy->fetch_state) RONDE_TRY(r->job->strategy->fetch_state(r->strategy_state));
   if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
   RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place) : ronde__saver_begin(r->saver, &r->place));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -252,6 +309,8 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   if (job->options->skip_bad_steps) keep_buffers(r);
+  bool slow = job->drill_slow_rank == r->transport->rank && step->step >= job->drill_slow_step;
+  r->worker.before_forward = slow && job->drill_slow_ns ? planted_delay : NULL;
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   bool skipped = result.broken_rank >= 0;
@@ -348,6 +407,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
                                 int64_t own_examples, bool with_score) {
   ronde__epoch_part *own = &r->parts[r->transport->rank];
   *own = (ronde__epoch_part){.examples = own_examples};
+  RONDE_TRY(settle(r));
   if (with_score) RONDE_TRY(score(r, epoch));
   if (epoch->has_score) RONDE_TRY(judge(r, epoch));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);

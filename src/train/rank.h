@@ -3,6 +3,7 @@
 #ifndef RONDE_RANK_H
 #define RONDE_RANK_H
 
+#include "strategy/server.h"
 #include "train/checkpoint.h"
 
 /* What all ranks learn from each other at the end of an epoch. */
@@ -45,11 +46,14 @@ typedef struct ronde__rank_facts {
   uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
   uint64_t bytes_sent, bytes_received, messages, bus_ns, bus_bytes;
   int64_t n_ops;
+  uint64_t server_ns[RONDE__N_PHASES]; /* of its server; zeros: it has none */
 } ronde__rank_facts;
 
 typedef struct ronde__rank {
   const ronde__job *job;
-  ronde__transport *transport;
+  ronde__transport *group;     /* all ranks */
+  ronde__transport *transport; /* the workers among them; the group's on a rank that only serves */
+  ronde__view workers;
   const ronde__reporter *reporter; /* rank 0 */
   int64_t max_steps;               /* 0: as the job says; else stop there (--dry-run) */
   ronde__pool *pool;
@@ -60,13 +64,15 @@ typedef struct ronde__rank {
   ronde__loader *loader;
   ronde__worker worker;
   void *strategy_state;
+  ronde__server *server; /* of this rank, or NULL */
+  ronde__comm_thread *server_thread; /* where the rank is a worker too */
   ronde__epoch_part *parts; /* [world] */
   double *shared;           /* of the worker */
   ronde__place place;
   float *kept_buffers; /* as they were before the step, where it may be left out */
   int64_t *kept_counts;
   ronde__saver *saver; /* rank 0, where there is an --out; else NULL */
-  ronde__rank_facts *facts; /* [world], once gathered; else NULL */
+  ronde__rank_facts *facts; /* [ranks], once gathered; else NULL */
   ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
   void *op_rows;            /* their texts */
   int n_ops;
@@ -78,6 +84,10 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
 /* The steps. A cancellation or broken numbers end all ranks alike (`agreed`); after an error of one rank alone its
  * transport must be aborted. */
 ronde_status ronde__rank_train(ronde__rank *rank);
+/* All of a rank that only serves. */
+ronde_status ronde__rank_serve(ronde__rank *rank);
+/* After an end that all agree on: nobody pushes or serves any more. */
+ronde_status ronde__rank_finish(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
 

@@ -178,12 +178,23 @@ static void fill_run(ronde__run *r) {
   const ronde__allreduce *collective = r->ranks[0].worker.collective;
   if (job->world > 1 && collective)
     r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
-  record->world = (ronde__record_world){job->world, 0, job->threads, r->transports[0]->ops->name, job->strategy->name};
+  record->world = (ronde__record_world){job->world, job->n_servers, job->threads, r->transports[0]->ops->name, job->strategy->name};
   if (job->resume) fill_resumed(r);
   record->skipped_steps = r->ranks[0].place.skipped - (job->resume ? job->resume->place.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
-  record->n_workers = job->world;
+  record->n_workers = job->world + job->n_servers;
+}
+
+/* Its process's memory is told by the worker that it lives beside. */
+static void fill_server(ronde__record_worker *row, const ronde__job *job, const ronde__rank_facts *facts) {
+  const ronde__rank_facts *own = &facts[row->rank];
+  row->host = own->host;
+  if (job->dedicated) row->peak_rss_bytes = own->peak_rss_bytes;
+  for (int p = 0; p < RONDE__N_PHASES; p++) {
+    row->phase_s[p] = seconds(own->server_ns[p]);
+    row->wall_s += row->phase_s[p];
+  }
 }
 
 /* What the ranks told of themselves; nothing where they could not meet at the end. */
@@ -194,13 +205,17 @@ static void fill_facts(ronde__run *r) {
   for (int i = 0; i < r->job->world && facts; i++) {
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
+  }
+  for (int i = r->job->world; i < r->record.n_workers && facts; i++) fill_server(&r->workers[i], r->job, facts);
+  for (int i = 0; i < ronde__job_ranks(r->job) && facts; i++) {
     communication->bytes_sent += (int64_t)facts[i].bytes_sent;
     communication->bytes_received += (int64_t)facts[i].bytes_received;
     communication->messages += (int64_t)facts[i].messages;
     bus_bytes += facts[i].bus_bytes;
     bus_ns += facts[i].bus_ns;
   }
-  communication->collective = r->job->world > 1 ? r->ranks[0].worker.collective->name : NULL;
+  const ronde__allreduce *collective = r->ranks[0].worker.collective;
+  communication->collective = r->job->world > 1 && collective ? collective->name : NULL;
   communication->busbw_bytes_per_s = bus_ns ? (double)bus_bytes / (double)bus_ns * 1e9 : NAN;
 }
 
@@ -257,7 +272,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
   record->peak_rss_bytes = ronde__peak_rss_bytes();
   /* Of all processes; the others' whole lives are the run. */
-  for (int i = 1; i < r->job->world && r->job->mpi && r->ranks[0].facts; i++) {
+  for (int i = 1; i < ronde__job_ranks(r->job) && r->job->mpi && r->ranks[0].facts; i++) {
     record->cpu_s += seconds(r->ranks[0].facts[i].cpu_ns);
     record->peak_rss_bytes += r->ranks[0].facts[i].peak_rss_bytes;
   }
@@ -282,7 +297,9 @@ static json_t *memory_json(const ronde__run *r) {
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
   size_t optimizer =
       ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
-  size_t total = (memory.parameters + memory.gradients + memory.arena + optimizer) * (size_t)job->world;
+  size_t world = (size_t)job->world, total = (memory.parameters + memory.gradients + memory.arena) * world;
+  /* Servers keep parameters, state, and a place for everybody's gradients, once. */
+  total += job->n_servers ? optimizer + (1 + world) * memory.gradients : optimizer * world;
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
                    "total", (json_int_t)total);

@@ -23,6 +23,10 @@ static ronde_status meet(ronde__rank *rank) {
 
 static ronde_status train(ronde__rank *rank) {
   ronde__run *r = rank->reporter->user;
+  if (rank->group->rank >= r->job->world) {
+    RONDE_TRY(ronde__rank_serve(rank));
+    return ronde__rank_gather(rank);
+  }
   RONDE_TRY(ronde__rank_set_up(rank));
   RONDE_TRY(meet(rank));
   if (rank == r->ranks) {
@@ -30,7 +34,9 @@ static ronde_status train(ronde__rank *rank) {
     r->epoch_cpu_ns = ronde__cpu_ns();
   }
   ronde_status status = ronde__rank_train(rank);
-  ronde_status gathered = status == RONDE_OK || rank->agreed ? ronde__rank_gather(rank) : RONDE_OK;
+  bool together = status == RONDE_OK || rank->agreed;
+  ronde_status gathered = together ? ronde__rank_finish(rank) : RONDE_OK;
+  if (together && gathered == RONDE_OK) gathered = ronde__rank_gather(rank);
   if (gathered != RONDE_OK) rank->agreed = false;
   return status != RONDE_OK ? status : gathered;
 }
@@ -38,15 +44,15 @@ static ronde_status train(ronde__rank *rank) {
 static void *run_rank(void *arg) {
   ronde__rank *rank = arg;
   ronde__run *r = rank->reporter->user;
-  int number = rank->transport->rank;
+  int number = rank->group->rank;
   ronde__reporter silent = {.user = r};
-  if (r->job->world > 1) ronde__log_set_rank(number);
+  if (ronde__job_ranks(r->job) > 1) ronde__log_set_rank(number);
   ronde__log_set_group(&r->errors);
   if (number != 0) rank->reporter = &silent;
   ronde_status status = train(rank);
   if (status != RONDE_OK) {
     note_failure(r, status);
-    if (!rank->agreed) rank->transport->ops->abort(rank->transport);
+    if (!rank->agreed) rank->group->ops->abort(rank->group);
   }
   ronde__log_set_rank(-1);
   ronde__log_set_group(NULL);
@@ -60,7 +66,8 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   RONDE__ALLOC(threads, (size_t)n * sizeof *threads, "ranks");
   for (int i = 0; i < n; i++)
     r->ranks[i] =
-        (ronde__rank){.job = r->job, .transport = r->transports[i], .reporter = &reporter, .max_steps = r->max_steps};
+        (ronde__rank){.job = r->job, .group = r->transports[i], .transport = r->transports[i], .reporter = &reporter,
+                      .max_steps = r->max_steps};
   for (int i = 1; i < n; i++, n_started++)
     if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));

@@ -192,24 +192,52 @@ static ronde_status join_mpi(ronde__job *job) {
   if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
   if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */
-  if (ronde__config_is_set(job->config, "workers") && o->workers != job->mpi->size)
+  if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
-                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes",
-                                             o->workers, job->mpi->size);
+                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
+                                             o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
   o->transport = RONDE__TRANSPORT_MPI;
-  o->workers = job->mpi->size;
+  o->workers = n_workers;
   return RONDE_OK;
 }
 
 /* Of the workers of this host. */
 static int default_threads(const ronde__job *job) {
-  int n = job->mpi ? ronde__transport_local(job->mpi) : job->world;
+  int n = job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
   return (int)ronde__max(1, ronde__cores() / n);
+}
+
+/* Before the workers are counted: under MPI the others are servers. */
+static ronde_status resolve_servers(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  const ronde__strategy *strategy = ronde__strategy_find(ronde_config_get(job->config, "strategy"));
+  if (strategy && strategy->has_servers) {
+    job->n_servers = (int)o->servers;
+    job->dedicated = o->placement == RONDE__PLACEMENT_DEDICATED;
+    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "parameter servers are sent f32"));
+    return ronde__config_no_effect(job->config, "collective", "parameter servers sum the gradients");
+  }
+  RONDE_TRY(ronde__config_no_effect(job->config, "servers", "the strategy has no parameter servers"));
+  return ronde__config_no_effect(job->config, "placement", "the strategy has no parameter servers");
+}
+
+static ronde_status check_servers(ronde__job *job) {
+  if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
+    return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
+  if (!job->dedicated && job->n_servers > job->world)
+    return ronde__fail(RONDE_E_USAGE, "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
+                       "has ranks of their own)", job->n_servers, job->world, job->world);
+  RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
+  for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
+  return RONDE_OK;
 }
 
 static ronde_status resolve_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
+  RONDE_TRY(resolve_servers(job));
   RONDE_TRY(join_mpi(job));
   job->world = (int)o->workers;
   job->threads = o->threads ? (int)o->threads : default_threads(job);
@@ -222,6 +250,7 @@ static ronde_status resolve_world(ronde__job *job) {
   if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
   if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name, job->strategy->max_ranks, job->world);
+  RONDE_TRY(check_servers(job));
   if (!strcmp(job->strategy->name, "single")) {
     RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
@@ -256,12 +285,15 @@ static ronde_status resolve_drill(ronde__job *job) {
       if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
       job->drill_slow_rank = rank;
       job->drill_slow_ns = (uint64_t)(ms * 1e6);
+      int more = 0;
+      if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
+      used += more;
     } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
       if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS or drift:RANK:STEP", text);
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
     }
     text += used;
     if (*text && *text++ != ',') return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
@@ -467,6 +499,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
   free(job->best_path);
+  ronde__free(job->worker_ranks);
   free(job->new_head);
   ronde__resume_close(job->resume);
   ronde_config_destroy(job->config);

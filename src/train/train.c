@@ -7,19 +7,23 @@
 enum { DRY_RUN_STEPS = 8 };
 
 static ronde_status make_transports(ronde__run *run) {
-  int world = run->job->world;
-  run->n_ranks = run->job->mpi ? 1 : world;
+  const ronde__job *job = run->job;
+  int world = job->world, n_ranks = ronde__job_ranks(job);
+  run->n_ranks = job->mpi ? 1 : n_ranks;
   RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
   RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
-  RONDE__ALLOC(run->workers, (size_t)world * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->workers, (size_t)(world + job->n_servers) * sizeof *run->workers, "ranks");
   for (int i = 0; i < world; i++)
     run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
-  if (run->job->mpi) {
-    run->transports[0] = run->job->mpi;
+  for (int i = 0; i < job->n_servers; i++)
+    run->workers[world + i] =
+        (ronde__record_worker){.rank = ronde__job_first_server(job) + i, .role = "server", .peak_rss_bytes = -1};
+  if (job->mpi) {
+    run->transports[0] = job->mpi;
     return RONDE_OK;
   }
-  bool self = world == 1 && run->job->options->transport != RONDE__TRANSPORT_THREADS;
-  return self ? ronde__transport_self(run->transports) : ronde__transport_threads(world, run->transports);
+  bool self = world == 1 && job->n_servers == 0 && job->options->transport != RONDE__TRANSPORT_THREADS;
+  return self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports);
 }
 
 /* Whether the folder's steps.jsonl is that of the run that is resumed. */

@@ -1,0 +1,40 @@
+/* The messages between workers and parameter servers. Each travels between one worker and one server. */
+#ifndef RONDE_PS_H
+#define RONDE_PS_H
+
+#include "strategy/strategy.h"
+
+/* Kept apart from the tags of collectives, which may be under way between the same ranks. */
+enum {
+  RONDE__PS_PLAN = 0x100000, /* scheduler to server: ronde__ps_plan, then the lengths of its pieces, [n_buckets] uint64 */
+  RONDE__PS_VALUES,          /* scheduler to server at the start: its pieces of the parameters, one a message */
+  RONDE__PS_STATES,          /* the same of the optimizer's arrays, one after the other; and back, on request */
+  RONDE__PS_HEAD,            /* worker to server: ronde__ps_head */
+  RONDE__PS_PART,            /* worker to server: ronde__part */
+  RONDE__PS_PARTS,           /* server 0 to worker: ronde__part [workers] */
+  RONDE__PS_NORM,            /* between servers: sums of squares, for clipping */
+  RONDE__PS_UPDATES,         /* server to scheduler, in front of the states: int64 updates so far */
+  RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
+  RONDE__PS_PULL = 0x300000  /* + bucket; server to worker: parameters */
+};
+#define RONDE__PS_TAG(tag) RONDE__WIRE_TAG(tag, 0)
+
+typedef struct ronde__ps_plan {
+  int64_t n_buckets, n_updates; /* with updates, the optimizer's state comes too */
+} ronde__ps_plan;
+
+typedef enum ronde__ps_kind {
+  RONDE__PS_STEP,      /* a step begins: pushes and a part follow */
+  RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
+  RONDE__PS_END
+} ronde__ps_kind;
+
+typedef struct ronde__ps_head {
+  int64_t kind;
+  double lr;
+} ronde__ps_head;
+
+/* Loading, evaluation, a whole forward and backward pass: what a server waits for may take long. */
+#define RONDE__PS_IDLE_NS 600000000000u
+
+#endif

@@ -1,0 +1,283 @@
+/* Synchronous parameter servers, the worker's side: pushes its gradients in buckets while backward still runs, and pulls
+ * what the servers have made of everybody's, the first layers first, while the next forward pass waits for no more than
+ * what it reads. server.h has the servers' side, and the cost. */
+#include "strategy/buckets.h"
+#include "strategy/ps.h"
+
+enum { TAG_WEIGHTS = 1, CREDITS = 4 }; /* CREDITS: buckets on their way to the servers, at most */
+
+typedef struct bucket {
+  struct state *state;
+  int number, n_ready;
+  uint64_t pull_job; /* of the thread, that ends when the pulled parameters are there; 0: they are */
+} bucket;
+
+typedef struct state {
+  ronde__worker *worker;
+  ronde__transport *group;
+  ronde__comm_thread *thread;
+  ronde__buckets cut;
+  bucket *buckets;
+  int n_servers, n_sent;
+  ronde__ps_head head;
+  ronde__request *requests; /* [n_requests], which is all of the following */
+  ronde__request *heads;    /* [servers] */
+  ronde__request *pushes;   /* [CREDITS][servers] */
+  ronde__request *pulls;    /* [buckets][servers] */
+  ronde__request *ends;     /* [servers + 1] */
+  int n_requests;
+  ronde__part part, *parts; /* [workers] */
+  ronde_status status;      /* of what went wrong inside a hook */
+} state;
+
+static int rank_of(const state *s, int server) { return s->worker->first_server + server; }
+
+static ronde_status wait_for(state *s, ronde__request *requests, int n) {
+  return s->group->ops->wait(s->group, requests, n, s->group->timeout_ns);
+}
+
+/* ---- jobs of the communication thread ----------------------------------------------------------------------------- */
+
+static ronde_status send_head(void *arg) {
+  state *s = arg;
+  for (int i = 0; i < s->n_servers; i++)
+    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head, sizeof s->head,
+                                   &s->heads[i]));
+  return wait_for(s, s->heads, s->n_servers);
+}
+
+static ronde_status push(void *arg) {
+  const bucket *b = arg;
+  state *s = b->state;
+  ronde__request *requests = s->pushes + b->number % CREDITS * s->n_servers;
+  RONDE_TRY(wait_for(s, requests, s->n_servers));
+  for (int i = 0; i < s->n_servers; i++) {
+    ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b->number], i, s->n_servers);
+    if (piece.n)
+      RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PUSH + b->number)),
+                                     ronde__net_gradients(s->worker->net) + piece.begin, piece.n * sizeof(float),
+                                     &requests[i]));
+  }
+  return RONDE_OK;
+}
+
+/* What this rank found goes out behind its gradients; what all have found comes back. */
+static ronde_status end_pushes(void *arg) {
+  state *s = arg;
+  uint32_t tag = RONDE__PS_TAG(RONDE__PS_PARTS);
+  RONDE_TRY(s->group->ops->irecv(s->group, rank_of(s, 0), tag, s->parts,
+                                 (size_t)s->worker->transport->size * sizeof *s->parts, &s->ends[s->n_servers]));
+  for (int i = 0; i < s->n_servers; i++)
+    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part, sizeof s->part,
+                                   &s->ends[i]));
+  RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
+  return wait_for(s, s->ends, s->n_servers + 1);
+}
+
+static ronde_status end_pull(void *arg) {
+  const bucket *b = arg;
+  return wait_for(b->state, b->state->pulls + b->number * b->state->n_servers, b->state->n_servers);
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------------------- */
+
+static void send_ready(state *s) {
+  while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
+         s->status == RONDE_OK) {
+    s->status = ronde__comm_thread_submit(s->thread, push, &s->buckets[s->n_sent]);
+    s->n_sent++;
+  }
+}
+
+static void gradient_ready(void *user, int param) {
+  state *s = user;
+  s->buckets[s->cut.of_param[param]].n_ready++;
+  if (s->worker->overlap) send_ready(s);
+}
+
+/* The receives lie ready before the job that waits for them has its turn. */
+static ronde_status begin_pulls(state *s) {
+  for (int b = s->cut.n - 1; b >= 0; b--) {
+    for (int i = 0; i < s->n_servers; i++) {
+      ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
+      if (piece.n)
+        RONDE_TRY(s->group->ops->irecv(s->group, rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)),
+                                       ronde__net_values(s->worker->net) + piece.begin, piece.n * sizeof(float),
+                                       &s->pulls[b * s->n_servers + i]));
+    }
+    RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pull, &s->buckets[b]));
+    s->buckets[b].pull_job = ronde__comm_thread_submitted(s->thread);
+  }
+  return RONDE_OK;
+}
+
+static void param_needed(void *user, int param) {
+  state *s = user;
+  bucket *b = s->cut.of_param[param] < 0 ? NULL : &s->buckets[s->cut.of_param[param]];
+  if (!b || b->pull_job == 0 || s->status != RONDE_OK) return;
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
+  s->status = ronde__comm_thread_reach(s->thread, b->pull_job);
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+  b->pull_job = 0;
+}
+
+static ronde_status settle(void *opaque) {
+  state *s = opaque;
+  RONDE_TRY(s->status);
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b].pull_job = 0;
+  return ronde__comm_thread_drain(s->thread);
+}
+
+static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  ronde__worker *worker = s->worker;
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
+  s->n_sent = 0;
+  s->head = (ronde__ps_head){RONDE__PS_STEP, step->lr};
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
+  RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  send_ready(s);
+  RONDE_TRY(s->status);
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pushes, s));
+  RONDE_TRY(settle(s));
+  uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  ronde__parts_waited(s->parts, worker->transport->size, worker->prof, begin, end);
+  *result_out = ronde__parts_join(s->parts, worker->transport->size);
+  if (result_out->broken_rank >= 0) return RONDE_OK;
+  RONDE_TRY(begin_pulls(s));
+  if (!worker->overlap) RONDE_TRY(settle(s));
+  return RONDE_OK;
+}
+
+/* ---- the optimizer's state, and the end ----------------------------------------------------------------------------- */
+
+static ronde_status tell(state *s, ronde__ps_kind kind) {
+  s->head = (ronde__ps_head){.kind = kind};
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
+  return settle(s);
+}
+
+static ronde_status take_server_state(state *s, int server, int64_t *n_updates_out) {
+  ronde__optim *optim = s->worker->optim;
+  int rank = rank_of(s, server);
+  RONDE_TRY(ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_UPDATES), n_updates_out,
+                                     sizeof *n_updates_out));
+  for (int i = 0; i < ronde__optim_n_states(optim); i++) {
+    const char *name;
+    float *values = ronde__optim_state(optim, i, &name);
+    for (int b = 0; b < s->cut.n; b++) {
+      ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers);
+      if (piece.n)
+        RONDE_TRY(ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_STATES), values + piece.begin,
+                                           piece.n * sizeof *values));
+    }
+  }
+  return RONDE_OK;
+}
+
+static ronde_status fetch_state(void *opaque) {
+  state *s = opaque;
+  int64_t n_updates = 0;
+  RONDE_TRY(settle(s));
+  RONDE_TRY(tell(s, RONDE__PS_GIVE_STATE));
+  for (int i = 0; i < s->n_servers; i++) RONDE_TRY(take_server_state(s, i, &n_updates));
+  ronde__optim_set_updates(s->worker->optim, n_updates);
+  return RONDE_OK;
+}
+
+static ronde_status finish(void *opaque) {
+  RONDE_TRY(settle(opaque));
+  return tell(opaque, RONDE__PS_END);
+}
+
+/* ---- set-up --------------------------------------------------------------------------------------------------------- */
+
+static ronde_status send_array(state *s, int server, uint32_t tag, const float *values) {
+  for (int b = 0; b < s->cut.n; b++) {
+    ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers);
+    if (piece.n)
+      RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), RONDE__PS_TAG(tag), values + piece.begin,
+                                      piece.n * sizeof *values));
+  }
+  return RONDE_OK;
+}
+
+/* lengths [buckets] is room. */
+static ronde_status set_up_server(state *s, int server, uint64_t *lengths) {
+  ronde__optim *optim = s->worker->optim;
+  ronde__ps_plan plan = {s->cut.n, ronde__optim_updates(optim)};
+  uint32_t tag = RONDE__PS_TAG(RONDE__PS_PLAN);
+  for (int b = 0; b < s->cut.n; b++) lengths[b] = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers).n;
+  RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), tag, &plan, sizeof plan));
+  RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), tag, lengths, (size_t)s->cut.n * sizeof *lengths));
+  RONDE_TRY(send_array(s, server, RONDE__PS_VALUES, ronde__net_values(s->worker->net)));
+  for (int i = 0; i < ronde__optim_n_states(optim) && plan.n_updates; i++) {
+    const char *name;
+    RONDE_TRY(send_array(s, server, RONDE__PS_STATES, ronde__optim_state(optim, i, &name)));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status set_up_servers(state *s) {
+  uint64_t *lengths;
+  ronde_status status = RONDE_OK;
+  RONDE__ALLOC(lengths, (size_t)s->cut.n * sizeof *lengths, "parameter servers");
+  for (int i = 0; i < s->n_servers && status == RONDE_OK; i++) status = set_up_server(s, i, lengths);
+  ronde__free(lengths);
+  return status;
+}
+
+static ronde_status set_up(state *s) {
+  ronde__worker *worker = s->worker;
+  ronde__transport *workers = worker->transport;
+  RONDE_TRY(ronde__buckets_make(worker->net, worker->bucket_bytes, &s->cut));
+  RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "parameter servers");
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b] = (bucket){.state = s, .number = b};
+  int n = (CREDITS + s->cut.n + 2) * s->n_servers + 1;
+  RONDE__ALLOC(s->requests, (size_t)n * sizeof *s->requests, "parameter servers");
+  s->n_requests = n;
+  s->heads = s->requests;
+  s->pushes = s->heads + s->n_servers;
+  s->pulls = s->pushes + CREDITS * s->n_servers;
+  s->ends = s->pulls + s->cut.n * s->n_servers;
+  RONDE__ALLOC(s->parts, (size_t)workers->size * sizeof *s->parts, "parameter servers");
+  RONDE_TRY(ronde__comm_thread_create(workers->rank, &s->thread));
+  size_t bytes = ronde__net_n_elems(worker->net) * sizeof(float);
+  RONDE_TRY(ronde__broadcast_tree(workers, TAG_WEIGHTS, 0, ronde__net_values(worker->net), bytes));
+  return workers->rank == 0 ? set_up_servers(s) : RONDE_OK;
+}
+
+static void destroy(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__comm_thread_destroy(s->thread);
+  if (s->requests) s->group->ops->cancel(s->group, s->requests, s->n_requests);
+  ronde__buckets_free(&s->cut);
+  ronde__free(s->buckets);
+  ronde__free(s->requests);
+  ronde__free(s->parts);
+  ronde__free(s);
+}
+
+static ronde_status create(ronde__worker *worker, void **state_out) {
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "parameter servers");
+  *s = (state){.worker = worker, .group = worker->group, .n_servers = worker->n_servers};
+  worker->param_needed = param_needed;
+  worker->needed_user = s;
+  ronde_status status = set_up(s);
+  if (status != RONDE_OK) destroy(s);
+  else *state_out = s;
+  return status;
+}
+
+const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
+                                                 .create = create,
+                                                 .step = step,
+                                                 .settle = settle,
+                                                 .fetch_state = fetch_state,
+                                                 .finish = finish,
+                                                 .destroy = destroy,
+                                                 .min_ranks = 1,
+                                                 .has_servers = true};

@@ -1,0 +1,42 @@
+/* A parameter server: keeps a piece of every bucket of the flat parameters and the optimizer's state for it, and updates
+ * them from what the workers push. Source: Li et al., "Scaling distributed machine learning with the parameter server",
+ * OSDI 2014.
+ *
+ * Ranks of the group: the workers first; server i is rank first_server + i, a worker's too where they are colocated.
+ * Rank 0 is the scheduler: it tells each server its pieces, and hands it the fresh parameters, or those of a checkpoint
+ * with the optimizer's state.
+ *
+ * A step, to and from each server (ps.h has the messages): a worker says that it begins, pushes the gradients of each
+ * bucket when backward has them, and what it found in its part. Once all have, the server has their sum, in the order of
+ * ranks, updates, and sends the parameters to all, those of the first layers first. Server 0 sends what all found.
+ * Cost for n parameters, p workers and k servers of their own: a worker sends and receives n 4 beta, a server p/k n 4 beta
+ * each way; colocated (k = p) each rank sends and receives 2(p-1)/p n 4 beta, as in a ring. */
+#ifndef RONDE_SERVER_H
+#define RONDE_SERVER_H
+
+#include "comm/collective.h"
+#include "optim/optim.h"
+#include "prof/prof.h"
+
+typedef struct ronde__server_options {
+  ronde__transport *group;
+  int n_workers, n_servers, first_server;
+  const ronde__kernels *kernels;
+  const ronde__optim_options *optim;
+  double clip;
+  ronde__pool *pool; /* NULL: the calling thread works alone */
+  const char *optimizer_name;
+} ronde__server_options;
+
+typedef struct ronde__server ronde__server;
+
+/* The server of the calling rank; what options point at must outlive it. */
+ronde_status ronde__server_create(const ronde__server_options *options, ronde__server **server_out);
+void ronde__server_destroy(ronde__server *server); /* NULL is taken */
+/* A job for a thread, arg the server: serves until all workers have said that they are done. After an error the group
+ * is aborted. */
+ronde_status ronde__server_run(void *server);
+/* Where its time went; to be read when it has ended. */
+ronde__prof *ronde__server_prof(const ronde__server *server);
+
+#endif

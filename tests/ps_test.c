@@ -1,0 +1,279 @@
+/* Parameter servers as parts of whole runs: N workers and k servers do what one worker does, to a stated tolerance. */
+#include "train_testing.h"
+
+/* As in strategy_test: of sums of f32 in another order, against the largest element of the update. */
+#define UPDATE_TOLERANCE 1e-5
+#define LOSS_TOLERANCE 2e-6
+
+static const int worlds[] = {1, 2, 3, 4, 7};
+
+static observed train(int64_t n_train, void (*tamper)(ronde__job *), const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static observed train(int64_t n_train, void (*tamper)(ronde__job *), const char *format, ...) {
+  char options[512] = "threads=1 ";
+  va_list args;
+  va_start(args, format);
+  vsnprintf(options + strlen(options), sizeof options - strlen(options), format, args);
+  va_end(args);
+  ronde_source source = small_source(n_train, 0);
+  bool own = !strstr(options, "model=");
+  observed o = observe(options, own ? &source : NULL, own ? small_model : NULL, tamper);
+  if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
+  return o;
+}
+
+/* The largest difference of two runs' weights, against the largest change since the fresh weights. */
+static double update_difference(const observed *a, const observed *b, const observed *fresh) {
+  double difference = 0, update = 0;
+  assert_int_equal(a->n_weights, b->n_weights);
+  for (size_t i = 0; i < a->n_weights; ++i) {
+    difference = fmax(difference, fabs((double)a->weights[i] - b->weights[i]));
+    update = fmax(update, fabs((double)b->weights[i] - fresh->weights[i]));
+  }
+  assert_true(update > 0);
+  return difference / update;
+}
+
+static void check_close(const char *what, const observed *a, const observed *b, const observed *fresh, double factor) {
+  double update = update_difference(a, b, fresh), loss = 0;
+  assert_int_equal(a->n_steps, b->n_steps);
+  for (int64_t i = 0; i < a->n_steps; ++i) loss = fmax(loss, fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]));
+  if (update > factor * UPDATE_TOLERANCE || loss > factor * LOSS_TOLERANCE)
+    fail_msg("%s: updates differ by %g, losses by %g", what, update, loss);
+  if (!replicas_equal(a)) fail_msg("%s: replicas differ", what);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* Every number of workers with every number of servers that fits, beside them and apart; batches that the workers do not
+ * divide, and that leave some of them without an example; buckets of one parameter and one bucket. */
+static void a_step_of_many_is_a_step_of_one(void **state) {
+  static const int batches[] = {14, 5, 1};
+  static const char *const buckets[] = {"4", "0.001"};
+  for (size_t b = 0; b < RONDE__COUNT(batches); ++b) {
+    observed fresh = train(14, NULL, "steps=1 lr=0 batch=%d", batches[b]);
+    observed one = train(14, NULL, "steps=3 lr=0.5 momentum=0.5 batch=%d", batches[b]);
+    for (size_t w = 0; w < RONDE__COUNT(worlds); ++w)
+      for (int servers = 1; servers <= 3; ++servers)
+        for (int dedicated = servers > worlds[w]; dedicated < 2; ++dedicated) {
+          char what[160];
+          snprintf(what, sizeof what,
+                   "steps=3 lr=0.5 momentum=0.5 batch=%d strategy=ps-sync workers=%d servers=%d placement=%s bucket-mb=%s",
+                   batches[b], worlds[w], servers, dedicated ? "dedicated" : "colocated", buckets[(size_t)servers % 2]);
+          observed many = train(14, NULL, "%s", what);
+          check_close(what, &many, &one, &fresh, 3);
+          assert_int_equal(many.examples, one.examples);
+          free(many.weights);
+        }
+    free(fresh.weights);
+    free(one.weights);
+  }
+}
+
+static void short_last_batches_and_accumulation(void **state) {
+  static const char *const kinds[] = {"batch=7", "batch=3 accumulate=2"};
+  for (size_t k = 0; k < RONDE__COUNT(kinds); ++k) {
+    observed fresh = train(17, NULL, "steps=1 lr=0 %s", kinds[k]);
+    observed one = train(17, NULL, "epochs=2 lr=0.1 %s", kinds[k]);
+    observed many = train(17, NULL, "epochs=2 lr=0.1 %s strategy=ps-sync workers=4 servers=2", kinds[k]);
+    assert_int_equal(many.examples, 34);
+    check_close(kinds[k], &many, &one, &fresh, 3);
+    free(fresh.weights);
+    free(one.weights);
+    free(many.weights);
+  }
+}
+
+/* The state of each lives on the servers, a piece on each; clipping needs what all of them hold. */
+static void every_optimizer_and_clipping(void **state) {
+  static const char *const kinds[] = {
+      "optimizer=sgd momentum=0.9 nesterov=on weight-decay=0.01", "optimizer=adam eps=0.001",
+      "optimizer=adamw eps=0.001", "optimizer=adagrad eps=0.001", "optimizer=sgd clip=0.05"};
+  observed fresh = train(21, NULL, "steps=1 lr=0 batch=7");
+  for (size_t k = 0; k < RONDE__COUNT(kinds); ++k)
+    for (int dedicated = 0; dedicated < 2; ++dedicated) {
+      observed one = train(21, NULL, "epochs=2 lr=0.02 batch=7 %s", kinds[k]);
+      observed many = train(21, NULL, "epochs=2 lr=0.02 batch=7 %s strategy=ps-sync workers=3 servers=3 placement=%s",
+                            kinds[k], dedicated ? "dedicated" : "colocated");
+      check_close(kinds[k], &many, &one, &fresh, 3);
+      free(one.weights);
+      free(many.weights);
+    }
+  free(fresh.weights);
+}
+
+static void a_network_that_ships(void **state) {
+  observed fresh = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=1 lr=0 batch=13");
+  observed one = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=3 lr=0.1 batch=13");
+  observed many = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=3 lr=0.1 batch=13 "
+                                 "strategy=ps-sync workers=3 servers=3 bucket-mb=0.05");
+  check_close("lenet5", &many, &one, &fresh, 3);
+  free(fresh.weights);
+  free(one.weights);
+  free(many.weights);
+}
+
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
+
+static void how_work_is_done_changes_no_bit(void **state) {
+  static const char *const pairs[][2] = {
+      {"workers=4 servers=2", "workers=4 servers=2"},
+      {"workers=7 servers=3", "workers=7 servers=1 placement=dedicated"},
+      {"workers=4 bucket-mb=0.001", "workers=4 bucket-mb=0.001 overlap=off"},
+      {"workers=4 servers=3 bucket-mb=0.001", "workers=4 servers=3"},
+      {"workers=3 shard=static", "workers=3 shard=whole"},
+      {"workers=3", "workers=3 drill=slow:1:2@2"},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(pairs); ++i) {
+    observed a = train(33, NULL, "steps=5 lr=0.1 momentum=0.5 batch=13 strategy=ps-sync %s", pairs[i][0]);
+    observed b = train(33, NULL, "steps=5 lr=0.1 momentum=0.5 batch=13 strategy=ps-sync %s", pairs[i][1]);
+    assert_true(replicas_equal(&a) && replicas_equal(&b));
+    if (!bits_equal(&a, &b)) fail_msg("%s | %s: not the same bits", pairs[i][0], pairs[i][1]);
+    free(a.weights);
+    free(b.weights);
+  }
+}
+
+/* ---- planted bugs ------------------------------------------------------------------------------------------------ */
+
+static void *bad_state;
+
+static ronde_status create_with_a_bad_rank(ronde__worker *worker, void **state_out) {
+  RONDE_TRY(ronde__strategy_find("ps-sync")->create(worker, state_out));
+  if (worker->transport->rank == 1) bad_state = *state_out;
+  return RONDE_OK;
+}
+
+/* Its gradient is half of what it should be: the loss is scaled by 1 / examples. */
+static ronde_status step_with_a_weak_rank(void *state, const ronde__step *step, ronde__step_result *result_out) {
+  ronde__step own = *step;
+  if (state == bad_state) own.examples *= 2;
+  return ronde__strategy_find("ps-sync")->step(state, &own, result_out);
+}
+
+static void plant_weak(ronde__job *job) {
+  static ronde__strategy planted;
+  planted = *ronde__strategy_find("ps-sync");
+  planted.create = create_with_a_bad_rank;
+  planted.step = step_with_a_weak_rank;
+  job->strategy = &planted;
+}
+
+static void a_planted_bug_is_seen(void **state) {
+  observed fresh = train(14, NULL, "steps=1 lr=0 batch=14");
+  observed one = train(14, NULL, "steps=1 lr=0.5 batch=14");
+  observed weak = train(14, plant_weak, "steps=1 lr=0.5 batch=14 strategy=ps-sync workers=7 servers=2");
+  assert_true(update_difference(&weak, &one, &fresh) > 100 * UPDATE_TOLERANCE);
+  free(fresh.weights);
+  free(one.weights);
+  free(weak.weights);
+}
+
+/* ---- the record, and what is refused ------------------------------------------------------------------------------ */
+
+static void the_record_has_the_servers(void **state) {
+  ronde_source source = small_source(30, 9);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  json_t *run = job_run("train", "threads=1 batch=6 strategy=ps-sync workers=3 servers=2 placement=dedicated", &hooks);
+  assert_int_equal(real_at(run, "world.servers"), 2);
+  assert_int_equal(real_at(run, "world.workers"), 3);
+  assert_int_equal(json_array_size(json_at(run, "workers")), 5);
+  assert_string_equal(text_at(run, "workers.2.role"), "worker");
+  assert_string_equal(text_at(run, "workers.4.role"), "server");
+  assert_int_equal(real_at(run, "workers.4.rank"), 4);
+  assert_true(real_at(run, "workers.4.update_s") > 0);
+  assert_true(real_at(run, "workers.4.wait_s") > 0);
+  assert_true(json_is_null(json_at(run, "communication.collective")));
+  assert_int_equal(real_at(run, "communication.bytes_sent"), real_at(run, "communication.bytes_received"));
+  json_decref(run);
+}
+
+static char last_line[512];
+static void keep_line(void *user, ronde_log_level level, const char *line) {
+  snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+static void check_refused(const char *options, const char *why) {
+  ronde_source source = small_source(30, 0);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  ronde_config *config = config_make("train", options);
+  ronde_log_set(keep_line, NULL);
+  ronde_status status = ronde_train(config, &hooks, NULL);
+  ronde_log_set(NULL, NULL);
+  ronde_config_destroy(config);
+  assert_int_equal(status, RONDE_E_USAGE);
+  if (!strstr(last_line, why)) fail_msg("%s: '%s' is not in: %s", options, why, last_line);
+}
+
+/* Nobody updates by it, and every rank ends: without --skip-bad-steps at once, with it after the step is left out. */
+static ronde_status read_with_a_hole(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                                     int64_t *labels, float *targets) {
+  RONDE_TRY(small_read(user, split, ids, n, x, labels, targets));
+  for (int64_t i = 0; i < n; ++i)
+    if (ids[i] == 20) x[i * SMALL_PIXELS] = NAN;
+  return RONDE_OK;
+}
+
+static void broken_numbers_end_or_are_left_out(void **state) {
+  ronde_source source = small_source(36, 0);
+  source.read = read_with_a_hole;
+  observed o = observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2", &source, small_model, NULL);
+  assert_int_equal(o.status, RONDE_E_NUMERIC);
+  assert_int_equal(o.n_steps, 3);
+  o = observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2 skip-bad-steps=1", &source, small_model,
+              NULL);
+  assert_int_equal(o.status, RONDE_OK);
+  assert_int_equal(o.n_steps, 6);
+  assert_true(isnan(o.loss[3]) && isfinite(o.loss[5]) && replicas_equal(&o));
+  free(o.weights);
+}
+
+static void what_has_no_effect_is_refused(void **state) {
+  check_refused("workers=2 servers=2", "--servers");
+  check_refused("workers=2 placement=dedicated", "--placement");
+  check_refused("workers=2 strategy=ps-sync collective=ring", "--collective");
+  check_refused("workers=2 strategy=ps-sync servers=3", "--placement dedicated");
+  check_refused("workers=1 strategy=ps-sync transport=self", "--transport self");
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------------------------- */
+
+/* The optimizer's state is gathered from the servers, and handed out again, also to another number of them. */
+static void a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
+  char folder[] = "/tmp/ronde-ps-XXXXXX", options[512];
+  assert_non_null(mkdtemp(folder));
+  ronde_source source = small_source(40, 0);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  const char *common = "threads=1 batch=8 optimizer=adam strategy=ps-sync workers=3";
+  snprintf(options, sizeof options, "%s epochs=3 servers=2", common);
+  json_t *whole = job_run("train", options, &hooks);
+  snprintf(options, sizeof options, "%s epochs=2 servers=2 checkpoint-every=7 out=%s", common, folder);
+  json_t *half = job_run("train", options, &hooks);
+  snprintf(options, sizeof options, "%s epochs=3 servers=3 placement=dedicated resume=%s/checkpoints/step-7.safetensors",
+           common, folder);
+  json_t *rest = job_run("train", options, &hooks);
+  assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
+  assert_string_not_equal(text_at(half, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
+  json_decref(whole);
+  json_decref(half);
+  json_decref(rest);
+  snprintf(options, sizeof options, "rm -r %s", folder);
+  assert_int_equal(system(options), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_of_many_is_a_step_of_one),
+      cmocka_unit_test(short_last_batches_and_accumulation),
+      cmocka_unit_test(every_optimizer_and_clipping),
+      cmocka_unit_test(a_network_that_ships),
+      cmocka_unit_test(how_work_is_done_changes_no_bit),
+      cmocka_unit_test(a_planted_bug_is_seen),
+      cmocka_unit_test(the_record_has_the_servers),
+      cmocka_unit_test(broken_numbers_end_or_are_left_out),
+      cmocka_unit_test(what_has_no_effect_is_refused),
+      cmocka_unit_test(a_resumed_run_has_the_bits_of_a_whole_one),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
