@@ -1,5 +1,5 @@
-/* What --resume reads from a checkpoint: the note, JSON, of a file that is whole otherwise. What is accepted makes sense,
- * sets options that print as they were, and is compared with a job. */
+/* What --resume reads from a checkpoint: the note, JSON, of a file that is whole otherwise. What is accepted makes
+ * sense, sets options that print as they were, and is compared with a job. */
 #include "train/checkpoint.h"
 #include "train/config.h"
 

@@ -1,5 +1,5 @@
-/* What ranks on other hosts send: options before the run, facts and rows of the per-op table after it. The first byte says
- * which. What is accepted can be reported. */
+/* What ranks on other hosts send: options before the run, facts and rows of the per-op table after it. The first byte
+ * says which. What is accepted can be reported. */
 #include "train/rank.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Option text: a verb, then names and values in turn, each ending in a NUL; a byte above 127 stands for the name of an
- * option. As on a command line, the first that is refused ends it. What is accepted prints as text that is accepted again
- * and prints the same; the texts that are parsed further (data sets without files) are taken so far too. */
+ * option. As on a command line, the first that is refused ends it. What is accepted prints as text that is accepted
+ * again and prints the same; the texts that are parsed further (data sets without files) are taken so far too. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Checkpoints as files: damage and what is passed over for it, notes that cannot be followed, what can be asked of one. */
+/* Checkpoints as files: damage, and what is passed over for it; notes that cannot be followed; what can be asked of one.
+ */
 #include "resume_testing.h"
 
 /* ---- damage ------------------------------------------------------------------------------------------------------ */

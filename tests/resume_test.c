@@ -1,5 +1,5 @@
-/* Going on from checkpoints: the same bits as a run that was never stopped, whatever the optimizer, the schedule and the
- * number of workers; every example once an epoch when that number changes; what is refused. */
+/* Going on from checkpoints: the same bits as a run that was never stopped, whatever the optimizer, the schedule and
+ * the number of workers; every example once an epoch when that number changes; what is refused. */
 #include "resume_testing.h"
 
 #include <sys/stat.h>
@@ -72,8 +72,10 @@ static void test_checkpoints_on_the_way(void **state) {
   json_t *whole, *run;
   assert_int_equal(train(base, 0, &whole), RONDE_OK);
   in(options, "%s out=%s/run resume=auto checkpoint-every=1 keep=100", base, folder);
-  assert_int_equal(train(options, 0, &run), RONDE_OK);
+  assert_int_equal(train(options, 9, &run), RONDE_E_CANCELLED);
   assert_true(json_is_null(json_at(run, "resumed_from")));
+  json_decref(run);
+  assert_int_equal(train(options, 0, &run), RONDE_OK);
   check_same_end(whole, run, "with checkpoints");
   json_decref(run);
   assert_true(file_exists(folder, "run/checkpoints/step-14.safetensors"));
@@ -97,7 +99,8 @@ static void test_checkpoints_on_the_way(void **state) {
 
 static void test_old_checkpoints_go(void **state) {
   char options[512], path[512];
-  in(options, SET "batch=4 epochs=2 checkpoint-every=2 keep=2 out=%s/run", folder);
+  in(options, SET "batch=4 epochs=2 checkpoint-every=2 keep=2 resume=auto out=%s/run", folder);
+  for (int stop = 0; stop < 3; ++stop) assert_int_equal(train(options, 4, NULL), RONDE_E_CANCELLED);
   assert_int_equal(train(options, 0, NULL), RONDE_OK);
   in(path, "%s/run", folder);
   char **paths;

@@ -216,7 +216,8 @@ static void test_drafts_of_killed_processes_go(void **state) {
   open_and_check(*state);
   for (size_t i = 0; i < RONDE__COUNT(files); ++i) {
     char *path = ronde__format("%s/%s", cache, files[i].name);
-    if ((access(path, F_OK) == 0) != files[i].stays) fail_msg("%s is %s", files[i].name, files[i].stays ? "gone" : "there");
+    if ((access(path, F_OK) == 0) != files[i].stays)
+      fail_msg("%s is %s", files[i].name, files[i].stays ? "gone" : "there");
     n_stay += files[i].stays;
     close(locks[i]);
     free(path);

@@ -46,8 +46,8 @@ void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, flo
       }
 }
 
-/* Output channels from o0 on that lie together. i by i in chunks whose blocks stay in the L1 cache, so that both what is
- * read and what is written is touched once a line. */
+/* Output channels from o0 on that lie together; inputs in chunks whose blocks stay in the L1 cache, so that what is read
+ * and what is written is touched once a line. */
 static void unpack_channels(const ronde__weight_layout *l, const float *packed, int64_t o0, int64_t n, float *out) {
   int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? 1 : l->block_o;
   int64_t step_i = l->form == RONDE__BLOCKED ? block : l->t * block;

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ struct ronde__saver {
   bool has_thread;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
+  atomic_bool give_up;     /* somebody waits to write a newer state */
   bool busy, handed, stop; /* handed: to the thread. Here and below: mutex held */
   ronde_status status;
   ronde__record_checkpoints saved;
@@ -90,6 +92,7 @@ static char *note_text(const ronde__saver *s) {
 static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   ronde__saver *s = user;
   const piece *p = &s->pieces[i];
+  if (atomic_load_explicit(&s->give_up, memory_order_relaxed)) return RONDE_E_CANCELLED;
   *data_out = p->count;
   *n_out = 1;
   if (p->count) return RONDE_OK;
@@ -139,7 +142,7 @@ static void write_and_note(ronde__saver *s) {
   if (status == RONDE_OK) {
     s->saved.written++;
     s->saved.last_step = s->place.step;
-  } else if (status != RONDE_E_NUMERIC) {
+  } else if (status != RONDE_E_NUMERIC && status != RONDE_E_CANCELLED) {
     s->status = status;
   }
   s->saved.write_s += (double)(ronde__now_ns() - begin) * 1e-9;
@@ -180,7 +183,8 @@ static void take_snapshot(ronde__saver *s, const ronde__place *place) {
 
 static void *writer_main(void *arg) {
   ronde__saver *s = arg;
-  /* Of this thread alone, on Linux: it takes only what the training leaves. */
+  /* Of this thread alone, on Linux: little more than what the training leaves. Not SCHED_IDLE: on a host that others
+   * use, a checkpoint would never be whole. */
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
   pthread_mutex_lock(&s->mutex);
   for (;;) {
@@ -224,9 +228,18 @@ ronde_status ronde__saver_begin(ronde__saver *s, const ronde__place *place) {
   return RONDE_OK;
 }
 
+static bool is_saved(const ronde__saver *s, const ronde__place *place) {
+  return s->any && s->place.step == place->step && s->place.closed == place->closed;
+}
+
+/* A state that is being written is given up for this one: where others use the processors, its thread may get too
+ * little of them to end within the time that is left after a SIGTERM. */
 ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place) {
-  RONDE_TRY(wait_idle(s));
-  if (s->any && s->place.step == place->step && s->place.closed == place->closed) return RONDE_OK;
+  if (!is_saved(s, place)) atomic_store(&s->give_up, true);
+  ronde_status status = wait_idle(s);
+  atomic_store(&s->give_up, false);
+  RONDE_TRY(status);
+  if (is_saved(s, place)) return RONDE_OK;
   take_snapshot(s, place);
   write_and_note(s);
   return wait_idle(s);

@@ -103,10 +103,10 @@ static ronde_status read_place(ronde__resume *r) {
   int closed;
   double loss;
   if (json_unpack(place, "{s:I, s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "skipped", &skipped,
-                  "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples", &examples,
-                  "correct", &correct, "loss", &loss) ||
-      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step ||
-      examples < steps || correct < 0 || correct > examples)
+                  "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples",
+                  &examples, "correct", &correct, "loss", &loss) ||
+      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
+      correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
   r->place = (ronde__place){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
   return read_best(r, json_object_get(place, "best"));
