@@ -200,7 +200,9 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
 
 /* Ranks that only serve parameters. */
 static int n_serving(const ronde_config *config) {
-  bool serves = !strncmp(ronde_config_get(config, "strategy"), "ps-", 3);
+  const char *strategy = ronde_config_get(config, "strategy");
+  if (!strategy) return 0; /* the verb has none: a measurement */
+  bool serves = !strncmp(strategy, "ps-", 3);
   bool apart = !strcmp(ronde_config_get(config, "placement"), "dedicated");
   return serves && apart ? (int)strtol(ronde_config_get(config, "servers"), NULL, 10) : 0;
 }
