@@ -12,6 +12,10 @@ all:
 demo:
 	@./demo.sh
 
+# PyTorch, TensorFlow and MXNet, for `ronde bench step --peers`.
+peers:
+	@scripts/peers.sh peers
+
 check:
 	@./check.sh
 
@@ -23,4 +27,4 @@ install:
 clean:
 	rm -rf build build-address build-thread
 
-.PHONY: all demo check install clean
+.PHONY: all demo peers check install clean

@@ -21,7 +21,7 @@ comm: comm prof kernel base
 io: io graph ops prof kernel tensor base
 strategy: strategy graph comm optim data ops prof kernel tensor base
 train: train strategy models io data graph comm optim ops prof kernel tensor base
-bench: train strategy models io data graph comm optim ops prof kernel tensor base
+bench: bench train strategy models io data graph comm optim ops prof kernel tensor base
 tools:
 '
 

@@ -55,6 +55,8 @@ ronde_status tool_ckpt(const tool_call *call);
 ronde_status tool_export(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
 ronde_status tool_bench_collectives(const tool_call *call);
+ronde_status tool_bench_step(const tool_call *call);
+ronde_status tool_bench_kernels(const tool_call *call);
 
 /* bench.c: the suites of `ronde bench`. */
 const tool_verb *tool_bench_suite(int i);
@@ -80,6 +82,8 @@ ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute
 bool tool_error_logged(void);
 /* An error line of another process has gone to stderr: it counts as one of ours. */
 void tool_error_shown(void);
+/* The status that a process of ours ended with. */
+ronde_status tool_status_of_exit(int code);
 /* A line of human text; nothing under --quiet. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Keeps a line at the foot of the terminal, redrawn behind every other line; NULL or "" removes it. */

@@ -67,12 +67,6 @@ static void forget_environment(void) {
 
 /* ---- one run ---- */
 
-static ronde_status status_of_exit(int code) {
-  for (int s = RONDE_OK; s <= RONDE_E_CANCELLED; s++)
-    if (ronde_status_exit_code((ronde_status)s) == code) return (ronde_status)s;
-  return code == 143 ? RONDE_E_CANCELLED : RONDE_E_INTERNAL;
-}
-
 static json_t *read_all(int fd) {
   FILE *file = fdopen(fd, "r");
   json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
@@ -113,7 +107,7 @@ static ronde_status run_process(const json_t *command, json_t **run_out) {
   int state;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
-  ronde_status status = WIFEXITED(state) ? status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
+  ronde_status status = WIFEXITED(state) ? tool_status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
   if (status == RONDE_OK && !run) status = tool_fail(RONDE_E_INTERNAL, "compare: a run left no record");
   if (status)
     json_decref(run);

@@ -92,3 +92,9 @@ int tool_columns(void) {
   struct winsize size;
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
+
+ronde_status tool_status_of_exit(int code) {
+  for (int s = RONDE_OK; s <= RONDE_E_CANCELLED; s++)
+    if (ronde_status_exit_code((ronde_status)s) == code) return (ronde_status)s;
+  return code == 143 ? RONDE_E_CANCELLED : RONDE_E_INTERNAL;
+}

@@ -175,8 +175,8 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict", "init", "data", "export", "bench collectives", or "compare" (the options of train,
- * and its own). Values start at their defaults. */
+/* verb: "train", "eval", "predict", "init", "data", "export", "bench collectives", "bench step", "bench kernels", or
+ * "compare" (the options of train, and its own). Values start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -266,6 +266,26 @@ RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ron
  * of the seconds that a call took. config: of "bench collectives"; of hooks, cancel. Blocks until all ranks have ended;
  * under MPI json_out is set on rank 0 only. RONDE_E_DIFFERENCE where a result was wrong. */
 RONDE_API ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+
+/* The training step of a built-in network by itself: forward, loss, backward, update on one batch of random examples in
+ * memory. Weights and examples are functions of --seed; the rate is fixed and small, dropout is off. */
+typedef struct ronde_stepper ronde_stepper;
+
+/* config: of "bench step" or "bench kernels". */
+RONDE_API ronde_status ronde_stepper_create(const ronde_config *config, ronde_stepper **stepper_out);
+RONDE_API void ronde_stepper_destroy(ronde_stepper *stepper);
+/* Makes n steps: their wall times seconds_out [n], and the batch's mean loss before the last of these updates. */
+RONDE_API ronde_status ronde_stepper_run(ronde_stepper *stepper, int64_t n, double *seconds_out, double *loss_out);
+/* The work, as a JSON object owned by the caller (free): model, shape, batch, parameters, FLOPs, optimizer, ... */
+RONDE_API ronde_status ronde_stepper_describe(const ronde_stepper *stepper, char **json_out);
+/* Writes the present parameters, inputs ("ronde.x") and labels ("ronde.labels") as a safetensors file: another system
+ * that starts from it has the same work. */
+RONDE_API ronde_status ronde_stepper_save(const ronde_stepper *stepper, const char *path);
+/* The largest resident memory of this process so far. */
+RONDE_API int64_t ronde_peak_rss_bytes(void);
+/* The speed of each layer's kernels in --rounds rounds of steps beside the arithmetic and memory peaks of this machine,
+ * measured by the way. config: of "bench kernels"; of hooks, cancel. The text is bench.json ("ronde.bench.v1"). */
+RONDE_API ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 

@@ -82,6 +82,8 @@ typedef struct ronde__net_options {
    * waits for all of them. */
   bool transient_gradients;
   const char *taker_name; /* of who takes them, in the ledger's joint names: "sgd" */
+  double taker_bytes;     /* that it moves for each element of a gradient */
+  bool rows_by_layer;     /* in the ledger, with the bytes of a call; else what is alike shares a row */
   /* Eager: defines the network anew in each pass, on a graph whose calls execute at once. Its parameters must be among
    * those of the net's graph. It keeps gradients. NULL: passes follow a plan of that graph. */
   ronde_status (*define)(void *user, ronde_graph *graph);

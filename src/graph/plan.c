@@ -357,6 +357,38 @@ static const char *joint_name(const ronde__plan_step *step) {
   return step->op->name;
 }
 
+/* What a call must move at least: operands and results once, of backward also what it reads again. */
+static double bytes_moved(const ronde__plan_step *step, bool backward, double taker_bytes) {
+  const ronde__op_desc *desc = &step->desc;
+  double elems = (double)ronde__phys_elems(&desc->out), taken = 0;
+  for (int i = 0; i < desc->n_inputs; i++) {
+    bool reads = !backward || (step->op->keeps_input && (i == 0 || step->op->is_loss));
+    bool writes = backward && desc->need_dinput[i];
+    elems += (double)ronde__phys_elems(&desc->in[i]) * (reads + writes);
+  }
+  if (backward && (step->op->keeps_output || desc->attr.act)) elems += (double)ronde__phys_elems(&desc->out);
+  for (int i = 0; i < desc->n_params; i++) {
+    double n = (double)ronde__weight_elems(&desc->param[i]);
+    bool is_taken = i == 0 && desc->in_pieces; /* it is updated where it was made, and not written */
+    elems += n * (1 + (backward && !desc->frozen[i] && !is_taken));
+    if (backward && is_taken) taken += n * taker_bytes;
+  }
+  return elems * sizeof(float) + taken;
+}
+
+static void add_row(ronde__plan_step *step, const ronde__plan_options *options, bool backward) {
+  const ronde__op_desc *desc = &step->desc;
+  const ronde_graph *graph = options->rows_of;
+  bool taken = backward && desc->in_pieces && options->taker_name;
+  char name[192];
+  snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "",
+           joint_name(step), taken ? "+" : "", taken ? options->taker_name : "");
+  int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
+                                 step->op->implementation(desc, step->state));
+  if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));
+  *(backward ? &step->backward_slot : &step->forward_slot) = slot;
+}
+
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options) {
   const ronde__op *op = step->op;
   const ronde__op_desc *desc = &step->desc;
@@ -370,13 +402,8 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
   }
   step->forward_slot = step->backward_slot = -1;
   if (!options->prof) return RONDE_OK;
-  const char *implementation = op->implementation(desc, step->state);
-  step->forward_slot = ronde__prof_op_slot(options->prof, joint_name(step), RONDE__PHASE_FORWARD, implementation);
-  if (!step->has_backward) return RONDE_OK;
-  char name[64];
-  bool joint = desc->in_pieces && options->taker_name;
-  snprintf(name, sizeof name, "%s%s%s", joint_name(step), joint ? "+" : "", joint ? options->taker_name : "");
-  step->backward_slot = ronde__prof_op_slot(options->prof, name, RONDE__PHASE_BACKWARD, implementation);
+  add_row(step, options, false);
+  if (step->has_backward) add_row(step, options, true);
   return RONDE_OK;
 }
 

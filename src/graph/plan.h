@@ -55,6 +55,8 @@ typedef struct ronde__plan_options {
   ronde__prof *prof; /* may be NULL */
   bool transient_gradients;
   const char *taker_name; /* NULL: none */
+  double taker_bytes;
+  const ronde_graph *rows_of; /* the graph whose layers have rows of their own in the ledger; NULL: none */
 } ronde__plan_options;
 
 /* A feature map or vector as in files. */

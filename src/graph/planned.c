@@ -35,7 +35,9 @@ static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
                                  .threads = ronde__pool_threads(o->pool),
                                  .prof = o->prof,
                                  .transient_gradients = o->transient_gradients,
-                                 .taker_name = o->taker_name};
+                                 .taker_name = o->taker_name,
+                                 .taker_bytes = o->taker_bytes,
+                                 .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL};
   ronde__plan *plan;
   RONDE_TRY(ronde__plan_create(ronde__net_graph(p->net), &options, &plan));
   if (plan->arena_bytes > p->arena_bytes) {

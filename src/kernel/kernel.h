@@ -78,6 +78,8 @@ typedef struct ronde__winograd_tile {
   int row0, row1, column0, column1;
 } ronde__winograd_tile;
 
+enum { RONDE__MULTIPLY_ADDS = 12 };
+
 /* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
 typedef struct ronde__kernels {
   const char *isa; /* "sse2", "avx2", "avx512", "neon" */
@@ -104,6 +106,10 @@ typedef struct ronde__kernels {
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
   float (*sum)(const float *x, int64_t n);
+
+  /* Nothing but arithmetic: `turns` times RONDE__MULTIPLY_ADDS independent ones on whole registers. The result only
+   * keeps them from being left out. */
+  float (*multiply_adds)(int64_t turns);
 
   void (*add)(const float *a, const float *b, float *y, int64_t n); /* y = a + b; y may be a or b */
   void (*scale)(float *x, float factor, int64_t n);

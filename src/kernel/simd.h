@@ -80,6 +80,7 @@ void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation ac
 void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
 void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
 float NAME(sum)(const float *x, int64_t n);
+float NAME(multiply_adds)(int64_t turns);
 void NAME(add)(const float *a, const float *b, float *y, int64_t n);
 void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);

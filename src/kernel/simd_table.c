@@ -14,6 +14,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .act_backward = NAME(act_backward),
     .column_sums = NAME(column_sums),
     .sum = NAME(sum),
+    .multiply_adds = NAME(multiply_adds),
     .add = NAME(add),
     .scale = NAME(scale),
     .sum_squares = NAME(sum_squares),

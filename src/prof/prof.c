@@ -113,6 +113,10 @@ int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, c
   return prof->n_ops++;
 }
 
+void ronde__prof_op_bytes(ronde__prof *prof, int slot, double bytes) {
+  if (prof && slot >= 0) prof->ops[slot].bytes = bytes;
+}
+
 void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops) {
   if (!prof || slot < 0 || prof->open == RONDE__PHASE_EVAL) return;
   ronde__prof_op *row = &prof->ops[slot];

@@ -30,6 +30,7 @@ typedef struct ronde__prof_op {
   int64_t calls;
   uint64_t ns;
   double flops; /* executed, over all calls */
+  double bytes; /* that one call must move; 0: not told */
 } ronde__prof_op;
 
 /* trace: also keep every span for the Chrome trace (bounded; what no longer fits is counted). */
@@ -48,6 +49,8 @@ void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES
 /* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory (logged), or prof
  * NULL. */
 int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation);
+/* Tells what a call of the row must move at least: operands and results, each once. */
+void ronde__prof_op_bytes(ronde__prof *prof, int slot, double bytes);
 /* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). Slot -1: nothing; nor in
  * phase eval, which stands apart: the table explains the phases of training. */
 void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops);

@@ -59,7 +59,9 @@ static const struct {
              {"data", RONDE__VERB_DATA},
              {"export", RONDE__VERB_EXPORT},
              {"bench collectives", RONDE__VERB_BENCH_COLLECTIVES},
-             {"compare", RONDE__VERB_COMPARE | RONDE__VERB_TRAIN}};
+             {"compare", RONDE__VERB_COMPARE | RONDE__VERB_TRAIN},
+             {"bench step", RONDE__VERB_BENCH_STEP},
+             {"bench kernels", RONDE__VERB_BENCH_KERNELS}};
 
 static int verb_of(const char *name) {
   for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
@@ -281,7 +283,8 @@ static json_t *value_json(const option *o, const ronde__options *options) {
 ronde_status ronde_config_create(const char *verb, ronde_config **config_out) {
   int known = verb ? verb_of(verb) : 0;
   if (!known)
-    return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict, init, data, export, compare or bench collectives",
+    return ronde__fail(RONDE_E_USAGE, "no verb '%s': train, eval, predict, init, data, export, compare, "
+                       "bench collectives, bench step or bench kernels",
                        verb ? verb : "");
   ronde_config *config;
   RONDE__ALLOC(config, sizeof *config, "configuration");
@@ -348,7 +351,7 @@ int ronde__edit_distance(const char *a, const char *b) {
 static ronde_status fail_unknown(int verb, const char *name) {
   const option *elsewhere = find(name), *nearest = NULL;
   if (elsewhere) {
-    char list[64] = "";
+    char list[128] = "";
     for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
       if (!(elsewhere->verbs & verbs[i].verb)) continue;
       size_t used = strlen(list);

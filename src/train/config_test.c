@@ -149,7 +149,7 @@ static void test_bad_values_are_named(void **state) {
       {"bacth", "1", "unknown option --bacth; the nearest is --batch"},
       {"batch-size", "1", "unknown option --batch-size; the nearest is --batch"},
       {"", "1", "unknown option --; the nearest is --lr"},
-      {"shape", "1x28x28", "--shape is not an option of train, but of predict, init"},
+      {"shape", "1x28x28", "--shape is not an option of train, but of predict, init, bench step, bench kernels"},
       {"input", "x.png", "--input is not an option of train, but of predict"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {

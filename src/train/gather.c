@@ -29,7 +29,7 @@ ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int ra
     if (!is_text(r->op, sizeof r->op) || !is_text(r->implementation, sizeof r->implementation) || r->phase < 0 ||
         r->phase >= RONDE__N_PHASES || r->calls < 0 || r->calls > MAX_CALLS || !isfinite(r->flops))
       return ronde__fail(RONDE_E_INTERNAL, "rank %d sent row %" PRId64 " of its ops, which makes no sense", rank, i);
-    ops_out[i] = (ronde__prof_op){r->op, r->implementation, (ronde__phase)r->phase, r->calls, r->ns, r->flops};
+    ops_out[i] = (ronde__prof_op){r->op, r->implementation, (ronde__phase)r->phase, r->calls, r->ns, r->flops, 0};
   }
   return RONDE_OK;
 }

@@ -216,11 +216,11 @@ static void test_rows_hold_phases_that_add_up(void **state) {
 }
 
 static void test_ops_are_summed_over_the_workers(void **state) {
-  static const ronde__prof_op first[] = {{"linear", "xsmm", RONDE__PHASE_FORWARD, 2, 1000000000, 3e9},
-                                         {"linear", "xsmm", RONDE__PHASE_BACKWARD, 2, 3000000000u, 6e9}};
-  static const ronde__prof_op second[] = {{"linear", "tile", RONDE__PHASE_FORWARD, 1, 500000000, 1e9},
-                                          {"linear", "xsmm", RONDE__PHASE_FORWARD, 3, 1000000000, 3e9},
-                                          {"sgd", "avx2", RONDE__PHASE_UPDATE, 4, 100, 0}};
+  static const ronde__prof_op first[] = {{"linear", "xsmm", RONDE__PHASE_FORWARD, 2, 1000000000, 3e9, 0},
+                                         {"linear", "xsmm", RONDE__PHASE_BACKWARD, 2, 3000000000u, 6e9, 0}};
+  static const ronde__prof_op second[] = {{"linear", "tile", RONDE__PHASE_FORWARD, 1, 500000000, 1e9, 0},
+                                          {"linear", "xsmm", RONDE__PHASE_FORWARD, 3, 1000000000, 3e9, 0},
+                                          {"sgd", "avx2", RONDE__PHASE_UPDATE, 4, 100, 0, 0}};
   ronde__record record;
   ronde__record_begin(&record);
   assert_int_equal(ronde__record_add_ops(&record, first, 2), RONDE_OK);

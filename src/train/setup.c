@@ -445,6 +445,17 @@ static ronde_status check_out(const ronde__job *job) {
                      "remove them, or name another folder, to start anew", job->options->out);
 }
 
+/* One batch, again and again: a small rate keeps the numbers of many steps finite, and without dropout every system
+ * computes the same. */
+static ronde_status set_up_stepper(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  o->lr = 0.001;
+  o->dropout = 0;
+  job->batch = job->local_batch = o->batch;
+  job->fused_update = true;
+  return resolve_optimizer(job);
+}
+
 static ronde_status set_up_checkpoints(ronde__job *job) {
   RONDE_TRY(resolve_checkpoints(job));
   RONDE_TRY(check_out(job));
@@ -471,6 +482,7 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));
+  if (verb == RONDE__VERB_BENCH_STEP || verb == RONDE__VERB_BENCH_KERNELS) RONDE_TRY(set_up_stepper(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_checkpoints(job));
   return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job); /* predict knows the input's shape only when it has read it */
 }

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Training steps in TensorFlow, on command: see system.py, and `ronde bench step --peers tensorflow`.
+
+One tf.function, without XLA; channels last, the only form its convolutions have on CPUs; SAME where that is the
+network's padding, else padded explicitly and VALID (the padding list of tf.nn.conv2d is four times slower); fused
+optimizer ops. --tcmalloc preloads it.
+Requirements: tensorflow-cpu >= 2.16, numpy.
+"""
+
+import os
+
+import system
+
+args = system.arguments("--tcmalloc")
+system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+
+import networks  # noqa: E402
+
+
+class Ops:
+    def __init__(self, file):
+        self.file, self.variables, self.running, self.flops = file, {}, {}, 0
+        self.flattened = None
+
+    def variable(self, name, change):
+        if name not in self.variables:
+            self.variables[name] = tf.Variable(change(self.file[name]), name=name.replace(".", "_"))
+        return self.variables[name]
+
+    def bias(self, x, name):
+        if f"{name}.bias" not in self.file.header:
+            return x
+        return tf.nn.bias_add(x, self.variable(f"{name}.bias", lambda b: b))
+
+    def conv(self, x, name, stride, padding):
+        weight = self.variable(f"{name}.weight", lambda w: w.transpose(2, 3, 1, 0))
+        same = stride == 1 and padding > 0 and 2 * padding + 1 == weight.shape[0]
+        if padding and not same:
+            x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+        y = tf.nn.conv2d(x, weight, stride, "SAME" if same else "VALID")
+        self.flops += 2 * int(tf.size(weight)) * int(y.shape[1] * y.shape[2])
+        return self.bias(y, name)
+
+    def linear(self, x, name):
+        shape = self.flattened
+
+        def change(weight):
+            """Behind a flattened map, whose channels come last here."""
+            if not shape:
+                return weight.T
+            height, width, channels = shape
+            return weight.reshape(-1, channels, height, width).transpose(2, 3, 1, 0).reshape(-1, len(weight))
+
+        weight = self.variable(f"{name}.weight", change)
+        self.flattened = None
+        self.flops += 2 * int(tf.size(weight))
+        return self.bias(tf.matmul(x, weight), name)
+
+    def batch_norm(self, x, name):
+        scale, shift = self.variable(f"{name}.weight", lambda w: w), self.variable(f"{name}.bias", lambda b: b)
+        if name not in self.running:
+            self.running[name] = tf.Variable(tf.zeros_like(shift)), tf.Variable(tf.ones_like(scale))
+        mean, variance = self.running[name]
+        y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=scale, offset=shift, mean=mean, variance=variance, epsilon=1e-5, exponential_avg_factor=0.1
+        )
+        mean.assign(new_mean)
+        variance.assign(new_variance)
+        return y
+
+    def max_pool(self, x, kernel, stride, padding):
+        if padding:  # behind a ReLU, where no value is below zero
+            x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+        return tf.nn.max_pool2d(x, kernel, stride, "VALID")
+
+    def avg_pool(self, x, kernel):
+        return tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
+
+    def adaptive_pool(self, x, size):
+        if size == 1:
+            return tf.reduce_mean(x, [1, 2], keepdims=True)
+        if x.shape[1:3] != (1, 1):
+            raise ValueError(f"a pooling of {x.shape[1:3]} to {size} is not written here")
+        return tf.tile(x, [1, size, size, 1])
+
+    def flatten(self, x):
+        self.flattened = tuple(x.shape[1:])
+        return tf.reshape(x, [x.shape[0], -1])
+
+    relu, tanh, add = staticmethod(tf.nn.relu), staticmethod(tf.nn.tanh), staticmethod(tf.add)
+
+
+def main():
+    tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    file = system.File(args.file)
+    ops, size = Ops(file), file.x.shape[2:]
+    x, y = tf.constant(file.x.transpose(0, 2, 3, 1)), tf.constant(file.labels)
+    networks.build(args.model, ops, x[:1], args.padding, size)  # makes the variables
+    flops = ops.flops
+    for mean, variance in ops.running.values():
+        mean.assign(tf.zeros_like(mean)), variance.assign(tf.ones_like(variance))
+    variables = list(ops.variables.values())
+    states = [[tf.Variable(tf.zeros_like(v)) for v in variables] for _ in range(2 if args.optimizer == "adam" else 1)]
+    powers = tf.Variable(0.9), tf.Variable(0.999)
+
+    def update(i, gradient):
+        handle = variables[i].handle
+        if args.optimizer == "adam":
+            tf.raw_ops.ResourceApplyAdam(
+                var=handle, m=states[0][i].handle, v=states[1][i].handle, beta1_power=powers[0], beta2_power=powers[1],
+                lr=args.lr, beta1=0.9, beta2=0.999, epsilon=1e-8, grad=gradient,
+            )
+        elif args.momentum:
+            tf.raw_ops.ResourceApplyMomentum(
+                var=handle, accum=states[0][i].handle, lr=args.lr, grad=gradient, momentum=args.momentum
+            )
+        else:
+            tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=args.lr, delta=gradient)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            logits = networks.build(args.model, ops, x, args.padding, size)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+        for i, gradient in enumerate(tape.gradient(loss, variables)):
+            update(i, gradient)
+        if args.optimizer == "adam":
+            powers[0].assign(powers[0] * 0.9), powers[1].assign(powers[1] * 0.999)
+        return loss
+
+    parameters = sum(int(tf.size(v)) for v in variables)
+    system.serve(args, step, parameters, flops, version=tf.__version__)
+
+
+main()

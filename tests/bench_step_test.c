@@ -1,0 +1,189 @@
+/* `ronde bench step` and `bench kernels`, as a user meets them; a peer is a script here that plays one. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SMALL "--model lenet5 --batch 3 --threads 1 --rounds 2 --steps 2 "
+
+static char folder[64];
+
+/* The exit code; text gets standard output, or as the redirection says. */
+static int run(const char *options, const char *redirection, char *text, size_t bytes) {
+  char command[1024];
+  snprintf(command, sizeof command, RONDE_BINARY_DIR "/ronde bench %s %s", options, redirection);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  text[fread(text, 1, bytes - 1, file)] = '\0';
+  int state = pclose(file);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static json_t *bench_of(const char *options, int wanted_code) {
+  static char text[1 << 18];
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), wanted_code);
+  json_t *bench = json_loads(text, 0, NULL);
+  assert_non_null(bench);
+  assert_string_equal(json_string_value(json_object_get(bench, "schema")), "ronde.bench.v1");
+  return bench;
+}
+
+/* A "pytorch" that is Ronde, its first line changed by a sed program: where Python should be, a shell. */
+static void make_peer(const char *change) {
+  char path[256], command[1024];
+  snprintf(command, sizeof command, "mkdir -p %s/pytorch/bin %s/scripts && ln -sf /bin/sh %s/pytorch/bin/python",
+           folder, folder, folder);
+  assert_int_equal(system(command), 0);
+  snprintf(path, sizeof path, "%s/scripts/pytorch_step.py", folder);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fprintf(file,
+          "for word; do case $word in --file=*|--lr=*) ;;"
+          " --channels-last) echo '{\"absent\": \"only one plays\"}'; exit;;"
+          " *) set -- \"$@\" \"$word\";; esac; shift; done\n"
+          "exec " RONDE_BINARY_DIR "/ronde bench step --serve \"$@\" | sed -u '%s'\n",
+          change);
+  assert_int_equal(fclose(file), 0);
+}
+
+static json_t *field(const json_t *bench, size_t index, const char *key) {
+  return json_object_get(json_array_get(json_object_get(bench, "cases"), index), key);
+}
+
+static void alone(void **unused) {
+  json_t *bench = bench_of("step " SMALL "--json", 0);
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 1);
+  assert_true(json_is_null(json_object_get(bench, "fastest_peer")));
+  assert_int_equal(json_array_size(json_object_get(field(bench, 0, "step_s"), "samples")), 2 * 2);
+  assert_int_equal(json_array_size(json_object_get(field(bench, 0, "round_s"), "samples")), 2);
+  assert_int_equal(json_integer_value(field(bench, 0, "parameters")), 62006);
+  assert_int_equal(json_integer_value(field(bench, 0, "batch")), 3);
+  assert_true(json_number_value(field(bench, 0, "setup_s")) > 0);
+  assert_true(json_number_value(field(bench, 0, "peak_rss_bytes")) > 1e6);
+  /* The loss of ten classes before anything was learned, and less of it after an update. */
+  double first = json_number_value(field(bench, 0, "first_loss"));
+  assert_true(fabs(first - log(10)) < 0.3);
+  assert_true(json_number_value(field(bench, 0, "second_loss")) < first);
+  json_decref(bench);
+}
+
+static void peer_of_the_same_work_is_ranked(void **unused) {
+  char options[256];
+  make_peer("s/ronde/other/");
+  snprintf(options, sizeof options, "step " SMALL "--json --peers pytorch --peers-dir %s --out %s/out", folder, folder);
+  json_t *bench = bench_of(options, 0);
+  assert_true(json_is_true(json_object_get(bench, "ranked")));
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 2); /* the other variant was absent */
+  assert_string_equal(json_string_value(json_object_get(bench, "fastest_peer")), "pytorch");
+  assert_true(json_equal(field(bench, 0, "first_loss"), field(bench, 1, "first_loss")));
+  const json_t *ratios = json_object_get(field(bench, 1, "ronde_is_faster_by"), "samples");
+  for (size_t i = 0; i < 2; i++) {
+    double own = json_number_value(json_array_get(json_object_get(field(bench, 0, "round_s"), "samples"), i));
+    double theirs = json_number_value(json_array_get(json_object_get(field(bench, 1, "round_s"), "samples"), i));
+    assert_true(fabs(json_number_value(json_array_get(ratios, i)) - theirs / own) < 1e-9);
+  }
+  char path[128];
+  snprintf(path, sizeof path, "%s/out/bench.json", folder);
+  json_t *kept = json_load_file(path, 0, NULL);
+  assert_true(json_equal(json_object_get(kept, "cases"), json_object_get(bench, "cases")));
+  json_decref(kept);
+  json_decref(bench);
+}
+
+static void other_work_is_refused(void **unused) {
+  static const char *const cases[][2] = {
+      {"s/\"parameters\": 62006/\"parameters\": 62007/", "parameters is 62006 with ronde, 62007 with pytorch"},
+      {"s/\"padding\": \"same\"/\"padding\": \"valid\"/", "padding is \"same\" with ronde, \"valid\" with pytorch"},
+      {"s/\"loss\": 2/\"loss\": 3/", "first_loss is 2."},
+      {"3s/\"loss\": 2/\"loss\": 1/", "second_loss is 2."},
+  };
+  char options[256], text[4096];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    make_peer(cases[i][0]);
+    snprintf(options, sizeof options, "step " SMALL "--peers pytorch --peers-dir %s", folder);
+    assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 7);
+    if (!strstr(text, cases[i][1])) fail_msg("%s is not in: %s", cases[i][1], text);
+  }
+}
+
+static void what_cannot_be_measured_is_refused(void **unused) {
+  static const struct {
+    const char *options, *line;
+    int code;
+  } cases[] = {
+      {"step --model lenet5 --peers caffe", "--peers: 'caffe' is not pytorch, tensorflow or mxnet", 2},
+      {"step --model lenet5 --peers-dir x", "--peers-dir can have no effect without --peers", 2},
+      {"step --model lenet5 --peers pytorch --optimizer adamw", "measured with sgd or adam", 2},
+      {"step --model lenet5 --peers mxnet --peers-dir /nowhere --rounds 1", "`make peers` sets the peers up", 3},
+      {"step --model lenet5 --optimizer adam --momentum 0.9", "--momentum", 2},
+      {"kernels --model lenet5 --padding valid", "--padding", 2},
+  };
+  char text[4096];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    assert_int_equal(run(cases[i].options, "2>&1 >/dev/null", text, sizeof text), cases[i].code);
+    if (!strstr(text, cases[i].line)) fail_msg("%s is not in: %s", cases[i].line, text);
+  }
+}
+
+static const json_t *kernel(const json_t *bench, const char *op, const char *phase) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(json_object_get(bench, "kernels"), i, row) {
+    if (strcmp(json_string_value(json_object_get(row, "op")), op) == 0 &&
+        strcmp(json_string_value(json_object_get(row, "phase")), phase) == 0)
+      return row;
+  }
+  fail_msg("no row of %s %s", op, phase);
+  return NULL;
+}
+
+/* Against figures made by hand: 2 multiply-adds of 3 examples, 120 x 84 weights and their padding to blocks. */
+static void kernels_by_layer(void **unused) {
+  json_t *bench = bench_of("kernels " SMALL "--json", 0);
+  assert_true(json_number_value(json_object_get(json_object_get(bench, "peak"), "gflops_per_s")) > 0.1);
+  assert_true(json_number_value(json_object_get(json_object_get(bench, "peak"), "gbytes_per_s")) > 0.01);
+  const json_t *row = kernel(bench, "fc2 linear+tanh", "forward");
+  double flops = json_number_value(json_object_get(row, "flops"));
+  double bytes = json_number_value(json_object_get(row, "bytes"));
+  assert_true(flops >= 2.0 * 3 * 120 * 84 && flops < 2.0 * 3 * 128 * 128);
+  assert_true(bytes >= 4.0 * (120 * 84 + 84 + 3 * (120 + 84)) && bytes < 4.0 * (128 * 128 + 128 + 3 * 256) + 1);
+  assert_true(json_number_value(json_object_get(row, "calls_per_step")) == 1);
+  const json_t *back = kernel(bench, "fc2 linear+tanh+sgd", "backward");
+  /* The weights are read and written by the update: at least 3 times what forward reads of them. */
+  assert_true(json_number_value(json_object_get(back, "bytes")) > 4.0 * 3 * 120 * 84);
+  kernel(bench, "conv1 convolution+tanh", "backward");
+  kernel(bench, "fc3 linear", "forward");
+  json_decref(bench);
+}
+
+static int make_folder(void **unused) {
+  snprintf(folder, sizeof folder, "/tmp/ronde-bench-test-XXXXXX");
+  return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **unused) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  return system(command);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(alone),
+      cmocka_unit_test(peer_of_the_same_work_is_ranked),
+      cmocka_unit_test(other_work_is_refused),
+      cmocka_unit_test(what_cannot_be_measured_is_refused),
+      cmocka_unit_test(kernels_by_layer),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

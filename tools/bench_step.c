@@ -1,0 +1,252 @@
+/* ronde bench step: one training step of Ronde beside the same step of other systems, as living processes that are
+ * alternated in rounds. Systems whose work differs are not ranked. */
+#include "bench_step.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What was fastest somewhere: the fastest here counts. A script leaves itself out where the machine lacks what it
+ * needs. */
+static const struct {
+  const char *peer, *variant, *script, *option;
+} variants[] = {
+    {"pytorch", "", "pytorch_step.py", NULL},
+    {"pytorch", "channels-last", "pytorch_step.py", "--channels-last"},
+    {"tensorflow", "", "tensorflow_step.py", NULL},
+    {"tensorflow", "tcmalloc", "tensorflow_step.py", "--tcmalloc"},
+    {"mxnet", "", "mxnet_step.py", NULL},
+};
+enum { N_VARIANTS = sizeof variants / sizeof variants[0] };
+_Static_assert(N_VARIANTS + 1 <= TOOL_MAX_SYSTEMS, "each variant is a system, beside Ronde");
+
+typedef struct bench {
+  const tool_call *call;
+  tool_system systems[TOOL_MAX_SYSTEMS];
+  int n, rounds;
+  char file[4200]; /* weights and the batch, for the peers; "": none yet */
+} bench;
+
+static const char *option(const bench *b, const char *name) { return ronde_config_get(b->call->config, name); }
+
+/* ---- being one of them ---- */
+
+static ronde_status answer(ronde_stepper *stepper, int64_t n) {
+  double loss, *seconds = calloc((size_t)n, sizeof *seconds);
+  if (!seconds) return tool_fail(RONDE_E_MEMORY, "bench step: no memory for %lld times", (long long)n);
+  ronde_status status = ronde_stepper_run(stepper, n, seconds, &loss);
+  if (!status) {
+    printf("{\"seconds\": [");
+    for (int64_t i = 0; i < n; i++) printf("%s%.9f", i ? ", " : "", seconds[i]);
+    printf("], \"loss\": %.9g, \"peak_rss_bytes\": %lld}\n", loss, (long long)ronde_peak_rss_bytes());
+    status = tool_flush();
+  }
+  free(seconds);
+  return status;
+}
+
+static ronde_status serve(const tool_call *call) {
+  ronde_stepper *stepper;
+  char *about = NULL, line[64];
+  ronde_status status = ronde_stepper_create(call->config, &stepper);
+  if (status) return status;
+  status = ronde_stepper_describe(stepper, &about);
+  if (!status) printf("%s\n", about);
+  free(about);
+  if (!status) status = tool_flush();
+  while (!status && fgets(line, sizeof line, stdin)) {
+    char *end;
+    long long n = strncmp(line, "go ", 3) == 0 ? strtoll(line + 3, &end, 10) : 0;
+    if (n < 1 || n > 1000000 || *end != '\n')
+      status = tool_fail(RONDE_E_INPUT, "standard input: 'go N' is wanted, N from 1 to 1000000, not %s", line);
+    else status = answer(stepper, n);
+  }
+  ronde_stepper_destroy(stepper);
+  return status;
+}
+
+/* ---- the systems ---- */
+
+/* What Ronde and the peers are told alike. */
+static void add_work(const bench *b, json_t *command, bool is_peer) {
+  static const char *const names[] = {"model", "classes", "shape", "padding", "batch", "optimizer", "momentum", "seed"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *value = option(b, names[i]);
+    bool is_ours = strcmp(names[i], "seed") == 0 || strcmp(names[i], "classes") == 0 || strcmp(names[i], "shape") == 0;
+    bool open = !*value || strcmp(value, "0") == 0 || strcmp(value, "same") == 0;
+    if ((is_peer && is_ours) || open) continue;
+    json_array_append_new(command, json_sprintf("--%s=%s", names[i], value));
+  }
+}
+
+static void add_ronde(bench *b) {
+  tool_system *system = &b->systems[b->n++];
+  *system = (tool_system){.name = "ronde", .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step",
+                                                                 "--serve")};
+  add_work(b, system->command, false);
+  json_array_append_new(system->command, json_sprintf("--threads=%s", option(b, "threads")));
+}
+
+/* The threads of Ronde, resolved, are the peers'. */
+static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
+  tool_system *system = &b->systems[b->n];
+  const char *folder = option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
+  char python[4300];
+  snprintf(python, sizeof python, "%s/%s/bin/python", folder, peer);
+  if (access(python, X_OK))
+    return tool_fail(RONDE_E_INPUT, "%s: %s: `make peers` sets the peers up, --peers-dir says where", python,
+                     strerror(errno));
+  *system = (tool_system){.peer = peer, .variant = kind};
+  snprintf(system->name, sizeof system->name, "%s%s%s", peer, *kind ? " " : "", kind);
+  system->command = json_pack("[s, o, o, o, o]", python,
+                              json_sprintf("%s/scripts/%s", folder, variants[variant].script),
+                              json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads),
+                              json_sprintf("--lr=%g", lr));
+  add_work(b, system->command, true);
+  if (variants[variant].option) json_array_append_new(system->command, json_string(variants[variant].option));
+  bool absent;
+  ronde_status status = tool_system_start(system, &absent);
+  b->n += !status && !absent;
+  return status;
+}
+
+static bool is_listed(const char *list, const char *name) {
+  for (size_t n; *list; list += n + (list[n] == ',')) {
+    n = strcspn(list, ",");
+    if (n == strlen(name) && strncmp(list, name, n) == 0) return true;
+  }
+  return false;
+}
+
+static ronde_status check_list(const char *list) {
+  for (size_t n; *list; list += n + (list[n] == ',')) {
+    n = strcspn(list, ",");
+    bool known = false;
+    for (int i = 0; i < N_VARIANTS; i++)
+      known |= strlen(variants[i].peer) == n && strncmp(variants[i].peer, list, n) == 0;
+    if (!known)
+      return tool_fail(RONDE_E_USAGE, "--peers: '%.*s' is not pytorch, tensorflow or mxnet", (int)n, list);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status check_options(const bench *b) {
+  const char *optimizer = option(b, "optimizer");
+  if (!*option(b, "peers")) {
+    if (strcmp(option(b, "peers-dir"), "peers") == 0 || !*option(b, "peers-dir")) return RONDE_OK;
+    return tool_fail(RONDE_E_USAGE, "--peers-dir can have no effect without --peers");
+  }
+  if (strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "adam") != 0)
+    return tool_fail(RONDE_E_USAGE, "--optimizer %s: the peers are measured with sgd or adam", optimizer);
+  return check_list(option(b, "peers"));
+}
+
+/* The peers start from Ronde's weights on Ronde's batch. */
+static ronde_status save_work(bench *b) {
+  const char *temporary = getenv("TMPDIR");
+  ronde_stepper *stepper;
+  ronde_status status = ronde_stepper_create(b->call->config, &stepper);
+  if (status) return status;
+  snprintf(b->file, sizeof b->file, "%s/ronde-bench-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+  int fd = mkstemp(b->file);
+  if (fd < 0) {
+    status = tool_fail(RONDE_E_WRITE, "%s: cannot make a file: %s", b->file, strerror(errno));
+    b->file[0] = '\0';
+  } else {
+    close(fd);
+    status = ronde_stepper_save(stepper, b->file);
+  }
+  ronde_stepper_destroy(stepper);
+  return status;
+}
+
+static ronde_status start_all(bench *b) {
+  const char *peers = option(b, "peers");
+  bool absent;
+  add_ronde(b);
+  ronde_status status = tool_system_start(&b->systems[0], &absent);
+  if (status || !*peers) return status;
+  double lr = tool_number(b->systems[0].about, "lr");
+  int threads = (int)tool_number(b->systems[0].about, "threads");
+  status = save_work(b);
+  for (int i = 0; i < N_VARIANTS && !status; i++)
+    if (is_listed(peers, variants[i].peer)) status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
+  return status;
+}
+
+/* ---- rounds ---- */
+
+/* Steps that take half a second, at least three. */
+static ronde_status steps_of(tool_system *system, int64_t wanted, int64_t *n_out) {
+  enum { WARM_UP = 3 };
+  ronde_status status = tool_system_go(system, WARM_UP, true);
+  if (status) return status;
+  double fits = 0.5 / system->medians.at[0];
+  *n_out = wanted ? wanted : fits < WARM_UP ? WARM_UP : fits > 10000 ? 10000 : (int64_t)fits;
+  system->steps.n = system->medians.n = 0;
+  return tool_system_go(system, *n_out, false);
+}
+
+static void say_round(const bench *b, int round) {
+  char line[512];
+  size_t used = (size_t)snprintf(line, sizeof line, "round %d/%d", round + 1, b->rounds);
+  for (int i = 0; i < b->n && used < sizeof line; i++)
+    used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.3f ms", b->systems[i].name,
+                             1e3 * b->systems[i].medians.at[round]);
+  tool_say("%s", line);
+}
+
+/* Each round begins with another system, so that none is always the first. */
+static ronde_status run_rounds(bench *b) {
+  int64_t wanted = atoll(option(b, "steps")), n[TOOL_MAX_SYSTEMS];
+  ronde_status status = RONDE_OK;
+  for (int i = 0; i < b->n && !status; i++) status = steps_of(&b->systems[i], wanted, &n[i]);
+  for (int round = 0; round < b->rounds && !status; round++) {
+    for (int i = 0; i < b->n && !status; i++) {
+      int at = (round + i) % b->n;
+      status = tool_signal() ? RONDE_E_CANCELLED : tool_system_go(&b->systems[at], n[at], true);
+    }
+    if (!status) say_round(b, round);
+  }
+  return status;
+}
+
+static ronde_status report(const bench *b, json_t *differences) {
+  const char *out = option(b, "out");
+  json_t *result;
+  ronde_status status = tool_step_json(b->systems, b->n, differences, &result);
+  if (status) return status;
+  if (*out) status = tool_folder_make(out);
+  if (!status && *out) status = tool_bench_write(out, result);
+  char *text = status ? NULL : json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+  if (!status && !text) status = tool_fail(RONDE_E_MEMORY, "bench step: no memory for the result");
+  if (!status) status = tool_print_result(b->call, text, tool_step_print);
+  json_decref(result);
+  if (!status && json_array_size(differences) > 0)
+    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the systems do not do the same work: %s",
+                       tool_string(json_array_get(differences, 0), "text"));
+  return status;
+}
+
+ronde_status tool_bench_step(const tool_call *call) {
+  bench b = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
+  if (strcmp(option(&b, "serve"), "on") == 0) return serve(call);
+  ronde_status status = check_options(&b);
+  if (status) return status;
+  tool_signals_start();
+  status = start_all(&b);
+  json_t *differences = NULL;
+  if (!status) {
+    differences = tool_step_differences(b.systems, b.n);
+    /* Work that differs is not worth being timed. */
+    if (json_array_size(differences) == 0) status = run_rounds(&b);
+    if (!status) status = report(&b, differences);
+  }
+  json_decref(differences);
+  for (int i = 0; i < b.n; i++) tool_system_end(&b.systems[i]);
+  if (b.file[0]) unlink(b.file);
+  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the measurement was broken off");
+  return status;
+}
