@@ -26,6 +26,7 @@ out = os.path.join(a.folder, "bench")
 def train(*options):
     """The run's record, and milliseconds of its steps but the first."""
     shutil.rmtree(out, ignore_errors=True)
+    os.sync()
     subprocess.run([a.ronde, "train", "--model", a.model, "--data", a.data, "--batch", str(a.batch), "--momentum", "0.9",
                     "--threads", "1", "--eval-every", "0", "--save-best", "off", "--quiet", "--out", out, *options],
                    check=True, stdout=subprocess.DEVNULL)
@@ -37,7 +38,10 @@ def train(*options):
 
 
 def dd(n_bytes):
-    path = f"{out}/dd"
+    path = f"{out}.dd"
+    if os.path.exists(path):
+        os.remove(path)
+    os.sync()
     begin = time.monotonic()
     subprocess.run(["dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={n_bytes}", "iflag=count_bytes", "conv=fsync"],
                    check=True, stderr=subprocess.DEVNULL)
@@ -56,7 +60,7 @@ for _ in range(a.rounds):
         busy.append(statistics.median(steps))
         n_written += run["checkpoints"]["written"]
         copies.append(1e3 * run["checkpoints"]["copy_s"] / run["checkpoints"]["written"])
-print(f"{written['bytes'] / 1e6:.0f} MB: {statistics.median(own):.3f} s, dd {statistics.median(disk):.3f} s; "
+print(f"{written['state_bytes'] / 1e6:.0f} MB: {statistics.median(own):.3f} s, dd {statistics.median(disk):.3f} s; "
       f"ratio of the medians {statistics.median(own) / statistics.median(disk):.2f}, "
       f"of the rounds {' '.join(f'{o / d:.2f}' for o, d in zip(own, disk))}")
 if a.steps:
