@@ -102,7 +102,14 @@ def train(rank, args):
             net.parameters(), lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay, fused=True
         )
     step, steps = 0, args.epochs * math.ceil(len(x) / args.batch)
-    for epoch in range(1, args.epochs + 1):
+    state, done = args.state and pathlib.Path(f"{args.state}.{rank}"), 0
+    if state and state.exists():
+        kept = torch.load(state)
+        net.load_state_dict(kept["net"])
+        optimizer.load_state_dict(kept["optimizer"])
+        torch.set_rng_state(kept["rng"])
+        step, done = kept["step"], kept["epoch"]
+    for epoch in range(done + 1, args.epochs + 1):
         begin, loss_sum = time.perf_counter(), 0.0
         for ids in torch.randperm(len(x)).split(args.batch):
             step += 1
@@ -116,6 +123,9 @@ def train(rank, args):
             optimizer.step()
             loss_sum += loss.item() * len(ids)
         wall_s = time.perf_counter() - begin
+        if state:
+            kept = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}
+            torch.save(kept | {"step": step, "epoch": epoch}, state)
         if rank > 0:
             continue
         test_loss, test_accuracy = evaluate(net, test_x, test_y)
@@ -152,6 +162,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--state", help="kept in FILE.RANK after each epoch; a run that was broken off goes on from there")
     args = parser.parse_args()
     if args.workers == 1:
         return train(0, args)
