@@ -35,6 +35,10 @@ case ${1:-} in
       for process in $(ip netns pids "$host"); do kill -9 "$process" 2>/dev/null || true; done
       ip netns del "$host"
     done
+    # Of hosts in which a process was left.
+    for link in $(ip -o link | sed -n "s/^[0-9]*: \($prefix[0-9]*v\)@.*/\1/p"); do
+      ip link del "$link" 2>/dev/null || true
+    done
     ip link del ${prefix}br 2>/dev/null || true
     ;;
   *)

@@ -53,6 +53,7 @@ ronde_status tool_data(const tool_call *call);
 ronde_status tool_compare(const tool_call *call);
 ronde_status tool_ckpt(const tool_call *call);
 ronde_status tool_export(const tool_call *call);
+ronde_status tool_doctor(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
 ronde_status tool_bench_collectives(const tool_call *call);
 ronde_status tool_bench_step(const tool_call *call);
@@ -112,6 +113,8 @@ bool tool_is_follower(void);
 bool tool_must_launch(const tool_call *call);
 /* Runs the same command under mpirun and returns as it would have; blocks. */
 ronde_status tool_launch(const tool_call *call);
+/* The file of this program, by its whole path. */
+bool tool_self_path(char *buffer, size_t size);
 /* The last word of a rank that tool_launch started. */
 void tool_mark_end(int code);
 

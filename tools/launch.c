@@ -158,11 +158,10 @@ static char *with_slots(const char *hosts, int slots) {
   return text;
 }
 
-static const char *self_path(char *buffer, size_t size, const char *otherwise) {
+bool tool_self_path(char *buffer, size_t size) {
   ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
-  if (n <= 0) return otherwise;
-  buffer[n] = 0;
-  return buffer;
+  buffer[n > 0 ? n : 0] = 0;
+  return n > 0;
 }
 
 /* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only; and ends
@@ -223,7 +222,7 @@ static ronde_status start(launch *l, const tool_call *call, stream streams[2]) {
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, n_hosts > 0);
   add(&a, "-x"), add(&a, LAUNCHED);
-  add(&a, self_path(self, sizeof self, call->argv[0]));
+  add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
   int out[2], err[2];
   if (a.n == MAX_ARGS || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {

@@ -175,8 +175,8 @@ typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int
 /* The options of one job, by their command-line names ("batch", "lr", ...), each checked when it is set. */
 typedef struct ronde_config ronde_config;
 
-/* verb: "train", "eval", "predict", "init", "data", "export", "bench collectives", "bench step", "bench kernels", or
- * "compare" (the options of train, and its own). Values start at their defaults. */
+/* verb: "train", "eval", "predict", "init", "data", "export", "doctor", "bench collectives", "bench step", "bench
+ * kernels", or "compare" (the options of train, and its own). Values start at their defaults. */
 RONDE_API ronde_status ronde_config_create(const char *verb, ronde_config **config_out);
 RONDE_API void ronde_config_destroy(ronde_config *config);
 /* Sets an option from text, as on the command line; on/off options take "on" and "off". An unknown name is an error
@@ -286,6 +286,12 @@ RONDE_API int64_t ronde_peak_rss_bytes(void);
 /* The speed of each layer's kernels in --rounds rounds of steps beside the arithmetic and memory peaks of this machine,
  * measured by the way. config: of "bench kernels"; of hooks, cancel. The text is bench.json ("ronde.bench.v1"). */
 RONDE_API ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+
+/* What a training between --hosts would meet; the text ("ronde.doctor.v1") has each rank's host, build, cores, memory
+ * and data, the links of each pair (about a tenth of a second a pair), and what to change. config: of "doctor". Blocks;
+ * under MPI json_out is set on rank 0 only. RONDE_E_DIFFERENCE, and json_out set too, where they cannot train together.
+ */
+RONDE_API ronde_status ronde_doctor(const ronde_config *config, char **json_out);
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 

@@ -58,6 +58,7 @@ static const struct {
              {"init", RONDE__VERB_INIT},
              {"data", RONDE__VERB_DATA},
              {"export", RONDE__VERB_EXPORT},
+             {"doctor", RONDE__VERB_DOCTOR},
              {"bench collectives", RONDE__VERB_BENCH_COLLECTIVES},
              {"compare", RONDE__VERB_COMPARE | RONDE__VERB_TRAIN},
              {"bench step", RONDE__VERB_BENCH_STEP},

@@ -16,7 +16,8 @@ enum {
   RONDE__VERB_EXPORT = 64,
   RONDE__VERB_BENCH_COLLECTIVES = 128,
   RONDE__VERB_BENCH_STEP = 256,
-  RONDE__VERB_BENCH_KERNELS = 512
+  RONDE__VERB_BENCH_KERNELS = 512,
+  RONDE__VERB_DOCTOR = 1024
 };
 
 /* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL. */

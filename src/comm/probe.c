@@ -1,0 +1,112 @@
+#include "comm/probe.h"
+
+#include "comm/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A long message takes LONG_NS at least, or is the longest: a shorter one may fit into buffers on the way. */
+enum { WARM_UPS = 20, ROUNDS = 101, FIRST_ELEMS = 64 << 10, LAST_ELEMS = 4 << 20, REPEATS = 3 };
+#define LONG_NS 30000000u
+
+enum { TAG_WORD = 0, TAG_DATA = 1 };
+
+static ronde_status send_word(ronde__transport *t, int peer, uint64_t word) {
+  ronde__request request;
+  RONDE_TRY(t->ops->isend(t, peer, RONDE__WIRE_TAG(TAG_WORD, 0), &word, sizeof word, &request));
+  return t->ops->wait(t, &request, 1, t->timeout_ns);
+}
+
+static ronde_status receive_word(ronde__transport *t, int peer, uint64_t *word_out) {
+  ronde__request request;
+  RONDE_TRY(t->ops->irecv(t, peer, RONDE__WIRE_TAG(TAG_WORD, 0), word_out, sizeof *word_out, &request));
+  return t->ops->wait(t, &request, 1, t->timeout_ns);
+}
+
+static int by_size(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static ronde_status lead_round_trips(ronde__transport *t, int peer, ronde__link *link) {
+  uint64_t trips[ROUNDS], fastest = UINT64_MAX;
+  for (int i = 0; i < WARM_UPS + ROUNDS; i++) {
+    uint64_t begin = t->ops->now_ns(t), theirs;
+    RONDE_TRY(send_word(t, peer, 0));
+    RONDE_TRY(receive_word(t, peer, &theirs));
+    uint64_t end = t->ops->now_ns(t), trip = end - begin;
+    if (i < WARM_UPS) continue;
+    trips[i - WARM_UPS] = trip;
+    if (trip >= fastest) continue;
+    fastest = trip;
+    link->clock_ahead_s = 1e-9 * (double)(int64_t)(theirs - (begin + trip / 2));
+    link->clock_error_s = 0.5e-9 * (double)trip;
+  }
+  qsort(trips, ROUNDS, sizeof *trips, by_size);
+  link->latency_s = 0.5e-9 * (double)trips[ROUNDS / 2];
+  return RONDE_OK;
+}
+
+static ronde_status answer_round_trips(ronde__transport *t, int peer) {
+  for (int i = 0; i < WARM_UPS + ROUNDS; i++) {
+    uint64_t word;
+    RONDE_TRY(receive_word(t, peer, &word));
+    RONDE_TRY(send_word(t, peer, t->ops->now_ns(t)));
+  }
+  return RONDE_OK;
+}
+
+/* n elements one way. */
+static ronde_status move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
+  ronde__exchange e = {.transport = t,
+                       .wire_tag = RONDE__WIRE_TAG(TAG_DATA, 0),
+                       .to = to,
+                       .from = from,
+                       .out = x,
+                       .in = x,
+                       .n_out = to < 0 ? 0 : (int64_t)n,
+                       .n_in = from < 0 ? 0 : (int64_t)n};
+  return ronde__exchange_run(&e);
+}
+
+/* The length goes first, 0 at the end; who receives says when all has come. */
+static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool outwards, double *bytes_per_s) {
+  uint64_t word;
+  int n_long = 0;
+  for (uint64_t n = FIRST_ELEMS; n_long < REPEATS; n *= n_long ? 1 : 4) {
+    uint64_t begin = t->ops->now_ns(t);
+    RONDE_TRY(send_word(t, peer, n));
+    RONDE_TRY(move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
+    if (outwards) RONDE_TRY(receive_word(t, peer, &word));
+    uint64_t took = t->ops->now_ns(t) - begin;
+    double rate = 1e9 * (double)(n * sizeof *x) / (double)took;
+    if (took < LONG_NS && n < LAST_ELEMS && !n_long) continue;
+    n_long++;
+    if (rate > *bytes_per_s) *bytes_per_s = rate;
+  }
+  return send_word(t, peer, 0);
+}
+
+static ronde_status answer_transfers(ronde__transport *t, int peer, float *x, bool outwards) {
+  for (;;) {
+    uint64_t n;
+    RONDE_TRY(receive_word(t, peer, &n));
+    if (n == 0 || n > LAST_ELEMS) return n ? ronde__fail(RONDE_E_INTERNAL, "a message that is too long") : RONDE_OK;
+    RONDE_TRY(move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
+    if (outwards) RONDE_TRY(send_word(t, peer, 1));
+  }
+}
+
+ronde_status ronde__probe_link(ronde__transport *transport, int peer, bool leads, ronde__link *link_out) {
+  *link_out = (ronde__link){0};
+  float *x;
+  RONDE__ALLOC(x, LAST_ELEMS * sizeof *x, "link");
+  ronde_status status = leads ? lead_round_trips(transport, peer, link_out) : answer_round_trips(transport, peer);
+  for (int outwards = 1; outwards >= 0 && status == RONDE_OK; outwards--) {
+    double *rate = outwards ? &link_out->to_bytes_per_s : &link_out->from_bytes_per_s;
+    status =
+        leads ? lead_transfers(transport, peer, x, outwards, rate) : answer_transfers(transport, peer, x, outwards);
+  }
+  ronde__free(x);
+  return status;
+}

@@ -1,0 +1,18 @@
+/* What a link between two ranks is worth. */
+#ifndef RONDE_PROBE_H
+#define RONDE_PROBE_H
+
+#include "comm/transport.h"
+
+typedef struct ronde__link {
+  double latency_s;                        /* of a short message, one way: half of the median round trip */
+  double to_bytes_per_s, from_bytes_per_s; /* of long messages to the peer, and from it: the best of some */
+  /* What the peer's now_ns is ahead of the own, from the fastest of the round trips, and half of that one's time. Source:
+   * Cristian, "Probabilistic clock synchronization", 1989. */
+  double clock_ahead_s, clock_error_s;
+} ronde__link;
+
+/* Both ranks call, each with the other as peer, one of them with `leads`: its link_out is set, the other's is zero. Blocks for about a tenth of a second, or as long as some megabytes take. Errors: those of the transport. */
+ronde_status ronde__probe_link(ronde__transport *transport, int peer, bool leads, ronde__link *link_out);
+
+#endif

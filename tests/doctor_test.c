@@ -1,0 +1,138 @@
+/* `ronde doctor`: this machine, several processes, hosts that cannot be used. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "command_testing.h"
+
+#define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+#define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
+
+static void need_mpi(void) {
+#ifdef RONDE_HAVE_MPI
+  if (run("command -v mpirun.openmpi") == 0) return;
+  print_message("SKIP: there is no mpirun.openmpi\n");
+#else
+  print_message("SKIP: this build has no MPI\n");
+#endif
+  skip();
+}
+
+/* What was printed as JSON. */
+static json_t *doctor(int ranks) {
+  json_error_t error;
+  json_t *json = json_loads(said, 0, &error);
+  if (!json) fail_msg("%s in:\n%s", error.text, said);
+  assert_int_equal(json_array_size(json_object_get(json, "ranks")), ranks);
+  assert_int_equal(json_array_size(json_object_get(json, "links")), ranks * (ranks - 1) / 2);
+  return json;
+}
+
+static double number(const json_t *json, const char *list, size_t i, const char *field) {
+  const json_t *value = json_object_get(json_array_get(json_object_get(json, list), i), field);
+  if (!json_is_number(value)) fail_msg("no %s of %s %zu in:\n%s", field, list, i, said);
+  return json_number_value(value);
+}
+
+static void this_machine_is_looked_at(void **state) {
+  check_run(0, run("timeout 60 " RONDE " doctor --json --data synthetic:1x8x8:3:30"));
+  json_t *json = doctor(1), *data = json_object_get(json_array_get(json_object_get(json, "ranks"), 0), "data");
+  assert_true(number(json, "ranks", 0, "cores") >= 1);
+  assert_true(number(json, "ranks", 0, "memory_bytes") > 1e6);
+  assert_int_equal(json_integer_value(json_object_get(data, "train_examples")), 30);
+  json_decref(json);
+  check_run(0, run("timeout 60 " RONDE " doctor --threads 1024"));
+  check_says("threads of 1 worker: --threads ");
+  check_run(7, run("timeout 60 " RONDE " doctor --data npy:none"));
+  check_says("none/train_x.npy: not found");
+  check_says("has no usable --data npy:none");
+}
+
+static void options_without_effect_are_refused(void **state) {
+  check_run(2, run(RONDE " doctor --workers 2"));
+  check_says("--workers");
+  check_run(2, run(RONDE " doctor --iface eth0"));
+  check_says("--iface");
+}
+
+static void links_between_processes_are_measured(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " doctor --transport mpi --workers 3 --json"));
+  json_t *json = doctor(3);
+  for (size_t i = 0; i < 3; i++) {
+    assert_true(number(json, "links", i, "latency_s") > 0 && number(json, "links", i, "latency_s") < 10);
+    assert_true(number(json, "links", i, "to_bytes_per_s") > 1e4);
+    assert_true(number(json, "links", i, "from_bytes_per_s") > 1e4);
+    /* One machine has one clock. */
+    double ahead = number(json, "ranks", i, "clock_ahead_s");
+    assert_true(ahead < 1 && ahead > -1);
+  }
+  json_decref(json);
+}
+
+static void ranks_that_differ_are_named(void **state) {
+  need_mpi();
+  check_run(7, run(AS_ROOT "timeout 60 mpirun.openmpi --oversubscribe -np 1 " RONDE
+                           " doctor : -np 1 env RONDE_ISA=sse2 " RONDE " doctor"));
+  check_says("computes with sse2 (");
+  check_says("set RONDE_ISA on all");
+  check_run(7, run(AS_ROOT "timeout 60 mpirun.openmpi --oversubscribe -np 1 " RONDE
+                           " doctor --data synthetic:1x8x8:3:30 : -np 1 " RONDE
+                           " doctor --data synthetic:1x8x8:3:31"));
+  check_says("has other training data (31 examples");
+}
+
+static void hosts_that_do_not_answer_are_named(void **state) {
+  need_mpi();
+  check_run(4, run("OMPI_MCA_plm_rsh_agent='sh -c \"echo $0: no route; exit 255\"' timeout 60 " RONDE
+                   " doctor --hosts near,far"));
+  check_says("host far is not reached by ssh without a password");
+  check_says("2 of 2 hosts cannot take part");
+}
+
+static void hosts_of_a_network_are_measured(void **state) {
+  need_mpi();
+  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
+    print_message("SKIP: no right to make network namespaces\n");
+    skip();
+  }
+  run(HOSTS " down");
+  check_run(0, run(HOSTS " up 2 200mbit"));
+  int code = run("OMPI_MCA_plm_rsh_agent='" HOSTS " agent' timeout 100 " RONDE
+                 " doctor --hosts ronde1,ronde2 --iface 10.91.7.0/24 --json");
+  char lines[sizeof said];
+  memcpy(lines, said, sizeof said);
+  run(HOSTS " down");
+  memcpy(said, lines, sizeof said);
+  check_run(0, code);
+  json_t *json = doctor(2);
+  for (size_t i = 0; i < 2; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "ronde%d", (int)i + 1);
+    const json_t *rank = json_array_get(json_object_get(json, "ranks"), i);
+    assert_string_equal(json_string_value(json_object_get(rank, "host")), name);
+  }
+  /* 25 MB/s, and what the shaper lets through at once. */
+  assert_true(number(json, "links", 0, "to_bytes_per_s") < 60e6);
+  assert_true(number(json, "links", 0, "from_bytes_per_s") < 60e6);
+  json_decref(json);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(this_machine_is_looked_at),
+      cmocka_unit_test(options_without_effect_are_refused),
+      cmocka_unit_test(links_between_processes_are_measured),
+      cmocka_unit_test(ranks_that_differ_are_named),
+      cmocka_unit_test(hosts_that_do_not_answer_are_named),
+      cmocka_unit_test(hosts_of_a_network_are_measured),
+  };
+  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* ronde doctor: first whether the hosts are reached and have this program, then what the ranks there find. */
+#include "common.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_HOSTS = 1024, REACH_S = 20 };
+
+/* ---- reaching ---- */
+
+typedef struct reach {
+  char *host;
+  FILE *said;
+  char last[512]; /* line */
+} reach;
+
+/* `ronde version` there, as mpirun would start it. The words reach the shell as arguments, never as its text. */
+static FILE *ask(const char *host) {
+  const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
+  char self[4096], limit[16];
+  int out[2];
+  if (pipe(out)) return NULL;
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(out[1], STDERR_FILENO);
+    close(out[0]), close(out[1]);
+    snprintf(limit, sizeof limit, "%d", REACH_S);
+    if (!tool_self_path(self, sizeof self)) _exit(127);
+    execlp("timeout", "timeout", limit, "sh", "-c",
+           "agent=$1 host=$2 self=$3; $agent \"$host\" \"$self version\"; echo $?", "sh",
+           agent ? agent : "ssh -o BatchMode=yes -o ConnectTimeout=10", host, self, (char *)NULL);
+    _exit(127);
+  }
+  close(out[1]);
+  return child < 0 ? (close(out[0]), NULL) : fdopen(out[0], "r");
+}
+
+/* The code of `ronde version` there, in `last` what was said before; -1: nothing came back in time. */
+static int answer(reach *r) {
+  char line[512], before[512] = "", code[512] = "";
+  while (r->said && fgets(line, sizeof line, r->said)) {
+    line[strcspn(line, "\r\n")] = 0;
+    memcpy(before, code, sizeof before);
+    memcpy(code, line, sizeof code);
+  }
+  if (r->said) fclose(r->said);
+  char *end;
+  long value = strtol(code, &end, 10);
+  bool is_code = end != code && !*end;
+  memcpy(r->last, is_code ? before : code, sizeof r->last);
+  return is_code ? (int)value : -1;
+}
+
+static int n_unreached(reach *hosts, int n) {
+  int missing = 0;
+  for (int i = 0; i < n; i++) {
+    int code = answer(&hosts[i]);
+    if (code == 0) continue;
+    missing++;
+    if (code == 126 || code == 127)
+      tool_fail(RONDE_E_LOST, "host %s is reached, but cannot run ronde as it is called here: %s", hosts[i].host,
+                hosts[i].last);
+    else if (code < 0)
+      tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, REACH_S);
+    else
+      tool_fail(RONDE_E_LOST, "host %s is not reached by ssh without a password: %s", hosts[i].host, hosts[i].last);
+  }
+  while (waitpid(-1, NULL, WNOHANG) > 0) {
+  }
+  return missing;
+}
+
+static ronde_status reach_hosts(const char *list) {
+  reach *hosts = calloc(MAX_HOSTS, sizeof *hosts);
+  char *names = strdup(list), *rest = names, *name;
+  int n = 0, missing = 0;
+  if (!hosts || !names) missing = -1;
+  while (missing == 0 && n < MAX_HOSTS && (name = strsep(&rest, ","))) {
+    name[strcspn(name, ":")] = 0;
+    if (!*name) continue;
+    hosts[n].said = ask(name);
+    hosts[n++].host = name;
+  }
+  if (missing == 0) missing = n_unreached(hosts, n);
+  free(hosts);
+  free(names);
+  if (missing < 0) return tool_fail(RONDE_E_MEMORY, "no memory");
+  return missing ? tool_fail(RONDE_E_LOST, "%d of %d hosts cannot take part", missing, n) : RONDE_OK;
+}
+
+/* ---- the result ---- */
+
+static void print(const json_t *doctor) {
+  const json_t *ranks = json_object_get(doctor, "ranks"), *links = json_object_get(doctor, "links"), *one;
+  const json_t *advice = json_object_get(doctor, "advice");
+  char memory[32];
+  size_t i;
+  printf("%5s  %-20s %-16s %6s %8s %10s %6s %12s\n", "rank", "host", "kernels", "cores", "threads", "memory", "load",
+         "clock ahead");
+  json_array_foreach(ranks, i, one)
+      printf("%5.0f  %-20s %-16s %6.0f %8.0f %10s %6.1f %10.3f s\n", tool_number(one, "rank"), tool_string(one, "host"),
+             tool_string(one, "kernels"), tool_number(one, "cores"), tool_number(one, "threads"),
+             tool_bytes(tool_number(one, "memory_bytes"), memory), tool_number(one, "load"),
+             tool_number(one, "clock_ahead_s"));
+  if (json_array_size(links))
+    printf("\n%5s -> %-5s %12s %14s %14s\n", "rank", "rank", "latency us", "there MB/s", "back MB/s");
+  json_array_foreach(links, i, one)
+      printf("%5.0f -> %-5.0f %12.1f %14.1f %14.1f\n", tool_number(one, "from"), tool_number(one, "to"),
+             1e6 * tool_number(one, "latency_s"), 1e-6 * tool_number(one, "to_bytes_per_s"),
+             1e-6 * tool_number(one, "from_bytes_per_s"));
+  printf("\n");
+  json_array_foreach(advice, i, one) printf("%s: %s\n", tool_string(one, "level"), tool_string(one, "text"));
+  if (!json_array_size(advice)) printf("nothing to change\n");
+}
+
+ronde_status tool_doctor(const tool_call *call) {
+  if (tool_must_launch(call)) {
+    const char *hosts = ronde_config_get(call->config, "hosts");
+    ronde_status reached = hosts && *hosts ? reach_hosts(hosts) : RONDE_OK;
+    return reached ? reached : tool_launch(call);
+  }
+  char *text = NULL;
+  tool_signals_start();
+  ronde_status status = ronde_doctor(call->config, &text);
+  ronde_status shown = text ? tool_print_result(call, text, print) : RONDE_OK;
+  if (status == RONDE_E_DIFFERENCE) tool_fail(status, "these hosts cannot train together as they are");
+  return status ? status : shown;
+}
