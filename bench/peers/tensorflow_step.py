@@ -3,7 +3,8 @@
 
 One tf.function, without XLA; channels last, the only form its convolutions have on CPUs; SAME where that is the
 network's padding, else padded explicitly and VALID (the padding list of tf.nn.conv2d is four times slower); fused
-optimizer ops. --tcmalloc preloads it.
+optimizer ops; oneDNN's kernels, which it leaves out by default on CPUs without AVX-512, and is three times slower then
+(lenet5). --tcmalloc preloads it.
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
@@ -14,6 +15,7 @@ import system
 args = system.arguments("--tcmalloc")
 system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import tensorflow as tf  # noqa: E402
 
