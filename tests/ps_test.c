@@ -1,6 +1,8 @@
 /* Parameter servers as parts of whole runs: N workers and k servers do what one worker does, to a stated tolerance. */
 #include "train_testing.h"
 
+#include "strategy/buckets.h"
+
 /* As in strategy_test: of sums of f32 in another order, against the largest element of the update. */
 #define UPDATE_TOLERANCE 1e-5
 #define LOSS_TOLERANCE 2e-6
@@ -135,6 +137,167 @@ static void how_work_is_done_changes_no_bit(void **state) {
   }
 }
 
+/* ---- asynchronous ------------------------------------------------------------------------------------------------ */
+
+enum { REPLAY_EXAMPLES = 30, REPLAY_BATCH = 12, REPLAY_EPOCH = 3, REPLAY_WORKERS = 3, REPLAY_SERVERS = 2 };
+#define REPLAY_LR 0.2f
+
+static void no_hook(void *user, int param) {}
+
+/* The gradient of a worker's part of a step at weights w, by the network alone. */
+static void gradient_at(ronde__net *net, const float *w, int worker, int64_t step, float *gradient_out) {
+  float x[REPLAY_BATCH * SMALL_PIXELS];
+  int64_t labels[REPLAY_BATCH], ids[REPLAY_BATCH], first = (step - 1) % REPLAY_EPOCH * REPLAY_BATCH;
+  int64_t batch = ronde__min(REPLAY_BATCH, REPLAY_EXAMPLES - first);
+  int64_t begin = ronde__share_begin(batch, worker, REPLAY_WORKERS);
+  int64_t n = ronde__share_begin(batch, worker + 1, REPLAY_WORKERS) - begin;
+  for (int64_t i = 0; i < n; ++i) ids[i] = first + begin + i;
+  small_read(NULL, RONDE_SPLIT_TRAIN, ids, n, x, labels, NULL);
+  memcpy(ronde__net_values(net), w, ronde__net_n_elems(net) * sizeof *w);
+  ronde__net_batch given = {.n = n, .x = x, .labels = labels, .training = true};
+  ronde__net_hooks hooks = {.gradient_ready = no_hook};
+  ronde__net_result result = {0};
+  assert_int_equal(ronde__net_forward(net, &given, 1 / (float)n, &hooks, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
+  memcpy(gradient_out, ronde__net_gradients(net), ronde__net_n_trained(net) * sizeof *gradient_out);
+}
+
+static float *floats(size_t n) { return calloc(n, sizeof(float)); }
+static double replay_difference, replay_update;
+
+/* Each server's updates in the order that it wrote down: plain SGD on its pieces, by the gradient of the worker's step at
+ * the weights that this worker had then, which are those behind its last push. */
+static void replay(ronde__run *run) {
+  ronde__net *net = run->ranks[0].net;
+  size_t n = ronde__net_n_elems(net), bytes = n * sizeof(float);
+  float *got = floats(n), *fresh = floats(n), *now = floats(n), *held[REPLAY_WORKERS], *gradient[REPLAY_WORKERS];
+  ronde__buckets cut;
+  assert_int_equal(ronde__buckets_make(net, run->ranks[0].worker.bucket_bytes, &cut), RONDE_OK);
+  memcpy(got, ronde__net_values(net), bytes);
+  assert_int_equal(ronde__net_init(net, 1), RONDE_OK);
+  memcpy(fresh, ronde__net_values(net), bytes);
+  memcpy(now, fresh, bytes);
+  int64_t done[REPLAY_WORKERS][REPLAY_SERVERS] = {{0}}, at[REPLAY_SERVERS] = {0}, left = 0;
+  for (int w = 0; w < REPLAY_WORKERS; ++w) {
+    gradient[w] = floats(n);
+    held[w] = memcpy(floats(n), fresh, bytes);
+    gradient_at(net, held[w], w, 1, gradient[w]);
+  }
+  const ronde__ps_update *order[REPLAY_SERVERS];
+  for (int s = 0; s < REPLAY_SERVERS; ++s) {
+    int64_t n_updates;
+    order[s] = ronde__server_order(run->ranks[REPLAY_WORKERS + s].server, &n_updates);
+    assert_int_equal(n_updates, 2 * REPLAY_EPOCH * REPLAY_WORKERS);
+    left += n_updates;
+  }
+  for (int s = 0, stuck = 0; left > 0; s = (s + 1) % REPLAY_SERVERS) {
+    ronde__ps_update next = order[s][ronde__min(at[s], 2 * REPLAY_EPOCH * REPLAY_WORKERS - 1)];
+    int w = (int)next.worker;
+    bool ready = at[s] < 2 * REPLAY_EPOCH * REPLAY_WORKERS && done[w][s] == next.step - 1;
+    for (int other = 0; other < REPLAY_SERVERS; ++other) ready = ready && done[w][other] >= next.step - 1;
+    assert_true((stuck = ready ? 0 : stuck + 1) <= REPLAY_SERVERS);
+    if (!ready) continue;
+    for (int b = 0; b < cut.n; ++b) {
+      ronde__stretch piece = ronde__bucket_piece(&cut.at[b], s, REPLAY_SERVERS);
+      for (size_t i = piece.begin; i < piece.begin + piece.n; ++i) held[w][i] = now[i] -= REPLAY_LR * gradient[w][i];
+    }
+    at[s]++, left--;
+    done[w][s] = next.step;
+    bool whole = true;
+    for (int other = 0; other < REPLAY_SERVERS; ++other) whole = whole && done[w][other] == next.step;
+    /* At the end of an epoch all have met, and have the newest weights. */
+    bool met = next.step % REPLAY_EPOCH == 0;
+    if (whole && !met) gradient_at(net, held[w], w, next.step + 1, gradient[w]);
+    for (int v = 0; v < REPLAY_WORKERS; ++v)
+      for (int other = 0; other < REPLAY_SERVERS; ++other) met = met && done[v][other] == next.step;
+    for (int v = 0; v < REPLAY_WORKERS && met; ++v)
+      gradient_at(net, memcpy(held[v], now, bytes), v, next.step + 1, gradient[v]);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    replay_difference = fmax(replay_difference, fabs((double)got[i] - now[i]));
+    replay_update = fmax(replay_update, fabs((double)now[i] - fresh[i]));
+  }
+  memcpy(ronde__net_values(net), got, bytes);
+  for (int w = 0; w < REPLAY_WORKERS; ++w) free(held[w]), free(gradient[w]);
+  free(got), free(fresh), free(now);
+  ronde__buckets_free(&cut);
+}
+
+static void record_order(ronde__job *job) { job->records_order = true; }
+
+static void a_replay_of_the_pushes_gives_the_same_weights(void **state) {
+  replay_difference = replay_update = 0;
+  observe_also = replay;
+  observed o = train(REPLAY_EXAMPLES, record_order, "epochs=2 shuffle=off batch=%d lr=%g strategy=ps-async workers=%d servers=%d "
+                     "placement=dedicated bucket-mb=0.001", REPLAY_BATCH, (double)REPLAY_LR, REPLAY_WORKERS, REPLAY_SERVERS);
+  observe_also = NULL;
+  assert_true(replicas_equal(&o));
+  assert_true(replay_update > 0.01);
+  if (replay_difference > UPDATE_TOLERANCE * replay_update)
+    fail_msg("weights differ by %g of updates of %g", replay_difference, replay_update);
+  free(o.weights);
+}
+
+static void one_asynchronous_worker_is_alone(void **state) {
+  observed one = train(33, NULL, "epochs=2 lr=0.1 momentum=0.5 batch=13");
+  observed alone = train(33, NULL, "epochs=2 lr=0.1 momentum=0.5 batch=13 strategy=ps-async");
+  assert_true(bits_equal(&alone, &one));
+  free(one.weights);
+  free(alone.weights);
+}
+
+/* Every push is one update, whatever the workers do; all end with the same weights. */
+static void asynchronous_workers_do_their_share(void **state) {
+  ronde_source source = small_source(17, 9);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  for (size_t i = 0; i < RONDE__COUNT(worlds); ++i)
+    for (int servers = 1; servers <= 3; ++servers) {
+      char options[256];
+      snprintf(options, sizeof options,
+               "threads=1 epochs=2 batch=7 strategy=ps-async workers=%d servers=%d placement=dedicated", worlds[i], servers);
+      json_t *run = job_run("train", options, &hooks), *staleness = json_at(run, "communication.staleness"), *bin;
+      size_t b;
+      int64_t n = 0, sum = 0, expected = 0;
+      json_array_foreach(json_object_get(staleness, "histogram"), b, bin) {
+        n += json_integer_value(bin);
+        sum += (int64_t)b * json_integer_value(bin);
+      }
+      for (int left = 17; left > 0; left -= 7) expected += 2 * servers * ronde__min(worlds[i], ronde__min(left, 7));
+      assert_int_equal(n, expected);
+      assert_true(fabs(real_at(staleness, "mean") - (double)sum / (double)n) < 1e-9);
+      assert_int_equal(real_at(run, "totals.examples"), 34);
+      assert_int_equal(real_at(run, "epochs.1.examples"), 17);
+      assert_true(isfinite(real_at(run, "result.test_accuracy")));
+      json_decref(run);
+    }
+}
+
+/* A worker that is slow from step 3 on: the others wait for it in each synchronous step, in no asynchronous one. */
+static void only_synchronous_steps_wait_for_a_slow_worker(void **state) {
+  enum { MS = 60 };
+  ronde_source source = small_source(36, 0);
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  for (int asynchronous = 0; asynchronous < 2; ++asynchronous) {
+    char options[256], folder[] = "/tmp/ronde-ps-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    snprintf(options, sizeof options, "threads=1 batch=6 strategy=%s workers=3 servers=2 drill=slow:2:%d@3 out=%s",
+             asynchronous ? "ps-async" : "ps-sync", MS, folder);
+    json_t *run = job_run("train", options, &hooks), *steps = steps_file(folder);
+    int n_slow = 0;
+    for (size_t i = 2; i < json_array_size(steps); ++i)
+      n_slow += json_number_value(json_object_get(json_array_get(steps, i), "wall_s")) > 0.9e-3 * MS;
+    assert_int_equal(json_array_size(steps), 6);
+    if (!asynchronous) assert_int_equal(n_slow, 4);
+    if (!asynchronous) assert_true(real_at(run, "workers.0.wait_s") > real_at(run, "workers.2.wait_s"));
+    if (asynchronous) assert_true(n_slow < 4);
+    assert_true(real_at(run, "workers.2.forward_s") > 3.9e-3 * MS);
+    json_decref(run);
+    json_decref(steps);
+    snprintf(options, sizeof options, "rm -r %s", folder);
+    assert_int_equal(system(options), 0);
+  }
+}
+
 /* ---- planted bugs ------------------------------------------------------------------------------------------------ */
 
 static void *bad_state;
@@ -227,6 +390,8 @@ static void broken_numbers_end_or_are_left_out(void **state) {
   assert_int_equal(o.n_steps, 6);
   assert_true(isnan(o.loss[3]) && isfinite(o.loss[5]) && replicas_equal(&o));
   free(o.weights);
+  o = observe("threads=1 shuffle=off batch=6 strategy=ps-async workers=3 servers=2", &source, small_model, NULL);
+  assert_int_equal(o.status, RONDE_E_NUMERIC);
 }
 
 static void what_has_no_effect_is_refused(void **state) {
@@ -235,6 +400,8 @@ static void what_has_no_effect_is_refused(void **state) {
   check_refused("workers=2 strategy=ps-sync collective=ring", "--collective");
   check_refused("workers=2 strategy=ps-sync servers=3", "--placement dedicated");
   check_refused("workers=1 strategy=ps-sync transport=self", "--transport self");
+  check_refused("workers=2 strategy=ps-async clip=1", "--clip");
+  check_refused("workers=2 strategy=ps-async sentinel=10", "--sentinel");
 }
 
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
@@ -246,12 +413,11 @@ static void a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
   ronde_source source = small_source(40, 0);
   ronde_hooks hooks = {.model = small_model, .source = &source};
   const char *common = "threads=1 batch=8 optimizer=adam strategy=ps-sync workers=3";
-  snprintf(options, sizeof options, "%s epochs=3 servers=2", common);
+  snprintf(options, sizeof options, "%s steps=15 servers=2", common);
   json_t *whole = job_run("train", options, &hooks);
-  snprintf(options, sizeof options, "%s epochs=2 servers=2 checkpoint-every=7 out=%s", common, folder);
+  snprintf(options, sizeof options, "%s steps=7 servers=2 checkpoint-every=7 out=%s", common, folder);
   json_t *half = job_run("train", options, &hooks);
-  snprintf(options, sizeof options, "%s epochs=3 servers=3 placement=dedicated resume=%s/checkpoints/step-7.safetensors",
-           common, folder);
+  snprintf(options, sizeof options, "%s steps=15 servers=3 placement=dedicated resume=%s", common, folder);
   json_t *rest = job_run("train", options, &hooks);
   assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
   assert_string_not_equal(text_at(half, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
@@ -269,6 +435,10 @@ int main(void) {
       cmocka_unit_test(every_optimizer_and_clipping),
       cmocka_unit_test(a_network_that_ships),
       cmocka_unit_test(how_work_is_done_changes_no_bit),
+      cmocka_unit_test(a_replay_of_the_pushes_gives_the_same_weights),
+      cmocka_unit_test(one_asynchronous_worker_is_alone),
+      cmocka_unit_test(asynchronous_workers_do_their_share),
+      cmocka_unit_test(only_synchronous_steps_wait_for_a_slow_worker),
       cmocka_unit_test(a_planted_bug_is_seen),
       cmocka_unit_test(the_record_has_the_servers),
       cmocka_unit_test(broken_numbers_end_or_are_left_out),

@@ -204,6 +204,9 @@ static inline void observe_weights(ronde__run *run, observed *o) {
     assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
 }
 
+/* Looks at the ranks of a run that has succeeded, before they go. */
+static void (*observe_also)(ronde__run *run);
+
 /* Trains, as ronde_train does but for its files, and looks at the ranks before they go. tamper (may be NULL) changes
  * the job before it starts. */
 static inline observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
@@ -231,6 +234,7 @@ static inline observed observe(const char *options, const ronde_source *source, 
   pthread_mutex_init(&run.mutex, NULL);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
+  if (o.status == RONDE_OK && observe_also) observe_also(&run);
   for (int r = 0; r < world; ++r) o.examples += workers[r].examples;
   for (int r = 0; r < n_ranks; ++r) ronde__rank_tear_down(&ranks[r]);
   for (int r = 0; r < n_ranks; ++r) ronde__transport_destroy(transports[r]);

@@ -13,6 +13,7 @@ enum {
   RONDE__PS_PART,            /* worker to server: ronde__part */
   RONDE__PS_PARTS,           /* server 0 to worker: ronde__part [workers] */
   RONDE__PS_NORM,            /* between servers: sums of squares, for clipping */
+  RONDE__PS_ANSWER,          /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
   RONDE__PS_UPDATES,         /* server to scheduler, in front of the states: int64 updates so far */
   RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
   RONDE__PS_PULL = 0x300000  /* + bucket; server to worker: parameters */
@@ -26,13 +27,20 @@ typedef struct ronde__ps_plan {
 typedef enum ronde__ps_kind {
   RONDE__PS_STEP,      /* a step begins: pushes and a part follow */
   RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
+  RONDE__PS_FETCH,      /* asynchronous: the worker wants the parameters as they are */
   RONDE__PS_END
 } ronde__ps_kind;
 
 typedef struct ronde__ps_head {
   int64_t kind;
   double lr;
+  int64_t step, version; /* asynchronous: of the gradients; the version of the server's piece that they were computed on */
 } ronde__ps_head;
+
+typedef struct ronde__ps_answer {
+  int64_t version; /* updates of the server's piece so far */
+  int64_t stop;    /* a worker wants to end, or has broken numbers */
+} ronde__ps_answer;
 
 /* Loading, evaluation, a whole forward and backward pass: what a server waits for may take long. */
 #define RONDE__PS_IDLE_NS 600000000000u

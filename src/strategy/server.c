@@ -1,27 +1,7 @@
-#include "strategy/server.h"
+#include "strategy/server_impl.h"
 
-#include "strategy/ps.h"
+#include <stdlib.h>
 
-struct ronde__server {
-  ronde__server_options o;
-  int index;
-  ronde__prof *prof;
-  int update_slot;
-  ronde__optim *optim;
-  int n_buckets;
-  size_t *begin; /* [n_buckets + 1]: of its pieces, packed one behind the other */
-  size_t n;
-  float *values;  /* [n] */
-  float *pushed;  /* [workers][n]; the first becomes their sum */
-  ronde__ps_head *heads;
-  ronde__part *parts;       /* [workers] */
-  double *squares;          /* [servers] */
-  int *server_ranks;        /* [servers] */
-  ronde__request *requests; /* [n_requests]: [n_buckets][workers], then [workers]; during set-up [workers] */
-  int n_requests;
-};
-
-static size_t length_of(const ronde__server *s, int b) { return s->begin[b + 1] - s->begin[b]; }
 
 static ronde_status wait_for(ronde__server *s, ronde__request *requests, int n) {
   return s->o.group->ops->wait(s->o.group, requests, n, RONDE__PS_IDLE_NS);
@@ -61,7 +41,17 @@ void ronde__server_destroy(ronde__server *s) {
   ronde__free(s->squares);
   ronde__free(s->server_ranks);
   ronde__free(s->requests);
+  ronde__free(s->clients);
+  ronde__free(s->answers);
+  free(s->order);
   ronde__free(s);
+}
+
+const ronde__staleness *ronde__server_staleness(const ronde__server *s) { return &s->staleness; }
+
+const ronde__ps_update *ronde__server_order(const ronde__server *s, int64_t *n_out) {
+  *n_out = s->n_order;
+  return s->order;
 }
 
 ronde__prof *ronde__server_prof(const ronde__server *s) { return s->prof; }
@@ -94,7 +84,7 @@ static ronde_status take_plan(ronde__server *s, ronde__ps_plan *plan) {
 
 static ronde_status take_array(ronde__server *s, uint32_t tag, float *array) {
   for (int b = 0; b < s->n_buckets; b++)
-    if (length_of(s, b)) RONDE_TRY(take(s, tag, array + s->begin[b], length_of(s, b) * sizeof *array));
+    if (ronde__server_length(s, b)) RONDE_TRY(take(s, tag, array + s->begin[b], ronde__server_length(s, b) * sizeof *array));
   return RONDE_OK;
 }
 
@@ -133,8 +123,8 @@ static ronde_status give_state(ronde__server *s) {
     const char *name;
     const float *state = ronde__optim_state(s->optim, i, &name);
     for (int b = 0; b < s->n_buckets; b++)
-      if (length_of(s, b))
-        RONDE_TRY(give(s, RONDE__PS_STATES, state + s->begin[b], length_of(s, b) * sizeof *state));
+      if (ronde__server_length(s, b))
+        RONDE_TRY(give(s, RONDE__PS_STATES, state + s->begin[b], ronde__server_length(s, b) * sizeof *state));
   }
   return RONDE_OK;
 }
@@ -144,17 +134,18 @@ static ronde_status receive(ronde__server *s, int worker, uint32_t tag, void *da
   return s->o.group->ops->irecv(s->o.group, worker, RONDE__PS_TAG(tag), data, bytes, request);
 }
 
-/* Until every worker begins a step, or is done. */
+/* Until every worker begins a step, or is done. The scheduler's comes first: while it asks for the state, others may
+ * wait for the scheduler. */
 static ronde_status take_heads(ronde__server *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
   for (int w = 0; w < s->o.n_workers; w++)
     RONDE_TRY(receive(s, w, RONDE__PS_HEAD, &s->heads[w], sizeof s->heads[w], &s->requests[w]));
-  RONDE_TRY(wait_for(s, s->requests, s->o.n_workers));
+  RONDE_TRY(wait_for(s, s->requests, 1));
   while (s->heads[0].kind == RONDE__PS_GIVE_STATE) {
     RONDE_TRY(give_state(s));
     RONDE_TRY(take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
   }
-  return RONDE_OK;
+  return wait_for(s, s->requests, s->o.n_workers);
 }
 
 /* Sums in the order of ranks, whatever came first. */
@@ -163,15 +154,15 @@ static ronde_status take_pushes(ronde__server *s) {
   ronde__request *parts = s->requests + s->n_buckets * n_workers;
   uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
   for (int b = 0; b < s->n_buckets; b++)
-    for (int w = 0; w < n_workers && length_of(s, b); w++)
+    for (int w = 0; w < n_workers && ronde__server_length(s, b); w++)
       RONDE_TRY(receive(s, w, (uint32_t)(RONDE__PS_PUSH + b), s->pushed + (size_t)w * s->n + s->begin[b],
-                        length_of(s, b) * sizeof(float), &s->requests[b * n_workers + w]));
+                        ronde__server_length(s, b) * sizeof(float), &s->requests[b * n_workers + w]));
   for (int w = 0; w < n_workers; w++)
     RONDE_TRY(receive(s, w, RONDE__PS_PART, &s->parts[w], sizeof s->parts[w], &parts[w]));
   for (int b = 0; b < s->n_buckets; b++) {
     RONDE_TRY(wait_for(s, s->requests + b * n_workers, n_workers));
     float *sum = s->pushed + s->begin[b];
-    for (int w = 1; w < n_workers; w++) s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)length_of(s, b));
+    for (int w = 1; w < n_workers; w++) s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)ronde__server_length(s, b));
   }
   RONDE_TRY(wait_for(s, parts, n_workers));
   uint64_t end = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
@@ -200,7 +191,7 @@ static ronde_status update_and_send(ronde__server *s) {
   RONDE_TRY(clip(s));
   ronde__optim_begin(s->optim, s->heads[0].lr);
   for (int b = s->n_buckets - 1; b >= 0; b--) {
-    size_t begin = s->begin[b], n = length_of(s, b);
+    size_t begin = s->begin[b], n = ronde__server_length(s, b);
     if (n == 0) continue;
     uint64_t begin_ns = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
     ronde__optim_range_on(s->optim, s->o.pool, s->values + begin, s->pushed + begin, begin, n);
@@ -227,11 +218,12 @@ static ronde_status one_step(ronde__server *s) {
 static ronde_status serve(ronde__server *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
   RONDE_TRY(set_up(s));
-  for (;;) {
+  while (!s->o.asynchronous) {
     RONDE_TRY(take_heads(s));
     if (s->heads[0].kind == RONDE__PS_END) break;
     RONDE_TRY(one_step(s));
   }
+  if (s->o.asynchronous) RONDE_TRY(ronde__server_on_arrival(s));
   ronde__prof_switch(s->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }

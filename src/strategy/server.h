@@ -24,6 +24,8 @@ typedef struct ronde__server_options {
   const ronde__kernels *kernels;
   const ronde__optim_options *optim;
   double clip;
+  bool asynchronous; /* update on arrival of a worker's push, which that worker alone is sent the outcome of */
+  bool records_order;
   ronde__pool *pool; /* NULL: the calling thread works alone */
   const char *optimizer_name;
 } ronde__server_options;
@@ -36,6 +38,17 @@ void ronde__server_destroy(ronde__server *server); /* NULL is taken */
 /* A job for a thread, arg the server: serves until all workers have said that they are done. After an error the group
  * is aborted. */
 ronde_status ronde__server_run(void *server);
+/* Asynchronous: how many updates by others lay between what a push was computed on and its own update. */
+enum { RONDE__STALENESS_BINS = 64 }; /* the last: so many and more */
+typedef struct ronde__staleness {
+  int64_t n, sum, max, histogram[RONDE__STALENESS_BINS];
+} ronde__staleness;
+const ronde__staleness *ronde__server_staleness(const ronde__server *server);
+/* The updates in their order, where that is recorded. */
+typedef struct ronde__ps_update {
+  int64_t worker, step;
+} ronde__ps_update;
+const ronde__ps_update *ronde__server_order(const ronde__server *server, int64_t *n_out);
 /* Where its time went; to be read when it has ended. */
 ronde__prof *ronde__server_prof(const ronde__server *server);
 

@@ -42,6 +42,7 @@ typedef struct ronde__worker {
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
 typedef struct ronde__step {
   int64_t step, examples;
+  int64_t own_examples; /* of this rank */
   int n_batches;
   double lr;
   bool cancel; /* this rank wants to stop: heard by all, in this step */
@@ -69,9 +70,12 @@ typedef struct ronde__strategy {
   void (*destroy)(void *state);
   int min_ranks, max_ranks; /* of workers; max 0: any */
   bool fuses_alone;         /* with one rank, its step is ronde__worker_step */
+  bool asynchronous;        /* a step is this rank's alone, and so is its result: of its own_examples */
   bool has_servers;         /* what updates are parameter servers (server.h) */
   /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are. */
   ronde_status (*settle)(void *state);
+  /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
+  ronde_status (*refresh)(void *state);
   /* Rank 0 alone, between two steps: brings the optimizer's state into the worker's. NULL: it is there. */
   ronde_status (*fetch_state)(void *state);
   /* After the last step, if all ranks end alike: nobody will be waited for. NULL: nothing to do. */

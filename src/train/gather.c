@@ -57,6 +57,7 @@ static ronde__rank_facts own_facts(const ronde__rank *r) {
     facts.n_ops += n_ops;
   }
   ronde__prof_totals(ledger(r, 1), facts.server_ns);
+  if (r->server) facts.staleness = *ronde__server_staleness(r->server);
   gethostname(facts.host, sizeof facts.host - 1);
   return facts;
 }

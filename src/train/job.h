@@ -48,6 +48,7 @@ typedef struct ronde__job {
   ronde__transport *mpi; /* of this process's rank; NULL: all ranks are in this process */
   int world, threads; /* world: workers */
   int n_servers;      /* of parameters; 0: the strategy has none */
+  bool records_order; /* of asynchronous pushes: for a test that replays them */
   bool dedicated;     /* servers are ranks behind the workers'; else they live beside the first workers */
   int *worker_ranks;  /* [world] */
   int64_t batch, local_batch;                        /* global, and the largest of a rank */

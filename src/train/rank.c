@@ -66,6 +66,8 @@ static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
                                    .kernels = job->kernels,
                                    .optim = &job->optim,
                                    .clip = job->options->clip,
+                                   .asynchronous = job->strategy->asynchronous,
+                                   .records_order = job->records_order,
                                    .pool = pool,
                                    .optimizer_name = optimizer_name(job)};
   return ronde__server_create(&options, &r->server);
@@ -158,7 +160,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
   RONDE_TRY(start_server(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->strategy_state));
-  bool saves = r->transport->rank == 0 && job->options->out;
+  bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
   return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
 }
 
@@ -216,10 +218,10 @@ static void describe(const ronde__rank *r, const ronde__step_result *result, cha
              result->broken_rank);
 }
 
-/* All ranks come here together; one of them says it. */
+/* All ranks come here together, and one of them says it; an asynchronous one comes alone. */
 static ronde_status broken(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
   r->agreed = true;
-  if (r->transport->rank != 0) return RONDE_E_NUMERIC;
+  if (r->transport->rank != 0 && !r->job->strategy->asynchronous) return RONDE_E_NUMERIC;
   char what[256];
   describe(r, result, what, sizeof what);
   return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": %s", step->step, what);
@@ -306,6 +308,8 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   const ronde__job *job = r->job;
   ronde__step_result result;
   step->lr = ronde__schedule_lr(&job->schedule, step->step);
+  step->own_examples = own_examples(r, step);
+  int64_t n = job->strategy->asynchronous ? step->own_examples : step->examples; /* of the result */
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   if (job->options->skip_bad_steps) keep_buffers(r);
@@ -317,19 +321,18 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (skipped && r->place.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
   if (skipped) skip(r, step, &result);
   epoch->steps++;
-  epoch->examples += step->examples;
+  epoch->examples += n;
   if (!skipped) {
     epoch->sums.steps++;
-    epoch->sums.examples += step->examples;
+    epoch->sums.examples += n;
     epoch->sums.loss_sum += result.loss_sum;
     epoch->sums.n_correct += result.n_correct;
   }
   epoch->lr = step->lr;
   r->place = (ronde__place){
       .step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
-  *own_out += own_examples(r, step);
-  ronde__step_report report = {step->step, epoch->epoch, step->examples,
-                               skipped ? NAN : result.loss_sum / (double)step->examples,
+  *own_out += step->own_examples;
+  ronde__step_report report = {step->step, epoch->epoch, n, skipped || n == 0 ? NAN : result.loss_sum / (double)n,
                                step->lr,   end - begin};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
@@ -402,11 +405,45 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   return ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts);
 }
 
+/* Of steps that were each rank's own. */
+static void sum_parts(ronde__epoch *epoch, int world) {
+  ronde__sums sums = {.steps = epoch->sums.steps};
+  epoch->examples = 0;
+  for (int i = 0; i < world; i++) {
+    epoch->examples += epoch->parts[i].examples;
+    sums.examples += epoch->parts[i].sums.examples;
+    sums.n_correct += epoch->parts[i].sums.n_correct;
+    sums.loss_sum += epoch->parts[i].sums.loss_sum;
+  }
+  epoch->sums = sums;
+}
+
+/* Asynchronous ranks come to the end of an epoch, or to an end that one of them has found, each in its time: here they
+ * agree on how it ended, and on the parameters. */
+static ronde_status meet(ronde__rank *r, ronde_status *status) {
+  ronde__transport *transport = r->transport;
+  uint64_t timeout_ns = transport->timeout_ns;
+  RONDE_TRY(settle(r));
+  ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
+  r->parts[transport->rank] = (ronde__epoch_part){.end = *status};
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
+  ronde_status met = ronde__allgather_ring(transport, TAG_EPOCH, r->parts, sizeof *r->parts);
+  transport->timeout_ns = timeout_ns;
+  RONDE_TRY(met);
+  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  for (int i = 0; i < r->job->world; i++)
+    if (r->parts[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->parts[i].end;
+  r->agreed = *status != RONDE_OK;
+  return RONDE_OK;
+}
+
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
                                 int64_t own_examples, bool with_score) {
   ronde__epoch_part *own = &r->parts[r->transport->rank];
-  *own = (ronde__epoch_part){.examples = own_examples};
+  *own = (ronde__epoch_part){.examples = own_examples, .sums = epoch->sums};
   RONDE_TRY(settle(r));
   if (with_score) RONDE_TRY(score(r, epoch));
   if (epoch->has_score) RONDE_TRY(judge(r, epoch));
@@ -415,6 +452,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
   epoch->parts = r->parts;
+  if (r->job->strategy->asynchronous) sum_parts(epoch, r->job->world);
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
 }
 
@@ -458,6 +496,11 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
+  if (job->strategy->asynchronous) {
+    ronde_status met = meet(r, &status);
+    if (met != RONDE_OK) r->agreed = false;
+    RONDE_TRY(met);
+  }
   epoch.last_step = r->place.step;
   bool with_score = status == RONDE_OK && wants_score(r, number, r->place.step == last_step);
   ronde_status closed = close_epoch(r, &epoch, before, own, with_score);

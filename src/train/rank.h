@@ -11,6 +11,8 @@ typedef struct ronde__epoch_part {
   uint64_t ns[RONDE__N_PHASES];
   ronde__score score; /* of its share of the test examples */
   int64_t examples;   /* that it trained on */
+  ronde__sums sums;   /* asynchronous: of its own steps */
+  int64_t end;        /* asynchronous: the status that its steps ended with */
 } ronde__epoch_part;
 
 typedef struct ronde__epoch {
@@ -47,6 +49,7 @@ typedef struct ronde__rank_facts {
   uint64_t bytes_sent, bytes_received, messages, bus_ns, bus_bytes;
   int64_t n_ops;
   uint64_t server_ns[RONDE__N_PHASES]; /* of its server; zeros: it has none */
+  ronde__staleness staleness;
 } ronde__rank_facts;
 
 typedef struct ronde__rank {

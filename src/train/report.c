@@ -197,6 +197,21 @@ static void fill_server(ronde__record_worker *row, const ronde__job *job, const 
   }
 }
 
+static void fill_staleness(ronde__run *r, const ronde__rank_facts *facts) {
+  ronde__staleness *all = &r->pushes;
+  int first = ronde__job_first_server(r->job), n_bins = RONDE__STALENESS_BINS;
+  for (int i = first; i < first + r->job->n_servers; i++) {
+    all->n += facts[i].staleness.n;
+    all->sum += facts[i].staleness.sum;
+    all->max = ronde__max(all->max, facts[i].staleness.max);
+    for (int b = 0; b < n_bins; b++) all->histogram[b] += facts[i].staleness.histogram[b];
+  }
+  if (all->n == 0) return;
+  while (n_bins > 1 && all->histogram[n_bins - 1] == 0) n_bins--;
+  r->staleness = (ronde__record_staleness){(double)all->sum / (double)all->n, all->max, all->histogram, n_bins};
+  r->record.communication.staleness = &r->staleness;
+}
+
 /* What the ranks told of themselves; nothing where they could not meet at the end. */
 static void fill_facts(ronde__run *r) {
   const ronde__rank_facts *facts = r->ranks[0].facts;
@@ -207,6 +222,7 @@ static void fill_facts(ronde__run *r) {
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
   }
   for (int i = r->job->world; i < r->record.n_workers && facts; i++) fill_server(&r->workers[i], r->job, facts);
+  if (facts) fill_staleness(r, facts);
   for (int i = 0; i < ronde__job_ranks(r->job) && facts; i++) {
     communication->bytes_sent += (int64_t)facts[i].bytes_sent;
     communication->bytes_received += (int64_t)facts[i].bytes_received;

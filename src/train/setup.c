@@ -224,6 +224,16 @@ static ronde_status resolve_servers(ronde__job *job) {
   return ronde__config_no_effect(job->config, "placement", "the strategy has no parameter servers");
 }
 
+/* What needs all workers in one step, or one state of all of them. */
+static ronde_status check_asynchronous(ronde__job *job) {
+  static const char *const options[] = {"sync-bn", "skip-bad-steps", "clip", "resume", "checkpoint-every", "keep", "sentinel"};
+  if (!job->strategy->asynchronous) return RONDE_OK;
+  for (size_t i = 0; i < RONDE__COUNT(options); i++)
+    RONDE_TRY(ronde__config_no_effect(job->config, options[i], "the steps of asynchronous workers are each its own"));
+  job->config->options.sentinel = 0;
+  return RONDE_OK;
+}
+
 static ronde_status check_servers(ronde__job *job) {
   if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
     return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
@@ -251,6 +261,7 @@ static ronde_status resolve_world(ronde__job *job) {
   if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name, job->strategy->max_ranks, job->world);
   RONDE_TRY(check_servers(job));
+  RONDE_TRY(check_asynchronous(job));
   if (!strcmp(job->strategy->name, "single")) {
     RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));

@@ -1,6 +1,7 @@
-/* Synchronous parameter servers, the worker's side: pushes its gradients in buckets while backward still runs, and pulls
- * what the servers have made of everybody's, the first layers first, while the next forward pass waits for no more than
- * what it reads. server.h has the servers' side, and the cost. */
+/* Parameter servers, the worker's side: pushes its gradients in buckets while backward still runs, and pulls what the
+ * servers have made of everybody's, the first layers first, while the next forward pass waits for no more than what it
+ * reads. Synchronous: every step is everybody's. Asynchronous: each push is an update of its own, and the pull is of what
+ * the servers hold behind it. server.h has the servers' side, and the cost. */
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
 
@@ -19,11 +20,15 @@ typedef struct state {
   ronde__buckets cut;
   bucket *buckets;
   int n_servers, n_sent;
-  ronde__ps_head head;
+  ronde__ps_head *head; /* [servers] */
+  ronde__ps_answer *answers; /* [servers] */
+  ronde__ps_head own; /* asynchronous: of this step, but for the version */
+  bool begun;         /* and its push */
   ronde__request *requests; /* [n_requests], which is all of the following */
   ronde__request *heads;    /* [servers] */
   ronde__request *pushes;   /* [CREDITS][servers] */
   ronde__request *pulls;    /* [buckets][servers] */
+  ronde__request *replies;  /* [servers] */
   ronde__request *ends;     /* [servers + 1] */
   int n_requests;
   ronde__part part, *parts; /* [workers] */
@@ -41,7 +46,7 @@ static ronde_status wait_for(state *s, ronde__request *requests, int n) {
 static ronde_status send_head(void *arg) {
   state *s = arg;
   for (int i = 0; i < s->n_servers; i++)
-    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head, sizeof s->head,
+    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head[i], sizeof s->head[i],
                                    &s->heads[i]));
   return wait_for(s, s->heads, s->n_servers);
 }
@@ -72,6 +77,20 @@ static ronde_status end_pushes(void *arg) {
                                    &s->ends[i]));
   RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
   return wait_for(s, s->ends, s->n_servers + 1);
+}
+
+static ronde_status end_own_push(void *arg) {
+  state *s = arg;
+  for (int i = 0; i < s->n_servers; i++)
+    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part, sizeof s->part,
+                                   &s->ends[i]));
+  RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
+  return wait_for(s, s->ends, s->n_servers);
+}
+
+static ronde_status end_replies(void *arg) {
+  state *s = arg;
+  return wait_for(s, s->replies, s->n_servers);
 }
 
 static ronde_status end_pull(void *arg) {
@@ -133,7 +152,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
   s->n_sent = 0;
-  s->head = (ronde__ps_head){RONDE__PS_STEP, step->lr};
+  for (int i = 0; i < s->n_servers; i++) s->head[i] = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr};
   RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
   RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
@@ -150,10 +169,64 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return RONDE_OK;
 }
 
+/* ---- a step of this worker alone ------------------------------------------------------------------------------------ */
+
+/* Gradients that are not on their way yet are of parameters that have all been pulled. */
+static void own_gradient_ready(void *user, int param) {
+  state *s = user;
+  if (!s->begun && s->status == RONDE_OK) {
+    ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
+    s->status = settle(s);
+    ronde__prof_switch(s->worker->prof, RONDE__PHASE_BACKWARD);
+    for (int i = 0; i < s->n_servers; i++) {
+      s->head[i] = s->own;
+      s->head[i].version = s->answers[i].version;
+    }
+    if (s->status == RONDE_OK) s->status = ronde__comm_thread_submit(s->thread, send_head, s);
+    s->begun = true;
+  }
+  gradient_ready(s, param);
+}
+
+static ronde_status begin_replies(state *s) {
+  for (int i = 0; i < s->n_servers; i++)
+    RONDE_TRY(s->group->ops->irecv(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[i],
+                                   sizeof s->answers[i], &s->replies[i]));
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, end_replies, s));
+  return begin_pulls(s);
+}
+
+static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  ronde__worker *worker = s->worker;
+  bool any = step->own_examples > 0;
+  ronde__step own = *step;
+  ronde__part part;
+  own.examples = ronde__max(1, step->own_examples);
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
+  s->n_sent = 0;
+  s->begun = false;
+  s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
+  if (!any) RONDE_TRY(settle(s)); /* the gradients are zeroed, and may be on their way still */
+  RONDE_TRY(ronde__worker_gradients(worker, &own, any ? own_gradient_ready : NULL, s, &part));
+  ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(s->status);
+  *result_out = ronde__parts_join(&part, 1);
+  if (part.broken) result_out->broken_rank = worker->transport->rank;
+  for (int i = 0; i < s->n_servers; i++) result_out->cancelled |= s->answers[i].stop != 0;
+  if (!any) return RONDE_OK;
+  s->part = part;
+  send_ready(s);
+  RONDE_TRY(s->status);
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, end_own_push, s));
+  RONDE_TRY(begin_replies(s));
+  return worker->overlap ? RONDE_OK : settle(s);
+}
+
 /* ---- the optimizer's state, and the end ----------------------------------------------------------------------------- */
 
 static ronde_status tell(state *s, ronde__ps_kind kind) {
-  s->head = (ronde__ps_head){.kind = kind};
+  for (int i = 0; i < s->n_servers; i++) s->head[i] = (ronde__ps_head){.kind = kind};
   RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
   return settle(s);
 }
@@ -184,6 +257,14 @@ static ronde_status fetch_state(void *opaque) {
   for (int i = 0; i < s->n_servers; i++) RONDE_TRY(take_server_state(s, i, &n_updates));
   ronde__optim_set_updates(s->worker->optim, n_updates);
   return RONDE_OK;
+}
+
+static ronde_status refresh(void *opaque) {
+  state *s = opaque;
+  RONDE_TRY(settle(s));
+  RONDE_TRY(tell(s, RONDE__PS_FETCH));
+  RONDE_TRY(begin_replies(s));
+  return settle(s);
 }
 
 static ronde_status finish(void *opaque) {
@@ -234,13 +315,16 @@ static ronde_status set_up(state *s) {
   RONDE_TRY(ronde__buckets_make(worker->net, worker->bucket_bytes, &s->cut));
   RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "parameter servers");
   for (int b = 0; b < s->cut.n; b++) s->buckets[b] = (bucket){.state = s, .number = b};
-  int n = (CREDITS + s->cut.n + 2) * s->n_servers + 1;
+  int n = (CREDITS + s->cut.n + 3) * s->n_servers + 1;
   RONDE__ALLOC(s->requests, (size_t)n * sizeof *s->requests, "parameter servers");
   s->n_requests = n;
   s->heads = s->requests;
   s->pushes = s->heads + s->n_servers;
   s->pulls = s->pushes + CREDITS * s->n_servers;
-  s->ends = s->pulls + s->cut.n * s->n_servers;
+  s->replies = s->pulls + s->cut.n * s->n_servers;
+  s->ends = s->replies + s->n_servers;
+  RONDE__ALLOC(s->head, (size_t)s->n_servers * sizeof *s->head, "parameter servers");
+  RONDE__ALLOC(s->answers, (size_t)s->n_servers * sizeof *s->answers, "parameter servers");
   RONDE__ALLOC(s->parts, (size_t)workers->size * sizeof *s->parts, "parameter servers");
   RONDE_TRY(ronde__comm_thread_create(workers->rank, &s->thread));
   size_t bytes = ronde__net_n_elems(worker->net) * sizeof(float);
@@ -257,6 +341,8 @@ static void destroy(void *opaque) {
   ronde__free(s->buckets);
   ronde__free(s->requests);
   ronde__free(s->parts);
+  ronde__free(s->head);
+  ronde__free(s->answers);
   ronde__free(s);
 }
 
@@ -281,3 +367,14 @@ const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
                                                  .destroy = destroy,
                                                  .min_ranks = 1,
                                                  .has_servers = true};
+
+const ronde__strategy ronde__strategy_ps_async = {.name = "ps-async",
+                                                  .create = create,
+                                                  .step = own_step,
+                                                  .settle = settle,
+                                                  .refresh = refresh,
+                                                  .finish = finish,
+                                                  .destroy = destroy,
+                                                  .min_ranks = 1,
+                                                  .asynchronous = true,
+                                                  .has_servers = true};
