@@ -99,7 +99,8 @@ static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   for (int workers = 2; workers <= 3; workers++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --transport mpi --out m", workers));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --transport mpi --out m",
+                     workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
     assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
@@ -180,7 +181,8 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   static const char *const kinds[] = {"--workers 3 --servers 3", "--workers 2 --servers 1 --placement dedicated"};
   for (int i = 0; i < 2; i++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --out ts%d", kinds[i], i));
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --transport mpi --out ms%d", kinds[i], i));
+    check_run(
+        0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --transport mpi --out ms%d", kinds[i], i));
     char threads_name[8], mpi_name[8];
     snprintf(threads_name, sizeof threads_name, "ts%d", i);
     snprintf(mpi_name, sizeof mpi_name, "ms%d", i);
@@ -242,7 +244,8 @@ static pid_t start_long_run(const char *name) {
     snprintf(errors, sizeof errors, "%s.err", out);
     if (!freopen(errors, "w", stderr)) _exit(126);
     execl(RONDE, "ronde", "train", "--model", "lenet5", "--data", "synthetic:1x28x28:10:600", "--batch", "50",
-          "--threads", "1", "--quiet", "--workers", "3", "--transport", "mpi", "--epochs", "100000", "--out", out, NULL);
+          "--threads", "1", "--quiet", "--workers", "3", "--transport", "mpi", "--epochs", "100000", "--out", out,
+          NULL);
     _exit(127);
   }
   for (int i = 0; i < 600 && access(steps, R_OK); i++) pause_s(0.1);

@@ -96,7 +96,8 @@ static void test_sharing_has_its_place_in_the_ledger(void **state) {
     json_t *run = job_run("train", text, &hooks);
     double wait = real_at(run, "workers.0.wait_s"), wall = real_at(run, "workers.0.wall_s"), sum = 0;
     assert_true(wait > 0.15); /* three steps of 60 ms */
-    static const char *const phases[] = {"load_s", "forward_s", "backward_s", "exchange_s", "wait_s", "update_s", "other_s"};
+    static const char *const phases[] = {"load_s", "forward_s", "backward_s", "exchange_s",
+                                         "wait_s", "update_s",  "other_s"};
     for (size_t i = 0; i < RONDE__COUNT(phases); ++i) {
       snprintf(text, sizeof text, "workers.0.%s", phases[i]);
       sum += real_at(run, text);
@@ -113,7 +114,8 @@ static void test_sharing_has_its_place_in_the_ledger(void **state) {
 static void test_dropout_does_not_depend_on_the_workers(void **state) {
   ronde_source source = small_source(60, 0);
   ronde_hooks hooks = {.model = dropping, .source = &source};
-  static const char *const forms[] = {"batch=20 workers=1", "batch=20 workers=2", "batch=20 workers=7", "batch=5 accumulate=4"};
+  static const char *const forms[] = {"batch=20 workers=1", "batch=20 workers=2", "batch=20 workers=7",
+                                      "batch=5 accumulate=4"};
   double first[2] = {0};
   for (size_t i = 0; i < RONDE__COUNT(forms); ++i)
     for (int seed = 1; seed <= 2; ++seed) {

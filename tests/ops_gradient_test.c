@@ -53,7 +53,9 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D;
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;
-  double curvature = run->c->attr.act || run->v->op->is_loss || run->c->kind == RONDE__OP_BATCH_NORM2D ? 2e-3 * (fabs(gradient) + 0.25) : 0;
+  double curvature = run->c->attr.act || run->v->op->is_loss || run->c->kind == RONDE__OP_BATCH_NORM2D
+                         ? 2e-3 * (fabs(gradient) + 0.25)
+                         : 0;
   if (fabs(slope - gradient) <= noise / (double)h + curvature + 1e-5 * fabs(gradient)) return true;
   return found(run, "%s [%lld]: %.6g, but the slope is %.6g", name, (long long)i, gradient, slope);
 }

@@ -58,7 +58,8 @@ static void check_evaluation(const op_case *c) {
   run.v->op->forward(&run.desc, run.state, &run.call);
   for (int64_t i = 0; i < ref.out.n; i++) {
     int64_t k = i / (c->h * c->w) % c->c;
-    double exact = ((double)ref.in[0][i] - 0.01 * (double)k) / sqrt(0.5 + 0.02 * (double)k + 1e-5) * ref.param[0][k] + ref.param[1][k];
+    double exact = ((double)ref.in[0][i] - 0.01 * (double)k) / sqrt(0.5 + 0.02 * (double)k + 1e-5) * ref.param[0][k] +
+                   ref.param[1][k];
     if (c->residual) exact += (double)ref.in[1][i];
     if (c->attr.act) exact = fmax(exact, 0);
     assert_true(fabs(run.out.at[place_of(&run.desc.out, i)] - exact) < 2e-6);

@@ -59,7 +59,9 @@ static inline double expected_bound(const expected *e, int64_t i) {
 
 static inline int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
 /* The inputs of a concatenation differ in their channels. */
-static inline int64_t input_channels(const op_case *c, int i) { return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0); }
+static inline int64_t input_channels(const op_case *c, int i) {
+  return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0);
+}
 static inline int64_t elems_of_input(const op_case *c, int i) { return c->n * input_channels(c, i) * c->h * c->w; }
 static inline int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
 
@@ -187,7 +189,8 @@ static inline void adaptive_pool_reference(const op_case *c, reference *r) {
   double *dx = calloc((size_t)input_elems(c), sizeof *dx);
   for (int64_t i = 0; i < r->out.n; i++) {
     int64_t plane = i / (oh * ow), y = i / ow % oh, x = i % ow;
-    int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow, x1 = ((x + 1) * c->w + ow - 1) / ow;
+    int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow,
+            x1 = ((x + 1) * c->w + ow - 1) / ow;
     double sum = 0, places = (double)((y1 - y0) * (x1 - x0));
     for (int64_t p = 0; p < (y1 - y0) * (x1 - x0); p++) {
       int64_t at = (plane * c->h + y0 + p / (x1 - x0)) * c->w + x0 + p % (x1 - x0);
@@ -203,10 +206,12 @@ static inline void adaptive_pool_reference(const op_case *c, reference *r) {
 }
 
 /* Magnitudes: of y the terms x a, mean a and bias, with a = weight / deviation; of dx the three terms of its sum, each at its largest. */
-static inline void batch_norm_magnitudes(const op_case *c, reference *r, const double *mean, const double *var, const float *dz) {
+static inline void batch_norm_magnitudes(const op_case *c, reference *r, const double *mean, const double *var,
+                                         const float *dz) {
   int64_t pixels = c->h * c->w, m = c->n * pixels;
   for (int64_t k = 0; k < c->c; k++) {
-    double deviation = sqrt(var[k] + (double)c->attr.eps), a = fabs((double)r->param[0][k]) / deviation, dy = 0, dyx = 0;
+    double deviation = sqrt(var[k] + (double)c->attr.eps), a = fabs((double)r->param[0][k]) / deviation, dy = 0,
+           dyx = 0;
     for (int64_t i = 0; i < m; i++) {
       int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
       dy += fabs((double)dz[at]);
@@ -229,7 +234,8 @@ static inline void batch_norm_reference(const op_case *c, reference *r) {
   make_output(c, r, (ronde__shape){3, {c->c, c->h, c->w}}, (double)(c->n * pixels));
   make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
   r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
-  ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1], r->out.exact, mean, var);
+  ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1],
+                                r->out.exact, mean, var);
   for (int64_t i = 0; c->residual && i < r->out.n; i++) r->out.exact[i] += r->in[1][i];
   float *dz = activate(c, r);
   ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
@@ -250,7 +256,8 @@ static inline bool is_dropped(float probability, int64_t example, int64_t elemen
   uint64_t stream = RONDE__STREAM_DROPOUT | CALL_LAYER;
   uint32_t r[4];
   ronde__philox(CALL_SEED, stream, CALL_STEP, r);
-  ronde__philox((uint64_t)r[0] << 32 | r[1], stream, (uint64_t)(CALL_FIRST_EXAMPLE + example) << 32 | (uint64_t)(element / 4), r);
+  ronde__philox((uint64_t)r[0] << 32 | r[1], stream,
+                (uint64_t)(CALL_FIRST_EXAMPLE + example) << 32 | (uint64_t)(element / 4), r);
   return (double)r[element % 4] < (double)probability * 4294967296.0;
 }
 
@@ -354,7 +361,8 @@ static inline void cross_entropy_reference(const op_case *c, reference *r) {
   r->loss_bound = 1e-6 * (double)c->n;
   for (int64_t i = 0; i < input_elems(c); i++) {
     bool right = i % classes == r->labels[i / classes];
-    r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : c->attr.label_smoothing / (float)c->n);
+    r->din[0].magnitude[i] =
+        fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : c->attr.label_smoothing / (float)c->n);
   }
 }
 

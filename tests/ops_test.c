@@ -202,7 +202,8 @@ static void planted_bugs_are_found(void **unused) {
       {&relu, NULL, leave_dirt_in_padded_lanes, "input gradient: a padded lane holds 1e-30"},
       {&relu, read_an_old_output, NULL, "output [0]: nan"},
       {&linear, NULL, forget_the_input_of_a_frozen_layer, "gradient of parameter 1 changes with frozen mask 1"},
-      {&conv, NULL, round_by_thread, "2 threads, ROWS, need 0, accumulate 0, in dout 0): other bits than on one thread"},
+      {&conv, NULL, round_by_thread,
+       "2 threads, ROWS, need 0, accumulate 0, in dout 0): other bits than on one thread"},
   };
   for (size_t i = 0; i < RONDE__COUNT(bugs); i++) {
     reference ref = reference_make(bugs[i].c);

@@ -53,12 +53,14 @@ __attribute__((format(printf, 2, 3))) static inline bool found(const op_run *run
   const ronde__op_attr *a = &c->attr;
   if (*finding) return false;
   size_t size = sizeof finding, used = 0;
-  used += (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
-                           run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels,
-                           a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
-  used += (size_t)snprintf(finding + used, size - used, " (%s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ",
-                           run->v->kernels->isa, run->v->gemm, ronde__pool_threads(run->v->pool),
-                           layouts[run->v->offered], run->v->need, run->v->accumulate, run->v->in_dout);
+  used +=
+      (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
+                       run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0],
+                       a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
+  used += (size_t)snprintf(finding + used, size - used,
+                           " (%s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa,
+                           run->v->gemm, ronde__pool_threads(run->v->pool), layouts[run->v->offered], run->v->need,
+                           run->v->accumulate, run->v->in_dout);
   va_list args;
   va_start(args, format);
   vsnprintf(finding + used, size - used, format, args);
@@ -227,8 +229,14 @@ static inline void bind(op_run *run, bool backward) {
   const ronde__op *op = run->v->op;
   free(run->work.block);
   run->work = buffer_make(op->work_elems ? (int64_t)op->work_elems(&run->desc, run->state, backward) : 0);
-  run->call = (ronde__op_call){.out = run->out.at, .saved = run->saved.at, .work = run->work.at, .pool = run->v->pool, .training = true,
-                               .seed = CALL_SEED, .step = CALL_STEP, .first_example = CALL_FIRST_EXAMPLE};
+  run->call = (ronde__op_call){.out = run->out.at,
+                               .saved = run->saved.at,
+                               .work = run->work.at,
+                               .pool = run->v->pool,
+                               .training = true,
+                               .seed = CALL_SEED,
+                               .step = CALL_STEP,
+                               .first_example = CALL_FIRST_EXAMPLE};
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) {
     run->call.buffer[i] = run->state_of[i].at;
     if (run->state_of[i].at && !backward) put_weight(&run->desc.buffer, NULL, run->state_of[i].at);

@@ -60,9 +60,10 @@ static void a_step_of_many_is_a_step_of_one(void **state) {
       for (int servers = 1; servers <= 3; ++servers)
         for (int dedicated = servers > worlds[w]; dedicated < 2; ++dedicated) {
           char what[160];
-          snprintf(what, sizeof what,
-                   "steps=3 lr=0.5 momentum=0.5 batch=%d strategy=ps-sync workers=%d servers=%d placement=%s bucket-mb=%s",
-                   batches[b], worlds[w], servers, dedicated ? "dedicated" : "colocated", buckets[(size_t)servers % 2]);
+          snprintf(
+              what, sizeof what,
+              "steps=3 lr=0.5 momentum=0.5 batch=%d strategy=ps-sync workers=%d servers=%d placement=%s bucket-mb=%s",
+              batches[b], worlds[w], servers, dedicated ? "dedicated" : "colocated", buckets[(size_t)servers % 2]);
           observed many = train(14, NULL, "%s", what);
           check_close(what, &many, &one, &fresh, 3);
           assert_int_equal(many.examples, one.examples);
@@ -228,8 +229,10 @@ static void record_order(ronde__job *job) { job->records_order = true; }
 static void a_replay_of_the_pushes_gives_the_same_weights(void **state) {
   replay_difference = replay_update = 0;
   observe_also = replay;
-  observed o = train(REPLAY_EXAMPLES, record_order, "epochs=2 shuffle=off batch=%d lr=%g strategy=ps-async workers=%d servers=%d "
-                     "placement=dedicated bucket-mb=0.001", REPLAY_BATCH, (double)REPLAY_LR, REPLAY_WORKERS, REPLAY_SERVERS);
+  observed o = train(REPLAY_EXAMPLES, record_order,
+                     "epochs=2 shuffle=off batch=%d lr=%g strategy=ps-async workers=%d servers=%d "
+                     "placement=dedicated bucket-mb=0.001",
+                     REPLAY_BATCH, (double)REPLAY_LR, REPLAY_WORKERS, REPLAY_SERVERS);
   observe_also = NULL;
   assert_true(replicas_equal(&o));
   assert_true(replay_update > 0.01);
@@ -254,7 +257,8 @@ static void asynchronous_workers_do_their_share(void **state) {
     for (int servers = 1; servers <= 3; ++servers) {
       char options[256];
       snprintf(options, sizeof options,
-               "threads=1 epochs=2 batch=7 strategy=ps-async workers=%d servers=%d placement=dedicated", worlds[i], servers);
+               "threads=1 epochs=2 batch=7 strategy=ps-async workers=%d servers=%d placement=dedicated", worlds[i],
+               servers);
       json_t *run = job_run("train", options, &hooks), *staleness = json_at(run, "communication.staleness"), *bin;
       size_t b;
       int64_t n = 0, sum = 0, expected = 0;
@@ -381,11 +385,12 @@ static ronde_status read_with_a_hole(void *user, ronde_split split, const int64_
 static void broken_numbers_end_or_are_left_out(void **state) {
   ronde_source source = small_source(36, 0);
   source.read = read_with_a_hole;
-  observed o = observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2", &source, small_model, NULL);
+  observed o =
+      observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2", &source, small_model, NULL);
   assert_int_equal(o.status, RONDE_E_NUMERIC);
   assert_int_equal(o.n_steps, 3);
-  o = observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2 skip-bad-steps=1", &source, small_model,
-              NULL);
+  o = observe("threads=1 shuffle=off batch=6 strategy=ps-sync workers=3 servers=2 skip-bad-steps=1", &source,
+              small_model, NULL);
   assert_int_equal(o.status, RONDE_OK);
   assert_int_equal(o.n_steps, 6);
   assert_true(isnan(o.loss[3]) && isfinite(o.loss[5]) && replicas_equal(&o));

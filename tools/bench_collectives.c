@@ -71,6 +71,7 @@ ronde_status tool_bench_collectives(const tool_call *call) {
   if (bench) status = report(call, bench);
   json_decref(bench);
   free(text);
-  if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the measurement was broken off");
+  if (status == RONDE_E_CANCELLED && !tool_is_follower())
+    tool_fail(status, "interrupted: the measurement was broken off");
   return status;
 }

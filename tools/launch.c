@@ -98,7 +98,8 @@ static void take_line(launch *l, stream *s, const char *line) {
     note_end(l, mark + strlen(MARK));
   } else if (is_rule(line)) {
     l->in_block = !l->in_block;
-  } else if (s->to == STDERR_FILENO && (l->in_block || line[0] == '[' || strncmp(line, MPIRUN ": ", sizeof MPIRUN) == 0)) {
+  } else if (s->to == STDERR_FILENO &&
+             (l->in_block || line[0] == '[' || strncmp(line, MPIRUN ": ", sizeof MPIRUN) == 0)) {
     note_mpirun(l, line);
   } else {
     bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;

@@ -36,7 +36,8 @@ static void say_best(const json_t *result) {
   double accuracy = tool_number(best, "test_accuracy");
   const char *file = tool_string(best, "file");
   if (accuracy > tool_number(result, "test_accuracy"))
-    tool_say("  best test accuracy %.4f, in epoch %.0f%s%s", accuracy, tool_number(best, "epoch"), *file ? ": " : "", file);
+    tool_say("  best test accuracy %.4f, in epoch %.0f%s%s", accuracy, tool_number(best, "epoch"), *file ? ": " : "",
+             file);
   if (json_is_true(json_object_get(target, "reached")))
     tool_say("  accuracy %g reached in epoch %.0f, after %s of training", tool_number(target, "accuracy"),
              tool_number(target, "epoch"), tool_duration(tool_number(target, "train_s"), text));

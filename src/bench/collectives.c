@@ -15,7 +15,14 @@
 enum { MAX_THREADS = 64, MAX_CASES = 16, MAX_SIZES = 64, TAG_MEET = 0, TAG_DATA = 1, MAX_ITERATIONS = 100000 };
 #define ROUND_NS 50000000.0 /* of calls, where --iterations leaves it open */
 
-typedef enum kind { KIND_ALLREDUCE, KIND_ALLREDUCE_BF16, KIND_REDUCE_SCATTER, KIND_ALLGATHER, KIND_BROADCAST, KIND_COPY } kind;
+typedef enum kind {
+  KIND_ALLREDUCE,
+  KIND_ALLREDUCE_BF16,
+  KIND_REDUCE_SCATTER,
+  KIND_ALLGATHER,
+  KIND_BROADCAST,
+  KIND_COPY
+} kind;
 
 typedef struct measured {
   const char *name;
@@ -145,7 +152,8 @@ static ronde_status meet(rank *r, const word *own, word *words) {
   return ronde__allgather_ring(r->transport, TAG_MEET, words, sizeof *words);
 }
 
-static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t iterations, word *words, double *seconds_out) {
+static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t iterations, word *words,
+                               double *seconds_out) {
   word own = {0};
   const ronde_hooks *hooks = &r->bench->hooks;
   own.cancel = r->transport->rank == 0 && hooks->cancel && hooks->cancel(hooks->user);
@@ -212,11 +220,13 @@ static ronde_status measure(rank *r) {
   size_t most = (size_t)b->sizes[b->n_sizes - 1] / sizeof(float), other = 1;
   RONDE__ALLOC(words, (size_t)b->size * sizeof *words, "bench");
   seconds = ronde__alloc((size_t)(b->n_cases * b->options->rounds) * sizeof *seconds);
-  for (int i = 0; i < b->n_cases; i++) other = (size_t)ronde__max((int64_t)other, (int64_t)other_elems(&b->cases[i], r->transport, most));
+  for (int i = 0; i < b->n_cases; i++)
+    other = (size_t)ronde__max((int64_t)other, (int64_t)other_elems(&b->cases[i], r->transport, most));
   r->x = ronde__pages_map(most * sizeof *r->x);
   r->other = ronde__pages_map(other * sizeof *r->other);
   bool complete = seconds && r->x && r->other;
-  ronde_status status = complete ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "bench: no memory for %zu bytes", most * sizeof *r->x);
+  ronde_status status =
+      complete ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "bench: no memory for %zu bytes", most * sizeof *r->x);
   for (int i = 0; i < b->n_sizes && status == RONDE_OK; i++)
     status = measure_size(r, (size_t)b->sizes[i] / sizeof(float), words, seconds);
   if (r->x) ronde__pages_unmap(r->x, most * sizeof *r->x);
@@ -234,7 +244,8 @@ static ronde_status parse_bytes(const char *flag, const char *text, int64_t *byt
   int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
   bool right = text[0] >= '0' && text[0] <= '9' && !end[shift > 0] && value > 0 && value <= (INT64_C(4) << 30 >> shift);
   if (!right || (value << shift) % (int64_t)sizeof(float))
-    return ronde__fail(RONDE_E_USAGE, "--%s %s: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G", flag, text);
+    return ronde__fail(RONDE_E_USAGE,
+                       "--%s %s: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G", flag, text);
   *bytes_out = (int64_t)value << shift;
   return RONDE_OK;
 }
@@ -243,8 +254,10 @@ static ronde_status list_sizes(bench *b) {
   int64_t least, most;
   RONDE_TRY(parse_bytes("min", b->options->min, &least));
   RONDE_TRY(parse_bytes("max", b->options->max, &most));
-  if (least > most) return ronde__fail(RONDE_E_USAGE, "--min %s is more than --max %s", b->options->min, b->options->max);
-  for (int64_t size = least; size <= most && b->n_sizes < MAX_SIZES; size *= b->options->factor) b->sizes[b->n_sizes++] = size;
+  if (least > most)
+    return ronde__fail(RONDE_E_USAGE, "--min %s is more than --max %s", b->options->min, b->options->max);
+  for (int64_t size = least; size <= most && b->n_sizes < MAX_SIZES; size *= b->options->factor)
+    b->sizes[b->n_sizes++] = size;
   return RONDE_OK;
 }
 
@@ -273,8 +286,10 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   }
   for (size_t i = 0; i < RONDE__COUNT(others); i++) add_case(b, others[i]);
   if (list && b->n_cases != wanted)
-    return ronde__fail(RONDE_E_USAGE, "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
-                       "hierarchical, mpi, ring-bf16, reduce-scatter, all-gather, broadcast, copy)", list, wanted - b->n_cases);
+    return ronde__fail(RONDE_E_USAGE,
+                       "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
+                       "hierarchical, mpi, ring-bf16, reduce-scatter, all-gather, broadcast, copy)",
+                       list, wanted - b->n_cases);
   return RONDE_OK;
 }
 
@@ -286,7 +301,8 @@ static ronde_status check(bench *b, const ronde_config *config, const ronde__tra
     b->n_hosts = (int)ronde__max(b->n_hosts, transport->host_of ? transport->host_of[r] + 1 : 1);
   if (b->size == 1) return ronde__fail(RONDE_E_USAGE, "one worker has nobody to exchange with: --workers 2, or more");
   if (b->process_each && ronde__config_is_set(config, "workers") && b->options->workers != b->size)
-    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes", b->options->workers, b->size);
+    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes", b->options->workers,
+                       b->size);
   RONDE_TRY(list_sizes(b));
   return list_cases(b, transport);
 }
@@ -319,8 +335,8 @@ static ronde_status run_ranks(rank *ranks, int n) {
 }
 
 static ronde_status bench_json(const bench *b, char **json_out) {
-  json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:I, s:s, s:O}", "schema", "ronde.bench.v1", "verb",
-                           "bench collectives", "system", "ronde", "command", ronde__command_json(), "machine",
+  json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:I, s:s, s:O}", "schema", "ronde.bench.v1",
+                           "verb", "bench collectives", "system", "ronde", "command", ronde__command_json(), "machine",
                            ronde__machine_json(b->kernels->isa), "workers", b->size, "hosts", b->n_hosts, "transport",
                            b->transport, "rounds", (json_int_t)b->options->rounds, "clock",
                            "monotonic wall clock, calls back to back, the slowest rank's time", "cases", b->results);
@@ -341,7 +357,8 @@ static ronde_status run_here(bench *b, const ronde_config *config, ronde__transp
   return status;
 }
 
-static ronde_status make_transports(const bench *b, const ronde_config *config, ronde__transport **transports, int *n_out) {
+static ronde_status make_transports(const bench *b, const ronde_config *config, ronde__transport **transports,
+                                    int *n_out) {
   const ronde__options *o = b->options;
   bool mpi = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
   *n_out = 1;

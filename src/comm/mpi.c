@@ -495,7 +495,8 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
   RONDE_TRY(status);
   endpoint *self;
   RONDE__ALLOC(self, sizeof *self, "transport mpi");
-  self->head = (ronde__transport){.ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = PIECE_BYTES, .process_each = true};
+  self->head = (ronde__transport){
+      .ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = PIECE_BYTES, .process_each = true};
   self->n_local = 1;
   pthread_mutex_init(&self->lock, NULL);
   status = set_up(self);

@@ -302,7 +302,8 @@ ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
   if (!x) return RONDE_E_USAGE; /* what made it has said why */
   const ronde__graph_listener *listener = x->graph->listener;
   if (!listener)
-    return ronde__fail(RONDE_E_USAGE, "%s has no values: the graph is only recorded (--exec eager executes it)", x->label);
+    return ronde__fail(RONDE_E_USAGE, "%s has no values: the graph is only recorded (--exec eager executes it)",
+                       x->label);
   return listener->values(listener->user, x, values_out);
 }
 

@@ -26,7 +26,8 @@ static void forward_is_the_interpreters(void **unused) {
       examples e = examples_make(graph, n);
       int64_t elems = n * elems_of(graph, graph->output);
       float *exact = malloc((size_t)elems * sizeof *exact), *y = malloc((size_t)elems * sizeof *y);
-      double loss = interpret(graph, net, &e.batch, exact), got = forward_loss(net, &e.batch); /* moves the statistics */
+      double loss = interpret(graph, net, &e.batch, exact),
+             got = forward_loss(net, &e.batch); /* moves the statistics */
       if (fabs(got - loss) > 1e-5 * (double)n * (1 + fabs(loss)))
         fail_msg("%s: loss %g, not %g, in training", normed_networks[i].name, got, loss);
       e.batch.training = false;

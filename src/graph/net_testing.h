@@ -355,7 +355,8 @@ static inline void interpret_norm(const ronde_graph *graph, const ronde__node *n
   const float *weight = params[node->param[0]], *bias = params[node->param[1]];
   const float *mean = buffers[node->buffer[0]], *var = buffers[node->buffer[1]];
   double *moments = malloc((size_t)(2 * c) * sizeof *moments), eps = (double)node->attr.eps;
-  if (batch->training) ronde__ref_batch_norm_forward(batch->n, c, pixels, eps, x, weight, bias, y, moments, moments + c);
+  if (batch->training)
+    ronde__ref_batch_norm_forward(batch->n, c, pixels, eps, x, weight, bias, y, moments, moments + c);
   for (int64_t i = 0; i < batch->n * c * pixels && !batch->training; i++) {
     int64_t k = i / pixels % c;
     y[i] = (float)((double)(x[i] - mean[k]) / sqrt((double)var[k] + eps) * (double)weight[k] + (double)bias[k]);

@@ -31,7 +31,8 @@ static void check(const void *args, step_fn step, exact_fn step_exactly) {
         step_exactly(args, &e[i], g.at[i]);
         assert_true(fabs((double)w.at[i] - e[i].w) < 2e-6);
         assert_true(a.at[i] == 0 || fabs((double)a.at[i] - e[i].a) < 2e-6 * (fabs(e[i].a) + 0.1));
-        assert_true(b.at[i] == 0 || fabs((double)b.at[i] - e[i].b) < 2e-6 * (e[i].b + 1e-4)); /* of a difference squared */
+        assert_true(b.at[i] == 0 ||
+                    fabs((double)b.at[i] - e[i].b) < 2e-6 * (e[i].b + 1e-4)); /* of a difference squared */
       }
     }
     assert_true(same_bits(w.at, w2.at, n) && same_bits(a.at, a2.at, n) && same_bits(b.at, b2.at, n));
@@ -153,7 +154,8 @@ static void test_weights_without_gradient(void **state) {
   check_still(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, sgd_step, sgd_exact, false);
   check_still(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f}, sgd_step, sgd_exact, true);
   check_still(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-6f}, adagrad_step, adagrad_exact, false);
-  check_still(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-6f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact, true);
+  check_still(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-6f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact,
+              true);
   ronde__adam_args args = {.beta1 = 0.9f,
                            .beta2 = 0.999f,
                            .rest1 = 0.1f,

@@ -216,8 +216,8 @@ static int64_t channel_place(int64_t k, int64_t i, int64_t c, int64_t pixels) {
   return (i / pixels * c + k) * pixels + i % pixels;
 }
 
-void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x, const float *weight,
-                                   const float *bias, float *y, double *mean, double *var) {
+void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x,
+                                   const float *weight, const float *bias, float *y, double *mean, double *var) {
   int64_t m = n * pixels;
   for (int64_t k = 0; k < c; k++) {
     mean[k] = var[k] = 0;
@@ -249,7 +249,8 @@ void ronde__ref_batch_norm_backward(int64_t n, int64_t c, int64_t pixels, double
     }
     for (int64_t i = 0; i < m; i++) {
       int64_t at = channel_place(k, i, c, pixels);
-      dx[at] = (float)((double)dy[at] * weight[k] / deviation + dvar * 2 * (x[at] - mean) / (double)m + dmean / (double)m);
+      dx[at] =
+          (float)((double)dy[at] * weight[k] / deviation + dvar * 2 * (x[at] - mean) / (double)m + dmean / (double)m);
     }
     dweight[k] = (float)dw;
     dbias[k] = (float)db;

@@ -35,8 +35,8 @@ void ronde__ref_avg_pool_forward(const ronde__ref_conv *p, bool exclude_padding,
 void ronde__ref_avg_pool_backward(const ronde__ref_conv *p, bool exclude_padding, const float *dy, float *dx);
 
 /* Batch normalisation of x [N][C][pixels] by the batch's own statistics; mean [C] and var [C] (biased) are set. */
-void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x, const float *weight,
-                                   const float *bias, float *y, double *mean, double *var);
+void ronde__ref_batch_norm_forward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x,
+                                   const float *weight, const float *bias, float *y, double *mean, double *var);
 void ronde__ref_batch_norm_backward(int64_t n, int64_t c, int64_t pixels, double eps, const float *x,
                                     const float *weight, const float *dy, float *dx, float *dweight, float *dbias);
 

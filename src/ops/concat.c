@@ -51,7 +51,8 @@ static run run_at(const ronde__op_desc *desc, int input, int64_t offset, int64_t
     return (run){0, pixels * bi, offset * pixels * bo, pixels * bo, in->c, pixels * bi};
   default:
     *next_out = ronde__min(in->c, ronde__min((c / bi + 1) * bi, (to / bo + 1) * bo - offset));
-    return (run){ronde__phys_index(in, 0, c, 0), bi, ronde__phys_index(out, 0, to, 0), bo, pixels * in->n, *next_out - c};
+    return (run){
+        ronde__phys_index(in, 0, c, 0), bi, ronde__phys_index(out, 0, to, 0), bo, pixels * in->n, *next_out - c};
   }
 }
 

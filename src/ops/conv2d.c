@@ -17,7 +17,9 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
                        label);
   int64_t groups = ronde__conv_n_groups(attr);
   if (groups < 1 || in[0].dim[0] % groups || attr->out_channels % groups)
-    return ronde__fail(RONDE_E_USAGE, "%s: %" PRId64 " groups do not divide both its input, %s of %s, and its %" PRId64 " output channels",
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: %" PRId64 " groups do not divide both its input, %s of %s, and its %" PRId64
+                       " output channels",
                        label, groups, text, in_labels[0], attr->out_channels);
   out->rank = 3;
   out->dim[0] = attr->out_channels;

@@ -81,7 +81,8 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
   for (int64_t n = 0; n < x->n; n++)
     for (int64_t k = 0; k < classes; k++)
-      dx[logit_at(x, n, k)] += call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1 - smoothing + others : others));
+      dx[logit_at(x, n, k)] +=
+          call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1 - smoothing + others : others));
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }

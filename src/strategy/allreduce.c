@@ -107,8 +107,11 @@ static ronde_status make_buckets(state *s) {
   size_t longest = 0;
   for (int b = 0; b < s->cut.n; b++) {
     const ronde__bucket *from = &s->cut.at[b];
-    s->buckets[b] = (bucket){
-        .state = s, .begin = from->begin, .end = from->end, .n_params = from->n_params, .tag = (uint32_t)(TAG_BUCKETS + b)};
+    s->buckets[b] = (bucket){.state = s,
+                             .begin = from->begin,
+                             .end = from->end,
+                             .n_params = from->n_params,
+                             .tag = (uint32_t)(TAG_BUCKETS + b)};
     if (from->end - from->begin > longest) longest = from->end - from->begin;
   }
   s->n_buckets = s->cut.n;

@@ -46,8 +46,8 @@ static ronde_status wait_for(state *s, ronde__request *requests, int n) {
 static ronde_status send_head(void *arg) {
   state *s = arg;
   for (int i = 0; i < s->n_servers; i++)
-    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head[i], sizeof s->head[i],
-                                   &s->heads[i]));
+    RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head[i],
+                                   sizeof s->head[i], &s->heads[i]));
   return wait_for(s, s->heads, s->n_servers);
 }
 

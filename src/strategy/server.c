@@ -84,7 +84,8 @@ static ronde_status take_plan(ronde__server *s, ronde__ps_plan *plan) {
 
 static ronde_status take_array(ronde__server *s, uint32_t tag, float *array) {
   for (int b = 0; b < s->n_buckets; b++)
-    if (ronde__server_length(s, b)) RONDE_TRY(take(s, tag, array + s->begin[b], ronde__server_length(s, b) * sizeof *array));
+    if (ronde__server_length(s, b))
+      RONDE_TRY(take(s, tag, array + s->begin[b], ronde__server_length(s, b) * sizeof *array));
   return RONDE_OK;
 }
 
@@ -162,7 +163,8 @@ static ronde_status take_pushes(ronde__server *s) {
   for (int b = 0; b < s->n_buckets; b++) {
     RONDE_TRY(wait_for(s, s->requests + b * n_workers, n_workers));
     float *sum = s->pushed + s->begin[b];
-    for (int w = 1; w < n_workers; w++) s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)ronde__server_length(s, b));
+    for (int w = 1; w < n_workers; w++)
+      s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)ronde__server_length(s, b));
   }
   RONDE_TRY(wait_for(s, parts, n_workers));
   uint64_t end = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);

@@ -20,7 +20,8 @@ static bool all_done(const ronde__server *s, int w) {
 static ronde_status listen(ronde__server *s, int w) {
   ronde__transport *group = s->o.group;
   s->clients[w] = LISTENING;
-  return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_HEAD), &s->heads[w], sizeof s->heads[w], requests_of(s, w));
+  return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_HEAD), &s->heads[w], sizeof s->heads[w],
+                           requests_of(s, w));
 }
 
 static ronde_status receive_push(ronde__server *s, int w) {

@@ -12,5 +12,10 @@ static ronde_status step(void *state, const ronde__step *step, ronde__step_resul
 
 static void destroy(void *state) {}
 
-const ronde__strategy ronde__strategy_single = {
-    .name = "single", .create = create, .step = step, .destroy = destroy, .min_ranks = 1, .max_ranks = 1, .fuses_alone = true};
+const ronde__strategy ronde__strategy_single = {.name = "single",
+                                                .create = create,
+                                                .step = step,
+                                                .destroy = destroy,
+                                                .min_ranks = 1,
+                                                .max_ranks = 1,
+                                                .fuses_alone = true};

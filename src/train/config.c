@@ -489,7 +489,8 @@ ronde_status ronde__config_take(ronde_config *config, const json_t *given,
   json_t *value;
   json_object_foreach((json_t *)given, name, value) {
     const option *o = find(name);
-    if (!o || !(o->verbs & config->verb) || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value)) continue;
+    if (!o || !(o->verbs & config->verb) || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value))
+      continue;
     RONDE_TRY(ronde_config_set(config, name, json_string_value(value)));
   }
   return RONDE_OK;

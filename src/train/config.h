@@ -37,7 +37,8 @@ typedef struct ronde__options {
 struct ronde_config {
   int verb;
   ronde__options options;
-  uint64_t set_mask[RONDE__MAX_OPTIONS / 64];  /* bit i: option i of the table was set by the user (command line or environment) */
+  uint64_t set_mask[RONDE__MAX_OPTIONS /
+                    64]; /* bit i: option i of the table was set by the user (command line or environment) */
   uint64_t environment_mask[RONDE__MAX_OPTIONS / 64]; /* by the environment: errors then name the variable */
   char *texts[RONDE__MAX_OPTIONS]; /* that ronde_config_get has handed out */
 };

@@ -112,7 +112,8 @@ static ronde_status eval(ronde__job *job, char **json_out) {
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
   RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++) ranks[i] = (rank){.job = job, .cancelled = &cancelled, .errors = &errors, .number = i};
+  for (int i = 0; i < job->world; i++)
+    ranks[i] = (rank){.job = job, .cancelled = &cancelled, .errors = &errors, .number = i};
   ronde_status status = run_ranks(job, ranks);
   if (status == RONDE_OK) status = report(job, ranks, json_out);
   ronde__free(ranks);

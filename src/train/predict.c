@@ -137,10 +137,13 @@ static ronde_status classify(const ronde__job *job, ronde__net *net, const image
     if (status == RONDE_OK) status = ronde__net_predict(net, n, im->x + i * elems, y);
     for (int64_t j = 0; j < n && status == RONDE_OK; j++) {
       softmax(y + j * n_outputs, n_outputs);
-      if (isnan(y[j * n_outputs])) status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf", job->options->input, (long long)(i + j));
+      if (isnan(y[j * n_outputs]))
+        status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf",
+                             job->options->input, (long long)(i + j));
       else
-        json_array_append_new(examples, json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
-                                                  best_classes(y + j * n_outputs, n_outputs, job->options->top, names)));
+        json_array_append_new(examples,
+                              json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
+                                        best_classes(y + j * n_outputs, n_outputs, job->options->top, names)));
     }
   }
   ronde__free(y);
@@ -182,7 +185,8 @@ static ronde_status predict(ronde__job *job, char **json_out) {
   if (status == RONDE_OK) status = normalize(job, &im);
   if (status == RONDE_OK) status = run_net(job, &im, examples);
   ronde__free(im.x);
-  json_t *result = status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;
+  json_t *result =
+      status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;
   json_decref(examples);
   if (status != RONDE_OK) return status;
   char *text = result ? json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;

@@ -48,7 +48,8 @@ static void warn_of_loss(ronde__run *r, const ronde__record_epoch *row) {
   if (classes == 0 || r->warned_of_loss || !(row->train_loss > bound && r->last_loss > bound)) return;
   r->warned_of_loss = true;
   ronde__log(RONDE_LOG_WARNING,
-             "epoch %" PRId64 ": the mean loss is %.4g, of guessing it would be %.4g: training diverges; a smaller --lr, "
+             "epoch %" PRId64
+             ": the mean loss is %.4g, of guessing it would be %.4g: training diverges; a smaller --lr, "
              "--warmup or --clip may help",
              row->epoch, row->train_loss, guessing);
 }
@@ -178,7 +179,8 @@ static void fill_run(ronde__run *r) {
   const ronde__allreduce *collective = r->ranks[0].worker.collective;
   if (job->world > 1 && collective)
     r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
-  record->world = (ronde__record_world){job->world, job->n_servers, job->threads, r->transports[0]->ops->name, job->strategy->name};
+  record->world =
+      (ronde__record_world){job->world, job->n_servers, job->threads, r->transports[0]->ops->name, job->strategy->name};
   if (job->resume) fill_resumed(r);
   record->skipped_steps = r->ranks[0].place.skipped - (job->resume ? job->resume->place.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);

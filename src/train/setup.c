@@ -13,7 +13,8 @@
 static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
   long long c, h, w;
   int used = 0;
-  if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 || h > 65536 || w > 65536)
+  if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 ||
+      h > 65536 || w > 65536)
     return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", text);
   *shape_out = (ronde__shape){3, {c, h, w}};
   return RONDE_OK;
@@ -50,7 +51,8 @@ static ronde_status options_from_file(ronde__job *job) {
   /* Training asks the data: another number is either meant (--classes) or a mistake. */
   if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
-  if (!ronde__config_is_set(job->config, "padding") && padding) o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
+  if (!ronde__config_is_set(job->config, "padding") && padding)
+    o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
   if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
@@ -70,7 +72,8 @@ static ronde_status set_up_model(ronde__job *job) {
   if (!(job->model = ronde__model_find(o->model)))
     return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", o->model);
   job->model_name = job->model->name;
-  if (!job->model->has_padding) RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
+  if (!job->model->has_padding)
+    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
   char why[64];
   snprintf(why, sizeof why, "%s has no dropout", job->model_name);
   if (o->dropout > 0 && job->model->dropout == 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", why));
@@ -90,7 +93,8 @@ static ronde_status open_data(ronde__job *job) {
     return ronde__data_wrap(job->hooks.source, &job->data);
   }
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
-  if (!strncmp(o->data, "synthetic", 9)) RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
+  if (!strncmp(o->data, "synthetic", 9))
+    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
   if (strncmp(o->data, "folder", 6))
     RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
   ronde__data_options options = {.spec = o->data,
@@ -105,7 +109,8 @@ static ronde_status open_data(ronde__job *job) {
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
   if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
   RONDE_TRY(ronde__data_open(&options, &job->data));
-  if (job->data->normalization.channels == 0) job->config->options.normalize = false; /* nothing is applied: the record says so */
+  if (job->data->normalization.channels == 0)
+    job->config->options.normalize = false; /* nothing is applied: the record says so */
   return RONDE_OK;
 }
 
@@ -131,9 +136,11 @@ static ronde_status shape_from_options(ronde__job *job) {
 static ronde_status open_resume(ronde__job *job) {
   ronde__options *o = &job->config->options;
   if (!o->resume) return RONDE_OK;
-  if (o->dry_run) RONDE_TRY(ronde__config_no_effect(job->config, "resume", "--dry-run saves nothing and goes on with nothing"));
+  if (o->dry_run)
+    RONDE_TRY(ronde__config_no_effect(job->config, "resume", "--dry-run saves nothing and goes on with nothing"));
   bool automatic = strcmp(o->resume, "auto") == 0;
-  if (automatic && !o->out) return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
+  if (automatic && !o->out)
+    return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
   if (automatic) {
     bool any;
     RONDE_TRY(ronde__checkpoint_any(o->out, &any));
@@ -162,13 +169,16 @@ static ronde_status resolve_optimizer(ronde__job *job) {
   if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "momentum", "only --optimizer sgd has it"));
   if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "nesterov", "only --optimizer sgd has it"));
   if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
-  if (sgd || adagrad) RONDE_TRY(ronde__config_no_effect(job->config, "betas", "only --optimizer adam and adamw have them"));
+  if (sgd || adagrad)
+    RONDE_TRY(ronde__config_no_effect(job->config, "betas", "only --optimizer adam and adamw have them"));
   if (sgd) RONDE_TRY(ronde__config_no_effect(job->config, "eps", "--optimizer sgd has none"));
   if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
   if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
   if (o->lr_scale_workers) o->lr *= job->world;
-  static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW, RONDE__OPTIM_ADAGRAD};
-  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr, o->momentum, o->weight_decay, o->nesterov, o->betas[0], o->betas[1], o->eps};
+  static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW,
+                                            RONDE__OPTIM_ADAGRAD};
+  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
+                                      o->nesterov,         o->betas[0], o->betas[1], o->eps};
   return RONDE_OK;
 }
 
@@ -179,14 +189,16 @@ static ronde_status resolve_schedule(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "lr-step", "only --lr-schedule step has it"));
     RONDE_TRY(ronde__config_no_effect(job->config, "lr-gamma", "only --lr-schedule step has it"));
   }
-  job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr, o->lr_gamma, o->lr_step, job->steps_per_epoch, job->steps, o->warmup};
+  job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr,      o->lr_gamma, o->lr_step,
+                                    job->steps_per_epoch,  job->steps, o->warmup};
   return RONDE_OK;
 }
 
 /* Under MPI the launcher has said how many there are. */
 static ronde_status join_mpi(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  bool wanted = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  bool wanted =
+      o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (!wanted && o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
   if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
@@ -226,7 +238,8 @@ static ronde_status resolve_servers(ronde__job *job) {
 
 /* What needs all workers in one step, or one state of all of them. */
 static ronde_status check_asynchronous(ronde__job *job) {
-  static const char *const options[] = {"sync-bn", "skip-bad-steps", "clip", "resume", "checkpoint-every", "keep", "sentinel"};
+  static const char *const options[] = {"sync-bn",          "skip-bad-steps", "clip",    "resume",
+                                        "checkpoint-every", "keep",           "sentinel"};
   if (!job->strategy->asynchronous) return RONDE_OK;
   for (size_t i = 0; i < RONDE__COUNT(options); i++)
     RONDE_TRY(ronde__config_no_effect(job->config, options[i], "the steps of asynchronous workers are each its own"));
@@ -256,10 +269,12 @@ static ronde_status resolve_world(ronde__job *job) {
   if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
     return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
   const char *wanted = ronde_config_get(job->config, "strategy");
-  job->strategy = ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
+  job->strategy =
+      ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
   if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
   if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
-    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name, job->strategy->max_ranks, job->world);
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
+                       job->strategy->max_ranks, job->world);
   RONDE_TRY(check_servers(job));
   RONDE_TRY(check_asynchronous(job));
   if (!strcmp(job->strategy->name, "single")) {
@@ -273,12 +288,16 @@ static ronde_status resolve_world(ronde__job *job) {
   if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
     return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
   if (o->wire == RONDE__WIRE_BF16 && job->collective && o->collective != RONDE__COLLECTIVE_RING)
-    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it", job->collective->name);
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it",
+                       job->collective->name);
   if (o->wire == RONDE__WIRE_BF16) job->collective = ronde__allreduce_find("ring");
-  if (job->world == 1 && o->sync_bn) RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
+  if (job->world == 1 && o->sync_bn)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
-    return ronde__fail(RONDE_E_USAGE, "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
-  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
+    return ronde__fail(RONDE_E_USAGE,
+                       "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+  if (job->world == 1)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }
@@ -293,21 +312,24 @@ static ronde_status resolve_drill(ronde__job *job) {
     if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
       job->drill_load_ns = (uint64_t)(ms * 1e6);
     } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      if (rank < 0 || rank >= job->world)
+        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
       job->drill_slow_rank = rank;
       job->drill_slow_ns = (uint64_t)(ms * 1e6);
       int more = 0;
       if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
       used += more;
     } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
-      if (rank < 0 || rank >= job->world) return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      if (rank < 0 || rank >= job->world)
+        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
       return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
     }
     text += used;
-    if (*text && *text++ != ',') return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
+    if (*text && *text++ != ',')
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
   }
   return RONDE_OK;
 }
@@ -320,15 +342,23 @@ static ronde_status resolve_steps(ronde__job *job) {
   if (o->local_batch) o->batch = o->local_batch * job->world;
   job->batch = o->batch;
   job->local_batch = ronde__ceil_div(job->batch, job->world);
-  ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN], o->repeat, o->val_split, o->batch, o->shuffle, o->drop_last, (uint64_t)o->seed};
+  ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
+                                    o->repeat,
+                                    o->val_split,
+                                    o->batch,
+                                    o->shuffle,
+                                    o->drop_last,
+                                    (uint64_t)o->seed};
   RONDE_TRY(ronde__sampler_create(&sampler, &job->sampler));
   int64_t n_validation;
   ronde__sampler_validation(job->sampler, &n_validation);
   if (o->val_split > 0 && n_validation == 0)
-    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps none of %" PRId64 " examples", o->val_split, sampler.n_train);
+    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps none of %" PRId64 " examples", o->val_split,
+                       sampler.n_train);
   job->batches_per_epoch = ronde__sampler_epoch_batches(job->sampler);
   job->steps_per_epoch = ronde__ceil_div(job->batches_per_epoch, o->accumulate);
-  if (o->epochs > INT64_MAX / 2 / job->steps_per_epoch) return ronde__fail(RONDE_E_USAGE, "--epochs %" PRId64 ": too many", o->epochs);
+  if (o->epochs > INT64_MAX / 2 / job->steps_per_epoch)
+    return ronde__fail(RONDE_E_USAGE, "--epochs %" PRId64 ": too many", o->epochs);
   job->steps = o->steps ? o->steps : o->epochs * job->steps_per_epoch;
   return RONDE_OK;
 }
@@ -358,7 +388,8 @@ static bool needs_whole_gradients(const ronde__job *job) {
 static ronde_status set_up_training(ronde__job *job) {
   const ronde__options *o = job->options;
   if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
-  if (o->dry_run && (o->out || o->save)) return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
+  if (o->dry_run && (o->out || o->save))
+    return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
   RONDE_TRY(resolve_steps(job));
   RONDE_TRY(resolve_tests(job));
   RONDE_TRY(resolve_optimizer(job));
@@ -398,11 +429,12 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   const char *head = ronde__graph_head(graph);
   if (!ronde__config_is_set(job->config, "classes"))
     return ronde__fail(RONDE_E_INPUT,
-                       "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64 ": --classes %" PRId64
-                       " starts a new output layer, --classes %" PRId64 " keeps the file's",
+                       "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64
+                       ": --classes %" PRId64 " starts a new output layer, --classes %" PRId64 " keeps the file's",
                        o->init, head, in_file, job->data->source.name, job->classes, job->classes, in_file);
   if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", o->init);
-  ronde__log(RONDE_LOG_INFO, "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
+  ronde__log(RONDE_LOG_INFO,
+             "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
              job->classes, in_file, o->init, o->seed);
   return RONDE_OK;
 }
@@ -442,7 +474,8 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
     return RONDE_OK;
   }
   if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
-    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h", text);
+    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
+                       text);
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
   return RONDE_OK;
 }
@@ -489,13 +522,16 @@ static ronde_status resolve(ronde__job *job) {
     shape_from_data(job);
   } else {
     if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
-    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
+    if (verb == RONDE__VERB_INIT)
+      RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));
   if (verb == RONDE__VERB_BENCH_STEP || verb == RONDE__VERB_BENCH_KERNELS) RONDE_TRY(set_up_stepper(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_checkpoints(job));
-  return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job); /* predict knows the input's shape only when it has read it */
+  return verb == RONDE__VERB_PREDICT
+             ? RONDE_OK
+             : check_network(job); /* predict knows the input's shape only when it has read it */
 }
 
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {

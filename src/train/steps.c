@@ -38,7 +38,8 @@ static ronde_status remove_older(const char *folder, const char *name) {
 /* A process that was killed may have left half a line. */
 static ronde_status cut_half_line(const char *path) {
   FILE *file = fopen(path, "r+e");
-  if (!file) return errno == ENOENT ? RONDE_OK : ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(errno));
+  if (!file)
+    return errno == ENOENT ? RONDE_OK : ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(errno));
   long whole = 0;
   int failed = fseek(file, 0, SEEK_END);
   for (long at = failed ? 0 : ftell(file); at > 0 && !whole; at--) {
