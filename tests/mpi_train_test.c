@@ -198,10 +198,23 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+static void statistics_are_shared_between_processes(void **state) {
+  need_mpi();
+  const char *options =
+      "--model resnet18 --data synthetic:3x16x16:10:32 --batch 32 --sync-bn --workers 2 --threads 1 --quiet";
+  check_run(0, run("timeout 100 " RONDE " train %s --out tb", options));
+  check_run(0, run("timeout 100 " RONDE " train %s --transport mpi --out mb", options));
+  json_t *threads = record("tb"), *mpi = record("mb");
+  assert_string_equal(string_at(mpi, "result", "state_sha256"), string_at(threads, "result", "state_sha256"));
+  json_decref(threads);
+  json_decref(mpi);
+}
+
 static void it_runs_under_a_users_own_mpirun(void **state) {
   need_mpi();
-  const char *mpirun = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi "
-                       "--oversubscribe -np 2 " RONDE " train " SMALL;
+  const char *mpirun =
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi "
+      "--oversubscribe -np 2 " RONDE " train " SMALL;
   check_run(0, run("%s --out u", mpirun));
   json_t *json = record("u");
   assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 2);
@@ -342,6 +355,7 @@ int main(void) {
       cmocka_unit_test(gradients_travel_in_half_the_bytes),
       cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
+      cmocka_unit_test(statistics_are_shared_between_processes),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
