@@ -1,7 +1,5 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
-#include "train/checkpoint.h"
-
-#include "comm/mpi.h"
+#include "train/setup.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,243 +159,7 @@ static ronde_status open_init(ronde__job *job) {
   return options_from_file(job);
 }
 
-/* ---- training ---- */
-
-static ronde_status resolve_optimizer(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  bool sgd = o->optimizer == RONDE__OPTIMIZER_SGD, adagrad = o->optimizer == RONDE__OPTIMIZER_ADAGRAD;
-  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "momentum", "only --optimizer sgd has it"));
-  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "nesterov", "only --optimizer sgd has it"));
-  if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
-  if (sgd || adagrad)
-    RONDE_TRY(ronde__config_no_effect(job->config, "betas", "only --optimizer adam and adamw have them"));
-  if (sgd) RONDE_TRY(ronde__config_no_effect(job->config, "eps", "--optimizer sgd has none"));
-  if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
-  if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
-  if (o->lr_scale_workers) o->lr *= job->world;
-  static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW,
-                                            RONDE__OPTIM_ADAGRAD};
-  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
-                                      o->nesterov,         o->betas[0], o->betas[1], o->eps};
-  return RONDE_OK;
-}
-
-static ronde_status resolve_schedule(ronde__job *job) {
-  const ronde__options *o = job->options;
-  static const ronde__schedule_kind kinds[] = {RONDE__SCHEDULE_CONSTANT, RONDE__SCHEDULE_STEP, RONDE__SCHEDULE_COSINE};
-  if (kinds[o->lr_schedule] != RONDE__SCHEDULE_STEP) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "lr-step", "only --lr-schedule step has it"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "lr-gamma", "only --lr-schedule step has it"));
-  }
-  job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr,      o->lr_gamma, o->lr_step,
-                                    job->steps_per_epoch,  job->steps, o->warmup};
-  return RONDE_OK;
-}
-
-/* Under MPI the launcher has said how many there are. */
-static ronde_status join_mpi(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  bool wanted =
-      o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
-  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  if (!wanted && o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
-  if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
-  if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
-  RONDE_TRY(ronde__transport_mpi(&job->mpi));
-  int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
-  /* All ranks see it; one says it. */
-  if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
-    return job->mpi->rank != 0 ? RONDE_E_USAGE
-                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
-                                             o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
-  o->transport = RONDE__TRANSPORT_MPI;
-  o->workers = n_workers;
-  return RONDE_OK;
-}
-
-/* Of the workers of this host. */
-static int default_threads(const ronde__job *job) {
-  int n = job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
-  return (int)ronde__max(1, ronde__cores() / n);
-}
-
-/* Before the workers are counted: under MPI the others are servers. */
-static ronde_status resolve_servers(ronde__job *job) {
-  const ronde__options *o = job->options;
-  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  const ronde__strategy *strategy = ronde__strategy_find(ronde_config_get(job->config, "strategy"));
-  if (strategy && strategy->has_servers) {
-    job->n_servers = (int)o->servers;
-    job->dedicated = o->placement == RONDE__PLACEMENT_DEDICATED;
-    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "parameter servers are sent f32"));
-    return ronde__config_no_effect(job->config, "collective", "parameter servers sum the gradients");
-  }
-  RONDE_TRY(ronde__config_no_effect(job->config, "servers", "the strategy has no parameter servers"));
-  return ronde__config_no_effect(job->config, "placement", "the strategy has no parameter servers");
-}
-
-/* What needs all workers in one step, or one state of all of them. */
-static ronde_status check_asynchronous(ronde__job *job) {
-  static const char *const options[] = {"sync-bn",          "skip-bad-steps", "clip",    "resume",
-                                        "checkpoint-every", "keep",           "sentinel"};
-  if (!job->strategy->asynchronous) return RONDE_OK;
-  for (size_t i = 0; i < RONDE__COUNT(options); i++)
-    RONDE_TRY(ronde__config_no_effect(job->config, options[i], "the steps of asynchronous workers are each its own"));
-  job->config->options.sentinel = 0;
-  return RONDE_OK;
-}
-
-static ronde_status check_servers(ronde__job *job) {
-  if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
-    return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
-  if (!job->dedicated && job->n_servers > job->world)
-    return ronde__fail(RONDE_E_USAGE, "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
-                       "has ranks of their own)", job->n_servers, job->world, job->world);
-  RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
-  for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
-  return RONDE_OK;
-}
-
-static ronde_status resolve_world(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  RONDE_TRY(resolve_servers(job));
-  RONDE_TRY(join_mpi(job));
-  job->world = (int)o->workers;
-  job->threads = o->threads ? (int)o->threads : default_threads(job);
-  o->threads = job->threads;
-  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
-    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
-  const char *wanted = ronde_config_get(job->config, "strategy");
-  job->strategy =
-      ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
-  if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
-  if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
-    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
-                       job->strategy->max_ranks, job->world);
-  RONDE_TRY(check_servers(job));
-  RONDE_TRY(check_asynchronous(job));
-  if (!strcmp(job->strategy->name, "single")) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
-  }
-  if (o->collective != RONDE__COLLECTIVE_AUTO)
-    job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
-  if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
-    return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
-  if (o->wire == RONDE__WIRE_BF16 && job->collective && o->collective != RONDE__COLLECTIVE_RING)
-    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it",
-                       job->collective->name);
-  if (o->wire == RONDE__WIRE_BF16) job->collective = ronde__allreduce_find("ring");
-  if (job->world == 1 && o->sync_bn)
-    RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
-  if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
-    return ronde__fail(RONDE_E_USAGE,
-                       "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
-  if (job->world == 1)
-    RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
-  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
-  return RONDE_OK;
-}
-
-static ronde_status resolve_drill(ronde__job *job) {
-  const char *text = job->options->drill;
-  job->drill_slow_rank = -1;
-  while (text && *text) {
-    double ms;
-    int rank, used = 0;
-    long long step;
-    if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
-      job->drill_load_ns = (uint64_t)(ms * 1e6);
-    } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      if (rank < 0 || rank >= job->world)
-        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
-      job->drill_slow_rank = rank;
-      job->drill_slow_ns = (uint64_t)(ms * 1e6);
-      int more = 0;
-      if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
-      used += more;
-    } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
-      if (rank < 0 || rank >= job->world)
-        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
-      job->drill_drift_rank = rank;
-      job->drill_drift_step = step;
-    } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
-    }
-    text += used;
-    if (*text && *text++ != ',')
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
-  }
-  return RONDE_OK;
-}
-
-static ronde_status resolve_steps(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  const ronde_source *source = &job->data->source;
-  if (o->local_batch && ronde__config_is_set(job->config, "batch"))
-    return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both give the size of a step: one of them is enough");
-  if (o->local_batch) o->batch = o->local_batch * job->world;
-  job->batch = o->batch;
-  job->local_batch = ronde__ceil_div(job->batch, job->world);
-  ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
-                                    o->repeat,
-                                    o->val_split,
-                                    o->batch,
-                                    o->shuffle,
-                                    o->drop_last,
-                                    (uint64_t)o->seed};
-  RONDE_TRY(ronde__sampler_create(&sampler, &job->sampler));
-  int64_t n_validation;
-  ronde__sampler_validation(job->sampler, &n_validation);
-  if (o->val_split > 0 && n_validation == 0)
-    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps none of %" PRId64 " examples", o->val_split,
-                       sampler.n_train);
-  job->batches_per_epoch = ronde__sampler_epoch_batches(job->sampler);
-  job->steps_per_epoch = ronde__ceil_div(job->batches_per_epoch, o->accumulate);
-  if (o->epochs > INT64_MAX / 2 / job->steps_per_epoch)
-    return ronde__fail(RONDE_E_USAGE, "--epochs %" PRId64 ": too many", o->epochs);
-  job->steps = o->steps ? o->steps : o->epochs * job->steps_per_epoch;
-  return RONDE_OK;
-}
-
-/* What is done with tests, where there are any. */
-static ronde_status resolve_tests(ronde__job *job) {
-  const ronde__options *o = job->options;
-  int64_t n_tests;
-  ronde__sampler_validation(job->sampler, &n_tests);
-  if (n_tests == 0) n_tests = job->data->source.n_examples[RONDE_SPLIT_TEST];
-  if (n_tests == 0) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "eval-every", "the data have no test examples"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the data have no test examples"));
-  }
-  if (job->data->source.classes == 0)
-    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the targets are values, not classes"));
-  if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/best.safetensors", o->out)))
-    return ronde__fail(RONDE_E_MEMORY, "%s/best.safetensors: no memory", o->out);
-  return RONDE_OK;
-}
-
-/* What must see all gradients of a step before the first parameter changes. */
-static bool needs_whole_gradients(const ronde__job *job) {
-  return job->options->clip > 0 || job->options->accumulate > 1 || job->options->skip_bad_steps > 0;
-}
-
-static ronde_status set_up_training(ronde__job *job) {
-  const ronde__options *o = job->options;
-  if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
-  if (o->dry_run && (o->out || o->save))
-    return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
-  RONDE_TRY(resolve_steps(job));
-  RONDE_TRY(resolve_tests(job));
-  RONDE_TRY(resolve_optimizer(job));
-  RONDE_TRY(resolve_schedule(job));
-  job->fused_update = job->world == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
-                      o->exec != RONDE__EXEC_EAGER;
-  return resolve_drill(job);
-}
+/* ---- network ---- */
 
 /* Statistics of one value are none: to be refused before training, not in a short last batch. */
 static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *graph) {
@@ -456,56 +218,6 @@ static ronde_status check_network(ronde__job *job) {
   return status;
 }
 
-/* "500": steps; "30s", "10m", "2h": time. */
-static ronde_status resolve_checkpoints(ronde__job *job) {
-  const char *text = job->options->checkpoint_every;
-  if (!job->options->out) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "checkpoint-every", "there is no --out to write them to"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "keep", "there is no --out to write them to"));
-  }
-  if (!text) return RONDE_OK;
-  long long n;
-  char unit = 0;
-  int used = 0, n_read = sscanf(text, "%18lld%c%n", &n, &unit, &used);
-  uint64_t unit_s = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
-  bool digits = text[0] >= '0' && text[0] <= '9';
-  if (digits && n_read == 1) {
-    job->checkpoint_steps = n;
-    return RONDE_OK;
-  }
-  if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
-    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
-                       text);
-  job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
-  return RONDE_OK;
-}
-
-/* A run that starts anew does not write among the checkpoints of another. */
-static ronde_status check_out(const ronde__job *job) {
-  bool any = false;
-  if (job->options->out && !job->resume) RONDE_TRY(ronde__checkpoint_any(job->options->out, &any));
-  if (!any) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--out %s has checkpoints of an earlier run: --resume auto goes on from there; "
-                     "remove them, or name another folder, to start anew", job->options->out);
-}
-
-/* One batch, again and again: a small rate keeps the numbers of many steps finite, and without dropout every system
- * computes the same. */
-static ronde_status set_up_stepper(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  o->lr = 0.001;
-  o->dropout = 0;
-  job->batch = job->local_batch = o->batch;
-  job->fused_update = true;
-  return resolve_optimizer(job);
-}
-
-static ronde_status set_up_checkpoints(ronde__job *job) {
-  RONDE_TRY(resolve_checkpoints(job));
-  RONDE_TRY(check_out(job));
-  return job->resume ? ronde__resume_check(job->resume, job) : RONDE_OK;
-}
-
 static ronde_status resolve(ronde__job *job) {
   int verb = job->config->verb;
   RONDE_TRY(ronde__kernels_get(&job->kernels));
@@ -515,7 +227,7 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(open_init(job));
   RONDE_TRY(parse_resize(job));
   RONDE_TRY(set_up_model(job));
-  if (verb != RONDE__VERB_INIT) RONDE_TRY(resolve_world(job));
+  if (verb != RONDE__VERB_INIT) RONDE_TRY(ronde__set_up_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
@@ -526,12 +238,11 @@ static ronde_status resolve(ronde__job *job) {
       RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
     RONDE_TRY(shape_from_options(job));
   }
-  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_training(job));
-  if (verb == RONDE__VERB_BENCH_STEP || verb == RONDE__VERB_BENCH_KERNELS) RONDE_TRY(set_up_stepper(job));
-  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(set_up_checkpoints(job));
-  return verb == RONDE__VERB_PREDICT
-             ? RONDE_OK
-             : check_network(job); /* predict knows the input's shape only when it has read it */
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_training(job));
+  if (verb == RONDE__VERB_BENCH_STEP || verb == RONDE__VERB_BENCH_KERNELS) RONDE_TRY(ronde__set_up_stepper(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_checkpoints(job));
+  /* predict knows the input's shape only when it has read it */
+  return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job);
 }
 
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {

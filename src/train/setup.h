@@ -1,0 +1,16 @@
+/* The parts of ronde__job_create, in the order in which it calls them. Each resolves automatic values in the job's config
+ * and refuses, by name, what is impossible or can have no effect. */
+#ifndef RONDE_SETUP_H
+#define RONDE_SETUP_H
+
+#include "train/checkpoint.h"
+
+/* Joins MPI where this process is a rank of it. */
+ronde_status ronde__set_up_world(ronde__job *job);
+/* With data and world known. */
+ronde_status ronde__set_up_training(ronde__job *job);
+ronde_status ronde__set_up_checkpoints(ronde__job *job);
+/* Instead of training: one step by itself, of a measurement. */
+ronde_status ronde__set_up_stepper(ronde__job *job);
+
+#endif

@@ -1,0 +1,117 @@
+/* The ranks of a job: how many, of which transport, threads, strategy and servers. */
+#include "train/setup.h"
+
+#include "comm/mpi.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Under MPI the launcher has said how many there are. */
+static ronde_status join_mpi(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  bool wanted =
+      o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  if (!wanted && o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
+  if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
+  if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
+  RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
+  /* All ranks see it; one says it. */
+  if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
+    return job->mpi->rank != 0 ? RONDE_E_USAGE
+                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
+                                             o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
+  o->transport = RONDE__TRANSPORT_MPI;
+  o->workers = n_workers;
+  return RONDE_OK;
+}
+
+/* Of the workers of this host. */
+static int default_threads(const ronde__job *job) {
+  int n = job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
+  return (int)ronde__max(1, ronde__cores() / n);
+}
+
+/* Before the workers are counted: under MPI the others are servers. */
+static ronde_status resolve_servers(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  const ronde__strategy *strategy = ronde__strategy_find(ronde_config_get(job->config, "strategy"));
+  if (strategy && strategy->has_servers) {
+    job->n_servers = (int)o->servers;
+    job->dedicated = o->placement == RONDE__PLACEMENT_DEDICATED;
+    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "parameter servers are sent f32"));
+    return ronde__config_no_effect(job->config, "collective", "parameter servers sum the gradients");
+  }
+  RONDE_TRY(ronde__config_no_effect(job->config, "servers", "the strategy has no parameter servers"));
+  return ronde__config_no_effect(job->config, "placement", "the strategy has no parameter servers");
+}
+
+/* What needs all workers in one step, or one state of all of them. */
+static ronde_status check_asynchronous(ronde__job *job) {
+  static const char *const options[] = {"sync-bn",          "skip-bad-steps", "clip",    "resume",
+                                        "checkpoint-every", "keep",           "sentinel"};
+  if (!job->strategy->asynchronous) return RONDE_OK;
+  for (size_t i = 0; i < RONDE__COUNT(options); i++)
+    RONDE_TRY(ronde__config_no_effect(job->config, options[i], "the steps of asynchronous workers are each its own"));
+  job->config->options.sentinel = 0;
+  return RONDE_OK;
+}
+
+static ronde_status check_servers(ronde__job *job) {
+  if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
+    return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
+  if (!job->dedicated && job->n_servers > job->world)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
+                       "has ranks of their own)",
+                       job->n_servers, job->world, job->world);
+  RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
+  for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
+  return RONDE_OK;
+}
+
+ronde_status ronde__set_up_world(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  RONDE_TRY(resolve_servers(job));
+  RONDE_TRY(join_mpi(job));
+  job->world = (int)o->workers;
+  job->threads = o->threads ? (int)o->threads : default_threads(job);
+  o->threads = job->threads;
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
+    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
+  const char *wanted = ronde_config_get(job->config, "strategy");
+  job->strategy =
+      ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
+  if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
+  if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
+                       job->strategy->max_ranks, job->world);
+  RONDE_TRY(check_servers(job));
+  RONDE_TRY(check_asynchronous(job));
+  if (!strcmp(job->strategy->name, "single")) {
+    RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
+  }
+  if (o->collective != RONDE__COLLECTIVE_AUTO)
+    job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
+  if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
+    return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
+  if (o->wire == RONDE__WIRE_BF16 && job->collective && o->collective != RONDE__COLLECTIVE_RING)
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it",
+                       job->collective->name);
+  if (o->wire == RONDE__WIRE_BF16) job->collective = ronde__allreduce_find("ring");
+  if (job->world == 1 && o->sync_bn)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
+  if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+  if (job->world == 1)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
+  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
+  return RONDE_OK;
+}
