@@ -92,7 +92,7 @@ ronde_status ronde__exchange_run(const ronde__exchange *exchange);
 size_t ronde__exchange_scratch(int64_t n_in);
 
 /* Some ranks of a transport as a transport of their own: `ranks` [n] are theirs in the inner one, ascending or not, the
- * caller's among them. Counts and time limits stay the inner one's; it needs no destroy. */
+ * caller's among them. Traffic is counted in the inner one; its time limit is taken over. It needs no destroy. */
 typedef struct ronde__view {
   ronde__transport head;
   ronde__transport *inner;

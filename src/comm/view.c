@@ -56,10 +56,14 @@ static const ronde__transport_ops view_ops = {
 };
 
 ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n) {
-  *view = (ronde__view){.head = *inner, .inner = inner, .ranks = ranks};
+  /* Its own counters stay zero: another thread may be counting in the inner one's right now. */
+  *view = (ronde__view){.inner = inner, .ranks = ranks};
   view->head.ops = &view_ops;
+  view->head.rank = inner->rank;
   view->head.size = n;
-  view->head.host_of = NULL;
+  view->head.piece_bytes = inner->piece_bytes;
+  view->head.process_each = inner->process_each;
+  view->head.timeout_ns = inner->timeout_ns;
   for (int i = 0; i < n; i++)
     if (ranks[i] == inner->rank) view->head.rank = i;
   return &view->head;
