@@ -18,16 +18,10 @@
 #include "base/pool.h"
 #include "graph/graph.h"
 #include "models/models.h"
+#include "sanitized.h"
 
 #define BOUND 4.0
 #define FLOOR (4.0 / (1 << 24))
-
-/* Under the thread sanitizer, arithmetic is slow and only threads are of interest. */
-#ifdef __SANITIZE_THREAD__
-#define THREADS_ONLY true
-#else
-#define THREADS_ONLY false
-#endif
 
 /* ---- numbers by hash: tests/golden/models.py has the same functions ---------------------------------------------- */
 

@@ -1,13 +1,7 @@
 /* Every op of ops.inc against the naive references, at the cases of ops_cases.h: in every layout that a producer may
  * offer, under every instruction set of this machine and both GEMMs, on 1, 2 and 3 threads with the same bits. */
 #include "ops_testing.h"
-
-/* Under the thread sanitizer, arithmetic is slow and only threads are of interest. */
-#ifdef __SANITIZE_THREAD__
-#define THREADS_ONLY true
-#else
-#define THREADS_ONLY false
-#endif
+#include "sanitized.h"
 
 static ronde__pool *pools[4]; /* by threads; [1]: none */
 

@@ -1,18 +1,12 @@
 /* Batch normalisation on several workers. With --sync-bn N workers do what one does on the whole batch, running
  * statistics included; without it, what an oracle does that normalises each worker's examples by themselves. */
+#include "sanitized.h"
 #include "train_testing.h"
 
 /* Of sums of f32 in another order, against the norm of the update. In a deep network one of some 100,000 ReLUs may have
  * its input so close to 0 that rounding decides its gradient. */
 #define TOLERANCE 5e-5
 #define DEEP_TOLERANCE 1e-3
-
-/* Under the thread sanitizer, arithmetic is slow and only threads are of interest. */
-#ifdef __SANITIZE_THREAD__
-#define THREADS_ONLY true
-#else
-#define THREADS_ONLY false
-#endif
 
 static const int worlds[] = {2, 3, 4, 7};
 

@@ -1,0 +1,14 @@
+/* What tests leave out under a sanitizer, where arithmetic takes ten times as long. */
+#ifndef RONDE_TESTS_SANITIZED_H
+#define RONDE_TESTS_SANITIZED_H
+
+#include <stdbool.h>
+
+/* Under the thread sanitizer: what one thread computes, another build has checked. */
+#ifdef __SANITIZE_THREAD__
+#define THREADS_ONLY true
+#else
+#define THREADS_ONLY false
+#endif
+
+#endif
