@@ -83,8 +83,7 @@ static void ranks_that_differ_are_named(void **state) {
   check_says("computes with sse2 (");
   check_says("set RONDE_ISA on all");
   check_run(7, run(AS_ROOT "timeout 60 mpirun.openmpi --oversubscribe -np 1 " RONDE
-                           " doctor --data synthetic:1x8x8:3:30 : -np 1 " RONDE
-                           " doctor --data synthetic:1x8x8:3:31"));
+                           " doctor --data synthetic:1x8x8:3:30 : -np 1 " RONDE " doctor --data synthetic:1x8x8:3:31"));
   check_says("has other training data (31 examples");
 }
 
@@ -96,6 +95,50 @@ static void hosts_that_do_not_answer_are_named(void **state) {
   check_says("2 of 2 hosts cannot take part");
 }
 
+static void write_file(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Whatever is wrong in it is named before any host is asked. */
+static void host_files_are_read(void **state) {
+  static const struct {
+    const char *text, *says;
+    int code;
+  } files[] = {
+      {"near\n# far\n\nnear2:2\n", "2 of 2 hosts cannot take part", 4},
+      {"near slots=2\nfar\nnear\n", "2 of 2 hosts cannot take part", 4},
+      {"near\nfar slots=0\n", ".hosts, line 2: slots must be a number from 1 to 1024: '0'", 3},
+      {"near slot=2\n", ".hosts, line 1: unknown word (there is slots=N): 'slot=2'", 3},
+      {"near slots=2 max=3\n", ".hosts, line 1: unknown word: 'max=3'", 3},
+      {"# none\n", ".hosts: there is no host in it", 3},
+      {"near\n-oProxyCommand=touch\n", ".hosts, line 2: not a host's name: '-oProxyCommand=touch'", 3},
+  };
+  need_mpi();
+  char path[] = "/tmp/ronde-XXXXXX.hosts";
+  int file = mkstemps(path, 6);
+  assert_true(file >= 0);
+  close(file);
+  const char *agent = "OMPI_MCA_plm_rsh_agent='sh -c \"echo $0: no route; exit 255\"' timeout 60 ";
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    write_file(path, files[i].text);
+    check_run(files[i].code, run("%s" RONDE " doctor --hostfile %s", agent, path));
+    check_says(files[i].says);
+  }
+  check_run(2, run(RONDE " doctor --hostfile %s --hosts a", path));
+  check_says("--hosts and --hostfile: give one of them");
+  check_run(2, run(RONDE " doctor --hosts 'a;b'"));
+  check_says("--hosts: not a host's name: 'a;b'");
+  write_file(path, "near slots=2\nfar\n");
+  check_run(2, run(RONDE " bench collectives --workers 4 --hostfile %s", path));
+  check_says("--workers: 3 slots on 2 hosts for 4 ranks");
+  unlink(path);
+  check_run(3, run(RONDE " doctor --hostfile %s", path));
+  check_says("No such file");
+}
+
 static void hosts_of_a_network_are_measured(void **state) {
   need_mpi();
   if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
@@ -104,8 +147,13 @@ static void hosts_of_a_network_are_measured(void **state) {
   }
   run(HOSTS " down");
   check_run(0, run(HOSTS " up 2 200mbit"));
+  char path[] = "/tmp/ronde-XXXXXX";
+  int file = mkstemp(path);
+  assert_true(file >= 0 && write(file, "ronde1 slots=1\nronde2:1\n", 24) == 24 && close(file) == 0);
   int code = run("OMPI_MCA_plm_rsh_agent='" HOSTS " agent' timeout 100 " RONDE
-                 " doctor --hosts ronde1,ronde2 --iface 10.91.7.0/24 --json");
+                 " doctor --hostfile %s --iface 10.91.7.0/24 --json",
+                 path);
+  unlink(path);
   char lines[sizeof said];
   memcpy(lines, said, sizeof said);
   run(HOSTS " down");
@@ -131,6 +179,7 @@ int main(void) {
       cmocka_unit_test(links_between_processes_are_measured),
       cmocka_unit_test(ranks_that_differ_are_named),
       cmocka_unit_test(hosts_that_do_not_answer_are_named),
+      cmocka_unit_test(host_files_are_read),
       cmocka_unit_test(hosts_of_a_network_are_measured),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */

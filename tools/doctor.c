@@ -1,5 +1,5 @@
 /* ronde doctor: first whether the hosts are reached and have this program, then what the ranks there find. */
-#include "common.h"
+#include "hosts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_HOSTS = 1024, REACH_S = 20 };
+enum { REACH_S = 20 };
 
 /* ---- reaching ---- */
 
 typedef struct reach {
-  char *host;
+  const char *host;
   FILE *said;
   char last[512]; /* line */
 } reach;
@@ -75,22 +75,13 @@ static int n_unreached(reach *hosts, int n) {
   return missing;
 }
 
-static ronde_status reach_hosts(const char *list) {
-  reach *hosts = calloc(MAX_HOSTS, sizeof *hosts);
-  char *names = strdup(list), *rest = names, *name;
-  int n = 0, missing = 0;
-  if (!hosts || !names) missing = -1;
-  while (missing == 0 && n < MAX_HOSTS && (name = strsep(&rest, ","))) {
-    name[strcspn(name, ":")] = 0;
-    if (!*name) continue;
-    hosts[n].said = ask(name);
-    hosts[n++].host = name;
-  }
-  if (missing == 0) missing = n_unreached(hosts, n);
-  free(hosts);
-  free(names);
-  if (missing < 0) return tool_fail(RONDE_E_MEMORY, "no memory");
-  return missing ? tool_fail(RONDE_E_LOST, "%d of %d hosts cannot take part", missing, n) : RONDE_OK;
+static ronde_status reach_hosts(const tool_hosts *hosts) {
+  reach *all = calloc((size_t)hosts->n + 1, sizeof *all);
+  if (!all) return tool_fail(RONDE_E_MEMORY, "no memory");
+  for (int i = 0; i < hosts->n; i++) all[i] = (reach){.host = hosts->at[i].name, .said = ask(hosts->at[i].name)};
+  int missing = n_unreached(all, hosts->n);
+  free(all);
+  return missing ? tool_fail(RONDE_E_LOST, "%d of %d hosts cannot take part", missing, hosts->n) : RONDE_OK;
 }
 
 /* ---- the result ---- */
@@ -120,8 +111,10 @@ static void print(const json_t *doctor) {
 
 ronde_status tool_doctor(const tool_call *call) {
   if (tool_must_launch(call)) {
-    const char *hosts = ronde_config_get(call->config, "hosts");
-    ronde_status reached = hosts && *hosts ? reach_hosts(hosts) : RONDE_OK;
+    tool_hosts hosts;
+    ronde_status reached = tool_hosts_get(call, &hosts);
+    if (reached == RONDE_OK) reached = reach_hosts(&hosts);
+    tool_hosts_free(&hosts);
     return reached ? reached : tool_launch(call);
   }
   char *text = NULL;

@@ -1,7 +1,7 @@
 /* Training by several processes: starts mpirun on this very command and watches over it. The ranks' own lines go
  * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
  * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
-#include "common.h"
+#include "hosts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,20 +141,14 @@ static void add(arguments *a, const char *word) {
   if (a->n < MAX_ARGS) a->list[a->n++] = word;
 }
 
-static int count_hosts(const char *hosts) {
-  int n = 1;
-  for (; *hosts; hosts++) n += *hosts == ',';
-  return n;
-}
-
-/* "a,b" as "a:2,b:2": as many slots on each as it may need. */
-static char *with_slots(const char *hosts, int slots) {
-  size_t size = strlen(hosts) + 12 * (size_t)count_hosts(hosts) + 1, used = 0;
+/* As mpirun wants them: "a:2,b:2"; where nothing else is said each may have an equal share of the ranks. */
+static char *with_slots(const tool_hosts *hosts, int n_ranks) {
+  int share = (n_ranks + hosts->n - 1) / hosts->n;
+  size_t size = (size_t)hosts->n * (TOOL_HOST_BYTES + 12), used = 0;
   char *text = malloc(size);
-  for (const char *at = hosts; text && *at; at += at[0] == ',') {
-    size_t length = strcspn(at, ",");
-    used += (size_t)snprintf(text + used, size - used, "%s%.*s:%d", used ? "," : "", (int)length, at, slots);
-    at += length;
+  for (int i = 0; text && i < hosts->n; i++) {
+    int slots = hosts->at[i].slots ? hosts->at[i].slots : hosts->slots ? 1 : share;
+    used += (size_t)snprintf(text + used, size - used, "%s%s:%d", i ? "," : "", hosts->at[i].name, slots);
   }
   return text;
 }
@@ -207,21 +201,31 @@ static int n_serving(const ronde_config *config) {
   return serves && apart ? (int)strtol(ronde_config_get(config, "servers"), NULL, 10) : 0;
 }
 
-static ronde_status start(launch *l, const tool_call *call, stream streams[2]) {
-  const char *hosts = ronde_config_get(call->config, "hosts"), *iface = ronde_config_get(call->config, "iface");
-  int n_hosts = hosts && *hosts ? count_hosts(hosts) : 0;
+/* As many workers as were asked for, or as the hosts have places. */
+static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hosts *hosts) {
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
-  if (n_hosts && l->n_ranks == 1) l->n_ranks = n_hosts;
-  l->n_ranks += n_serving(call->config);
-  char ranks[16], self[4096], *slots = n_hosts ? with_slots(hosts, (l->n_ranks + n_hosts - 1) / n_hosts) : NULL;
+  int n_servers = n_serving(call->config);
+  if (hosts->n && l->n_ranks == 1) l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
+  l->n_ranks += n_servers;
+  if (hosts->slots && (l->n_ranks > hosts->slots || l->n_ranks <= n_servers))
+    return tool_fail(RONDE_E_USAGE, "--workers: %d slots on %d host%s for %d ranks", hosts->slots, hosts->n,
+                     hosts->n > 1 ? "s" : "", l->n_ranks);
+  return RONDE_OK;
+}
+
+static ronde_status start(launch *l, const tool_call *call, const tool_hosts *hosts, stream streams[2]) {
+  const char *iface = ronde_config_get(call->config, "iface");
+  char ranks[16], self[4096], *slots = hosts->n ? with_slots(hosts, l->n_ranks) : NULL;
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
   arguments a = {.n = 0};
   add(&a, MPIRUN);
   add(&a, "-np"), add(&a, ranks);
-  if (slots) add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
-  else add(&a, "--oversubscribe");
+  if (slots)
+    add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
+  else
+    add(&a, "--oversubscribe");
   add(&a, "--bind-to"), add(&a, "none");
-  add_iface(&a, iface && *iface ? iface : NULL, n_hosts > 0);
+  add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, LAUNCHED);
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
@@ -275,7 +279,8 @@ static int watch(launch *l, stream streams[2]) {
       }
   }
   int status = 0;
-  while (waitpid(l->mpirun, &status, 0) < 0 && errno == EINTR) {}
+  while (waitpid(l->mpirun, &status, 0) < 0 && errno == EINTR) {
+  }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -301,16 +306,24 @@ static ronde_status conclude(const launch *l, int mpirun_code) {
                    l->n_ranks - l->n_ended, l->n_ranks);
 }
 
+static bool is_given(const tool_call *call, const char *option) {
+  const char *value = ronde_config_get(call->config, option);
+  return value && *value;
+}
+
 bool tool_must_launch(const tool_call *call) {
-  const char *hosts = ronde_config_get(call->config, "hosts");
   bool mpi = strcmp(ronde_config_get(call->config, "transport"), "mpi") == 0;
-  return (mpi || (hosts && *hosts)) && !tool_is_launched();
+  return (mpi || is_given(call, "hosts") || is_given(call, "hostfile")) && !tool_is_launched();
 }
 
 ronde_status tool_launch(const tool_call *call) {
   launch l = {.code = -1};
   stream streams[2];
+  tool_hosts hosts;
   tool_signals_start();
-  ronde_status status = start(&l, call, streams);
+  ronde_status status = tool_hosts_get(call, &hosts);
+  if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
+  if (status == RONDE_OK) status = start(&l, call, &hosts, streams);
+  tool_hosts_free(&hosts);
   return status ? status : conclude(&l, watch(&l, streams));
 }

@@ -360,11 +360,10 @@ static ronde_status run_here(bench *b, const ronde_config *config, ronde__transp
 static ronde_status make_transports(const bench *b, const ronde_config *config, ronde__transport **transports,
                                     int *n_out) {
   const ronde__options *o = b->options;
-  bool mpi = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  bool joins_mpi;
   *n_out = 1;
-  if (mpi) return ronde__transport_mpi(transports);
-  if (o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
-  RONDE_TRY(ronde__config_no_effect(config, "iface", "only --transport mpi uses it"));
+  RONDE_TRY(ronde__joins_mpi(config, &joins_mpi));
+  if (joins_mpi) return ronde__transport_mpi(transports);
   if (o->transport == RONDE__TRANSPORT_SELF) return ronde__transport_self(transports);
   if (o->workers > MAX_THREADS)
     return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ": at most %d as threads", o->workers, MAX_THREADS);

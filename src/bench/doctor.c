@@ -216,11 +216,9 @@ static ronde_status examine(doctor *d, char **json_out) {
 }
 
 static ronde_status join(const doctor *d, ronde__transport **transport_out) {
-  const ronde__options *o = d->options;
-  bool mpi = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
-  if (mpi) return ronde__transport_mpi(transport_out);
-  if (o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
-  RONDE_TRY(ronde__config_no_effect(d->config, "iface", "only --transport mpi uses it"));
+  bool joins_mpi;
+  RONDE_TRY(ronde__joins_mpi(d->config, &joins_mpi));
+  if (joins_mpi) return ronde__transport_mpi(transport_out);
   RONDE_TRY(
       ronde__config_no_effect(d->config, "workers", "without --hosts or --transport mpi this machine is looked at"));
   return ronde__transport_self(transport_out);

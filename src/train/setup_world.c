@@ -6,14 +6,23 @@
 #include <inttypes.h>
 #include <string.h>
 
+ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
+  static const char *const hosts[] = {"hosts", "hostfile"};
+  const ronde__options *o = ronde__config_options(config);
+  *joins_out = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  if (*joins_out) return RONDE_OK;
+  for (size_t i = 0; i < RONDE__COUNT(hosts); i++)
+    if (ronde__config_is_set(config, hosts[i]))
+      return ronde__fail(RONDE_E_USAGE, "--%s: this process was not started by mpirun or srun", hosts[i]);
+  return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
+}
+
 /* Under MPI the launcher has said how many there are. */
 static ronde_status join_mpi(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  bool wanted =
-      o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
-  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  if (!wanted && o->hosts) return ronde__fail(RONDE_E_USAGE, "--hosts: this process was not started by mpirun or srun");
-  if (!wanted) return ronde__config_no_effect(job->config, "iface", "only --transport mpi uses it");
+  bool joins = false;
+  if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__joins_mpi(job->config, &joins));
+  if (!joins) return RONDE_OK;
   if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);

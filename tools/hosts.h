@@ -1,0 +1,26 @@
+/* The hosts of a training, as Open MPI's users write them: "a,b:2", or a file of lines "NAME [slots=N]". */
+#ifndef TOOL_HOSTS_H
+#define TOOL_HOSTS_H
+
+#include "common.h"
+
+enum { TOOL_MAX_HOSTS = 1024, TOOL_HOST_BYTES = 254 };
+
+typedef struct tool_host {
+  char name[TOOL_HOST_BYTES];
+  int slots; /* ranks it may have; 0: not said */
+} tool_host;
+
+typedef struct tool_hosts {
+  tool_host *at; /* owned */
+  int n, slots;  /* all that were said, a host without any counted as 1; 0: none was said */
+} tool_hosts;
+
+/* From --hosts or --hostfile of the call; n is 0 where neither is given. A host that stands twice has the slots of both.
+ * RONDE_E_USAGE names what is wrong in --hosts, RONDE_E_INPUT file and line. */
+ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out);
+/* What a host file holds; `name` for errors. */
+ronde_status tool_hosts_parse(const char *name, const char *text, tool_hosts *hosts_out);
+void tool_hosts_free(tool_hosts *hosts);
+
+#endif
