@@ -144,8 +144,9 @@ static const char *slow_rank(const void *options) {
   ronde_source source = small_source(60, 8);
   json_t *run = train_small(options, &source), *workers = json_at(run, "workers"), *row;
   size_t i;
-  assert_int_equal(json_array_size(workers), 3);
   json_array_foreach(workers, i, row) {
+    if (strcmp(text_at(row, "role"), "worker")) continue;
+    assert_true(i < 3);
     double forward = real_at(row, "forward_s"), wait = real_at(row, "wait_s"), exchange = real_at(row, "exchange_s");
     if (i == 1) {
       assert_true(forward > 0.9 * delay);
@@ -164,6 +165,7 @@ static void test_a_slow_rank_shows_in_its_forward_and_in_the_waiting_of_others(v
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50");
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 overlap=off");
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 bucket-mb=0.001");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 strategy=ps-sync servers=2");
 }
 
 /* A source whose last test examples take long to read: on the rank whose share they are. */
