@@ -12,6 +12,7 @@
 #define SPIN_MAX_NS 100000u
 #define SPIN_MIN_NS 2000u
 #define PAUSES_PER_CLOCK 32
+#define MAX_NAP_NS 1000000000u
 
 static _Atomic int n_busy = 1;
 static _Atomic int n_cores; /* 0: not asked yet */
@@ -89,4 +90,15 @@ bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns
   bool in_time = sleep_until(event, seen, deadline_ns);
   ronde__busy_add(1);
   return in_time;
+}
+
+ronde__patience ronde__patience_of(uint64_t limit_ns) {
+  return (ronde__patience){limit_ns, ronde__min(limit_ns / 16, MAX_NAP_NS), ronde__now_ns()};
+}
+
+bool ronde__patience_left(ronde__patience *patience) {
+  uint64_t now = ronde__now_ns(), spent = ronde__min(now - patience->asked_ns, 2 * patience->nap_ns);
+  patience->asked_ns = now;
+  patience->left_ns -= ronde__min(spent, patience->left_ns);
+  return patience->left_ns > 0;
 }

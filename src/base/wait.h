@@ -24,6 +24,16 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
 /* The same for waits that are long by nature: never spins, and does not count as computing meanwhile. */
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
+/* A limit of waiting that runs only while the process does: one that is stopped (Ctrl-Z, a debugger, a virtual machine put
+ * aside) goes on where it was. Ask at least every nap_ns: what lies between two calls counts as twice that at most. */
+typedef struct ronde__patience {
+  uint64_t left_ns, nap_ns, asked_ns;
+} ronde__patience;
+
+ronde__patience ronde__patience_of(uint64_t limit_ns);
+/* False once the limit is reached. */
+bool ronde__patience_left(ronde__patience *patience);
+
 /* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more
  * than the cores: the spinner would hold the core that the awaited one needs. */
 void ronde__busy_add(int n_threads);

@@ -275,15 +275,19 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
                                uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
   uint64_t begin = 0;
+  ronde__patience patience = {0};
   for (;;) {
     int n_left;
     ronde_status status = advance(self, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
-    if (!begin) begin = now;
+    if (!begin) {
+      begin = now;
+      patience = ronde__patience_of(timeout_ns);
+    }
     bool spin = now - begin < SPIN_NS && ronde__may_spin();
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
-    if (status == RONDE_OK && now - begin > timeout_ns) status = time_out(requests, n, timeout_ns);
+    if (status == RONDE_OK && !ronde__patience_left(&patience)) status = time_out(requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
     if (!spin) nap(now - begin);
   }

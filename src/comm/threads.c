@@ -295,25 +295,26 @@ static int under_way(const ronde__request *requests, int n) {
 static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
                                uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
-  uint64_t deadline = 0;
+  ronde__patience patience;
+  bool waits = false;
   ronde_status status;
-  for (bool in_time = true;;) {
+  for (;;) {
     uint32_t seen = ronde__event_count(&self->event);
     int n_left;
     status = advance(transport, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) break;
-    if (status == RONDE_OK && !in_time) status = time_out(self, requests, n, timeout_ns);
+    if (status == RONDE_OK && waits && !ronde__patience_left(&patience))
+      status = time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) break;
-    if (deadline == 0) {
+    if (!waits) {
       atomic_fetch_add(&self->n_waiting, 1);
-      uint64_t now = ronde__now_ns();
-      deadline = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+      patience = ronde__patience_of(timeout_ns);
+      waits = true;
     }
-    /* The clock again: a stream of events for this rank's other thread must not hold off the end. */
-    in_time = ronde__event_wait(&self->event, seen, deadline) && ronde__now_ns() < deadline;
+    ronde__event_wait(&self->event, seen, ronde__now_ns() + patience.nap_ns);
   }
   if (status != RONDE_OK) threads_cancel(transport, requests, n);
-  else if (deadline) atomic_fetch_sub(&self->n_waiting, 1);
+  else if (waits) atomic_fetch_sub(&self->n_waiting, 1);
   return status;
 }
 
