@@ -168,6 +168,67 @@ static void test_a_slow_rank_shows_in_its_forward_and_in_the_waiting_of_others(v
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 strategy=ps-sync servers=2");
 }
 
+/* ---- who was late ------------------------------------------------------------------------------------------------ */
+
+typedef struct culprit {
+  const char *options, *cause;
+  ronde_model_fn model;
+} culprit;
+
+/* 10 steps, in which rank 1 is late by 50 ms each: it is the one that is named, with the right cause. */
+static const char *named_culprit(const void *arg) {
+  const culprit *c = arg;
+  const double delay = 10 * 0.050;
+  ronde_source source = small_source(60, 0);
+  ronde_hooks hooks = {.model = c->model, .source = &source};
+  json_t *run = train_hooked(c->options, &hooks);
+  double waited = real_at(run, "workers.1.late.waited_s");
+  double steps[] = {real_at(run, "workers.0.late.steps"), real_at(run, "workers.1.late.steps"),
+                    real_at(run, "workers.2.late.steps")};
+  assert_int_equal((int)(steps[0] + steps[1] + steps[2]), 10);
+  HOLDS(steps[1] >= 8);
+  HOLDS(waited > 0.6 * delay);
+  HOLDS(real_at(run, "workers.1.late.waited_median_s") > 0.6 * 0.050);
+  HOLDS(!strcmp(text_at(run, "workers.1.late.cause"), c->cause));
+  char *field = ronde__format("workers.1.late.%s_s", c->cause);
+  double above = real_at(run, field);
+  free(field);
+  HOLDS(above > 0.6 * waited);
+  HOLDS(real_at(run, "workers.0.late.waited_s") < 0.4 * waited);
+  HOLDS(real_at(run, "workers.2.late.waited_s") < 0.4 * waited);
+  json_decref(run);
+  return NULL;
+}
+
+static ronde_tensor *normed_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 5, .kernel = {3, 3}});
+  x = ronde_relu(ronde_batch_norm2d(x, "bn1", NULL));
+  return ronde_linear(ronde_flatten(x), "fc1", classes, true);
+}
+
+static void test_the_late_rank_is_named_with_its_cause(void **state) {
+  static const culprit culprits[] = {
+      {"batch=6 workers=3 drill=slow:1:50", "compute", small_model},
+      {"batch=6 workers=3 drill=slow:1:50 overlap=off bucket-mb=0.001", "compute", small_model},
+      {"batch=6 workers=3 drill=load:1:50", "load", small_model},
+      {"batch=6 workers=3 drill=slow:1:50 sync-bn=on", "compute", normed_model},
+      {"batch=6 workers=3 drill=slow:1:50 strategy=ps-sync servers=2", "compute", small_model},
+      {"batch=6 workers=3 drill=load:1:50 strategy=ps-sync", "load", small_model},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(culprits); ++i) check_once(named_culprit, &culprits[i]);
+}
+
+static void test_nobody_is_late_where_nobody_waits(void **state) {
+  static const char *const cases[] = {"batch=6", "batch=6 workers=2 strategy=ps-async drill=slow:1:5"};
+  ronde_source source = small_source(24, 0);
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    json_t *run = train_small(cases[i], &source), *row;
+    size_t rank;
+    json_array_foreach(json_at(run, "workers"), rank, row) assert_true(json_is_null(json_at(row, "late")));
+    json_decref(run);
+  }
+}
+
 /* A source whose last test examples take long to read: on the rank whose share they are. */
 typedef struct late {
   int64_t from; /* the first id that is late */
@@ -396,6 +457,8 @@ int main(void) {
       TEST(test_a_slow_source_shows_in_load),
       TEST(test_prefetching_hides_loading),
       TEST(test_a_slow_rank_shows_in_its_forward_and_in_the_waiting_of_others),
+      TEST(test_the_late_rank_is_named_with_its_cause),
+      TEST(test_nobody_is_late_where_nobody_waits),
       TEST(test_evaluation_stands_apart),
       TEST(test_decoding_shows_without_the_cache),
       TEST(test_ops_lie_inside_their_phases),

@@ -96,6 +96,27 @@ static void say_workers(const json_t *run) {
   }
 }
 
+/* Of synchronous workers: asynchronous ones wait for nobody. */
+static void say_late(const json_t *run) {
+  const json_t *workers = json_object_get(run, "workers"), *row;
+  double steps = tool_number(json_object_get(run, "totals"), "steps");
+  size_t i;
+  if (!json_is_object(json_object_get(json_array_get(workers, 0), "late"))) return;
+  tool_say("\n  %6s %12s %7s %12s %12s  %s", "worker", "last to come", "%", "median", "in all", "mostly by");
+  json_array_foreach(workers, i, row) {
+    const json_t *late = json_object_get(row, "late");
+    char times[32];
+    double n = tool_number(late, "steps");
+    if (!json_is_object(late)) continue;
+    if (n > 0)
+      tool_say("  %6.0f %12s %7.1f %9.3f ms %10.3f s  %s", tool_number(row, "rank"), tool_count(n, times),
+               100 * n / steps, 1e3 * tool_number(late, "waited_median_s"), tool_number(late, "waited_s"),
+               tool_string(late, "cause"));
+    else tool_say("  %6.0f %12s", tool_number(row, "rank"), "never");
+  }
+  tool_say("  (what each of the others waited for it, on average)");
+}
+
 static void say_ops(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i, n = json_array_size(ops);
@@ -118,6 +139,7 @@ void tool_summary(const json_t *run, const char *folder) {
   say_head(run);
   say_phases(run);
   say_workers(run);
+  say_late(run);
   say_ops(run);
   if (folder && *folder) tool_say("\n  the record: %s/run.json", folder);
 }

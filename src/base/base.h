@@ -44,6 +44,9 @@ int ronde__cores(void);           /* that this process may use: affinity and cgr
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
 int64_t ronde__peak_rss_bytes(void);
 
+/* Of n > 0 numbers without NaN; x is reordered. */
+double ronde__median(double *x, int64_t n);
+
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ronde__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

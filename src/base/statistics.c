@@ -33,7 +33,7 @@ static double smallest(double *x, int64_t n, int64_t k) {
   return x[k];
 }
 
-static double median_of(double *x, int64_t n) {
+double ronde__median(double *x, int64_t n) {
   double upper = smallest(x, n, n / 2);
   return n % 2 ? upper : 0.5 * (upper + smallest(x, n, n / 2 - 1));
 }
@@ -43,7 +43,7 @@ static void resample(const double *x, int64_t n, double *drawn, double medians[R
   ronde__rng rng = ronde__rng_make(SEED, 0);
   for (int r = 0; r < RESAMPLES; r++) {
     for (int64_t i = 0; i < n; i++) drawn[i] = x[ronde__rng_below(&rng, (uint64_t)n)];
-    medians[r] = median_of(drawn, n);
+    medians[r] = ronde__median(drawn, n);
   }
 }
 
@@ -55,9 +55,9 @@ ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statist
       return ronde__fail(RONDE_E_NUMERIC, "statistics: sample %lld is NaN or Inf", (long long)i);
   RONDE__ALLOC(x, (size_t)n * sizeof *x, "statistics");
   for (int64_t i = 0; i < n; i++) x[i] = samples[i];
-  ronde_statistics statistics = {.median = median_of(x, n)};
+  ronde_statistics statistics = {.median = ronde__median(x, n)};
   for (int64_t i = 0; i < n; i++) x[i] = fabs(samples[i] - statistics.median);
-  statistics.mad = median_of(x, n);
+  statistics.mad = ronde__median(x, n);
   resample(samples, n, x, medians);
   qsort(medians, RESAMPLES, sizeof *medians, ascending);
   statistics.low = medians[RESAMPLES * 25 / 1000];

@@ -88,6 +88,11 @@ void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES
   else memset(ns_out, 0, RONDE__N_PHASES * sizeof *ns_out);
 }
 
+void ronde__prof_totals_at(const ronde__prof *prof, uint64_t now_ns, uint64_t ns_out[RONDE__N_PHASES]) {
+  ronde__prof_totals(prof, ns_out);
+  if (prof && prof->open >= 0) ns_out[prof->open] += now_ns - prof->opened_ns;
+}
+
 int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation) {
   if (!prof) return -1;
   for (int i = 0; i < prof->n_ops; i++) {

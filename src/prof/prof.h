@@ -45,6 +45,8 @@ uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase);
 void ronde__prof_move(ronde__prof *prof, ronde__phase from, ronde__phase to, uint64_t ns);
 /* Phase totals since the ledger was opened, up to the last switch. */
 void ronde__prof_totals(const ronde__prof *prof, uint64_t ns_out[RONDE__N_PHASES]);
+/* The same with the open phase, up to a time since the last switch. */
+void ronde__prof_totals_at(const ronde__prof *prof, uint64_t now_ns, uint64_t ns_out[RONDE__N_PHASES]);
 
 /* The row of an op, made where it is new; to be looked up once, when a plan is made. -1: no memory (logged), or prof
  * NULL. */

@@ -22,6 +22,7 @@ typedef struct state {
   float *scratch;
   float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
+  uint64_t met_ns;          /* when they had all come */
   ronde_status status;      /* of submitting, inside a hook */
 } state;
 
@@ -47,9 +48,9 @@ static ronde_status exchange(void *arg) {
    * has arrived from everywhere, nobody is waited for any more. */
   s->parts[transport->rank] = s->part;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
-  uint64_t begin = transport->ops->now_ns(transport);
+  s->met_ns = transport->ops->now_ns(transport);
   RONDE_TRY(reduce(b));
-  s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
+  s->worker->bus_ns += transport->ops->now_ns(transport) - s->met_ns;
   size_t bytes = (b->end - b->begin) * (s->residual ? sizeof(uint16_t) : sizeof(float));
   s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
@@ -83,7 +84,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   RONDE_TRY(s->status);
   RONDE_TRY(ronde__comm_thread_drain(s->thread));
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
-  ronde__parts_waited(s->parts, transport->size, worker->prof, begin, end);
+  ronde__worker_met(worker, s->parts, begin, s->met_ns, end);
   *result_out = ronde__parts_join(s->parts, transport->size);
   if (result_out->broken_rank < 0) ronde__worker_update(worker, step->lr);
   return RONDE_OK;

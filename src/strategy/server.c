@@ -146,7 +146,9 @@ static ronde_status take_heads(ronde__server *s) {
     RONDE_TRY(give_state(s));
     RONDE_TRY(take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
   }
-  return wait_for(s, s->requests, s->o.n_workers);
+  RONDE_TRY(wait_for(s, s->requests, s->o.n_workers));
+  if (s->met_ns == 0) s->met_ns = s->o.group->ops->now_ns(s->o.group); /* they begin the first step together */
+  return RONDE_OK;
 }
 
 /* Sums in the order of ranks, whatever came first. */
@@ -168,7 +170,8 @@ static ronde_status take_pushes(ronde__server *s) {
   }
   RONDE_TRY(wait_for(s, parts, n_workers));
   uint64_t end = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
-  ronde__parts_waited(s->parts, n_workers, s->prof, begin, end);
+  ronde__parts_waited(s->parts, n_workers, s->prof, s->met_ns, begin, end);
+  s->met_ns = end;
   return RONDE_OK;
 }
 

@@ -22,6 +22,7 @@ struct ronde__server {
   int *server_ranks;        /* [servers] */
   ronde__request *requests; /* [n_requests]: [n_buckets][workers], then [workers]; during set-up [workers] */
   int n_requests;
+  uint64_t met_ns; /* when all workers were last known to be ready */
 
   /* Asynchronous */
   int *clients; /* [workers]: what is awaited of each */

@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
+#include "strategy/late.h"
 
 /* What a rank works with; lives as long as the run. */
 typedef struct ronde__worker {
@@ -37,6 +38,11 @@ typedef struct ronde__worker {
   double *shared;  /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
   uint64_t bus_ns,
       bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
+  /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It
+   * is the same moment for all, but for what a short message takes to go round: times that are counted from there can be
+   * compared, whatever the ranks' clocks say and however they drift. */
+  uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
+  ronde__late *late; /* rank 0 of synchronous workers: who was late; else NULL */
 } ronde__worker;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
@@ -95,7 +101,8 @@ const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the 
 typedef struct ronde__part {
   double loss_sum;
   int64_t n_correct;
-  uint64_t ready_ns; /* when its last gradient was ready, by the transport's clock */
+  uint64_t ready_ns;                       /* from when the ranks last met until its last gradient was ready */
+  uint64_t spent_ns[RONDE__N_LATE_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
   int32_t cancel;
   int32_t broken; /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
 } ronde__part;
@@ -109,8 +116,15 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
 /* The parts [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
 /* Of an exchange between two times, which the ledger has closed: what the rank waited in it for the last of n to be
- * ready becomes phase wait. */
-void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t begin_ns, uint64_t end_ns);
+ * ready becomes phase wait. met_ns: when they had last met. */
+void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t met_ns, uint64_t begin_ns,
+                         uint64_t end_ns);
+/* All ranks have met, just now: in front of the first step. */
+void ronde__worker_start(ronde__worker *worker);
+/* All ranks have met at met_ns within the exchange, where this one has learnt everybody's part: accounts for the
+ * waiting, and for who was late. */
+void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns,
+                       uint64_t end_ns);
 /* Clips and updates all parameters from the net's gradients, in phase update. */
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* The whole step of a rank that is alone; and the same on a batch of the caller's instead of the loader's. */

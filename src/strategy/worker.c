@@ -44,6 +44,18 @@ static void gradient_piece(void *user, int param, size_t first, const float *gra
   else atomic_store(&w->broken, 2 + param);
 }
 
+/* Where the rank's time went since the last step's meeting; its waiting is in no cause. */
+static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t spent_ns[RONDE__N_LATE_CAUSES]) {
+  uint64_t ns[RONDE__N_PHASES];
+  ronde__prof_totals_at(worker->prof, now_ns, ns);
+  for (int p = 0; p < RONDE__N_PHASES; p++) ns[p] -= worker->met_phases_ns[p];
+  spent_ns[RONDE__LATE_LOAD] = ns[RONDE__PHASE_LOAD];
+  spent_ns[RONDE__LATE_COMPUTE] = ns[RONDE__PHASE_FORWARD] + ns[RONDE__PHASE_BACKWARD];
+  spent_ns[RONDE__LATE_EXCHANGE] = ns[RONDE__PHASE_EXCHANGE];
+  spent_ns[RONDE__LATE_OTHER] =
+      ns[RONDE__PHASE_UPDATE] + ns[RONDE__PHASE_OTHER] + ns[RONDE__PHASE_EVAL] + ns[RONDE__PHASE_CHECKPOINT];
+}
+
 static void update_one(ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
   ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + p->offset, gradient, p->offset,
@@ -69,29 +81,38 @@ static void gradient_ready(void *user, int param) {
   if (gradient && !w->broken && !worker->kernels->all_finite(gradient, (int64_t)p->n_packed)) w->broken = 2 + param;
   if (gradient && !w->broken && worker->fused_update) update_one(worker, p, gradient);
   w->part->broken = w->broken;
-  w->part->ready_ns = worker->transport->ops->now_ns(worker->transport);
+  uint64_t now = worker->transport->ops->now_ns(worker->transport);
+  w->part->ready_ns = now - worker->met_ns;
+  note_spent(worker, now, w->part->spent_ns);
   if (w->ready) w->ready(w->user, param);
 }
 
+/* What of an exchange was before the last rank was ready. */
+static void move_waiting(ronde__prof *prof, uint64_t latest_ns, uint64_t begin_ns, uint64_t end_ns) {
+  if (latest_ns > end_ns) latest_ns = end_ns;
+  if (latest_ns > begin_ns) ronde__prof_move(prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, latest_ns - begin_ns);
+}
+
 /* An all-gather on the rank's own thread, while its communication thread may be exchanging gradients: forward cannot go
- * on without it. Parts travel behind the moment when the rank was ready, which tells waiting from exchanging. */
+ * on without it. Parts travel behind what the rank took to be ready, which tells waiting from exchanging. */
 static ronde_status share(void *user, const double *part, size_t n, ronde__parts *parts_out) {
   const watch *w = user;
   ronde__worker *worker = w->worker;
   ronde__transport *transport = worker->transport;
   size_t stride = n + 1;
   double *own = worker->shared + (size_t)transport->rank * stride;
-  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), ready = transport->ops->now_ns(transport);
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), met = worker->met_ns;
+  uint64_t ready = transport->ops->now_ns(transport) - met, latest = ready;
   memcpy(own, &ready, sizeof ready);
   memcpy(own + 1, part, n * sizeof *part);
   RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->shared, stride * sizeof *own));
-  uint64_t end = ronde__prof_switch(worker->prof, w->phase), latest = ready;
+  uint64_t end = ronde__prof_switch(worker->prof, w->phase);
   for (int r = 0; r < transport->size; r++) {
     memcpy(&ready, worker->shared + (size_t)r * stride, sizeof ready);
     if (ready > latest) latest = ready;
   }
-  if (latest > begin)
-    ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, ronde__min(latest, end) - begin);
+  move_waiting(worker->prof, met + latest, begin, end);
+  worker->met_ns = end;
   *parts_out = (ronde__parts){worker->shared + 1, (int64_t)stride, transport->size};
   return RONDE_OK;
 }
@@ -168,12 +189,26 @@ ronde__step_result ronde__parts_join(const ronde__part *parts, int n) {
   return result;
 }
 
-void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t begin_ns, uint64_t end_ns) {
+void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t met_ns, uint64_t begin_ns,
+                         uint64_t end_ns) {
   uint64_t latest = 0;
   for (int r = 0; r < n; r++)
     if (parts[r].ready_ns > latest) latest = parts[r].ready_ns;
-  if (latest > begin_ns)
-    ronde__prof_move(prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, (latest < end_ns ? latest : end_ns) - begin_ns);
+  move_waiting(prof, met_ns + latest, begin_ns, end_ns);
+}
+
+void ronde__worker_start(ronde__worker *worker) {
+  worker->met_ns = worker->transport->ops->now_ns(worker->transport);
+  ronde__prof_totals_at(worker->prof, worker->met_ns, worker->met_phases_ns);
+}
+
+void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns,
+                       uint64_t end_ns) {
+  ronde__parts_waited(parts, worker->transport->size, worker->prof, worker->met_ns, begin_ns, end_ns);
+  if (worker->late) ronde__late_note(worker->late, parts);
+  worker->met_ns = met_ns;
+  ronde__prof_totals(worker->prof, worker->met_phases_ns);
+  worker->met_phases_ns[RONDE__PHASE_EXCHANGE] -= end_ns - met_ns; /* that is the next step's */
 }
 
 void ronde__worker_update(ronde__worker *worker, double lr) {

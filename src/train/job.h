@@ -58,6 +58,7 @@ typedef struct ronde__job {
   char *best_path; /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
+  int drill_load_rank;             /* -1: all */
   int drill_slow_rank;             /* -1: none */
   int64_t drill_slow_step;         /* the first that is slow */
   int drill_drift_rank;

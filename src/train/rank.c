@@ -124,13 +124,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
   if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
+  bool waits = job->world > 1 && !job->strategy->asynchronous;
+  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->world, &r->late));
+  bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
                                   .rank = r->transport->rank,
                                   .world = job->world,
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
-                                  .drill_delay_ns = job->drill_load_ns};
+                                  .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->place.best.value = -INFINITY;
   if (job->resume) r->place = job->resume->place;
   find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
@@ -155,7 +158,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .overlap = job->options->overlap,
                               .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
                               .fused_update = job->fused_update,
-                              .shared = r->shared};
+                              .shared = r->shared,
+                              .late = r->late};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
   RONDE_TRY(start_server(r));
@@ -175,6 +179,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde_graph_destroy(r->graph);
   ronde__pool_destroy(r->pool);
   ronde__prof_destroy(r->prof);
+  ronde__late_destroy(r->late);
   ronde__free(r->shared);
   ronde__free(r->parts);
   ronde__free(r->facts);
@@ -528,6 +533,7 @@ ronde_status ronde__rank_train(ronde__rank *r) {
   ronde_status status = RONDE_OK;
   bool reached = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  ronde__worker_start(&r->worker);
   do status = one_epoch(r, epoch++, last, &reached);
   while (r->place.step < last && status == RONDE_OK && !reached);
   bool saves = r->job->checkpoint_steps || r->job->checkpoint_ns;

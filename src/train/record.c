@@ -158,6 +158,19 @@ static json_t *epochs_json(const ronde__record *record) {
   return epochs;
 }
 
+static json_t *late_json(const ronde__late_row *row) {
+  if (!row) return json_null();
+  json_t *json = json_object();
+  put(json, "steps", count(row->steps));
+  put(json, "waited_s", real(row->waited_s));
+  put(json, "waited_median_s", real(row->steps ? row->waited_median_s : NAN));
+  put(json, "cause", text(row->steps ? ronde__late_name(ronde__late_row_cause(row)) : NULL));
+#define RONDE_X(name, text) put(json, text "_s", real(row->above_s[RONDE__LATE_##name]));
+  RONDE__LATE_LIST(RONDE_X)
+#undef RONDE_X
+  return json;
+}
+
 static json_t *workers_json(const ronde__record *record) {
   json_t *workers = json_array();
   char host[256] = "";
@@ -179,6 +192,7 @@ static json_t *workers_json(const ronde__record *record) {
     put(fields, "other_s", real(s[RONDE__PHASE_OTHER]));
     put(fields, "wall_s", real(row->wall_s));
     put(fields, "peak_rss_bytes", count(row->peak_rss_bytes));
+    put(fields, "late", late_json(row->late));
     json_array_append_new(workers, fields);
   }
   return workers;

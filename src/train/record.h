@@ -6,6 +6,7 @@
 
 #include "prof/energy.h"
 #include "prof/prof.h"
+#include "strategy/late.h"
 #include <jansson.h>
 
 typedef struct ronde__record_model {
@@ -53,6 +54,7 @@ typedef struct ronde__record_worker {
   double wall_s, phase_s[RONDE__N_PHASES];
   int64_t peak_rss_bytes; /* < 0 where workers share a process */
   const char *host;       /* NULL: this one */
+  const ronde__late_row *late; /* NULL: nobody waits for it */
 } ronde__record_worker;
 
 typedef struct ronde__record_staleness {

@@ -242,6 +242,10 @@ static ronde_status fill_results(ronde__run *r) {
   const ronde__rank *first = &r->ranks[0];
   int n_ops = first->n_ops;
   fill_facts(r);
+  for (int i = 0; i < r->job->world && first->late; i++) {
+    r->late[i] = ronde__late_row_of(first->late, i);
+    r->workers[i].late = &r->late[i];
+  }
   RONDE_TRY(ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops));
   RONDE_TRY(ronde__weights_sha256(first->net, r->weights_sha256));
   RONDE_TRY(ronde__state_sha256(first->net, r->state_sha256));

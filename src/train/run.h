@@ -15,6 +15,7 @@ typedef struct ronde__run {
   int n_ranks;
   ronde__record record;
   ronde__record_worker *workers;
+  ronde__late_row *late; /* [world]: behind the workers */
   ronde__record_choice choices[4];
   ronde__record_staleness staleness;
   ronde__staleness pushes; /* of all servers: behind staleness */

@@ -36,30 +36,37 @@ static ronde_status resolve_schedule(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde_status check_drilled(const ronde__job *job, const char *text, int rank) {
+  if (rank >= 0 && rank < job->world) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+}
+
 static ronde_status resolve_drill(ronde__job *job) {
   const char *text = job->options->drill;
-  job->drill_slow_rank = -1;
+  job->drill_slow_rank = job->drill_load_rank = -1;
   while (text && *text) {
     double ms;
     int rank, used = 0;
     long long step;
-    if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
+    if (sscanf(text, "load:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
+      RONDE_TRY(check_drilled(job, text, rank));
+      job->drill_load_rank = rank;
+      job->drill_load_ns = (uint64_t)(ms * 1e6);
+    } else if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
       job->drill_load_ns = (uint64_t)(ms * 1e6);
     } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      if (rank < 0 || rank >= job->world)
-        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      RONDE_TRY(check_drilled(job, text, rank));
       job->drill_slow_rank = rank;
       job->drill_slow_ns = (uint64_t)(ms * 1e6);
       int more = 0;
       if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
       used += more;
     } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
-      if (rank < 0 || rank >= job->world)
-        return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+      RONDE_TRY(check_drilled(job, text, rank));
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
     }
     text += used;
     if (*text && *text++ != ',')

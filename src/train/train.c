@@ -13,6 +13,7 @@ static ronde_status make_transports(ronde__run *run) {
   RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
   RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
   RONDE__ALLOC(run->workers, (size_t)(world + job->n_servers) * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->late, (size_t)world * sizeof *run->late, "ranks");
   for (int i = 0; i < world; i++)
     run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
   for (int i = 0; i < job->n_servers; i++)
@@ -55,6 +56,7 @@ static void tear_down(ronde__run *run) {
   ronde__free(run->ranks);
   ronde__free(run->transports);
   ronde__free(run->workers);
+  ronde__free(run->late);
   ronde__free(run->step_seconds);
   pthread_mutex_destroy(&run->mutex);
 }
