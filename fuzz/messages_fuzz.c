@@ -1,5 +1,5 @@
-/* What ranks on other hosts send: options before the run, facts and rows of the per-op table after it. The first byte
- * says which. What is accepted can be reported. */
+/* What ranks on other hosts send: options before the run; facts, rows of the per-op table and spans after it. The first
+ * byte says which. What is accepted can be reported. */
 #include "train/rank.h"
 
 #include <stdlib.h>
@@ -54,9 +54,20 @@ static void gather(const uint8_t *data, size_t size) {
   report(rows, n);
 }
 
+static void trace(const uint8_t *data, size_t size) {
+  ronde__trace_head head;
+  ronde__span span;
+  take(&data, &size, &head, sizeof head);
+  take(&data, &size, &span, sizeof span);
+  if (ronde__trace_check_head(&head, 1) != RONDE_OK || ronde__trace_check_spans(&head, &span, 1, 1) != RONDE_OK) return;
+  require(strlen(head.host) < sizeof head.host);
+  require(span.what >= 0 && span.what < RONDE__N_PHASES + head.n_ops && span.begin_ns >= head.first_ns);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 1) return 0;
-  if (data[0] % 2) compare_options(data + 1, size - 1);
+  if (data[0] % 4 == 2) trace(data + 1, size - 1);
+  else if (data[0] % 2) compare_options(data + 1, size - 1);
   else gather(data + 1, size - 1);
   return 0;
 }

@@ -12,8 +12,8 @@
 static char said[16384];
 
 /* Runs a shell command; `said` is what it printed on both streams. Returns the exit code. */
-static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *format, ...) {
+static inline int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline int run(const char *format, ...) {
   char words[4096], command[5000];
   va_list args;
   va_start(args, format);
@@ -28,11 +28,11 @@ static int run(const char *format, ...) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void check_run(int expected, int code) {
+static inline void check_run(int expected, int code) {
   if (code != expected) fail_msg("exit %d instead of %d:\n%s", code, expected, said);
 }
 
-static void check_says(const char *text) {
+static inline void check_says(const char *text) {
   if (!strstr(said, text)) fail_msg("no '%s' in:\n%s", text, said);
 }
 

@@ -28,8 +28,10 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static ronde_status lead_round_trips(ronde__transport *t, int peer, ronde__link *link) {
-  uint64_t trips[ROUNDS], fastest = UINT64_MAX;
+/* The clocks are read in the fastest round trip: half of it is the most that they can have been misread by. */
+static ronde_status lead_round_trips(ronde__transport *t, int peer, uint64_t trips[ROUNDS],
+                                     ronde__clock_reading *reading) {
+  uint64_t fastest = UINT64_MAX;
   for (int i = 0; i < WARM_UPS + ROUNDS; i++) {
     uint64_t begin = t->ops->now_ns(t), theirs;
     RONDE_TRY(send_word(t, peer, 0));
@@ -39,11 +41,19 @@ static ronde_status lead_round_trips(ronde__transport *t, int peer, ronde__link 
     trips[i - WARM_UPS] = trip;
     if (trip >= fastest) continue;
     fastest = trip;
-    link->clock_ahead_s = 1e-9 * (double)(int64_t)(theirs - (begin + trip / 2));
-    link->clock_error_s = 0.5e-9 * (double)trip;
+    *reading = (ronde__clock_reading){theirs, (int64_t)(theirs - (begin + trip / 2)), (trip + 1) / 2};
   }
+  return RONDE_OK;
+}
+
+static ronde_status lead_latency(ronde__transport *t, int peer, ronde__link *link) {
+  uint64_t trips[ROUNDS];
+  ronde__clock_reading reading = {0};
+  RONDE_TRY(lead_round_trips(t, peer, trips, &reading));
   qsort(trips, ROUNDS, sizeof *trips, by_size);
   link->latency_s = 0.5e-9 * (double)trips[ROUNDS / 2];
+  link->clock_ahead_s = 1e-9 * (double)reading.ahead_ns;
+  link->clock_error_s = 1e-9 * (double)reading.error_ns;
   return RONDE_OK;
 }
 
@@ -101,7 +111,7 @@ ronde_status ronde__probe_link(ronde__transport *transport, int peer, bool leads
   *link_out = (ronde__link){0};
   float *x;
   RONDE__ALLOC(x, LAST_ELEMS * sizeof *x, "link");
-  ronde_status status = leads ? lead_round_trips(transport, peer, link_out) : answer_round_trips(transport, peer);
+  ronde_status status = leads ? lead_latency(transport, peer, link_out) : answer_round_trips(transport, peer);
   for (int outwards = 1; outwards >= 0 && status == RONDE_OK; outwards--) {
     double *rate = outwards ? &link_out->to_bytes_per_s : &link_out->from_bytes_per_s;
     status =
@@ -109,4 +119,10 @@ ronde_status ronde__probe_link(ronde__transport *transport, int peer, bool leads
   }
   ronde__free(x);
   return status;
+}
+
+ronde_status ronde__probe_clock(ronde__transport *transport, int peer, bool leads, ronde__clock_reading *reading_out) {
+  uint64_t trips[ROUNDS];
+  *reading_out = (ronde__clock_reading){0};
+  return leads ? lead_round_trips(transport, peer, trips, reading_out) : answer_round_trips(transport, peer);
 }

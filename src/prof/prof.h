@@ -59,9 +59,7 @@ void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t
 /* Owned by prof, valid until the next new row. */
 const ronde__prof_op *ronde__prof_ops(const ronde__prof *prof, int *n_out);
 
-/* Writes the spans of all ranks (phases as one row, ops as another, a process per rank) as a Chrome trace. Times
- * count from the first span of any rank. The file is whole or absent. What was dropped stands under otherData.
- * RONDE_E_WRITE. */
+/* Writes the spans of ranks of one process as a Chrome trace (trace.h). RONDE_E_WRITE. */
 ronde_status ronde__prof_write_trace(ronde__prof *const *profs, int n_profs, const char *path);
 
 #endif

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "prof/prof.h"
-#include "prof/spans.h"
+#include "prof/trace.h"
 
 static ronde__prof *make(int rank, bool trace) {
   ronde__prof *prof;
@@ -114,13 +114,18 @@ static char folder[] = "/tmp/ronde-prof-XXXXXX";
 static int make_folder(void **state) { return mkdtemp(folder) ? 0 : -1; }
 static int remove_folder(void **state) { return rmdir(folder); }
 
-static json_t *write_and_load(ronde__prof *const *profs, int n) {
-  char *path = ronde__format("%s/trace.json", folder);
-  assert_int_equal(ronde__prof_write_trace(profs, n, path), RONDE_OK);
+static json_t *load_and_remove(const char *path) {
   json_error_t error;
   json_t *trace = json_load_file(path, 0, &error);
   assert_non_null(trace);
   unlink(path); /* remove_folder fails if anything else was left */
+  return trace;
+}
+
+static json_t *write_and_load(ronde__prof *const *profs, int n) {
+  char *path = ronde__format("%s/trace.json", folder);
+  assert_int_equal(ronde__prof_write_trace(profs, n, path), RONDE_OK);
+  json_t *trace = load_and_remove(path);
   free(path);
   return trace;
 }
@@ -204,6 +209,48 @@ static void spans_beyond_the_bound_are_counted(void **state) {
   ronde__prof_destroy(prof);
 }
 
+/* Three spans of a rank whose clock was 7000 us ahead and gains 100 us in 1000, beside one of the trace's clock. */
+static void clocks_are_turned_into_one(void **state) {
+  enum { US = 1000 };
+  ronde__trace_rank ranks[] = {
+      {.rank = 0, .host = "a", .first_ns = 2000 * US},
+      {.rank = 1,
+       .host = "\"b\"",
+       .first_ns = 8900 * US,
+       .clock = {{9000 * US, 7000 * US, 3 * US}, {10000 * US, 7100 * US, 5 * US}}}};
+  static const ronde__span first[] = {{2000 * US, 3000 * US, RONDE__PHASE_WAIT}};
+  static const ronde__span second[] = {{8900 * US, 9000 * US, RONDE__PHASE_LOAD},
+                                       {9000 * US, 9500 * US, RONDE__PHASE_FORWARD},
+                                       {9500 * US, 11000 * US, RONDE__PHASE_BACKWARD}};
+  static const double expected[][2] = {{100, 1000}, {0, 100}, {100, 450}, {550, 1450}};
+  char *path = ronde__format("%s/trace.json", folder);
+  ronde__trace *trace;
+  assert_int_equal(ronde__trace_open(path, ranks, 2, &trace), RONDE_OK);
+  ronde__trace_abandon(trace);
+  assert_int_not_equal(access(path, F_OK), 0);
+  assert_int_equal(ronde__trace_open(path, ranks, 2, &trace), RONDE_OK);
+  ronde__trace_add(trace, 0, first, 1);
+  ronde__trace_add(trace, 1, second, 3);
+  assert_int_equal(ronde__trace_close(trace), RONDE_OK);
+  json_t *json = load_and_remove(path), *event, *events = json_object_get(json, "traceEvents");
+  int n = 0;
+  size_t i;
+  json_array_foreach(events, i, event) {
+    if (*json_string_value(json_object_get(event, "ph")) != 'X') continue;
+    assert_float_equal(number(event, "ts"), expected[n][0], 1e-6);
+    assert_float_equal(number(event, "dur"), expected[n++][1], 1e-6);
+  }
+  assert_int_equal(n, 4);
+  json_t *name = json_object_get(json_object_get(json_array_get(events, 3), "args"), "name");
+  assert_string_equal(json_string_value(name), "rank 1 on \"b\"");
+  json_t *clock = json_object_get(json_object_get(json_object_get(json, "otherData"), "clocks"), "rank 1");
+  assert_float_equal(number(clock, "ahead_us"), 7000, 1e-6);
+  assert_float_equal(number(clock, "drift_us"), 100, 1e-6);
+  assert_float_equal(number(clock, "error_us"), 5, 1e-6);
+  json_decref(json);
+  free(path);
+}
+
 static char last_line[2048];
 static void keep_line(void *user, ronde_log_level level, const char *line) {
   snprintf(last_line, sizeof last_line, "%s", line);
@@ -250,6 +297,7 @@ int main(void) {
       cmocka_unit_test(equal_ops_share_a_row),
       cmocka_unit_test(no_ledger_keeps_nothing),
       cmocka_unit_test(trace_holds_the_spans_of_every_rank),
+      cmocka_unit_test(clocks_are_turned_into_one),
       cmocka_unit_test(spans_beyond_the_bound_are_counted),
       cmocka_unit_test(an_unwritable_path_is_named),
       cmocka_unit_test(a_full_disk_is_noticed),

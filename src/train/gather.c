@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_FACTS = 1, TAG_ROWS = 2, MAX_OPS = 65536 };
+enum { TAG_FACTS = 1, TAG_ROWS = 2 };
 #define MAX_CALLS ((int64_t)1 << 48) /* the sum over all ranks and ops fits too */
 
 typedef ronde__gather_row row;
@@ -18,7 +18,7 @@ static bool is_text(const char *text, size_t bytes) { return memchr(text, 0, byt
 
 ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world) {
   for (int i = 0; i < world; i++)
-    if (facts[i].n_ops < 0 || facts[i].n_ops > MAX_OPS || !is_text(facts[i].host, sizeof facts[i].host))
+    if (facts[i].n_ops < 0 || facts[i].n_ops > RONDE__MAX_OPS || !is_text(facts[i].host, sizeof facts[i].host))
       return ronde__fail(RONDE_E_INTERNAL, "rank %d sent facts about itself that make no sense", i);
   return RONDE_OK;
 }
@@ -62,18 +62,23 @@ static ronde__rank_facts own_facts(const ronde__rank *r) {
   return facts;
 }
 
+void ronde__gather_pack(const ronde__prof *prof, row *rows) {
+  int n;
+  const ronde__prof_op *ops = ronde__prof_ops(prof, &n);
+  for (int i = 0; i < n; i++) {
+    rows[i] = (row){.phase = ops[i].phase, .calls = ops[i].calls, .ns = ops[i].ns, .flops = ops[i].flops};
+    snprintf(rows[i].op, sizeof rows[i].op, "%s", ops[i].op);
+    snprintf(rows[i].implementation, sizeof rows[i].implementation, "%s", ops[i].implementation);
+  }
+}
+
 static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
   row *rows;
-  int at = 0;
+  int at = 0, n;
   RONDE__ALLOC(rows, (size_t)ronde__max(1, r->facts[r->group->rank].n_ops) * sizeof *rows, "report");
-  for (int l = 0; l < N_LEDGERS; l++) {
-    int n;
-    const ronde__prof_op *ops = ronde__prof_ops(ledger(r, l), &n);
-    for (int i = 0; i < n; i++, at++) {
-      rows[at] = (row){.phase = ops[i].phase, .calls = ops[i].calls, .ns = ops[i].ns, .flops = ops[i].flops};
-      snprintf(rows[at].op, sizeof rows[at].op, "%s", ops[i].op);
-      snprintf(rows[at].implementation, sizeof rows[at].implementation, "%s", ops[i].implementation);
-    }
+  for (int l = 0; l < N_LEDGERS; l++, at += n) {
+    ronde__gather_pack(ledger(r, l), rows + at);
+    ronde__prof_ops(ledger(r, l), &n);
   }
   *rows_out = rows;
   return RONDE_OK;

@@ -183,6 +183,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__free(r->shared);
   ronde__free(r->parts);
   ronde__free(r->facts);
+  ronde__free(r->clocks);
   ronde__free(r->ops);
   ronde__free(r->op_rows);
   ronde__free(r->kept_buffers);

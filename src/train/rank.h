@@ -3,6 +3,7 @@
 #ifndef RONDE_RANK_H
 #define RONDE_RANK_H
 
+#include "prof/trace.h"
 #include "strategy/server.h"
 #include "train/checkpoint.h"
 
@@ -80,6 +81,8 @@ typedef struct ronde__rank {
   ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
   void *op_rows;            /* their texts */
   int n_ops;
+  ronde__clock_reading *clocks; /* rank 0, where processes are traced: [world][2], against its own; else NULL */
+  bool traced;                  /* and their trace is written */
   bool agreed; /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
@@ -95,6 +98,11 @@ ronde_status ronde__rank_finish(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
 
+/* trace.c: where ranks are processes and --trace is given, else nothing; workers call together. In front of the first
+ * step, and behind ronde__rank_gather: rank 0 writes the trace of all. */
+ronde_status ronde__rank_begin_trace(ronde__rank *rank);
+ronde_status ronde__rank_end_trace(ronde__rank *rank);
+
 /* A row of the per-op table on its way. */
 typedef struct ronde__gather_row {
   char op[64], implementation[64];
@@ -102,10 +110,21 @@ typedef struct ronde__gather_row {
   uint64_t ns;
   double flops;
 } ronde__gather_row;
+/* rows [ops of the ledger]. */
+void ronde__gather_pack(const ronde__prof *prof, ronde__gather_row *rows);
+/* What a rank tells of its trace in front of its ops and spans. */
+typedef struct ronde__trace_head {
+  char host[64];
+  int64_t n_spans, n_dropped, n_ops;
+  uint64_t first_ns; /* when its first span begins; UINT64_MAX: it has none */
+} ronde__trace_head;
+enum { RONDE__MAX_OPS = 65536 };
 /* What came from other processes, looked at before it is used: RONDE_E_INTERNAL names the rank. ops_out [n] borrows the
  * texts of rows. */
 ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world);
 ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int rank, ronde__prof_op *ops_out);
+ronde_status ronde__trace_check_head(const ronde__trace_head *head, int rank);
+ronde_status ronde__trace_check_spans(const ronde__trace_head *head, const ronde__span *spans, int n, int rank);
 void ronde__rank_tear_down(ronde__rank *rank);
 
 /* sentinel.c: whether all ranks hold the same weights; they call together. RONDE_E_DIFFERENCE on each of them,

@@ -254,12 +254,15 @@ static ronde_status fill_results(ronde__run *r) {
   return RONDE_OK;
 }
 
+/* Of the workers of this process: of others, all have written theirs together, or could not meet. */
 static ronde_status write_trace(const ronde__run *r) {
   ronde__prof **profs;
-  RONDE__ALLOC(profs, (size_t)r->job->world * sizeof *profs, "trace");
-  for (int i = 0; i < r->job->world; i++) profs[i] = r->ranks[i].prof;
+  int n = (int)ronde__min(r->job->world, r->n_ranks);
+  if (r->ranks[0].traced) return RONDE_OK;
+  RONDE__ALLOC(profs, (size_t)n * sizeof *profs, "trace");
+  for (int i = 0; i < n; i++) profs[i] = r->ranks[i].prof;
   char *path = ronde__format("%s/trace.json", r->job->options->out);
-  ronde_status status = path ? ronde__prof_write_trace(profs, r->job->world, path)
+  ronde_status status = path ? ronde__prof_write_trace(profs, n, path)
                              : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
   ronde__free(profs);
   free(path);

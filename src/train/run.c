@@ -28,6 +28,7 @@ static ronde_status train(ronde__rank *rank) {
     return ronde__rank_gather(rank);
   }
   RONDE_TRY(ronde__rank_set_up(rank));
+  RONDE_TRY(ronde__rank_begin_trace(rank));
   RONDE_TRY(meet(rank));
   if (rank == r->ranks) {
     r->first_step_ns = ronde__now_ns();
@@ -37,6 +38,7 @@ static ronde_status train(ronde__rank *rank) {
   bool together = status == RONDE_OK || rank->agreed;
   ronde_status gathered = together ? ronde__rank_finish(rank) : RONDE_OK;
   if (together && gathered == RONDE_OK) gathered = ronde__rank_gather(rank);
+  if (together && gathered == RONDE_OK) gathered = ronde__rank_end_trace(rank);
   if (gathered != RONDE_OK) rank->agreed = false;
   return status != RONDE_OK ? status : gathered;
 }

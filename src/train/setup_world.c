@@ -23,7 +23,6 @@ static ronde_status join_mpi(ronde__job *job) {
   bool joins = false;
   if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
-  if (o->trace) return ronde__fail(RONDE_E_USAGE, "--trace: only ranks of one process can write one trace");
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */

@@ -1,0 +1,45 @@
+/* For tests of training by several processes, each of whose commands runs in one folder. */
+#ifndef RONDE_MPI_TESTING_H
+#define RONDE_MPI_TESTING_H
+
+#include "command_testing.h"
+
+#include <jansson.h>
+#include <unistd.h>
+
+#define SMALL "--model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --quiet"
+/* A user's own. */
+#define MPIRUN "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi --oversubscribe "
+/* In front of a command: its monotonic clock is ahead, as on another host. Not everybody has the right. */
+#define OTHER_CLOCK "unshare --time --monotonic 5000 --boottime 5000 "
+
+static char folder[] = "/tmp/ronde-mpi-XXXXXX";
+
+static inline int make_folder(void **state) { return mkdtemp(folder) ? chdir(folder) : 1; }
+static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm -r %s", folder); }
+
+static inline const char *why_not(void) {
+#ifndef RONDE_HAVE_MPI
+  return "this build has no MPI";
+#else
+  return system("command -v mpirun.openmpi >/dev/null 2>&1") ? "there is no mpirun.openmpi" : NULL;
+#endif
+}
+
+static inline void need_mpi(void) {
+  if (!why_not()) return;
+  print_message("SKIP: %s\n", why_not());
+  skip();
+}
+
+/* run.json, trace.json of a run. */
+static inline json_t *left_by(const char *name, const char *file) {
+  char path[4200];
+  snprintf(path, sizeof path, "%s/%s/%s", folder, name, file);
+  json_error_t error;
+  json_t *json = json_load_file(path, 0, &error);
+  if (!json) fail_msg("%s: %s", path, error.text);
+  return json;
+}
+
+#endif
