@@ -108,8 +108,7 @@ static int64_t changed_ns(const char *name) {
   return there ? (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec : 0;
 }
 
-#define TRAIN \
-  "train --model lenet5 --data synthetic:1x28x28:4:400 --batch 20 --optimizer adam --threads 1 --quiet "
+#define TRAIN "train --model lenet5 --data synthetic:1x28x28:4:400 --batch 20 --optimizer adam --threads 1 --quiet "
 
 static void test_killed_at_any_moment(void **state) {
   const char *wanted = getenv("RONDE_KILLS");
@@ -193,19 +192,38 @@ static void test_a_file_above_the_limit(void **state) {
   check_unwritable(TRAIN "--epochs 3 --checkpoint-every 7 --resume auto --out %s/run", 100000, "File too large");
 }
 
-static void test_a_full_disk(void **state) {
+/* The run's folder is a file system of its own, to be unmounted and freed. */
+static char *mount_disk(const char *options) {
   char *disk = ronde__format("%s/run", folder);
   assert_int_equal(mkdir(disk, 0700), 0);
-  if (mount("none", disk, "tmpfs", 0, "size=1600k")) {
+  if (mount("none", disk, "tmpfs", 0, options)) {
     print_message("SKIP: no small file system can be mounted here\n");
     free(disk);
     skip();
   }
+  return disk;
+}
+
+static void unmount_disk(char *disk) {
+  assert_int_equal(umount(disk), 0);
+  free(disk);
+}
+
+static void test_a_full_disk(void **state) {
+  char *disk = mount_disk("size=1600k");
   /* 740 kB each, and the best weights 250 kB: a second one finds no room. */
   assert_int_equal(ended(start(TRAIN "--checkpoint-every 9999 --out %s/run", 0)), 0);
   check_unwritable(TRAIN "--epochs 20 --checkpoint-every 1 --keep 10 --resume auto --out %s/run", 0, "No space left");
-  assert_int_equal(umount(disk), 0);
-  free(disk);
+  unmount_disk(disk);
+}
+
+/* As a disk with errors is mounted again. */
+static void test_a_disk_that_turned_read_only(void **state) {
+  char *disk = mount_disk("size=8m");
+  assert_int_equal(ended(start(TRAIN "--checkpoint-every 7 --out %s/run", 0)), 0);
+  assert_int_equal(mount("none", disk, "tmpfs", MS_REMOUNT | MS_RDONLY, NULL), 0);
+  check_unwritable(TRAIN "--epochs 3 --checkpoint-every 7 --resume auto --out %s/run", 0, "Read-only file system");
+  unmount_disk(disk);
 }
 
 static void test_a_folder_that_cannot_be_written(void **state) {
@@ -219,8 +237,9 @@ static void test_a_folder_that_cannot_be_written(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-  const struct CMUnitTest tests[] = {TEST(test_killed_at_any_moment), TEST(test_the_last_one_at_sigterm),
-                                     TEST(test_a_file_above_the_limit), TEST(test_a_full_disk),
-                                     TEST(test_a_folder_that_cannot_be_written)};
+  const struct CMUnitTest tests[] = {
+      TEST(test_killed_at_any_moment),         TEST(test_the_last_one_at_sigterm),
+      TEST(test_a_file_above_the_limit),       TEST(test_a_full_disk),
+      TEST(test_a_disk_that_turned_read_only), TEST(test_a_folder_that_cannot_be_written)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
