@@ -181,6 +181,22 @@ static void the_late_process_is_named_with_its_cause(void **state) {
 #undef ONE
 }
 
+static void backup_workers_are_not_waited_for(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync --workers 3 --servers 2 --backup 1 "
+                   "--epochs 2 --drill slow:1:20 --transport mpi --out mk"));
+  json_t *mpi = record("mk"), *totals = json_object_get(mpi, "totals"), *rows = json_object_get(mpi, "workers");
+  int64_t left_out = json_integer_value(json_object_get(totals, "left_out_examples")), n_parts = 0;
+  assert_int_equal(json_integer_value(json_object_get(totals, "examples")) + left_out, 1200);
+  for (size_t i = 0; i < 3; i++) {
+    const json_t *row = json_array_get(rows, i);
+    n_parts += json_integer_value(json_object_get(row, "dropped_parts"));
+    n_parts += json_integer_value(json_object_get(row, "missed_parts"));
+  }
+  assert_int_equal(n_parts, 24); /* one in each step */
+  json_decref(mpi);
+}
+
 static void statistics_are_shared_between_processes(void **state) {
   need_mpi();
   const char *options =
@@ -332,6 +348,7 @@ int main(void) {
       cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
+      cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),

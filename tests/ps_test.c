@@ -1,29 +1,11 @@
 /* Parameter servers as parts of whole runs: N workers and k servers do what one worker does, to a stated tolerance. */
-#include "train_testing.h"
+#include "ps_testing.h"
 
 #include "strategy/buckets.h"
 
-/* As in strategy_test: of sums of f32 in another order, against the largest element of the update. */
-#define UPDATE_TOLERANCE 1e-5
 #define LOSS_TOLERANCE 2e-6
 
 static const int worlds[] = {1, 2, 3, 4, 7};
-
-static observed train(int64_t n_train, void (*tamper)(ronde__job *), const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static observed train(int64_t n_train, void (*tamper)(ronde__job *), const char *format, ...) {
-  char options[512] = "threads=1 ";
-  va_list args;
-  va_start(args, format);
-  vsnprintf(options + strlen(options), sizeof options - strlen(options), format, args);
-  va_end(args);
-  ronde_source source = small_source(n_train, 0);
-  bool own = !strstr(options, "model=");
-  observed o = observe(options, own ? &source : NULL, own ? small_model : NULL, tamper);
-  if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
-  return o;
-}
 
 /* The largest difference of two runs' weights, against the largest change since the fresh weights. */
 static double update_difference(const observed *a, const observed *b, const observed *fresh) {
@@ -143,27 +125,11 @@ static void how_work_is_done_changes_no_bit(void **state) {
 enum { REPLAY_EXAMPLES = 30, REPLAY_BATCH = 12, REPLAY_EPOCH = 3, REPLAY_WORKERS = 3, REPLAY_SERVERS = 2 };
 #define REPLAY_LR 0.2f
 
-static void no_hook(void *user, int param) {}
-
-/* The gradient of a worker's part of a step at weights w, by the network alone. */
 static void gradient_at(ronde__net *net, const float *w, int worker, int64_t step, float *gradient_out) {
-  float x[REPLAY_BATCH * SMALL_PIXELS];
-  int64_t labels[REPLAY_BATCH], ids[REPLAY_BATCH], first = (step - 1) % REPLAY_EPOCH * REPLAY_BATCH;
-  int64_t batch = ronde__min(REPLAY_BATCH, REPLAY_EXAMPLES - first);
-  int64_t begin = ronde__share_begin(batch, worker, REPLAY_WORKERS);
-  int64_t n = ronde__share_begin(batch, worker + 1, REPLAY_WORKERS) - begin;
-  for (int64_t i = 0; i < n; ++i) ids[i] = first + begin + i;
-  small_read(NULL, RONDE_SPLIT_TRAIN, ids, n, x, labels, NULL);
-  memcpy(ronde__net_values(net), w, ronde__net_n_elems(net) * sizeof *w);
-  ronde__net_batch given = {.n = n, .x = x, .labels = labels, .training = true};
-  ronde__net_hooks hooks = {.gradient_ready = no_hook};
-  ronde__net_result result = {0};
-  assert_int_equal(ronde__net_forward(net, &given, 1 / (float)n, &hooks, &result), RONDE_OK);
-  assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
-  memcpy(gradient_out, ronde__net_gradients(net), ronde__net_n_trained(net) * sizeof *gradient_out);
+  int64_t first = (step - 1) % REPLAY_EPOCH * REPLAY_BATCH;
+  gradient_of(net, w, worker, REPLAY_WORKERS, first, ronde__min(REPLAY_BATCH, REPLAY_EXAMPLES - first), gradient_out);
 }
 
-static float *floats(size_t n) { return calloc(n, sizeof(float)); }
 static double replay_difference, replay_update;
 
 /* Each server's updates in the order that it wrote down: plain SGD on its pieces, by the gradient of the worker's step at
@@ -224,8 +190,6 @@ static void replay(ronde__run *run) {
   ronde__buckets_free(&cut);
 }
 
-static void record_order(ronde__job *job) { job->records_order = true; }
-
 static void a_replay_of_the_pushes_gives_the_same_weights(void **state) {
   replay_difference = replay_update = 0;
   observe_also = replay;
@@ -277,61 +241,6 @@ static void asynchronous_workers_do_their_share(void **state) {
 }
 
 /* ---- who waits for whom ------------------------------------------------------------------------------------------ */
-
-/* By what has happened before what, not by times: a machine may stop any rank for as long as it likes. */
-enum { SLOW_RANK = 2, SLOW_FROM = 3, SLOW_STEPS = 6, SLOW_MS = 30, SLOW_LIMIT_S = 100 };
-
-static struct {
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  const ronde__strategy *real;
-  void *states[3];
-  int64_t done[3]; /* steps of each rank */
-  int64_t ahead;   /* steps that another had made, at most, when the slow rank had yet to begin the first of them */
-  bool holds;      /* the slow rank goes on from SLOW_FROM when the others have made all steps; they must be able to */
-  bool in_vain;
-  double slow_s; /* what the ledger has of the delays */
-} watched = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static ronde_status create_watched(ronde__worker *worker, void **state_out) {
-  RONDE_TRY(watched.real->create(worker, state_out));
-  watched.states[worker->transport->rank] = *state_out;
-  return RONDE_OK;
-}
-
-static void before_slow_step(int64_t step) {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += SLOW_LIMIT_S;
-  pthread_mutex_lock(&watched.mutex);
-  while (watched.holds && !watched.in_vain && ronde__min(watched.done[0], watched.done[1]) < SLOW_STEPS)
-    watched.in_vain = pthread_cond_timedwait(&watched.changed, &watched.mutex, &until) != 0;
-  watched.ahead = ronde__max(watched.ahead, ronde__max(watched.done[0], watched.done[1]) - (step - 1));
-  pthread_mutex_unlock(&watched.mutex);
-}
-
-static ronde_status watched_step(void *state, const ronde__step *step, ronde__step_result *result_out) {
-  int rank = 0;
-  while (watched.states[rank] != state) ++rank;
-  if (rank == SLOW_RANK && step->step >= SLOW_FROM) before_slow_step(step->step);
-  RONDE_TRY(watched.real->step(state, step, result_out));
-  pthread_mutex_lock(&watched.mutex);
-  watched.done[rank] = step->step;
-  pthread_cond_broadcast(&watched.changed);
-  pthread_mutex_unlock(&watched.mutex);
-  return RONDE_OK;
-}
-
-static void watch(ronde__job *job) {
-  static ronde__strategy planted;
-  planted = *(watched.real = job->strategy);
-  planted.create = create_watched;
-  planted.step = watched_step;
-  job->strategy = &planted;
-  memset(watched.done, 0, sizeof watched.done);
-  watched.ahead = 0;
-  watched.in_vain = false;
-}
 
 static void note_slowness(ronde__run *run) {
   watched.slow_s = run->workers[SLOW_RANK].phase_s[RONDE__PHASE_FORWARD];
@@ -411,32 +320,7 @@ static void the_record_has_the_servers(void **state) {
   json_decref(run);
 }
 
-static char last_line[512];
-static void keep_line(void *user, ronde_log_level level, const char *line) {
-  snprintf(last_line, sizeof last_line, "%s", line);
-}
-
-static void check_refused(const char *options, const char *why) {
-  ronde_source source = small_source(30, 0);
-  ronde_hooks hooks = {.model = small_model, .source = &source};
-  ronde_config *config = config_make("train", options);
-  ronde_log_set(keep_line, NULL);
-  ronde_status status = ronde_train(config, &hooks, NULL);
-  ronde_log_set(NULL, NULL);
-  ronde_config_destroy(config);
-  assert_int_equal(status, RONDE_E_USAGE);
-  if (!strstr(last_line, why)) fail_msg("%s: '%s' is not in: %s", options, why, last_line);
-}
-
 /* Nobody updates by it, and every rank ends: without --skip-bad-steps at once, with it after the step is left out. */
-static ronde_status read_with_a_hole(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
-                                     int64_t *labels, float *targets) {
-  RONDE_TRY(small_read(user, split, ids, n, x, labels, targets));
-  for (int64_t i = 0; i < n; ++i)
-    if (ids[i] == 20) x[i * SMALL_PIXELS] = NAN;
-  return RONDE_OK;
-}
-
 static void broken_numbers_end_or_are_left_out(void **state) {
   ronde_source source = small_source(36, 0);
   source.read = read_with_a_hole;

@@ -117,6 +117,24 @@ static void say_late(const json_t *run) {
   tool_say("  (what each of the others waited for it, on average)");
 }
 
+/* What backup workers were not waited for with. */
+static void say_left_out(const json_t *run) {
+  const json_t *workers = json_object_get(run, "workers"), *row;
+  double backup = tool_number(json_object_get(run, "config"), "backup");
+  size_t i;
+  char examples[32];
+  if (!(backup > 0)) return;
+  tool_say("\n  %.0f backup worker%s: %s examples left out", backup, backup == 1 ? "" : "s",
+           tool_count(tool_number(json_object_get(run, "totals"), "left_out_examples"), examples));
+  json_array_foreach(workers, i, row) {
+    if (strcmp(tool_string(row, "role"), "worker") != 0) continue;
+    char dropped[32], missed[32];
+    tool_say("  %6.0f %12s parts came too late, %s were not made", tool_number(row, "rank"),
+             tool_count(tool_number(row, "dropped_parts"), dropped),
+             tool_count(tool_number(row, "missed_parts"), missed));
+  }
+}
+
 static void say_ops(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i, n = json_array_size(ops);
@@ -140,6 +158,7 @@ void tool_summary(const json_t *run, const char *folder) {
   say_phases(run);
   say_workers(run);
   say_late(run);
+  say_left_out(run);
   say_ops(run);
   if (folder && *folder) tool_say("\n  the record: %s/run.json", folder);
 }

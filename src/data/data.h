@@ -107,6 +107,8 @@ void ronde__loader_destroy(ronde__loader *loader);
 /* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until
  * it is read. Valid until the next call. Goes on into the next epoch without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
+/* Leaves the next batch out: it is not read, where that has not begun. Does not block. */
+ronde_status ronde__loader_skip(ronde__loader *loader);
 
 /* ---- single inputs, for predict ---------------------------------------------------------------------------------- */
 

@@ -34,6 +34,7 @@ struct ronde__loader {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int64_t n_read, n_taken;
+  int64_t n_skips; /* batches behind those that are read, not to be handed out */
   bool stop;
   ronde_status status; /* what ended the reader */
 };
@@ -60,6 +61,12 @@ static ronde_status read_examples(ronde__loader *l, const int64_t *ids, int64_t 
   return ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels, s->targets);
 }
 
+static void go_on(ronde__loader *l) {
+  if (++l->index < l->n_batches) return;
+  l->index = 0;
+  ++l->epoch;
+}
+
 /* Reads the batch at the reader's place and moves the place on. */
 static ronde_status read_batch(ronde__loader *l, slot *s) {
   RONDE_TRY(begin_epoch(l));
@@ -74,10 +81,7 @@ static ronde_status read_batch(ronde__loader *l, slot *s) {
       (ronde__batch){.epoch = l->epoch, .index = l->index, .global_n = global_n, .n = n, .x = s->x + skip * l->elems};
   if (s->labels) s->batch.labels = s->labels + skip;
   if (s->targets) s->batch.targets = s->targets + skip * l->source->target_elems;
-  if (++l->index == l->n_batches) {
-    l->index = 0;
-    ++l->epoch;
-  }
+  go_on(l);
   return RONDE_OK;
 }
 
@@ -105,6 +109,7 @@ static void *reader_main(void *arg) {
   ronde__log_set_group(l->log_group);
   pthread_mutex_lock(&l->mutex);
   while (!l->stop && l->status == RONDE_OK) {
+    for (; l->n_skips > 0; --l->n_skips) go_on(l);
     if (l->n_read - l->n_taken >= l->options.prefetch) {
       pthread_cond_wait(&l->changed, &l->mutex);
       continue;
@@ -114,7 +119,8 @@ static void *reader_main(void *arg) {
     pthread_mutex_unlock(&l->mutex);
     ronde_status status = read_batch(l, &l->slots[l->n_read % l->n_slots]);
     pthread_mutex_lock(&l->mutex);
-    if (status == RONDE_OK) ++l->n_read;
+    if (status == RONDE_OK && l->n_skips > 0) --l->n_skips;
+    else if (status == RONDE_OK) ++l->n_read;
     l->status = status;
     pthread_cond_broadcast(&l->changed);
   }
@@ -143,6 +149,21 @@ ronde_status ronde__loader_next(ronde__loader *l, ronde__batch *batch_out) {
     pthread_cond_broadcast(&l->changed);
   } else {
     status = l->status;
+  }
+  pthread_mutex_unlock(&l->mutex);
+  return status;
+}
+
+ronde_status ronde__loader_skip(ronde__loader *l) {
+  pthread_mutex_lock(&l->mutex);
+  ronde_status status = l->status;
+  if (!l->has_thread) {
+    go_on(l);
+  } else if (l->n_read > l->n_taken) {
+    ++l->n_taken;
+    pthread_cond_broadcast(&l->changed);
+  } else {
+    ++l->n_skips;
   }
   pthread_mutex_unlock(&l->mutex);
   return status;

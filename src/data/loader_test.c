@@ -186,6 +186,43 @@ static void test_it_starts_where_it_is_told(void **state) {
   rig_destroy(r);
 }
 
+/* Whatever has been read by then; also one that is being read. */
+static void test_what_is_skipped_is_left_out(void **state) {
+  for (int prefetch = 0; prefetch <= 3; ++prefetch) {
+    probe p = sane;
+    rig r = rig_make(&p, 23, true, (ronde__sampler_options){.batch = 5});
+    ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = prefetch});
+    for (int64_t b = 0; b < 40; ++b) {
+      if (b % 7 == 2 || b % 7 == 3 || b % 10 == 4) {
+        assert_int_equal(ronde__loader_skip(loader), RONDE_OK);
+        continue;
+      }
+      ronde__batch batch = next(loader);
+      assert_int_equal(batch.epoch, 1 + b / 5);
+      assert_int_equal(batch.index, b % 5);
+      assert_int_equal(id_in(&batch, 0), b % 5 * 5);
+    }
+    ronde__loader_destroy(loader);
+    rig_destroy(r);
+  }
+}
+
+/* What is left out before its turn is not read. */
+static void test_what_is_skipped_in_time_is_not_read(void **state) {
+  probe p = sane;
+  p.blocked = true;
+  rig r = rig_make(&p, 60, true, (ronde__sampler_options){.batch = 5});
+  ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = 1});
+  while (!atomic_load(&p.waiting)) usleep(100);
+  for (int i = 0; i < 11; ++i) assert_int_equal(ronde__loader_skip(loader), RONDE_OK);
+  atomic_store(&p.blocked, false);
+  ronde__batch batch = next(loader);
+  assert_int_equal(batch.index, 11);
+  assert_true(atomic_load(&p.n_reads) <= 3); /* the first, this, and one ahead */
+  ronde__loader_destroy(loader);
+  rig_destroy(r);
+}
+
 static void test_targets_instead_of_labels(void **state) {
   probe p = sane;
   rig r = rig_make(&p, 9, false, (ronde__sampler_options){.batch = 9});
@@ -427,6 +464,8 @@ int main(void) {
       cmocka_unit_test(test_a_rank_without_examples_gets_none),
       cmocka_unit_test(test_whole_reads_everything),
       cmocka_unit_test(test_it_starts_where_it_is_told),
+      cmocka_unit_test(test_what_is_skipped_is_left_out),
+      cmocka_unit_test(test_what_is_skipped_in_time_is_not_read),
       cmocka_unit_test(test_targets_instead_of_labels),
       cmocka_unit_test(test_it_reads_ahead_as_far_as_told),
       cmocka_unit_test(test_destroy_ends_in_any_state),

@@ -16,6 +16,8 @@ enum {
   RONDE__PS_NORM,    /* between servers: sums of squares, for clipping */
   RONDE__PS_ANSWER,  /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
   RONDE__PS_UPDATES, /* server to scheduler, in front of the states: int64 updates so far */
+  RONDE__PS_DECISION, /* backup: server 0 to the other servers: ronde__ps_decision */
+  RONDE__PS_NEWS,     /* backup: server 0 to worker, in front of the parameters: ronde__ps_news, then the outcomes */
   RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
   RONDE__PS_PULL = 0x300000  /* + bucket; server to worker: parameters */
 };
@@ -37,12 +39,39 @@ typedef struct ronde__ps_head {
   double lr;
   int64_t step,
       version; /* asynchronous: of the gradients; the version of the server's piece that they were computed on */
+  /* Backup: of the worker's part (0: it has none, and no pushes follow), of the step, and how many workers have some. */
+  int64_t examples, step_examples, n_parts;
 } ronde__ps_head;
 
 typedef struct ronde__ps_answer {
   int64_t version; /* updates of the server's piece so far */
   int64_t stop;    /* a worker wants to end, or has broken numbers */
 } ronde__ps_answer;
+
+/* Backup: what server 0 has decided, and all servers do, in the order of its decisions. */
+typedef enum ronde__ps_verdict {
+  RONDE__PS_DO_CLOSE,  /* the step is what `counted` have pushed: update, and answer them */
+  RONDE__PS_DO_ANSWER, /* the worker's push is too late, or it has none: answer it with the parameters as they are */
+  RONDE__PS_DO_END    /* all workers have gone */
+} ronde__ps_verdict;
+
+typedef struct ronde__ps_decision {
+  int64_t verdict, step, worker;
+  ronde__rank_set counted;
+} ronde__ps_decision;
+
+/* Backup: how a step ended. */
+typedef struct ronde__ps_outcome {
+  int64_t step, n_correct, examples; /* of the parts that count */
+  double loss_sum;
+  int64_t cancelled, broken_rank, broken_param;
+  ronde__rank_set left_out;
+} ronde__ps_outcome;
+
+typedef struct ronde__ps_news {
+  int64_t n_outcomes;  /* of the worker's step, and of those that have ended since */
+  uint64_t waited_ns; /* from when its push was complete until the step was: by the server's clock */
+} ronde__ps_news;
 
 /* Loading, evaluation, a whole forward and backward pass: what a server waits for may take long. */
 #define RONDE__PS_IDLE_NS 600000000000u

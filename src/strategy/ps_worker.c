@@ -1,39 +1,9 @@
-/* Parameter servers, the worker's side: pushes its gradients in buckets while backward still runs, and pulls what the
- * servers have made of everybody's, the first layers first, while the next forward pass waits for no more than what it
- * reads. Synchronous: every step is everybody's. Asynchronous: each push is an update of its own, and the pull is of what
- * the servers hold behind it. server.h has the servers' side, and the cost. */
-#include "strategy/buckets.h"
-#include "strategy/ps.h"
+#include "strategy/ps_worker.h"
 
 enum { TAG_WEIGHTS = 1, CREDITS = 4 }; /* CREDITS: buckets on their way to the servers, at most */
 
-typedef struct bucket {
-  struct state *state;
-  int number, n_ready;
-  uint64_t pull_job; /* of the thread, that ends when the pulled parameters are there; 0: they are */
-} bucket;
-
-typedef struct state {
-  ronde__worker *worker;
-  ronde__transport *group;
-  ronde__comm_thread *thread;
-  ronde__buckets cut;
-  bucket *buckets;
-  int n_servers, n_sent;
-  ronde__ps_head *head; /* [servers] */
-  ronde__ps_answer *answers; /* [servers] */
-  ronde__ps_head own; /* asynchronous: of this step, but for the version */
-  bool begun;         /* and its push */
-  ronde__request *requests; /* [n_requests], which is all of the following */
-  ronde__request *heads;    /* [servers] */
-  ronde__request *pushes;   /* [CREDITS][servers] */
-  ronde__request *pulls;    /* [buckets][servers] */
-  ronde__request *replies;  /* [servers] */
-  ronde__request *ends;     /* [servers + 1] */
-  int n_requests;
-  ronde__part part, *parts; /* [workers] */
-  ronde_status status;      /* of what went wrong inside a hook */
-} state;
+typedef ronde__ps_bucket bucket;
+typedef ronde__ps_worker state;
 
 static int rank_of(const state *s, int server) { return s->worker->first_server + server; }
 
@@ -43,7 +13,7 @@ static ronde_status wait_for(state *s, ronde__request *requests, int n) {
 
 /* ---- jobs of the communication thread ----------------------------------------------------------------------------- */
 
-static ronde_status send_head(void *arg) {
+ronde_status ronde__ps_send_head(void *arg) {
   state *s = arg;
   for (int i = 0; i < s->n_servers; i++)
     RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_HEAD), &s->head[i],
@@ -79,7 +49,7 @@ static ronde_status end_pushes(void *arg) {
   return wait_for(s, s->ends, s->n_servers + 1);
 }
 
-static ronde_status end_own_push(void *arg) {
+ronde_status ronde__ps_end_own_push(void *arg) {
   state *s = arg;
   for (int i = 0; i < s->n_servers; i++)
     RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part, sizeof s->part,
@@ -100,7 +70,7 @@ static ronde_status end_pull(void *arg) {
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
-static void send_ready(state *s) {
+void ronde__ps_send_ready(state *s) {
   while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
          s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, push, &s->buckets[s->n_sent]);
@@ -108,14 +78,14 @@ static void send_ready(state *s) {
   }
 }
 
-static void gradient_ready(void *user, int param) {
+void ronde__ps_gradient_ready(void *user, int param) {
   state *s = user;
   s->buckets[s->cut.of_param[param]].n_ready++;
-  if (s->worker->overlap) send_ready(s);
+  if (s->worker->overlap) ronde__ps_send_ready(s);
 }
 
 /* The receives lie ready before the job that waits for them has its turn. */
-static ronde_status begin_pulls(state *s) {
+ronde_status ronde__ps_begin_pulls(state *s) {
   for (int b = s->cut.n - 1; b >= 0; b--) {
     for (int i = 0; i < s->n_servers; i++) {
       ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
@@ -140,7 +110,7 @@ static void param_needed(void *user, int param) {
   b->pull_job = 0;
 }
 
-static ronde_status settle(void *opaque) {
+ronde_status ronde__ps_settle(void *opaque) {
   state *s = opaque;
   RONDE_TRY(s->status);
   for (int b = 0; b < s->cut.n; b++) s->buckets[b].pull_job = 0;
@@ -150,22 +120,23 @@ static ronde_status settle(void *opaque) {
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
+  if (worker->backup > 0) return ronde__ps_step_with_backup(s, step, result_out);
   for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
   s->n_sent = 0;
   for (int i = 0; i < s->n_servers; i++) s->head[i] = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr};
-  RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
-  RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
+  RONDE_TRY(ronde__worker_gradients(worker, step, ronde__ps_gradient_ready, s, &s->part));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  send_ready(s);
+  ronde__ps_send_ready(s);
   RONDE_TRY(s->status);
   RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pushes, s));
-  RONDE_TRY(settle(s));
+  RONDE_TRY(ronde__ps_settle(s));
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__worker_met(worker, s->parts, begin, end, end);
   *result_out = ronde__parts_join(s->parts, worker->transport->size);
   if (result_out->broken_rank >= 0) return RONDE_OK;
-  RONDE_TRY(begin_pulls(s));
-  if (!worker->overlap) RONDE_TRY(settle(s));
+  RONDE_TRY(ronde__ps_begin_pulls(s));
+  if (!worker->overlap) RONDE_TRY(ronde__ps_settle(s));
   return RONDE_OK;
 }
 
@@ -176,16 +147,16 @@ static void own_gradient_ready(void *user, int param) {
   state *s = user;
   if (!s->begun && s->status == RONDE_OK) {
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
-    s->status = settle(s);
+    s->status = ronde__ps_settle(s);
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_BACKWARD);
     for (int i = 0; i < s->n_servers; i++) {
       s->head[i] = s->own;
       s->head[i].version = s->answers[i].version;
     }
-    if (s->status == RONDE_OK) s->status = ronde__comm_thread_submit(s->thread, send_head, s);
+    if (s->status == RONDE_OK) s->status = ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s);
     s->begun = true;
   }
-  gradient_ready(s, param);
+  ronde__ps_gradient_ready(s, param);
 }
 
 static ronde_status begin_replies(state *s) {
@@ -193,7 +164,7 @@ static ronde_status begin_replies(state *s) {
     RONDE_TRY(s->group->ops->irecv(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[i],
                                    sizeof s->answers[i], &s->replies[i]));
   RONDE_TRY(ronde__comm_thread_submit(s->thread, end_replies, s));
-  return begin_pulls(s);
+  return ronde__ps_begin_pulls(s);
 }
 
 static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -207,7 +178,7 @@ static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_
   s->n_sent = 0;
   s->begun = false;
   s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
-  if (!any) RONDE_TRY(settle(s)); /* the gradients are zeroed, and may be on their way still */
+  if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
   RONDE_TRY(ronde__worker_gradients(worker, &own, any ? own_gradient_ready : NULL, s, &part));
   ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(s->status);
@@ -216,19 +187,19 @@ static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_
   for (int i = 0; i < s->n_servers; i++) result_out->cancelled |= s->answers[i].stop != 0;
   if (!any) return RONDE_OK;
   s->part = part;
-  send_ready(s);
+  ronde__ps_send_ready(s);
   RONDE_TRY(s->status);
-  RONDE_TRY(ronde__comm_thread_submit(s->thread, end_own_push, s));
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_end_own_push, s));
   RONDE_TRY(begin_replies(s));
-  return worker->overlap ? RONDE_OK : settle(s);
+  return worker->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
 
 /* ---- the optimizer's state, and the end ----------------------------------------------------------------------------- */
 
 static ronde_status tell(state *s, ronde__ps_kind kind) {
   for (int i = 0; i < s->n_servers; i++) s->head[i] = (ronde__ps_head){.kind = kind};
-  RONDE_TRY(ronde__comm_thread_submit(s->thread, send_head, s));
-  return settle(s);
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
+  return ronde__ps_settle(s);
 }
 
 static ronde_status take_server_state(state *s, int server, int64_t *n_updates_out) {
@@ -252,7 +223,7 @@ static ronde_status take_server_state(state *s, int server, int64_t *n_updates_o
 static ronde_status fetch_state(void *opaque) {
   state *s = opaque;
   int64_t n_updates = 0;
-  RONDE_TRY(settle(s));
+  RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(tell(s, RONDE__PS_GIVE_STATE));
   for (int i = 0; i < s->n_servers; i++) RONDE_TRY(take_server_state(s, i, &n_updates));
   ronde__optim_set_updates(s->worker->optim, n_updates);
@@ -261,14 +232,14 @@ static ronde_status fetch_state(void *opaque) {
 
 static ronde_status refresh(void *opaque) {
   state *s = opaque;
-  RONDE_TRY(settle(s));
+  RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(tell(s, RONDE__PS_FETCH));
   RONDE_TRY(begin_replies(s));
-  return settle(s);
+  return ronde__ps_settle(s);
 }
 
 static ronde_status finish(void *opaque) {
-  RONDE_TRY(settle(opaque));
+  RONDE_TRY(ronde__ps_settle(opaque));
   return tell(opaque, RONDE__PS_END);
 }
 
@@ -343,6 +314,7 @@ static void destroy(void *opaque) {
   ronde__free(s->parts);
   ronde__free(s->head);
   ronde__free(s->answers);
+  ronde__free(s->news);
   ronde__free(s);
 }
 
@@ -361,7 +333,7 @@ static ronde_status create(ronde__worker *worker, void **state_out) {
 const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
                                                  .create = create,
                                                  .step = step,
-                                                 .settle = settle,
+                                                 .settle = ronde__ps_settle,
                                                  .fetch_state = fetch_state,
                                                  .finish = finish,
                                                  .destroy = destroy,
@@ -371,7 +343,7 @@ const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
 const ronde__strategy ronde__strategy_ps_async = {.name = "ps-async",
                                                   .create = create,
                                                   .step = own_step,
-                                                  .settle = settle,
+                                                  .settle = ronde__ps_settle,
                                                   .refresh = refresh,
                                                   .finish = finish,
                                                   .destroy = destroy,

@@ -97,8 +97,9 @@ static ronde_status set_up(ronde__server *s) {
   ronde__free(s->requests);
   s->requests = NULL;
   s->n_requests = 0;
-  RONDE__ALLOC(s->requests, ((size_t)s->n_buckets + 1) * n_workers * sizeof *s->requests, "parameter server");
-  s->n_requests = (s->n_buckets + 1) * s->o.n_workers;
+  int n_requests = RONDE__CLIENT_REQUESTS(s) * s->o.n_workers + 1;
+  RONDE__ALLOC(s->requests, (size_t)n_requests * sizeof *s->requests, "parameter server");
+  s->n_requests = n_requests;
   RONDE__ALLOC(s->values, s->n * sizeof *s->values, "parameter server");
   RONDE__ALLOC(s->pushed, n_workers * s->n * sizeof *s->pushed, "parameter server");
   RONDE_TRY(ronde__optim_create(s->o.optim, s->o.kernels, s->n, &s->optim));
@@ -117,7 +118,7 @@ static ronde_status give(ronde__server *s, uint32_t tag, const void *data, size_
   return ronde__transport_send(s->o.group, 0, RONDE__PS_TAG(tag), data, bytes);
 }
 
-static ronde_status give_state(ronde__server *s) {
+ronde_status ronde__server_give_state(ronde__server *s) {
   int64_t n_updates = ronde__optim_updates(s->optim);
   RONDE_TRY(give(s, RONDE__PS_UPDATES, &n_updates, sizeof n_updates));
   for (int i = 0; i < ronde__optim_n_states(s->optim); i++) {
@@ -143,7 +144,7 @@ static ronde_status take_heads(ronde__server *s) {
     RONDE_TRY(receive(s, w, RONDE__PS_HEAD, &s->heads[w], sizeof s->heads[w], &s->requests[w]));
   RONDE_TRY(wait_for(s, s->requests, 1));
   while (s->heads[0].kind == RONDE__PS_GIVE_STATE) {
-    RONDE_TRY(give_state(s));
+    RONDE_TRY(ronde__server_give_state(s));
     RONDE_TRY(take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
   }
   RONDE_TRY(wait_for(s, s->requests, s->o.n_workers));
@@ -175,17 +176,16 @@ static ronde_status take_pushes(ronde__server *s) {
   return RONDE_OK;
 }
 
-/* The norm is that of all servers' pieces, summed in their order on each. */
-static ronde_status clip(ronde__server *s) {
+ronde_status ronde__server_clip(ronde__server *s, float *gradients) {
   ronde__view view;
   if (s->o.clip <= 0) return RONDE_OK;
   ronde__transport *servers = ronde__view_make(&view, s->o.group, s->server_ranks, s->o.n_servers);
-  s->squares[s->index] = s->o.kernels->sum_squares(s->pushed, (int64_t)s->n);
+  s->squares[s->index] = s->o.kernels->sum_squares(gradients, (int64_t)s->n);
   RONDE_TRY(ronde__allgather_ring(servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
   double sum = 0;
   for (int i = 0; i < s->o.n_servers; i++) sum += s->squares[i];
   float factor = ronde__clip_factor(sum, s->o.clip);
-  if (factor != 1) s->o.kernels->scale(s->pushed, factor, (int64_t)s->n);
+  if (factor != 1) s->o.kernels->scale(gradients, factor, (int64_t)s->n);
   return RONDE_OK;
 }
 
@@ -193,7 +193,7 @@ static ronde_status clip(ronde__server *s) {
 static ronde_status update_and_send(ronde__server *s) {
   int n_workers = s->o.n_workers;
   ronde__transport *group = s->o.group;
-  RONDE_TRY(clip(s));
+  RONDE_TRY(ronde__server_clip(s, s->pushed));
   ronde__optim_begin(s->optim, s->heads[0].lr);
   for (int b = s->n_buckets - 1; b >= 0; b--) {
     size_t begin = s->begin[b], n = ronde__server_length(s, b);
@@ -220,15 +220,20 @@ static ronde_status one_step(ronde__server *s) {
   return group->ops->wait(group, s->requests, s->n_requests, group->timeout_ns);
 }
 
+static ronde_status in_step(ronde__server *s) {
+  for (;;) {
+    RONDE_TRY(take_heads(s));
+    if (s->heads[0].kind == RONDE__PS_END) return RONDE_OK;
+    RONDE_TRY(one_step(s));
+  }
+}
+
 static ronde_status serve(ronde__server *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
   RONDE_TRY(set_up(s));
-  while (!s->o.asynchronous) {
-    RONDE_TRY(take_heads(s));
-    if (s->heads[0].kind == RONDE__PS_END) break;
-    RONDE_TRY(one_step(s));
-  }
   if (s->o.asynchronous) RONDE_TRY(ronde__server_on_arrival(s));
+  else if (s->o.backup) RONDE_TRY(ronde__server_with_backup(s));
+  else RONDE_TRY(in_step(s));
   ronde__prof_switch(s->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }

@@ -9,6 +9,14 @@
  * A step, to and from each server (ps.h has the messages): a worker says that it begins, pushes the gradients of each
  * bucket when backward has them, and what it found in its part. Once all have, the server has their sum, in the order of
  * ranks, updates, and sends the parameters to all, those of the first layers first. Server 0 sends what all found.
+ *
+ * With b backup workers (server_backup.c) a step closes when all but b of the workers that have examples in it have
+ * pushed theirs whole, as server 0 sees it. It tells the other servers who counts, which then wait for the same pushes:
+ * all pieces of an update are of the same workers. The gradient is the mean over the examples that count. A push that
+ * comes later is of a step that is over, as its head says, and is dropped; its worker is sent the parameters behind the
+ * newest step at once, with how every step since its own has ended, and goes on with the next. Each
+ * server acts on the decisions of server 0 in their order: so a worker gets all pieces of one version. Source: Chen et al., "Revisiting distributed synchronous SGD", 2016.
+ *
  * Cost for n parameters, p workers and k servers of their own: a worker sends and receives n 4 beta, a server p/k n 4 beta
  * each way; colocated (k = p) each rank sends and receives 2(p-1)/p n 4 beta, as in a ring. */
 #ifndef RONDE_SERVER_H
@@ -24,6 +32,7 @@ typedef struct ronde__server_options {
   const ronde__kernels *kernels;
   const ronde__optim_options *optim;
   double clip;
+  int backup;        /* workers that a step does not wait for; 0: none */
   bool asynchronous; /* update on arrival of a worker's push, which that worker alone is sent the outcome of */
   bool records_order;
   ronde__pool *pool; /* NULL: the calling thread works alone */

@@ -5,6 +5,15 @@
 #include "strategy/ps.h"
 #include "strategy/server.h"
 
+/* What is awaited of a worker that is served apart from the others. */
+typedef enum ronde__client {
+  RONDE__CLIENT_LISTENING,
+  RONDE__CLIENT_PUSHING,
+  RONDE__CLIENT_READY, /* its push is here */
+  RONDE__CLIENT_ANSWERING,
+  RONDE__CLIENT_GONE
+} ronde__client;
+
 struct ronde__server {
   ronde__server_options o;
   int index;
@@ -20,12 +29,15 @@ struct ronde__server {
   ronde__part *parts;       /* [workers] */
   double *squares;          /* [servers] */
   int *server_ranks;        /* [servers] */
-  ronde__request *requests; /* [n_requests]: [n_buckets][workers], then [workers]; during set-up [workers] */
+  /* [n_requests]: [n_buckets][workers], then [workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
+   * during set-up [workers] */
+  ronde__request *requests;
   int n_requests;
   uint64_t met_ns; /* when all workers were last known to be ready */
 
+  /* Workers served apart: asynchronous, or with backup workers */
+  ronde__client *clients; /* [workers] */
   /* Asynchronous */
-  int *clients; /* [workers]: what is awaited of each */
   ronde__ps_answer *answers;
   int64_t version, stop;
   ronde__staleness staleness;
@@ -35,7 +47,32 @@ struct ronde__server {
 
 static inline size_t ronde__server_length(const ronde__server *s, int b) { return s->begin[b + 1] - s->begin[b]; }
 
-/* server_async.c: serves until all workers are done. */
-ronde_status ronde__server_on_arrival(ronde__server *server);
+/* Sums of squares of all servers' pieces, in their order, say how far each scales its gradients down. */
+ronde_status ronde__server_clip(ronde__server *server, float *gradients);
+/* The optimizer's state, to rank 0. */
+ronde_status ronde__server_give_state(ronde__server *server);
+/* Where the order is recorded: that the push of worker w has just made an update, or a part of one. */
+ronde_status ronde__server_note_order(ronde__server *server, int w);
+/* The ways to serve, until all workers are done. */
+ronde_status ronde__server_on_arrival(ronde__server *server);   /* server_async.c */
+ronde_status ronde__server_with_backup(ronde__server *server); /* server_backup.c */
+
+/* ---- workers that are served apart (server_clients.c) --------------------------------------------------------------
+ * Each worker's pushes land in a place of its own, which then holds what that worker is sent: nobody waits for another's
+ * network. Its requests: buckets, then what goes with them (a head, a part or an answer), then one more message. */
+#define RONDE__CLIENT_REQUESTS(server) ((server)->n_buckets + 2)
+
+static inline float *ronde__client_place(const ronde__server *s, int w) { return s->pushed + (size_t)w * s->n; }
+static inline ronde__request *ronde__client_requests(const ronde__server *s, int w) {
+  return s->requests + w * RONDE__CLIENT_REQUESTS(s);
+}
+/* All workers are listened to. */
+ronde_status ronde__clients_create(ronde__server *server);
+/* Whether what was awaited of a worker has come. */
+bool ronde__client_is_done(const ronde__server *server, int w);
+ronde_status ronde__client_listen(ronde__server *server, int w);  /* to its next head */
+ronde_status ronde__client_receive(ronde__server *server, int w); /* its push, and its part */
+/* Sends a copy of the parameters, first layers first: the next update waits for nobody. */
+ronde_status ronde__client_send_values(ronde__server *server, int w);
 
 #endif

@@ -10,11 +10,25 @@
 #include "optim/optim.h"
 #include "strategy/late.h"
 
+/* A set of workers. */
+enum { RONDE__SET_RANKS = 1024 };
+typedef struct ronde__rank_set {
+  uint64_t bits[RONDE__SET_RANKS / 64];
+} ronde__rank_set;
+
+static inline void ronde__rank_set_add(ronde__rank_set *set, int rank) {
+  set->bits[rank / 64] |= (uint64_t)1 << rank % 64;
+}
+static inline bool ronde__rank_set_has(const ronde__rank_set *set, int rank) {
+  return set->bits[rank / 64] >> rank % 64 & 1;
+}
+
 /* What a rank works with; lives as long as the run. */
 typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
   ronde__transport *group;     /* with servers among its ranks, where the strategy has them: server i is */
   int n_servers, first_server; /* rank first_server + i */
+  int backup; /* workers that a step does not wait for; 0: none */
   const ronde__kernels *kernels;
   ronde__pool *pool;
   ronde__prof *prof;
@@ -64,6 +78,11 @@ typedef struct ronde__step_result {
    * step's, and must not be kept. */
   int broken_rank;
   int broken_param; /* its parameter, or -1: the loss */
+  /* With backup workers: whose parts came too late for the step, and how many of its examples they were. Loss and update
+   * are of the others. NULL: a step is everybody's. Valid until the next step. */
+  const ronde__rank_set *left_out;
+  int64_t n_left_out;
+  bool missed; /* this rank is one of them, and has not even made its part: the step had ended before */
 } ronde__step_result;
 
 typedef struct ronde__strategy {

@@ -66,6 +66,7 @@ static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
                                    .kernels = job->kernels,
                                    .optim = &job->optim,
                                    .clip = job->options->clip,
+                                   .backup = (int)job->options->backup,
                                    .asynchronous = job->strategy->asynchronous,
                                    .records_order = job->records_order,
                                    .pool = pool,
@@ -124,7 +125,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
   if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
-  bool waits = job->world > 1 && !job->strategy->asynchronous;
+  bool waits = job->world > 1 && !job->strategy->asynchronous && job->options->backup == 0;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->world, &r->late));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   ronde__loader_options loader = {.data = job->data,
@@ -144,6 +145,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .group = r->group,
                               .n_servers = job->n_servers,
                               .first_server = ronde__job_first_server(job),
+                              .backup = (int)job->options->backup,
                               .kernels = job->kernels,
                               .pool = r->pool,
                               .prof = r->prof,
@@ -297,10 +299,8 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   return n;
 }
 
-/* last: nothing comes after it. */
-static ronde_status save(ronde__rank *r, bool last) {
+static ronde_status save_now(ronde__rank *r, bool last) {
   const ronde__reporter *reporter = r->reporter;
-  if (!r->saver || !(last || ronde__saver_due(r->saver, r->place.step))) return RONDE_OK;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   if (r->job->strategy->fetch_state) RONDE_TRY(r->job->strategy->fetch_state(r->strategy_state));
@@ -310,12 +310,45 @@ static ronde_status save(ronde__rank *r, bool last) {
   return RONDE_OK;
 }
 
-static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step, int64_t *own_out) {
+/* last: nothing comes after it. With backup workers the others would go on meanwhile, and the servers with them: all wait
+ * until it is done. */
+static ronde_status save(ronde__rank *r, bool last) {
+  const ronde__job *job = r->job;
+  bool meets = job->options->backup > 0 && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
+  if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last));
+  if (last || !meets) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
+  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
+/* What a step was, for the epoch and the run. n: its examples. */
+static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *step, const ronde__step_result *result,
+                       int64_t n, bool skipped) {
+  epoch->steps++;
+  epoch->examples += n;
+  epoch->left_out += result->n_left_out;
+  epoch->lr = step->lr;
+  if (!skipped) {
+    epoch->sums.steps++;
+    epoch->sums.examples += n;
+    epoch->sums.loss_sum += result->loss_sum;
+    epoch->sums.n_correct += result->n_correct;
+  }
+  r->place = (ronde__place){
+      .step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
+  if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
+    r->own.examples += step->own_examples;
+  else if (result->missed) r->own.missed++;
+  else r->own.dropped++;
+}
+
+static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step) {
   const ronde__job *job = r->job;
   ronde__step_result result;
   step->lr = ronde__schedule_lr(&job->schedule, step->step);
   step->own_examples = own_examples(r, step);
-  int64_t n = job->strategy->asynchronous ? step->own_examples : step->examples; /* of the result */
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   if (job->options->skip_bad_steps) keep_buffers(r);
@@ -326,20 +359,11 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   bool skipped = result.broken_rank >= 0;
   if (skipped && r->place.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
   if (skipped) skip(r, step, &result);
-  epoch->steps++;
-  epoch->examples += n;
-  if (!skipped) {
-    epoch->sums.steps++;
-    epoch->sums.examples += n;
-    epoch->sums.loss_sum += result.loss_sum;
-    epoch->sums.n_correct += result.n_correct;
-  }
-  epoch->lr = step->lr;
-  r->place = (ronde__place){
-      .step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
-  *own_out += step->own_examples;
-  ronde__step_report report = {step->step, epoch->epoch, n, skipped || n == 0 ? NAN : result.loss_sum / (double)n,
-                               step->lr,   end - begin};
+  int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
+  count_step(r, epoch, step, &result, n, skipped);
+  ronde__step_report report = {step->step, epoch->epoch, n,
+                               skipped || n == 0 ? NAN : result.loss_sum / (double)n,
+                               step->lr,   end - begin,  result.left_out};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
   RONDE_TRY(save(r, result.cancelled));
@@ -447,9 +471,10 @@ static ronde_status meet(ronde__rank *r, ronde_status *status) {
 
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
-                                int64_t own_examples, bool with_score) {
+                                bool with_score) {
   ronde__epoch_part *own = &r->parts[r->transport->rank];
-  *own = (ronde__epoch_part){.examples = own_examples, .sums = epoch->sums};
+  *own = r->own;
+  own->sums = epoch->sums;
   RONDE_TRY(settle(r));
   if (with_score) RONDE_TRY(score(r, epoch));
   if (epoch->has_score) RONDE_TRY(judge(r, epoch));
@@ -488,17 +513,18 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   const ronde__job *job = r->job;
   ronde__epoch epoch = {.epoch = number};
   uint64_t before[RONDE__N_PHASES];
-  int64_t own = 0, first = r->place.step - (number - 1) * job->steps_per_epoch;
+  int64_t first = r->place.step - (number - 1) * job->steps_per_epoch;
   ronde_status status = RONDE_OK;
   if (first > 0) {
     epoch.sums = r->place.sums;
     epoch.lr = ronde__schedule_lr(&job->schedule, r->place.step);
   }
+  r->own = (ronde__epoch_part){0};
   ronde__prof_totals(r->prof, before);
   for (int64_t i = first; i < job->steps_per_epoch && r->place.step < last_step && status == RONDE_OK; i++) {
     ronde__step step = {.step = r->place.step + 1};
     step_size(job, i, &step);
-    status = one_step(r, &epoch, &step, &own);
+    status = one_step(r, &epoch, &step);
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
@@ -509,7 +535,7 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   }
   epoch.last_step = r->place.step;
   bool with_score = status == RONDE_OK && wants_score(r, number, r->place.step == last_step);
-  ronde_status closed = close_epoch(r, &epoch, before, own, with_score);
+  ronde_status closed = close_epoch(r, &epoch, before, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
   *reached_out = epoch.reached;

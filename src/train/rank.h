@@ -12,12 +12,14 @@ typedef struct ronde__epoch_part {
   uint64_t ns[RONDE__N_PHASES];
   ronde__score score; /* of its share of the test examples */
   int64_t examples;   /* that it trained on */
+  int64_t dropped, missed; /* steps whose part it made too late, or not at all */
   ronde__sums sums;   /* asynchronous: of its own steps */
   int64_t end;        /* asynchronous: the status that its steps ended with */
 } ronde__epoch_part;
 
 typedef struct ronde__epoch {
   int64_t epoch, steps, examples; /* done here */
+  int64_t left_out;               /* examples of these steps that came too late: see ronde__step_result */
   int64_t last_step;              /* of the run's */
   ronde__sums sums;               /* of the whole epoch, with what was done before a resume */
   double lr;
@@ -31,6 +33,7 @@ typedef struct ronde__step_report {
   int64_t step, epoch, examples;
   double loss, lr;
   uint64_t ns; /* of this step */
+  const ronde__rank_set *left_out; /* see ronde__step_result */
 } ronde__step_report;
 
 /* Rank 0's ears; each may be NULL on the other ranks. An error ends the run. */
@@ -72,6 +75,7 @@ typedef struct ronde__rank {
   ronde__server *server; /* of this rank, or NULL */
   ronde__comm_thread *server_thread; /* where the rank is a worker too */
   ronde__epoch_part *parts; /* [world] */
+  ronde__epoch_part own;    /* what it has done of this epoch: examples, dropped, missed */
   double *shared;           /* of the worker */
   ronde__place place;
   float *kept_buffers; /* as they were before the step, where it may be left out */

@@ -133,6 +133,7 @@ static json_t *epoch_json(const ronde__record_epoch *row) {
   put(json, "epoch", count(row->epoch));
   put(json, "steps", count(row->steps));
   put(json, "examples", count(row->examples));
+  put(json, "left_out_examples", count(row->left_out_examples));
   put(json, "wall_s", real(row->wall_s));
   put(json, "cpu_s", real(row->cpu_s));
   put(json, "load_s", real(s[RONDE__PHASE_LOAD]));
@@ -183,6 +184,8 @@ static json_t *workers_json(const ronde__record *record) {
     put(fields, "host", text(row->host ? row->host : host));
     put(fields, "role", text(row->role));
     put(fields, "examples", count(row->examples));
+    put(fields, "dropped_parts", count(row->dropped_parts));
+    put(fields, "missed_parts", count(row->missed_parts));
     put(fields, "load_s", real(s[RONDE__PHASE_LOAD]));
     put(fields, "forward_s", real(s[RONDE__PHASE_FORWARD]));
     put(fields, "backward_s", real(s[RONDE__PHASE_BACKWARD]));
@@ -272,11 +275,12 @@ static json_t *checkpoints_json(const ronde__record_checkpoints *checkpoints) {
 }
 
 static json_t *totals_json(const ronde__record *record) {
-  int64_t steps = 0, examples = 0;
+  int64_t steps = 0, examples = 0, left_out = 0;
   double training_s = 0;
   for (int i = 0; i < record->n_epochs; i++) {
     steps += record->epochs[i].steps;
     examples += record->epochs[i].examples;
+    left_out += record->epochs[i].left_out_examples;
     training_s += record->epochs[i].wall_s;
   }
   const char *energy_source;
@@ -287,6 +291,7 @@ static json_t *totals_json(const ronde__record *record) {
   put(json, "steps", count(steps));
   put(json, "skipped_steps", count(record->skipped_steps));
   put(json, "examples", count(examples));
+  put(json, "left_out_examples", count(left_out));
   put(json, "examples_per_s", real((double)examples / training_s));
   put(json, "peak_rss_bytes", count(record->peak_rss_bytes));
   put(json, "energy_j", real(energy_j));

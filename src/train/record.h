@@ -6,7 +6,7 @@
 
 #include "prof/energy.h"
 #include "prof/prof.h"
-#include "strategy/late.h"
+#include "strategy/strategy.h"
 #include <jansson.h>
 
 typedef struct ronde__record_model {
@@ -44,6 +44,7 @@ typedef struct ronde__record_epoch {
   double phase_s[RONDE__N_PHASES];
   double train_loss, train_accuracy, test_loss, test_accuracy;
   double lr; /* of the last step */
+  int64_t left_out_examples; /* of parts of its steps that came too late: see --backup */
 } ronde__record_epoch;
 
 /* The whole training of one worker; wall_s as in an epoch. */
@@ -55,6 +56,7 @@ typedef struct ronde__record_worker {
   int64_t peak_rss_bytes; /* < 0 where workers share a process */
   const char *host;       /* NULL: this one */
   const ronde__late_row *late; /* NULL: nobody waits for it */
+  int64_t dropped_parts, missed_parts; /* that it made too late, and not at all */
 } ronde__record_worker;
 
 typedef struct ronde__record_staleness {
@@ -148,6 +150,7 @@ typedef struct ronde__steps ronde__steps;
 typedef struct ronde__steps_line {
   int64_t step, epoch, examples;
   double loss, lr, wall_s; /* wall_s: of this step */
+  const ronde__rank_set *left_out; /* ranks whose parts came too late; NULL: not written */
 } ronde__steps_line;
 
 /* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew, or goes on behind its last whole line; removes run.json and trace.json of an older

@@ -80,8 +80,8 @@ static void fill(ronde__record *record) {
   static const ronde__record_choice choices[] = {{"gemm", "xsmm"}};
   static const ronde__late_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
-      {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, NULL, NULL},
-      {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, "other", &late},
+      {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, NULL, NULL, 0, 0},
+      {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, "other", &late, 3, 1},
   };
   record->isa = "avx2";
   record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1};
@@ -99,7 +99,7 @@ static void fill(ronde__record *record) {
   record->peak_rss_bytes = 1 << 20;
   record->weights_sha256 = "cd";
   for (int i = 1; i <= 3; i++) {
-    ronde__record_epoch epoch = {i, 2, 50, 2.5, 4, {.1, .2, .3, .4, .5, .6, .4, .7, .8}, 1.0 / i, .5, .25, .75, .01};
+    ronde__record_epoch epoch = {i, 2, 50, 2.5, 4, {.1, .2, .3, .4, .5, .6, .4, .7, .8}, 1.0 / i, .5, .25, .75, .01, 5};
     assert_int_equal(ronde__record_add_epoch(record, &epoch), RONDE_OK);
   }
 }

@@ -22,7 +22,7 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
   if (r->steps) {
     ronde__steps_line line = {report->step, report->epoch, report->examples,
-                              report->loss, report->lr,    seconds(report->ns)};
+                              report->loss, report->lr,    seconds(report->ns), report->left_out};
     RONDE_TRY(ronde__steps_add(r->steps, &line));
   }
   if (!job->hooks.progress) return RONDE_OK;
@@ -76,6 +76,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   ronde__record_epoch row = {.epoch = e->epoch,
                              .steps = e->steps,
                              .examples = e->examples,
+                             .left_out_examples = e->left_out,
                              .cpu_s = seconds(cpu - r->epoch_cpu_ns),
                              .lr = e->lr,
                              .train_loss = e->sums.steps ? e->sums.loss_sum / n : NAN,
@@ -86,6 +87,8 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   for (int w = 0; w < job->world; w++) {
     ronde__record_worker *worker = &r->workers[w];
     worker->examples += e->parts[w].examples;
+    worker->dropped_parts += e->parts[w].dropped;
+    worker->missed_parts += e->parts[w].missed;
     for (int p = 0; p < RONDE__N_PHASES; p++) {
       double s = seconds(e->parts[w].ns[p]);
       bool apart = p == RONDE__PHASE_EVAL || p == RONDE__PHASE_CHECKPOINT;

@@ -210,13 +210,13 @@ void ronde__resume_close(ronde__resume *r) {
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
 static const char *const free_options[] = {
     "data",       "cache",           "epochs",     "steps",    "workers",       "threads",
-    "transport",  "strategy",        "collective", "servers",  "placement",     "wire",
+    "transport",  "strategy",        "collective", "servers",  "placement",     "wire",             "backup",
     "shard",      "bucket-mb",       "overlap",    "out",      "save",          "trace",
     "log-every",  "dry-run",         "drill",      "keep",     "resume",        "checkpoint-every",
     "eval-every", "target-accuracy", "save-best",  "sentinel", "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
 static const char *const worker_options[] = {"threads", "transport", "strategy",  "collective", "servers", "placement",
-                                             "wire",    "shard",     "bucket-mb", "overlap",    "sentinel"};
+                                             "backup",  "wire",      "shard",     "bucket-mb", "overlap",    "sentinel"};
 /* What is asked for one run, not for the training. */
 static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};

@@ -80,6 +80,20 @@ static ronde_status check_servers(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde_status check_backup(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (o->backup == 0) return RONDE_OK;
+  if (job->n_servers == 0 || job->strategy->asynchronous)
+    return ronde__config_no_effect(job->config, "backup", "only --strategy ps-sync waits for workers at a server");
+  if (o->backup >= job->world)
+    return ronde__fail(RONDE_E_USAGE, "--backup %" PRId64 ": of %d workers a step needs at least one", o->backup,
+                       job->world);
+  if (job->world > RONDE__SET_RANKS)
+    return ronde__fail(RONDE_E_USAGE, "--backup: of at most %d workers, not %d", RONDE__SET_RANKS, job->world);
+  return o->sync_bn ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
+                    : RONDE_OK;
+}
+
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   RONDE_TRY(resolve_servers(job));
@@ -99,6 +113,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
                        job->strategy->max_ranks, job->world);
   RONDE_TRY(check_servers(job));
   RONDE_TRY(check_asynchronous(job));
+  RONDE_TRY(check_backup(job));
   if (!strcmp(job->strategy->name, "single")) {
     RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));

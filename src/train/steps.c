@@ -87,14 +87,29 @@ static const char *number(double value, int digits, char text_out[32]) {
   return text_out;
 }
 
+enum { RANKS_BYTES = 16 + 6 * RONDE__SET_RANKS };
+
+/* A field of its own, or nothing. */
+static const char *ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
+  size_t used = 0, n = 0;
+  text_out[0] = 0;
+  if (!set) return text_out;
+  used += (size_t)snprintf(text_out, RANKS_BYTES, ",\"left_out\":[");
+  for (int i = 0; i < RONDE__SET_RANKS; i++)
+    if (ronde__rank_set_has(set, i))
+      used += (size_t)snprintf(text_out + used, RANKS_BYTES - used, "%s%d", n++ ? "," : "", i);
+  snprintf(text_out + used, RANKS_BYTES - used, "]");
+  return text_out;
+}
+
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line) {
   if (steps->status) return steps->status;
-  char loss[32], lr[32], wall[32];
+  char loss[32], lr[32], wall[32], left_out[RANKS_BYTES];
   locale_t before = uselocale(steps->c_locale);
   int written =
-      fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s}\n",
+      fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
               (long long)line->step, (long long)line->epoch, number(line->loss, 9, loss), number(line->lr, 15, lr),
-              (long long)line->examples, number(line->wall_s, 9, wall));
+              (long long)line->examples, number(line->wall_s, 9, wall), ranks(line->left_out, left_out));
   uselocale(before);
   if (written < 0) return write_failed(steps);
   uint64_t now = ronde__now_ns();

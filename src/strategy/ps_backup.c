@@ -1,0 +1,92 @@
+/* A worker's step where the slowest are not waited for. What comes back with the parameters says how each step ended, up
+ * to the one that they are behind; those that the worker comes to afterwards, it only hears of. */
+#include "strategy/ps_worker.h"
+
+#include <inttypes.h>
+
+enum { MAX_NEWS = 1 << 24 }; /* more than steps in an epoch, at whose end all meet */
+
+static ronde_status receive(ronde__ps_worker *s, void *data, size_t bytes) {
+  return ronde__transport_receive(s->group, s->worker->first_server, RONDE__PS_TAG(RONDE__PS_NEWS), data, bytes);
+}
+
+static ronde_status take_news(void *arg) {
+  ronde__ps_worker *s = arg;
+  ronde__ps_news head;
+  RONDE_TRY(receive(s, &head, sizeof head));
+  int64_t n = head.n_outcomes;
+  if (n < 1 || n > MAX_NEWS) return ronde__fail(RONDE_E_INTERNAL, "server 0 has sent news of %" PRId64 " steps", n);
+  if (n > s->news_capacity) {
+    ronde__free(s->news);
+    s->news = NULL;
+    s->news_capacity = 0;
+    RONDE__ALLOC(s->news, (size_t)n * sizeof *s->news, "news of steps");
+    s->news_capacity = n;
+  }
+  s->n_news = n;
+  s->waited_ns = head.waited_ns;
+  return receive(s, s->news, (size_t)n * sizeof *s->news);
+}
+
+static const ronde__ps_outcome *find(const ronde__ps_worker *s, int64_t step) {
+  int64_t i = s->n_news ? step - s->news[0].step : -1;
+  return i >= 0 && i < s->n_news ? &s->news[i] : NULL;
+}
+
+static ronde__step_result result_of(const ronde__ps_outcome *outcome, const ronde__step *step, bool missed) {
+  return (ronde__step_result){.loss_sum = outcome->loss_sum,
+                              .n_correct = outcome->n_correct,
+                              .cancelled = outcome->cancelled,
+                              .broken_rank = (int)outcome->broken_rank,
+                              .broken_param = (int)outcome->broken_param,
+                              .left_out = &outcome->left_out,
+                              .n_left_out = step->examples - outcome->examples,
+                              .missed = missed};
+}
+
+static ronde_status pass_over(ronde__ps_worker *s, const ronde__step *step) {
+  for (int i = 0; i < step->n_batches; i++) RONDE_TRY(ronde__loader_skip(s->worker->loader));
+  return RONDE_OK;
+}
+
+static void begin_step(ronde__ps_worker *s, const ronde__step *step) {
+  const ronde__worker *worker = s->worker;
+  int64_t largest = ronde__min(step->examples, worker->batch); /* of its batches; its first examples are rank 0's */
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
+  s->n_sent = 0;
+  for (int i = 0; i < s->n_servers; i++)
+    s->head[i] = (ronde__ps_head){.kind = RONDE__PS_STEP,
+                                  .lr = step->lr,
+                                  .step = step->step,
+                                  .examples = step->own_examples,
+                                  .step_examples = step->examples,
+                                  .n_parts = ronde__min(largest, worker->transport->size)};
+}
+
+ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *step, ronde__step_result *result_out) {
+  ronde__worker *worker = s->worker;
+  bool any = step->own_examples > 0;
+  const ronde__ps_outcome *outcome = find(s, step->step);
+  if (outcome) {
+    RONDE_TRY(pass_over(s, step));
+    *result_out = result_of(outcome, step, any);
+    return RONDE_OK;
+  }
+  begin_step(s, step);
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
+  if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
+  RONDE_TRY(ronde__worker_gradients(worker, step, any ? ronde__ps_gradient_ready : NULL, s, &s->part));
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  if (any) ronde__ps_send_ready(s);
+  RONDE_TRY(s->status);
+  if (any) RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_end_own_push, s));
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, take_news, s));
+  RONDE_TRY(ronde__ps_settle(s));
+  uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  if (!(outcome = find(s, step->step)))
+    return ronde__fail(RONDE_E_INTERNAL, "server 0 has sent no news of step %" PRId64, step->step);
+  ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, ronde__min(s->waited_ns, end - begin));
+  *result_out = result_of(outcome, step, false);
+  RONDE_TRY(ronde__ps_begin_pulls(s));
+  return worker->overlap ? RONDE_OK : ronde__ps_settle(s);
+}

@@ -1,0 +1,60 @@
+/* Parameter servers, the worker's side: pushes its gradients in buckets while backward still runs, and pulls what the
+ * servers have made of everybody's, the first layers first, while the next forward pass waits for no more than what it
+ * reads. Synchronous: every step is everybody's, or with backup workers (ps_backup.c) that of those who were in time.
+ * Asynchronous: each push is an update of its own, and the pull is of what the servers hold behind it. server.h has the
+ * servers' side, and the cost. */
+#ifndef RONDE_PS_WORKER_H
+#define RONDE_PS_WORKER_H
+
+#include "strategy/buckets.h"
+#include "strategy/ps.h"
+
+typedef struct ronde__ps_bucket {
+  struct ronde__ps_worker *state;
+  int number, n_ready;
+  uint64_t pull_job; /* of the thread, that ends when the pulled parameters are there; 0: they are */
+} ronde__ps_bucket;
+
+typedef struct ronde__ps_worker {
+  ronde__worker *worker;
+  ronde__transport *group;
+  ronde__comm_thread *thread;
+  ronde__buckets cut;
+  ronde__ps_bucket *buckets;
+  int n_servers, n_sent;
+  ronde__ps_head *head;      /* [servers] */
+  ronde__ps_answer *answers; /* [servers] */
+  ronde__ps_head own;        /* asynchronous: of this step, but for the version */
+  bool begun;                /* and its push */
+  ronde__request *requests;  /* [n_requests], which is all of the following */
+  ronde__request *heads;     /* [servers] */
+  ronde__request *pushes;    /* [CREDITS][servers] */
+  ronde__request *pulls;     /* [buckets][servers] */
+  ronde__request *replies;   /* [servers] */
+  ronde__request *ends;      /* [servers + 1] */
+  int n_requests;
+  ronde__part part, *parts; /* [workers] */
+  ronde_status status;      /* of what went wrong inside a hook */
+  ronde__ps_outcome *news;  /* backup: [n_news], how the steps ended up to the one that the parameters are behind */
+  int64_t n_news, news_capacity;
+  uint64_t waited_ns; /* backup: for others, of this step */
+} ronde__ps_worker;
+
+/* Jobs of the communication thread; arg is the ronde__ps_worker. */
+ronde_status ronde__ps_send_head(void *worker);
+ronde_status ronde__ps_end_own_push(void *worker); /* sends what this rank found behind its gradients */
+
+/* As `ready` of ronde__worker_gradients: buckets that are complete go out, at once where exchanges overlap. */
+void ronde__ps_gradient_ready(void *worker, int param);
+/* The others. An error is in status. */
+void ronde__ps_send_ready(ronde__ps_worker *worker);
+/* The receives lie ready before the job that waits for them has its turn. */
+ronde_status ronde__ps_begin_pulls(ronde__ps_worker *worker);
+/* Waits for all that was begun. */
+ronde_status ronde__ps_settle(void *worker);
+
+/* ps_backup.c */
+ronde_status ronde__ps_step_with_backup(ronde__ps_worker *worker, const ronde__step *step,
+                                        ronde__step_result *result_out);
+
+#endif
