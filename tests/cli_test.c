@@ -243,6 +243,8 @@ static void test_training_is_told_on_stderr(void **state) {
   static const char *const steps[] = {"step 2/3  epoch 1", "lr 0.05", NULL};
   check_says("train --model lenet5 --batch 20 --epochs 2 --workers 2 --out run " SET, false, epochs);
   check_says("train --model lenet5 --batch 20 --log-every 2 --lr 0.05 " SET, false, steps);
+  static const char *const late[] = {"last to come", "mostly by", "  compute\n", NULL};
+  check_says("train --model lenet5 --batch 20 --workers 2 --drill slow:1:40 " SET, false, late);
   static const char *const tables[] = {"phase", "worker", NULL};
   check_says("train --model lenet5 --batch 20 --no-shuffle --cache on --drop-last " SET, false, tables);
 }

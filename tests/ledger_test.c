@@ -219,7 +219,8 @@ static void test_the_late_rank_is_named_with_its_cause(void **state) {
 }
 
 static void test_nobody_is_late_where_nobody_waits(void **state) {
-  static const char *const cases[] = {"batch=6", "batch=6 workers=2 strategy=ps-async drill=slow:1:5"};
+  static const char *const cases[] = {"batch=6", "batch=6 workers=2 strategy=ps-async drill=slow:1:5",
+                                      "batch=6 workers=3 strategy=ps-sync backup=1 drill=slow:1:5"};
   ronde_source source = small_source(24, 0);
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     json_t *run = train_small(cases[i], &source), *row;

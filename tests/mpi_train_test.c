@@ -310,24 +310,29 @@ static void hosts_need_a_launcher_and_options_an_effect(void **state) {
   check_says("ronde: error: --trace can have no effect");
 }
 
-/* Hosts are network namespaces, reached by a script in the place of ssh. */
-static void several_hosts_train_as_one(void **state) {
-  need_mpi();
+/* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when
+ * they are there. */
+static int run_on_hosts(const char *prepare, const char *options) {
   const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
+  need_mpi();
   if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
     print_message("SKIP: no right to make network namespaces\n");
     skip();
   }
   run("%s down", script);
   check_run(0, run("%s up 3", script));
-  int code = run("OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE " train " SMALL
-                 " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 --collective ring --out h",
-                 script);
+  int code = run("%s && OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
+                 " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
+                 prepare, script, options);
   char lines[sizeof said];
   memcpy(lines, said, sizeof said);
   run("%s down", script);
   memcpy(said, lines, sizeof said);
-  check_run(0, code);
+  return code;
+}
+
+static void several_hosts_train_as_one(void **state) {
+  check_run(0, run_on_hosts("true", "--collective ring --out h"));
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --out t3"));
   json_t *hosts = record("h"), *threads = record("t3");
   assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
@@ -339,6 +344,19 @@ static void several_hosts_train_as_one(void **state) {
   }
   json_decref(hosts);
   json_decref(threads);
+}
+
+/* The parameters of each step need 100 ms to the third host. */
+static void a_slow_link_makes_its_host_late(void **state) {
+#define SHAPED "root tbf rate 20mbit burst 32kb limit 2mb"
+  const char *prepare = "tc qdisc add dev ronde3v " SHAPED " && ip netns exec ronde3 tc qdisc add dev eth0 " SHAPED;
+#undef SHAPED
+  check_run(0, run_on_hosts(prepare, "--strategy ps-sync --out link"));
+  json_t *json = record("link"), *row = json_array_get(json_object_get(json, "workers"), 2);
+  json_t *late = json_object_get(row, "late");
+  assert_true(json_integer_value(json_object_get(late, "steps")) > 6);
+  assert_string_equal(json_string_value(json_object_get(late, "cause")), "exchange");
+  json_decref(json);
 }
 
 int main(void) {
@@ -358,6 +376,7 @@ int main(void) {
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
+      cmocka_unit_test(a_slow_link_makes_its_host_late),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -56,7 +56,7 @@ typedef struct ronde__worker {
    * is the same moment for all, but for what a short message takes to go round: times that are counted from there can be
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
-  ronde__late *late; /* rank 0 of synchronous workers: who was late; else NULL */
+  ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
 } ronde__worker;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
