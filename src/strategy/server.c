@@ -15,11 +15,20 @@ static ronde_status take(ronde__server *s, uint32_t tag, void *data, size_t byte
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------- */
 
+/* Here, on the rank's own thread: later that thread may be changing the group's time limit. */
+static ronde_status see_servers(ronde__server *s) {
+  RONDE__ALLOC(s->server_ranks, (size_t)s->o.n_servers * sizeof *s->server_ranks, "parameter server");
+  for (int i = 0; i < s->o.n_servers; i++) s->server_ranks[i] = s->o.first_server + i;
+  s->servers = ronde__view_make(&s->view, s->o.group, s->server_ranks, s->o.n_servers);
+  return RONDE_OK;
+}
+
 ronde_status ronde__server_create(const ronde__server_options *options, ronde__server **server_out) {
   ronde__server *s;
   RONDE__ALLOC(s, sizeof *s, "parameter server");
   *s = (ronde__server){.o = *options, .index = options->group->rank - options->first_server};
   ronde_status status = ronde__prof_create(options->group->rank, false, &s->prof);
+  if (status == RONDE_OK) status = see_servers(s);
   if (status == RONDE_OK) {
     s->update_slot = ronde__prof_op_slot(s->prof, options->optimizer_name, RONDE__PHASE_UPDATE, options->kernels->isa);
     *server_out = s;
@@ -62,8 +71,6 @@ static ronde_status make_room(ronde__server *s) {
   RONDE__ALLOC(s->heads, n_workers * sizeof *s->heads, "parameter server");
   RONDE__ALLOC(s->parts, n_workers * sizeof *s->parts, "parameter server");
   RONDE__ALLOC(s->squares, n_servers * sizeof *s->squares, "parameter server");
-  RONDE__ALLOC(s->server_ranks, n_servers * sizeof *s->server_ranks, "parameter server");
-  for (int i = 0; i < s->o.n_servers; i++) s->server_ranks[i] = s->o.first_server + i;
   RONDE__ALLOC(s->requests, n_workers * sizeof *s->requests, "parameter server");
   s->n_requests = s->o.n_workers;
   return RONDE_OK;
@@ -177,11 +184,9 @@ static ronde_status take_pushes(ronde__server *s) {
 }
 
 ronde_status ronde__server_clip(ronde__server *s, float *gradients) {
-  ronde__view view;
   if (s->o.clip <= 0) return RONDE_OK;
-  ronde__transport *servers = ronde__view_make(&view, s->o.group, s->server_ranks, s->o.n_servers);
   s->squares[s->index] = s->o.kernels->sum_squares(gradients, (int64_t)s->n);
-  RONDE_TRY(ronde__allgather_ring(servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
+  RONDE_TRY(ronde__allgather_ring(s->servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
   double sum = 0;
   for (int i = 0; i < s->o.n_servers; i++) sum += s->squares[i];
   float factor = ronde__clip_factor(sum, s->o.clip);

@@ -29,6 +29,8 @@ struct ronde__server {
   ronde__part *parts;       /* [workers] */
   double *squares;          /* [servers] */
   int *server_ranks;        /* [servers] */
+  ronde__view view;
+  ronde__transport *servers; /* through the view */
   /* [n_requests]: [n_buckets][workers], then [workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
    * during set-up [workers] */
   ronde__request *requests;
