@@ -132,7 +132,7 @@ static void gradient_at(ronde__net *net, const float *w, int worker, int64_t ste
 
 static double replay_difference, replay_update;
 
-/* Each server's updates in the order that it wrote down: plain SGD on its pieces, by the gradient of the worker's step at
+/* A worker's rate is that of --lr, divided by their number. Each server's updates in the order that it wrote down: plain SGD on its pieces, by the gradient of the worker's step at
  * the weights that this worker had then, which are those behind its last push. */
 static void replay(ronde__run *run) {
   ronde__net *net = run->ranks[0].net;
@@ -196,7 +196,7 @@ static void a_replay_of_the_pushes_gives_the_same_weights(void **state) {
   observed o = train(REPLAY_EXAMPLES, record_order,
                      "epochs=2 shuffle=off batch=%d lr=%g strategy=ps-async workers=%d servers=%d "
                      "placement=dedicated bucket-mb=0.001",
-                     REPLAY_BATCH, (double)REPLAY_LR, REPLAY_WORKERS, REPLAY_SERVERS);
+                     REPLAY_BATCH, (double)REPLAY_LR * REPLAY_WORKERS, REPLAY_WORKERS, REPLAY_SERVERS);
   observe_also = NULL;
   assert_true(replicas_equal(&o));
   assert_true(replay_update > 0.01);
@@ -346,6 +346,7 @@ static void what_has_no_effect_is_refused(void **state) {
   check_refused("workers=1 strategy=ps-sync transport=self", "--transport self");
   check_refused("workers=2 strategy=ps-async clip=1", "--clip");
   check_refused("workers=2 strategy=ps-async sentinel=10", "--sentinel");
+  check_refused("workers=2 strategy=ps-async batch=6 lr-scale-workers=on", "--lr-scale-workers");
 }
 
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */

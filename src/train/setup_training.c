@@ -16,11 +16,21 @@ static ronde_status resolve_optimizer(ronde__job *job) {
   if (sgd) RONDE_TRY(ronde__config_no_effect(job->config, "eps", "--optimizer sgd has none"));
   if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
   if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
-  if (o->lr_scale_workers) o->lr *= job->world;
   static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW,
                                             RONDE__OPTIM_ADAGRAD};
   job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
                                       o->nesterov,         o->betas[0], o->betas[1], o->eps};
+  return RONDE_OK;
+}
+
+/* n asynchronous workers make n updates where synchronous ones make one. */
+static ronde_status resolve_rate(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->strategy->asynchronous) o->lr_divide_workers = false; /* the record says what was done */
+  if (o->lr_scale_workers && o->lr_divide_workers)
+    return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
+  if (o->lr_scale_workers) o->lr *= job->world;
+  if (o->lr_divide_workers) o->lr /= job->world;
   return RONDE_OK;
 }
 
@@ -133,6 +143,7 @@ ronde_status ronde__set_up_training(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
   RONDE_TRY(resolve_steps(job));
   RONDE_TRY(resolve_tests(job));
+  RONDE_TRY(resolve_rate(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
   job->fused_update =
