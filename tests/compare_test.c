@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,47 @@ static void other_work_is_not_ranked(void **unused) {
                          "batch=20"));
 }
 
+static double number(const json_t *bench, size_t index, const char *object, const char *key) {
+  return json_number_value(field(bench, index, object, key));
+}
+
+/* Asynchronous workers make other steps, of the same examples. */
+static void strategies_are_ranked_by_the_time_for_the_same_examples(void **unused) {
+  json_t *bench = bench_of("--model lenet5 " SMALL
+                           "--strategies single,allreduce,ps-sync,ps-async --workers 2 --servers 2 "
+                           "--rounds 1 --json",
+                           0);
+  assert_true(json_is_true(json_object_get(bench, "ranked")));
+  assert_string_equal(json_string_value(json_object_get(bench, "ranked_by")), "train_s");
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 4);
+  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async"};
+  for (size_t i = 0; i < 4; i++) {
+    const double workers = i == 0 ? 1 : 2;
+    double phases = 0, train = number(bench, i, "train_s", "median");
+    assert_string_equal(json_string_value(field(bench, i, NULL, "strategy")), names[i]);
+    assert_true(number(bench, i, NULL, "workers") == workers);
+    assert_true(number(bench, i, NULL, "examples") == 40);
+    assert_true(number(bench, i, "result", "train_loss") > 0);
+    assert_int_equal(json_is_object(field(bench, i, "communication", "staleness")), i == 3);
+    static const char *const all[] = {"load_s", "forward_s", "backward_s", "communication_s", "update_s", "other_s"};
+    for (size_t p = 0; p < 6; p++) phases += 4 * number(bench, i, all[p], "median");
+    assert_true(phases > 0.99 * train && phases < 1.01 * train);
+    double times = number(bench, 0, "train_s", "median") / train;
+    assert_true(fabs(number(bench, i, "times_as_fast", "median") / times - 1) < 1e-9);
+  }
+  json_decref(bench);
+}
+
+static void what_strategies_leave_out_is_not_ranked(void **unused) {
+  static char text[1 << 16];
+  const char *options = "--model lenet5 " SMALL "--strategies allreduce,ps-sync --workers 2 --backup 1 --rounds 1";
+  assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 7);
+  assert_non_null(strstr(text, "examples is 40 with strategy=allreduce, 20 with strategy=ps-sync"));
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 7);
+  assert_non_null(strstr(text, "strategy=ps-sync"));
+  assert_null(strstr(text, "speed: how many"));
+}
+
 static void nothing_is_left_behind(void **unused) {
   char folder[] = "/tmp/ronde-compare-test-XXXXXX", options[512], text[1 << 14];
   assert_non_null(mkdtemp(folder));
@@ -99,6 +141,11 @@ static void wrong_usage(void **unused) {
       {"--model lenet5 " SMALL, "what to compare is missing"},
       {"--model lenet5 " SMALL "--exec graph,eagre", "--exec: 'eagre' is not graph or eager"},
       {"--model lenet5 " SMALL "--exec graph,eager --exec graph,eager", "--exec has a list of values already"},
+      {"--model lenet5 " SMALL "--strategies allreduce,ps-sync --strategy single,allreduce",
+       "--strategy has a list of values already"},
+      {"--model lenet5 " SMALL "--strategies allreduce,ps-sink", "--strategy: 'ps-sink' is not"},
+      {"--model lenet5 " SMALL "--strategies allreduce,ps-sync --workers 2 --lr-scale-workers --backup 2",
+       "strategy=ps-sync: its training failed"},
       {"--model lenet5 " SMALL "--exec graph,eager --save x.safetensors", "--save can have no effect"},
       {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training failed"},
   };
@@ -114,6 +161,8 @@ int main(void) {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
       cmocka_unit_test(other_work_is_not_ranked),
+      cmocka_unit_test(strategies_are_ranked_by_the_time_for_the_same_examples),
+      cmocka_unit_test(what_strategies_leave_out_is_not_ranked),
       cmocka_unit_test(nothing_is_left_behind),
       cmocka_unit_test(wrong_usage),
   };

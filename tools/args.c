@@ -198,6 +198,12 @@ static ronde_status read_all(parser *p) {
   return RONDE_OK;
 }
 
+static ronde_status expand_strategies(parser *p) {
+  const char *list = p->verb->has_axes ? ronde_config_get(p->call->config, "strategies") : "";
+  ronde_option option;
+  return *list && find_option(p->verb, "strategy", &option) ? add_axis(p, &option, list) : RONDE_OK;
+}
+
 static ronde_status require_words(const parser *p) {
   for (int i = 0; i < p->verb->max_words && p->verb->word_options[i]; i++) {
     const char *value = ronde_config_get(p->call->config, p->verb->word_options[i]);
@@ -214,6 +220,7 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
   if (!status) status = read_all(&p);
   if (!status && !p.help && verb->has_config) {
     status = ronde_config_set_environment(call.config);
+    if (!status) status = expand_strategies(&p);
     if (!status) status = require_words(&p);
   }
   if (status) {

@@ -37,6 +37,38 @@ static ronde_status set_case(const tool_call *call, int index) {
   return RONDE_OK;
 }
 
+/* ---- options of some strategies ---- */
+
+static const struct {
+  const char *option, *strategies;
+} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},    {"transport", "allreduce,ps-sync,ps-async"},
+               {"bucket-mb", "allreduce,ps-sync,ps-async"},  {"overlap", "allreduce,ps-sync,ps-async"},
+               {"collective", "allreduce"},                  {"wire", "allreduce"},
+               {"servers", "ps-sync,ps-async"},              {"placement", "ps-sync,ps-async"},
+               {"backup", "ps-sync"},                        {"sentinel", "allreduce,ps-sync"},
+               {"lr-divide-workers", "ps-async"}};
+
+static bool is_among(const char *list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
+    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
+  return false;
+}
+
+/* Where strategies are compared: whether this case goes without the option, which another case has. */
+static bool is_for_others(const tool_call *call, const char *option) {
+  const tool_axis *axis = NULL;
+  const char *strategies = NULL;
+  for (int a = 0; a < call->n_axes; a++)
+    if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
+  for (size_t i = 0; i < sizeof of_some / sizeof of_some[0]; i++)
+    if (strcmp(of_some[i].option, option) == 0) strategies = of_some[i].strategies;
+  if (!axis || !strategies || is_among(strategies, ronde_config_get(call->config, "strategy"))) return false;
+  for (int i = 0; i < axis->n_values; i++)
+    if (is_among(strategies, axis->values[i])) return true;
+  return false;
+}
+
 /* `ronde train` with all options that are not at their defaults. Those of the environment are among them, so the
  * command is the whole of it. */
 static json_t *command_of(const tool_call *call, const char *folder) {
@@ -45,7 +77,7 @@ static json_t *command_of(const tool_call *call, const char *folder) {
   for (int i = 0; ronde_config_option("train", i, &option); i++) {
     const char *value = ronde_config_get(call->config, option.name);
     bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
-    if (is_default || strcmp(option.name, "out") == 0) continue;
+    if (is_default || strcmp(option.name, "out") == 0 || is_for_others(call, option.name)) continue;
     json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
   }
   json_array_append_new(command, json_sprintf("--out=%s", folder));

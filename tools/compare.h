@@ -4,13 +4,16 @@
 
 #include "common.h"
 
+enum { TOOL_N_PHASES = 6 };
+
 typedef struct tool_case {
   char name[256]; /* "exec=graph" */
   int failures;
   tool_samples steps;                  /* seconds, of all rounds */
   tool_samples medians;                /* of each round's steps */
   tool_samples kernel, overhead;       /* seconds a step, of each round */
-  tool_samples load, communication;    /* not hidden: seconds a step, of each round */
+  tool_samples phases[TOOL_N_PHASES];  /* seconds a step, of each round: tool_phases */
+  tool_samples train;                  /* seconds of training, of each round */
   tool_samples wall, cpu, peak, setup; /* of each round's run */
   json_t *command, *run;               /* of the first round */
   bool same_weights;                   /* in all rounds */

@@ -5,6 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of an epoch's row; means over the workers. */
+static const struct {
+  const char *field, *text;
+} phases[TOOL_N_PHASES] = {{"load_s", "loading"},         {"forward_s", "forward"},
+                           {"backward_s", "backward"},    {"communication_s", "exchange"},
+                           {"update_s", "update"},        {"other_s", "other"}};
+
 /* ---- gathering ---- */
 
 static double kernel_seconds(const json_t *run) {
@@ -17,9 +24,8 @@ static double kernel_seconds(const json_t *run) {
 
 ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t first_step) {
   const json_t *totals = json_object_get(run, "totals");
-  double n = tool_number(totals, "steps"), kernel = kernel_seconds(run) / n;
-  double busy = tool_epochs_sum(run, "forward_s") + tool_epochs_sum(run, "backward_s") +
-                tool_epochs_sum(run, "update_s") + tool_epochs_sum(run, "other_s");
+  double n = tool_number(totals, "steps"), kernel = kernel_seconds(run) / n, train_s = tool_epochs_sum(run, "wall_s");
+  double busy = train_s - tool_epochs_sum(run, "load_s") - tool_epochs_sum(run, "communication_s");
   ronde_statistics steps;
   if (one->steps.n == first_step)
     return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out", one->name);
@@ -27,8 +33,9 @@ ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t
   if (!status) status = tool_sample(&one->medians, steps.median);
   if (!status) status = tool_sample(&one->kernel, kernel);
   if (!status) status = tool_sample(&one->overhead, busy / n - kernel);
-  if (!status) status = tool_sample(&one->load, tool_epochs_sum(run, "load_s") / n);
-  if (!status) status = tool_sample(&one->communication, tool_epochs_sum(run, "communication_s") / n);
+  for (int p = 0; p < TOOL_N_PHASES && !status; p++)
+    status = tool_sample(&one->phases[p], tool_epochs_sum(run, phases[p].field) / n);
+  if (!status) status = tool_sample(&one->train, train_s);
   if (!status) status = tool_sample(&one->wall, tool_number(totals, "wall_s"));
   if (!status) status = tool_sample(&one->cpu, tool_number(totals, "cpu_s"));
   if (!status) status = tool_sample(&one->peak, tool_number(totals, "peak_rss_bytes"));
@@ -46,8 +53,9 @@ ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t
 }
 
 void tool_case_end(tool_case *one) {
-  tool_samples *all[] = {&one->steps,         &one->medians, &one->kernel, &one->overhead, &one->load,
-                         &one->communication, &one->wall,    &one->cpu,    &one->peak,     &one->setup};
+  tool_samples *all[] = {&one->steps, &one->medians, &one->kernel, &one->overhead, &one->train,
+                         &one->wall,  &one->cpu,     &one->peak,   &one->setup};
+  for (int p = 0; p < TOOL_N_PHASES; p++) free(one->phases[p].at);
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]->at);
   json_decref(one->command);
   json_decref(one->run);
@@ -94,11 +102,26 @@ json_t *tool_differences(const tool_case *cases, int n) {
 
 /* ---- bench.json ---- */
 
+static const json_t *staleness_of(const json_t *run) {
+  const json_t *staleness = json_object_get(json_object_get(run, "communication"), "staleness");
+  return json_is_object(staleness) ? staleness : NULL;
+}
+
+/* A worker's asynchronous step is not the others' step, but the examples are the same: then the time for all of them is
+ * compared. */
+static const char *ranked_by(const tool_case *cases, int n) {
+  for (int i = 0; i < n; i++)
+    if (staleness_of(cases[i].run)) return "train_s";
+  return "step_s";
+}
+
 /* Times of the first case over those of this one, round by round: how many times as fast it is. */
-static json_t *speed_json(const tool_case *first, const tool_case *one) {
+static json_t *speed_json(const tool_case *first, const tool_case *one, const char *by) {
+  bool by_step = strcmp(by, "step_s") == 0;
+  const tool_samples *a = by_step ? &first->medians : &first->train, *b = by_step ? &one->medians : &one->train;
   tool_samples ratios = {0};
-  for (int64_t i = 0; i < first->medians.n && i < one->medians.n; i++)
-    if (tool_sample(&ratios, first->medians.at[i] / one->medians.at[i])) break;
+  for (int64_t i = 0; i < a->n && i < b->n; i++)
+    if (tool_sample(&ratios, a->at[i] / b->at[i])) break;
   json_t *json = tool_samples_json(&ratios);
   free(ratios.at);
   return json;
@@ -108,15 +131,17 @@ static void put_samples(json_t *json, const tool_case *one) {
   json_object_set_new(json, "step_s", tool_samples_json(&one->steps));
   json_object_set_new(json, "kernel_s", tool_samples_json(&one->kernel));
   json_object_set_new(json, "overhead_s", tool_samples_json(&one->overhead));
-  json_object_set_new(json, "load_s", tool_samples_json(&one->load));
-  json_object_set_new(json, "communication_s", tool_samples_json(&one->communication));
+  for (int p = 0; p < TOOL_N_PHASES; p++)
+    json_object_set_new(json, phases[p].field, tool_samples_json(&one->phases[p]));
+  json_object_set_new(json, "train_s", tool_samples_json(&one->train));
   json_object_set_new(json, "setup_s", tool_samples_json(&one->setup));
   json_object_set_new(json, "wall_s", tool_samples_json(&one->wall));
   json_object_set_new(json, "cpu_s", tool_samples_json(&one->cpu));
   json_object_set_new(json, "peak_rss_bytes", tool_samples_json(&one->peak));
 }
 
-static json_t *case_json(const tool_case *first, const tool_case *one, bool is_ranked) {
+/* by: what is ranked by, or NULL. */
+static json_t *case_json(const tool_case *first, const tool_case *one, const char *by) {
   const json_t *model = json_object_get(one->run, "model"), *data = json_object_get(one->run, "data"),
                *world = json_object_get(one->run, "world");
   json_t *json = json_pack("{s:s, s:s, s:O, s:s, s:s, s:s}", "name", one->name, "system", "ronde", "command",
@@ -131,7 +156,7 @@ static json_t *case_json(const tool_case *first, const tool_case *one, bool is_r
   json_object_set_new(json, "runs", json_integer(one->medians.n));
   json_object_set_new(json, "failures", json_integer(one->failures));
   put_samples(json, one);
-  json_object_set_new(json, "times_as_fast", is_ranked ? speed_json(first, one) : json_null());
+  json_object_set_new(json, "times_as_fast", by ? speed_json(first, one, by) : json_null());
   json_object_set(json, "result", json_object_get(one->run, "result"));
   json_object_set_new(json, "same_weights_in_all_runs", json_boolean(one->same_weights));
   return json;
@@ -140,6 +165,7 @@ static json_t *case_json(const tool_case *first, const tool_case *one, bool is_r
 ronde_status tool_bench_json(const tool_call *call, const tool_case *cases, int n, const json_t *differences,
                              json_t **bench_out) {
   bool is_ranked = json_array_size(differences) == 0;
+  const char *by = is_ranked ? ranked_by(cases, n) : NULL;
   json_t *axes = json_object(), *all = json_array();
   for (int a = 0; a < call->n_axes; a++) {
     json_t *values = json_array();
@@ -147,10 +173,10 @@ ronde_status tool_bench_json(const tool_call *call, const tool_case *cases, int 
       json_array_append_new(values, json_string(call->axes[a].values[i]));
     json_object_set_new(axes, call->axes[a].name, values);
   }
-  for (int i = 0; i < n; i++) json_array_append_new(all, case_json(&cases[0], &cases[i], is_ranked));
-  json_t *bench = json_pack("{s:s, s:s, s:O, s:o, s:b, s:O, s:o}", "schema", "ronde.bench.v1", "verb", "compare",
+  for (int i = 0; i < n; i++) json_array_append_new(all, case_json(&cases[0], &cases[i], by));
+  json_t *bench = json_pack("{s:s, s:s, s:O, s:o, s:b, s:s?, s:O, s:o}", "schema", "ronde.bench.v1", "verb", "compare",
                             "machine", json_object_get(cases[0].run, "machine"), "axes", axes, "ranked", is_ranked,
-                            "differences", differences, "cases", all);
+                            "ranked_by", by, "differences", differences, "cases", all);
   *bench_out = bench;
   return bench ? RONDE_OK : tool_fail(RONDE_E_MEMORY, "compare: no memory for the result");
 }
@@ -177,6 +203,33 @@ static void print_case(const json_t *one) {
          json_is_true(json_object_get(one, "same_weights_in_all_runs")) ? "" : " (not in all runs)");
 }
 
+static void print_phases(const json_t *cases) {
+  const json_t *one;
+  size_t i;
+  printf("\n%-28s %10s", "case", "training s");
+  for (int p = 0; p < TOOL_N_PHASES; p++) printf(" %9s", phases[p].text);
+  printf("  %s\n", "staleness");
+  json_array_foreach(cases, i, one) {
+    const json_t *staleness = staleness_of(one);
+    printf("%-28s %10.3f", tool_string(one, "name"), tool_number(json_object_get(one, "train_s"), "median"));
+    for (int p = 0; p < TOOL_N_PHASES; p++) printf(" %9.3f", median_ms(one, phases[p].field));
+    if (staleness)
+      printf("  %.2f, at most %.0f\n", tool_number(staleness, "mean"), tool_number(staleness, "max"));
+    else
+      printf("  -\n");
+  }
+}
+
+static void print_ranking(const json_t *bench) {
+  const json_t *first = json_array_get(json_object_get(bench, "cases"), 0);
+  const char *by = tool_string(bench, "ranked_by"), *name = tool_string(first, "name");
+  if (strcmp(by, "step_s") == 0) printf("speed: how many times as fast as %s, by the steps' medians\n", name);
+  if (strcmp(by, "train_s") == 0)
+    printf("speed: how many times as fast as %s, by the seconds of training on the same examples: asynchronous workers\n"
+           "make an update each where the others make one of all, and a step of theirs is one worker's\n",
+           name);
+}
+
 void tool_bench_print(const json_t *bench) {
   const json_t *cases = json_object_get(bench, "cases"), *one, *first = json_array_get(cases, 0);
   size_t i;
@@ -188,4 +241,6 @@ void tool_bench_print(const json_t *bench) {
   printf("%-28s %9s %8s  %s %s %9s %9s %8s %8s %11s  %-11s %8s  %s\n", "case", "median", "MAD", "[95 % interval]",
          "speed", "kernels", "overhead", "loading", "exchange", "peak memory", "train loss", "accuracy", "weights");
   json_array_foreach(cases, i, one) { print_case(one); }
+  print_phases(cases);
+  print_ranking(bench);
 }
