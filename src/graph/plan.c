@@ -1,6 +1,5 @@
 #include "graph/plan.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* What is known of the graph while it is laid out; freed afterwards. */
@@ -103,8 +102,8 @@ static void study(builder *b) {
 /* ---- steps and values ---- */
 
 static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
-  plan->values[plan->n_values] = (ronde__value){
-      .phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
+  plan->values[plan->n_values] =
+      (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
   return plan->n_values++;
 }
 
@@ -256,164 +255,7 @@ static void study_params(ronde__plan *plan, bool transient) {
   }
 }
 
-/* ---- memory ---- */
-
-typedef struct lifetimes {
-  ronde__arena_block *blocks;
-  int n;
-} lifetimes;
-
-static void add_block(lifetimes *l, size_t bytes, int first, int last, size_t *offset_out) {
-  if (bytes) l->blocks[l->n++] = (ronde__arena_block){bytes, first, last, offset_out};
-}
-
-/* Transient gradients live from the step that begins them to the end of the one that finishes them; those that no step
- * makes, after the last. */
-static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *graph) {
-  for (int i = 0; i < plan->n_steps; i++)
-    for (int j = 0; j < plan->steps[i].desc.n_params; j++) {
-      ronde__plan_param *param = &plan->params[plan->steps[i].param[j]];
-      if (param->in_pieces || param->last != i) continue;
-      add_block(l, (size_t)ronde__weight_elems(&plan->steps[i].desc.param[j]) * sizeof(float),
-                2 * plan->n_steps - 1 - param->first, 2 * plan->n_steps - 1 - i, &param->gradient_offset);
-    }
-  for (int i = 0; i < plan->n_params; i++)
-    if (plan->params[i].last < 0 && !graph->params[i].frozen)
-      add_block(l, (size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float), 2 * plan->n_steps,
-                2 * plan->n_steps, &plan->params[i].gradient_offset);
-}
-
-/* Time: step i runs forward at i, backward at 2 * n_steps - 1 - i. */
-static ronde_status place_memory(ronde__plan *plan, const builder *b) {
-  int s = plan->n_steps, v = plan->n_values;
-  int *life;
-  lifetimes l = {0};
-  RONDE__ALLOC(life, (size_t)v * 4 * sizeof *life, "memory plan");
-  l.blocks = ronde__alloc((size_t)(2 * v + 3 * s + plan->n_params) * sizeof *l.blocks);
-  if (!l.blocks) {
-    ronde__free(life);
-    return ronde__fail(RONDE_E_MEMORY, "memory plan: no memory for %d steps", s);
-  }
-  int *first = life, *last = life + v, *gradient_first = life + 2 * v, *gradient_last = life + 3 * v;
-  for (int i = 0; i < v; i++) first[i] = gradient_first[i] = 2 * s, last[i] = gradient_last[i] = -1;
-  for (int i = 0; i < s; i++) {
-    ronde__plan_step *step = &plan->steps[i];
-    int back = 2 * s - 1 - i;
-    first[step->out] = i;
-    last[step->out] = (int)ronde__max(last[step->out], i);
-    for (int j = 0; j < step->desc.n_inputs; j++) {
-      bool kept = step->has_backward && step->op->keeps_input && (j == 0 || step->op->is_loss);
-      int until = kept ? back : i;
-      last[step->in[j]] = (int)ronde__max(last[step->in[j]], until);
-    }
-    if (step->has_backward) {
-      if (step->op->keeps_output || step->desc.attr.act) last[step->out] = (int)ronde__max(last[step->out], back);
-      int home = plan->values[step->out].gradient_home;
-      gradient_last[home] = (int)ronde__max(gradient_last[home], back);
-      for (int j = 0; j < step->desc.n_inputs; j++) {
-        if (!step->desc.need_dinput[j]) continue;
-        home = plan->values[step->in[j]].gradient_home;
-        gradient_first[home] = (int)ronde__min(gradient_first[home], back);
-      }
-    }
-    add_block(&l, step->saved_bytes, i, step->has_backward ? back : i, &step->saved_offset);
-    add_block(&l, step->work_bytes[0], i, i, &step->work_offset[0]);
-    add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
-  }
-  last[plan->output] = (int)ronde__max(last[plan->output], s);
-  for (int i = 0; i < v; i++) {
-    ronde__value *value = &plan->values[i];
-    size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
-    if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
-    if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
-      add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
-  }
-  if (b->options->transient_gradients) add_gradients(&l, plan, b->graph);
-  ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
-  for (int i = 0; i < v; i++)
-    plan->values[i].gradient_offset = plan->values[plan->values[i].gradient_home].gradient_offset;
-  ronde__free(l.blocks);
-  ronde__free(life);
-  return status;
-}
-
-/* ---- preparation ---- */
-
-/* A fused step has a name of its own in the per-op table: its time is never apportioned. */
-static const char *joint_name(const ronde__plan_step *step) {
-  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh",
-                                            "convolution+sigmoid"};
-  static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
-  static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
-  static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
-  static const char *const batch_norm[2][2] = {{"batch_norm", "batch_norm+relu"},
-                                               {"batch_norm+add", "batch_norm+add+relu"}};
-  ronde__activation act = step->desc.attr.act;
-  if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
-  if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
-  if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
-  if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
-  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[step->desc.n_inputs - 1][act];
-  return step->op->name;
-}
-
-/* What a call must move at least: operands and results once, of backward also what it reads again. */
-static double bytes_moved(const ronde__plan_step *step, bool backward, double taker_bytes) {
-  const ronde__op_desc *desc = &step->desc;
-  double elems = (double)ronde__phys_elems(&desc->out), taken = 0;
-  for (int i = 0; i < desc->n_inputs; i++) {
-    bool reads = !backward || (step->op->keeps_input && (i == 0 || step->op->is_loss));
-    bool writes = backward && desc->need_dinput[i];
-    elems += (double)ronde__phys_elems(&desc->in[i]) * (reads + writes);
-  }
-  if (backward && (step->op->keeps_output || desc->attr.act)) elems += (double)ronde__phys_elems(&desc->out);
-  for (int i = 0; i < desc->n_params; i++) {
-    double n = (double)ronde__weight_elems(&desc->param[i]);
-    bool is_taken = i == 0 && desc->in_pieces; /* it is updated where it was made, and not written */
-    elems += n * (1 + (backward && !desc->frozen[i] && !is_taken));
-    if (backward && is_taken) taken += n * taker_bytes;
-  }
-  return elems * sizeof(float) + taken;
-}
-
-static void add_row(ronde__plan_step *step, const ronde__plan_options *options, bool backward) {
-  const ronde__op_desc *desc = &step->desc;
-  const ronde_graph *graph = options->rows_of;
-  bool taken = backward && desc->in_pieces && options->taker_name;
-  char name[192];
-  snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "",
-           joint_name(step), taken ? "+" : "", taken ? options->taker_name : "");
-  int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
-                                 step->op->implementation(desc, step->state));
-  if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));
-  *(backward ? &step->backward_slot : &step->forward_slot) = slot;
-}
-
-ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options) {
-  const ronde__op *op = step->op;
-  const ronde__op_desc *desc = &step->desc;
-  if (op->prepare) RONDE_TRY(op->prepare(desc, &step->state));
-  for (int back = 0; back < 2 && op->work_elems; back++)
-    if (!back || step->has_backward) step->work_bytes[back] = op->work_elems(desc, step->state, back) * sizeof(float);
-  if (op->saved_elems) step->saved_bytes = op->saved_elems(desc, step->state) * sizeof(float);
-  if (op->executed_flops) {
-    step->forward_flops = op->executed_flops(desc, step->state, false);
-    step->backward_flops = op->executed_flops(desc, step->state, true);
-  }
-  step->forward_slot = step->backward_slot = -1;
-  if (!options->prof) return RONDE_OK;
-  add_row(step, options, false);
-  if (step->has_backward) add_row(step, options, true);
-  return RONDE_OK;
-}
-
-size_t ronde__plan_step_part_elems(const ronde__plan_step *step) {
-  return step->op->part_elems ? step->op->part_elems(&step->desc) : 0;
-}
-
-void ronde__plan_step_release(ronde__plan_step *step) {
-  if (step->op->release) step->op->release(&step->desc, step->state);
-}
+/* ---- the whole ---- */
 
 static ronde_status builder_create(builder *b) {
   int tensors = b->graph->n_tensors, nodes = b->graph->n_nodes;
@@ -448,7 +290,7 @@ static ronde_status lay_out(builder *b) {
   ronde__free(written);
   study_params(plan, b->options->transient_gradients);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
-  return place_memory(plan, b);
+  return ronde__plan_place_memory(plan, graph, b->options->transient_gradients);
 }
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
@@ -465,8 +307,10 @@ ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_opti
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
   ronde__free(b.value_of);
-  if (status != RONDE_OK) ronde__plan_destroy(plan);
-  else *plan_out = plan;
+  if (status != RONDE_OK)
+    ronde__plan_destroy(plan);
+  else
+    *plan_out = plan;
   return status;
 }
 

@@ -61,11 +61,14 @@ typedef struct ronde__plan_options {
 
 /* A feature map or vector as in files. */
 ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
-/* Resolves the kernels of a step whose op, desc and has_backward are set; its sizes and its rows in the ledger. */
+/* plan_step.c: resolves the kernels of a step whose op, desc and has_backward are set; its sizes and its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);
 /* Of what a synchronised op shares (op.h); 0: it is none. */
 size_t ronde__plan_step_part_elems(const ronde__plan_step *step);
 void ronde__plan_step_release(ronde__plan_step *step);
+
+/* plan_memory.c: the offsets of all that lies in the arena, and its size; the steps are prepared. */
+ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *graph, bool transient_gradients);
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out);
 void ronde__plan_destroy(ronde__plan *plan);

@@ -1,0 +1,81 @@
+/* Where a plan's values, gradients and scratch lie, by when they live. */
+#include "graph/plan.h"
+
+typedef struct lifetimes {
+  ronde__arena_block *blocks;
+  int n;
+} lifetimes;
+
+static void add_block(lifetimes *l, size_t bytes, int first, int last, size_t *offset_out) {
+  if (bytes) l->blocks[l->n++] = (ronde__arena_block){bytes, first, last, offset_out};
+}
+
+/* Transient gradients live from the step that begins them to the end of the one that finishes them; those that no step
+ * makes, after the last. */
+static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *graph) {
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) {
+      ronde__plan_param *param = &plan->params[plan->steps[i].param[j]];
+      if (param->in_pieces || param->last != i) continue;
+      add_block(l, (size_t)ronde__weight_elems(&plan->steps[i].desc.param[j]) * sizeof(float),
+                2 * plan->n_steps - 1 - param->first, 2 * plan->n_steps - 1 - i, &param->gradient_offset);
+    }
+  for (int i = 0; i < plan->n_params; i++)
+    if (plan->params[i].last < 0 && !graph->params[i].frozen)
+      add_block(l, (size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float), 2 * plan->n_steps,
+                2 * plan->n_steps, &plan->params[i].gradient_offset);
+}
+
+/* Time: step i runs forward at i, backward at 2 * n_steps - 1 - i. */
+ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *graph, bool transient_gradients) {
+  int s = plan->n_steps, v = plan->n_values;
+  int *life;
+  lifetimes l = {0};
+  RONDE__ALLOC(life, (size_t)v * 4 * sizeof *life, "memory plan");
+  l.blocks = ronde__alloc((size_t)(2 * v + 3 * s + plan->n_params) * sizeof *l.blocks);
+  if (!l.blocks) {
+    ronde__free(life);
+    return ronde__fail(RONDE_E_MEMORY, "memory plan: no memory for %d steps", s);
+  }
+  int *first = life, *last = life + v, *gradient_first = life + 2 * v, *gradient_last = life + 3 * v;
+  for (int i = 0; i < v; i++) first[i] = gradient_first[i] = 2 * s, last[i] = gradient_last[i] = -1;
+  for (int i = 0; i < s; i++) {
+    ronde__plan_step *step = &plan->steps[i];
+    int back = 2 * s - 1 - i;
+    first[step->out] = i;
+    last[step->out] = (int)ronde__max(last[step->out], i);
+    for (int j = 0; j < step->desc.n_inputs; j++) {
+      bool kept = step->has_backward && step->op->keeps_input && (j == 0 || step->op->is_loss);
+      int until = kept ? back : i;
+      last[step->in[j]] = (int)ronde__max(last[step->in[j]], until);
+    }
+    if (step->has_backward) {
+      if (step->op->keeps_output || step->desc.attr.act) last[step->out] = (int)ronde__max(last[step->out], back);
+      int home = plan->values[step->out].gradient_home;
+      gradient_last[home] = (int)ronde__max(gradient_last[home], back);
+      for (int j = 0; j < step->desc.n_inputs; j++) {
+        if (!step->desc.need_dinput[j]) continue;
+        home = plan->values[step->in[j]].gradient_home;
+        gradient_first[home] = (int)ronde__min(gradient_first[home], back);
+      }
+    }
+    add_block(&l, step->saved_bytes, i, step->has_backward ? back : i, &step->saved_offset);
+    add_block(&l, step->work_bytes[0], i, i, &step->work_offset[0]);
+    add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
+  }
+  last[plan->output] = (int)ronde__max(last[plan->output], s);
+  for (int i = 0; i < v; i++) {
+    ronde__value *value = &plan->values[i];
+    size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
+    if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
+    if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
+      add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
+  }
+  if (transient_gradients) add_gradients(&l, plan, graph);
+  ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
+  for (int i = 0; i < v; i++)
+    plan->values[i].gradient_offset = plan->values[plan->values[i].gradient_home].gradient_offset;
+  ronde__free(l.blocks);
+  ronde__free(life);
+  return status;
+}

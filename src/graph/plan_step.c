@@ -1,0 +1,80 @@
+/* A step of a plan: its kernels, sizes and rows in the ledger. */
+#include "graph/plan.h"
+
+#include <stdio.h>
+
+/* A fused step has a name of its own in the per-op table: its time is never apportioned. */
+static const char *joint_name(const ronde__plan_step *step) {
+  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh",
+                                            "convolution+sigmoid"};
+  static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
+  static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
+  static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
+  static const char *const batch_norm[2][2] = {{"batch_norm", "batch_norm+relu"},
+                                               {"batch_norm+add", "batch_norm+add+relu"}};
+  ronde__activation act = step->desc.attr.act;
+  if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
+  if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
+  if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
+  if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
+  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[step->desc.n_inputs - 1][act];
+  return step->op->name;
+}
+
+/* What a call must move at least: operands and results once, of backward also what it reads again. */
+static double bytes_moved(const ronde__plan_step *step, bool backward, double taker_bytes) {
+  const ronde__op_desc *desc = &step->desc;
+  double elems = (double)ronde__phys_elems(&desc->out), taken = 0;
+  for (int i = 0; i < desc->n_inputs; i++) {
+    bool reads = !backward || (step->op->keeps_input && (i == 0 || step->op->is_loss));
+    bool writes = backward && desc->need_dinput[i];
+    elems += (double)ronde__phys_elems(&desc->in[i]) * (reads + writes);
+  }
+  if (backward && (step->op->keeps_output || desc->attr.act)) elems += (double)ronde__phys_elems(&desc->out);
+  for (int i = 0; i < desc->n_params; i++) {
+    double n = (double)ronde__weight_elems(&desc->param[i]);
+    bool is_taken = i == 0 && desc->in_pieces; /* it is updated where it was made, and not written */
+    elems += n * (1 + (backward && !desc->frozen[i] && !is_taken));
+    if (backward && is_taken) taken += n * taker_bytes;
+  }
+  return elems * sizeof(float) + taken;
+}
+
+static void add_row(ronde__plan_step *step, const ronde__plan_options *options, bool backward) {
+  const ronde__op_desc *desc = &step->desc;
+  const ronde_graph *graph = options->rows_of;
+  bool taken = backward && desc->in_pieces && options->taker_name;
+  char name[192];
+  snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "",
+           joint_name(step), taken ? "+" : "", taken ? options->taker_name : "");
+  int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
+                                 step->op->implementation(desc, step->state));
+  if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));
+  *(backward ? &step->backward_slot : &step->forward_slot) = slot;
+}
+
+ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options) {
+  const ronde__op *op = step->op;
+  const ronde__op_desc *desc = &step->desc;
+  if (op->prepare) RONDE_TRY(op->prepare(desc, &step->state));
+  for (int back = 0; back < 2 && op->work_elems; back++)
+    if (!back || step->has_backward) step->work_bytes[back] = op->work_elems(desc, step->state, back) * sizeof(float);
+  if (op->saved_elems) step->saved_bytes = op->saved_elems(desc, step->state) * sizeof(float);
+  if (op->executed_flops) {
+    step->forward_flops = op->executed_flops(desc, step->state, false);
+    step->backward_flops = op->executed_flops(desc, step->state, true);
+  }
+  step->forward_slot = step->backward_slot = -1;
+  if (!options->prof) return RONDE_OK;
+  add_row(step, options, false);
+  if (step->has_backward) add_row(step, options, true);
+  return RONDE_OK;
+}
+
+size_t ronde__plan_step_part_elems(const ronde__plan_step *step) {
+  return step->op->part_elems ? step->op->part_elems(&step->desc) : 0;
+}
+
+void ronde__plan_step_release(ronde__plan_step *step) {
+  if (step->op->release) step->op->release(&step->desc, step->state);
+}
