@@ -2,7 +2,6 @@
 
 #include "train/machine.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>

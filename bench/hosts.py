@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Hosts in network namespaces at 1 Gbit/s: a training step of Ronde beside PyTorch's DistributedDataParallel over
+gloo, or the all-reduce of both beside the limit of the link. Alternated rounds; medians. Needs root.
+
+    python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --model resnet18
+    python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --bytes 4194304,16777216
+
+Each host's rank has one thread. Times are rank 0's, which waits for the others in each step.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+NETWORK = "10.91.7"
+SHAPES = {"lenet5": "1x28x28", "mnist-small": "1x28x28", "mnist-large": "1x28x28", "resnet18-cifar": "3x32x32"}
+
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+p.add_argument("--ronde", required=True)
+p.add_argument("--python", required=True, help="one that has torch")
+p.add_argument("--hosts", type=int, default=2)
+p.add_argument("--rate", default="1gbit", help="of each link, in Gbit/s")
+p.add_argument("--model")
+p.add_argument("--batch", type=int, default=42, help="of each host")
+p.add_argument("--momentum", type=float, default=0.9)
+p.add_argument("--bytes", help="sizes of all-reduces, instead of --model")
+p.add_argument("--rounds", type=int, default=3)
+p.add_argument("--steps", type=int, default=30)
+a = p.parse_args()
+hosts = [f"ronde{i + 1}" for i in range(a.hosts)]
+shape = SHAPES.get(a.model, "3x64x64")
+script = ROOT / "tests" / "hosts.sh"
+environment = dict(os.environ, OMPI_MCA_plm_rsh_agent=f"{script} agent", OMPI_MCA_plm_rsh_no_tree_spawn="1")
+port = 29500
+
+
+def ronde(verb, *options):
+    """What it wrote into --out."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [a.ronde, *verb.split(), "--hosts", ",".join(hosts), "--iface", f"{NETWORK}.0/24", "--quiet", "--out"]
+        subprocess.run([*command, folder, *options], env=environment, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        return {path.name: path.read_text() for path in pathlib.Path(folder).iterdir() if path.is_file()}
+
+
+def ronde_steps(*options):
+    examples = a.batch * a.hosts
+    data = f"synthetic:{shape}:10:{examples * 4}"
+    training = f"--model {a.model} --data {data} --batch {examples} --momentum {a.momentum} --threads 1 --eval-every 0"
+    length = f"--save-best off --epochs 100000 --steps {a.steps + 3}"
+    files = ronde("train", *training.split(), *length.split(), *options)
+    return [json.loads(line)["wall_s"] for line in files["steps.jsonl"].splitlines()][3:]
+
+
+def ronde_allreduce(size):
+    options = f"--min {size} --max {size} --iterations {a.steps} --rounds 1"
+    bench = json.loads(ronde("bench collectives", *options.split())["bench.json"])
+    return {row["name"]: row["time_s"]["median"] for row in bench["cases"] if row["collective"] == "all-reduce"}
+
+
+def pytorch(*options):
+    global port
+    port += 1
+    ranks = []
+    for i, host in enumerate(hosts):
+        command = ["ip", "netns", "exec", host, a.python, str(ROOT / "bench/peers/pytorch_ddp.py"), "--rank", str(i)]
+        group = f"--world {a.hosts} --address {NETWORK}.1:{port} --interface eth0 --steps {a.steps}"
+        ranks.append(subprocess.Popen([*command, *group.split(), *options], stdout=subprocess.PIPE, text=True))
+    said = [rank.communicate(timeout=300)[0] for rank in ranks]
+    return json.loads(said[0])["seconds"]
+
+
+def show(name, rounds, other):
+    """Milliseconds of the rounds' medians, and how many times longer `other` takes, by round."""
+    medians = [statistics.median(seconds) for seconds in rounds[name]]
+    ratios = [statistics.median(o) / m for o, m in zip(rounds[other], medians)]
+    print(f"{name:14} {1e3 * statistics.median(medians):9.2f} ms   {other} takes {statistics.median(ratios):.2f} times "
+          f"({', '.join(f'{r:.2f}' for r in ratios)})", flush=True)
+
+
+def steps():
+    rounds = {"ronde": [], "ronde bf16": [], "pytorch": []}
+    for _ in range(a.rounds):
+        rounds["ronde"].append(ronde_steps())
+        rounds["ronde bf16"].append(ronde_steps("--wire", "bf16"))
+        options = f"--model {a.model} --shape {shape} --batch {a.batch} --momentum {a.momentum}"
+        rounds["pytorch"].append(pytorch(*options.split()))
+    print(f"{a.model}, {a.hosts} hosts at {a.rate}, {a.batch} examples each")
+    for name in rounds:
+        show(name, rounds, "pytorch")
+
+
+def allreduces():
+    rate = float(a.rate.removesuffix("gbit")) * 1e9 / 8
+    for size in [int(size) for size in a.bytes.split(",")]:
+        limit = 2 * (a.hosts - 1) / a.hosts * size / rate
+        times = {}
+        for _ in range(a.rounds):
+            for name, seconds in ronde_allreduce(size).items():
+                times.setdefault(f"ronde {name}", []).append(seconds)
+            times.setdefault("gloo", []).append(statistics.median(pytorch("--bytes", str(size))))
+        print(f"{size} bytes, {a.hosts} hosts: times of the link's limit, {1e3 * limit:.2f} ms")
+        for name, seconds in times.items():
+            print(f"  {name:24} {statistics.median(seconds) / limit:.3f}", flush=True)
+
+
+subprocess.run([script, "down"], check=True)
+subprocess.run([script, "up", str(a.hosts), a.rate], check=True)
+try:
+    allreduces() if a.bytes else steps()
+finally:
+    subprocess.run([script, "down"], check=True)
