@@ -90,13 +90,15 @@ typedef struct ronde__rank {
   bool agreed; /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
-/* Everything up to the first step. */
+/* rank_setup.c: everything up to the first step, */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
+/* all of a rank that only serves, */
+ronde_status ronde__rank_serve(ronde__rank *rank);
+/* and the end. */
+void ronde__rank_tear_down(ronde__rank *rank);
 /* The steps. A cancellation or broken numbers end all ranks alike (`agreed`); after an error of one rank alone its
  * transport must be aborted. */
 ronde_status ronde__rank_train(ronde__rank *rank);
-/* All of a rank that only serves. */
-ronde_status ronde__rank_serve(ronde__rank *rank);
 /* After an end that all agree on: nobody pushes or serves any more. */
 ronde_status ronde__rank_finish(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
@@ -129,7 +131,6 @@ ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world
 ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int rank, ronde__prof_op *ops_out);
 ronde_status ronde__trace_check_head(const ronde__trace_head *head, int rank);
 ronde_status ronde__trace_check_spans(const ronde__trace_head *head, const ronde__span *spans, int n, int rank);
-void ronde__rank_tear_down(ronde__rank *rank);
 
 /* sentinel.c: whether all ranks hold the same weights; they call together. RONDE_E_DIFFERENCE on each of them,
  * `agreed`; rank 0 names the first tensor that differs, and the rank. */

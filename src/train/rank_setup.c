@@ -1,0 +1,183 @@
+/* What a rank needs before its first step, and its end. */
+#include "train/rank.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PREFETCH = 4 };
+
+static const char *optimizer_name(const ronde__job *job) {
+  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
+  return names[job->optim.kind];
+}
+
+static ronde_status make_net(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
+  RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
+  RONDE_TRY(ronde__job_graph(job, &r->graph));
+  if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
+  if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
+  ronde__net_options options = ronde__job_net_options(job, r->pool, r->prof, true);
+  options.transient_gradients = job->fused_update;
+  options.taker_name = optimizer_name(job);
+  RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
+  if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
+  if (job->init) ronde__weights_load(r->net, job->init);
+  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(r->net), &r->optim));
+  return job->resume ? ronde__resume_load(job->resume, r->net, r->optim) : RONDE_OK;
+}
+
+/* Of the update after `step`, the batch that comes first: epoch from 1, index from 0. */
+static void find_batch(const ronde__job *job, int64_t step, int64_t *epoch_out, int64_t *index_out) {
+  *epoch_out = step / job->steps_per_epoch + 1;
+  *index_out = step % job->steps_per_epoch * job->options->accumulate;
+}
+
+/* The plans that this rank's steps need: a whole batch and the short last one. */
+static ronde_status prepare_plans(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
+          sizes[] = {job->batch, last};
+  for (int i = 0; i < 2; i++) {
+    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) -
+                ronde__share_begin(sizes[i], r->transport->rank, job->world);
+    if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
+  const ronde__job *job = r->job;
+  ronde__server_options options = {.group = r->group,
+                                   .n_workers = job->world,
+                                   .n_servers = job->n_servers,
+                                   .first_server = ronde__job_first_server(job),
+                                   .kernels = job->kernels,
+                                   .optim = &job->optim,
+                                   .clip = job->options->clip,
+                                   .backup = (int)job->options->backup,
+                                   .asynchronous = job->strategy->asynchronous,
+                                   .records_order = job->records_order,
+                                   .pool = pool,
+                                   .optimizer_name = optimizer_name(job)};
+  return ronde__server_create(&options, &r->server);
+}
+
+/* Beside the worker, whose pool it leaves alone. */
+static ronde_status start_server(ronde__rank *r) {
+  int index = r->group->rank - ronde__job_first_server(r->job);
+  if (index < 0 || index >= r->job->n_servers) return RONDE_OK;
+  RONDE_TRY(make_server(r, NULL));
+  RONDE_TRY(ronde__comm_thread_create(r->group->rank, &r->server_thread));
+  return ronde__comm_thread_submit(r->server_thread, ronde__server_run, r->server);
+}
+
+ronde_status ronde__rank_serve(ronde__rank *r) {
+  RONDE_TRY(ronde__pool_create(r->job->threads, &r->pool));
+  RONDE_TRY(make_server(r, r->pool));
+  RONDE_TRY(ronde__server_run(r->server));
+  r->agreed = true;
+  return RONDE_OK;
+}
+
+static ronde_status make_kept(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  ronde__net_buffers(r->net, &n_buffers);
+  ronde__net_buffer_values(r->net, &n_elems);
+  RONDE__ALLOC(r->kept_buffers, n_elems * sizeof *r->kept_buffers, "training");
+  RONDE__ALLOC(r->kept_counts, (size_t)n_buffers * sizeof *r->kept_counts, "training");
+  return RONDE_OK;
+}
+
+/* Between processes --collective auto is timed on a vector of a bucket's length; inside one process there is no network
+ * to ask. A checkpoint names what was chosen: a run that goes on from it has the same sums. */
+static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
+  const ronde__job *job = r->job;
+  bool exchanges = job->world > 1 && !strcmp(job->strategy->name, "allreduce");
+  *chosen_out = NULL;
+  if (job->n_servers > 0) return RONDE_OK; /* they take its place */
+  *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
+  if (job->collective || !exchanges || !r->transport->process_each) return RONDE_OK;
+  size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
+  RONDE_TRY(ronde__allreduce_choose(r->transport, job->kernels, bucket < all ? bucket : all, chosen_out));
+  return r->transport->rank == 0 ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
+}
+
+ronde_status ronde__rank_set_up(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  if (ronde__job_ranks(job) > job->world)
+    r->transport = ronde__view_make(&r->workers, r->group, job->worker_ranks, job->world);
+  RONDE_TRY(make_net(r));
+  RONDE_TRY(prepare_plans(r));
+  size_t part_elems = ronde__net_part_elems(r->net);
+  if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
+  if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
+  RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
+  bool waits = job->world > 1 && !job->strategy->asynchronous && job->options->backup == 0;
+  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->world, &r->late));
+  bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
+  ronde__loader_options loader = {.data = job->data,
+                                  .sampler = job->sampler,
+                                  .rank = r->transport->rank,
+                                  .world = job->world,
+                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
+                                  .prefetch = PREFETCH,
+                                  .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
+  r->place.best.value = -INFINITY;
+  if (job->resume) r->place = job->resume->place;
+  find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
+  RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  const ronde__allreduce *collective;
+  RONDE_TRY(choose_collective(r, &collective));
+  r->worker = (ronde__worker){.transport = r->transport,
+                              .group = r->group,
+                              .n_servers = job->n_servers,
+                              .first_server = ronde__job_first_server(job),
+                              .backup = (int)job->options->backup,
+                              .kernels = job->kernels,
+                              .pool = r->pool,
+                              .prof = r->prof,
+                              .net = r->net,
+                              .optim = r->optim,
+                              .loader = r->loader,
+                              .collective = collective,
+                              .seed = (uint64_t)job->options->seed,
+                              .batch = job->batch,
+                              .clip = job->options->clip,
+                              .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
+                              .overlap = job->options->overlap,
+                              .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
+                              .fused_update = job->fused_update,
+                              .shared = r->shared,
+                              .late = r->late};
+  r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
+  r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
+  RONDE_TRY(start_server(r));
+  RONDE_TRY(job->strategy->create(&r->worker, &r->strategy_state));
+  bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
+  return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
+}
+
+void ronde__rank_tear_down(ronde__rank *r) {
+  ronde__saver_destroy(r->saver);
+  if (r->strategy_state) r->job->strategy->destroy(r->strategy_state);
+  ronde__comm_thread_destroy(r->server_thread);
+  ronde__server_destroy(r->server);
+  ronde__loader_destroy(r->loader);
+  ronde__optim_destroy(r->optim);
+  ronde__net_destroy(r->net);
+  ronde_graph_destroy(r->graph);
+  ronde__pool_destroy(r->pool);
+  ronde__prof_destroy(r->prof);
+  ronde__late_destroy(r->late);
+  ronde__free(r->shared);
+  ronde__free(r->parts);
+  ronde__free(r->facts);
+  ronde__free(r->clocks);
+  ronde__free(r->ops);
+  ronde__free(r->op_rows);
+  ronde__free(r->kept_buffers);
+  ronde__free(r->kept_counts);
+}
