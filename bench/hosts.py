@@ -18,7 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NETWORK = "10.91.7"
-SHAPES = {"lenet5": "1x28x28", "mnist-small": "1x28x28", "mnist-large": "1x28x28", "resnet18-cifar": "3x32x32"}
+SHAPES = {"lenet5": "1x28x28", "mnist-small": "1x28x28", "mnist-large": "1x28x28", "alexnet": "3x64x64"}
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument("--ronde", required=True)
@@ -33,7 +33,7 @@ p.add_argument("--rounds", type=int, default=3)
 p.add_argument("--steps", type=int, default=30)
 a = p.parse_args()
 hosts = [f"ronde{i + 1}" for i in range(a.hosts)]
-shape = SHAPES.get(a.model, "3x64x64")
+shape = SHAPES.get(a.model, "3x32x32")
 script = ROOT / "tests" / "hosts.sh"
 environment = dict(os.environ, OMPI_MCA_plm_rsh_agent=f"{script} agent", OMPI_MCA_plm_rsh_no_tree_spawn="1")
 port = 29500
