@@ -13,27 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define VERB "compare"
+#include "bench_testing.h"
+
 #define SMALL "--data synthetic:1x28x28:10:40 --batch 10 --threads 1 "
-
-/* The exit code; text gets one stream ("" or "2>&1 >/dev/null" to redirect). */
-static int run(const char *options, const char *redirection, char *text, size_t bytes) {
-  char command[1024];
-  snprintf(command, sizeof command, RONDE_BINARY_DIR "/ronde compare %s %s", options, redirection);
-  FILE *file = popen(command, "r");
-  assert_non_null(file);
-  text[fread(text, 1, bytes - 1, file)] = '\0';
-  int state = pclose(file);
-  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-}
-
-static json_t *bench_of(const char *options, int wanted_code) {
-  static char text[1 << 16];
-  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), wanted_code);
-  json_t *bench = json_loads(text, 0, NULL);
-  assert_non_null(bench);
-  assert_string_equal(json_string_value(json_object_get(bench, "schema")), "ronde.bench.v1");
-  return bench;
-}
 
 static json_t *field(const json_t *bench, size_t index, const char *object, const char *key) {
   json_t *one = json_array_get(json_object_get(bench, "cases"), index);

@@ -7,18 +7,6 @@
 
 static const int worlds[] = {1, 2, 3, 4, 7};
 
-/* The largest difference of two runs' weights, against the largest change since the fresh weights. */
-static double update_difference(const observed *a, const observed *b, const observed *fresh) {
-  double difference = 0, update = 0;
-  assert_int_equal(a->n_weights, b->n_weights);
-  for (size_t i = 0; i < a->n_weights; ++i) {
-    difference = fmax(difference, fabs((double)a->weights[i] - b->weights[i]));
-    update = fmax(update, fabs((double)b->weights[i] - fresh->weights[i]));
-  }
-  assert_true(update > 0);
-  return difference / update;
-}
-
 static void check_close(const char *what, const observed *a, const observed *b, const observed *fresh, double factor) {
   double update = update_difference(a, b, fresh), loss = 0;
   assert_int_equal(a->n_steps, b->n_steps);

@@ -38,18 +38,6 @@ static observed train(const problem *p, int64_t n_train, void (*tamper)(ronde__j
   return o;
 }
 
-/* The largest difference of two runs' weights, against the largest change since the fresh weights. */
-static double update_difference(const observed *a, const observed *b, const observed *fresh) {
-  double difference = 0, update = 0;
-  assert_int_equal(a->n_weights, b->n_weights);
-  for (size_t i = 0; i < a->n_weights; ++i) {
-    difference = fmax(difference, fabs((double)a->weights[i] - b->weights[i]));
-    update = fmax(update, fabs((double)b->weights[i] - fresh->weights[i]));
-  }
-  assert_true(update > 0);
-  return difference / update;
-}
-
 static double loss_difference(const observed *a, const observed *b) {
   double largest = 0;
   assert_int_equal(a->n_steps, b->n_steps);

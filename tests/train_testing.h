@@ -255,4 +255,16 @@ static inline bool bits_equal(const observed *a, const observed *b) {
   return a->n_steps == b->n_steps && !memcmp(a->loss, b->loss, sizeof a->loss) && !strcmp(a->sha256[0], b->sha256[0]);
 }
 
+/* The largest difference of two runs' weights, against the largest change since the fresh weights. */
+static inline double update_difference(const observed *a, const observed *b, const observed *fresh) {
+  double difference = 0, update = 0;
+  assert_int_equal(a->n_weights, b->n_weights);
+  for (size_t i = 0; i < a->n_weights; ++i) {
+    difference = fmax(difference, fabs((double)a->weights[i] - b->weights[i]));
+    update = fmax(update, fabs((double)b->weights[i] - fresh->weights[i]));
+  }
+  assert_true(update > 0);
+  return difference / update;
+}
+
 #endif
