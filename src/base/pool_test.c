@@ -90,19 +90,19 @@ static void a_deadline_ends_a_wait(void **state) {
 /* As if the process had stood still for a minute between two calls, again and again. */
 static void patience_outlasts_a_stop(void **state) {
   const uint64_t limit = 1600000000;
-  ronde__patience patience = ronde__patience_of(limit);
+  ronde__patience patience = ronde__patience_of(limit, ronde__now_ns());
   for (int stops = 1; stops < 8; stops++) {
     patience.asked_ns -= 60000000000;
-    assert_true(ronde__patience_left(&patience));
+    assert_true(ronde__patience_left(&patience, ronde__now_ns()));
     assert_int_equal(patience.left_ns, limit - (uint64_t)stops * limit / 8);
   }
   patience.asked_ns -= 60000000000;
-  assert_false(ronde__patience_left(&patience));
-  assert_false(ronde__patience_left(&patience));
-  patience = ronde__patience_of(UINT64_MAX);
+  assert_false(ronde__patience_left(&patience, ronde__now_ns()));
+  assert_false(ronde__patience_left(&patience, ronde__now_ns()));
+  patience = ronde__patience_of(UINT64_MAX, ronde__now_ns());
   assert_true(patience.nap_ns <= 1000000000);
-  patience = ronde__patience_of(0);
-  assert_false(ronde__patience_left(&patience));
+  patience = ronde__patience_of(0, ronde__now_ns());
+  assert_false(ronde__patience_left(&patience, ronde__now_ns()));
 }
 
 /* Two threads hand a number back and forth: a missed wake-up hangs the test. */
@@ -154,7 +154,8 @@ int main(void) {
       cmocka_unit_test(every_thread_runs_once_a_call), cmocka_unit_test(workers_wake_from_sleep),
       cmocka_unit_test(no_pool_runs_on_the_caller),    cmocka_unit_test(impossible_sizes_are_refused),
       cmocka_unit_test(a_deadline_ends_a_wait),
-      cmocka_unit_test(patience_outlasts_a_stop),        cmocka_unit_test(no_wake_up_is_missed),
+      cmocka_unit_test(patience_outlasts_a_stop),
+      cmocka_unit_test(no_wake_up_is_missed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,13 +92,13 @@ bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns
   return in_time;
 }
 
-ronde__patience ronde__patience_of(uint64_t limit_ns) {
-  return (ronde__patience){limit_ns, ronde__min(limit_ns / 16, MAX_NAP_NS), ronde__now_ns()};
+ronde__patience ronde__patience_of(uint64_t limit_ns, uint64_t now_ns) {
+  return (ronde__patience){limit_ns, ronde__min(limit_ns / 16, MAX_NAP_NS), now_ns};
 }
 
-bool ronde__patience_left(ronde__patience *patience) {
-  uint64_t now = ronde__now_ns(), spent = ronde__min(now - patience->asked_ns, 2 * patience->nap_ns);
-  patience->asked_ns = now;
+bool ronde__patience_left(ronde__patience *patience, uint64_t now_ns) {
+  uint64_t spent = ronde__min(now_ns - patience->asked_ns, 2 * patience->nap_ns);
+  patience->asked_ns = now_ns;
   patience->left_ns -= ronde__min(spent, patience->left_ns);
   return patience->left_ns > 0;
 }

@@ -30,9 +30,9 @@ typedef struct ronde__patience {
   uint64_t left_ns, nap_ns, asked_ns;
 } ronde__patience;
 
-ronde__patience ronde__patience_of(uint64_t limit_ns);
+ronde__patience ronde__patience_of(uint64_t limit_ns, uint64_t now_ns);
 /* False once the limit is reached. */
-bool ronde__patience_left(ronde__patience *patience);
+bool ronde__patience_left(ronde__patience *patience, uint64_t now_ns);
 
 /* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more
  * than the cores: the spinner would hold the core that the awaited one needs. */

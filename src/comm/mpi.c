@@ -283,11 +283,11 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     uint64_t now = ronde__now_ns();
     if (!begin) {
       begin = now;
-      patience = ronde__patience_of(timeout_ns);
+      patience = ronde__patience_of(timeout_ns, now);
     }
     bool spin = now - begin < SPIN_NS && ronde__may_spin();
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
-    if (status == RONDE_OK && !ronde__patience_left(&patience)) status = time_out(requests, n, timeout_ns);
+    if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
     if (!spin) nap(now - begin);
   }

@@ -303,15 +303,16 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     int n_left;
     status = advance(transport, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) break;
-    if (status == RONDE_OK && waits && !ronde__patience_left(&patience))
+    uint64_t now = ronde__now_ns();
+    if (status == RONDE_OK && waits && !ronde__patience_left(&patience, now))
       status = time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) break;
     if (!waits) {
       atomic_fetch_add(&self->n_waiting, 1);
-      patience = ronde__patience_of(timeout_ns);
+      patience = ronde__patience_of(timeout_ns, now);
       waits = true;
     }
-    ronde__event_wait(&self->event, seen, ronde__now_ns() + patience.nap_ns);
+    ronde__event_wait(&self->event, seen, now + patience.nap_ns);
   }
   if (status != RONDE_OK) threads_cancel(transport, requests, n);
   else if (waits) atomic_fetch_sub(&self->n_waiting, 1);
