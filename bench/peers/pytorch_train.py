@@ -3,8 +3,8 @@
 
     python3 bench/peers/pytorch_train.py --model mnist-small --optimizer adam --lr 0.001 --batch 128 --epochs 5 --seed 1
 
-    python3 bench/peers/pytorch_train.py --model resnet18-cifar --optimizer sgd --lr 0.05 --momentum 0.9 \\
-        --weight-decay 5e-4 --lr-schedule cosine --augment --workers 2 --batch 128 --epochs 3
+    python3 bench/peers/pytorch_train.py --model resnet18-cifar --optimizer sgd --lr 0.03 --warmup 200 \\
+        --momentum 0.9 --weight-decay 5e-4 --lr-schedule cosine --augment --workers 2 --batch 64 --epochs 5
 
 Prints a JSON line an epoch: {"seed", "epoch", "train_loss", "test_loss", "test_accuracy", "wall_s"}. The data lie in
 memory, the order is drawn anew each epoch, the short last batch is kept. With workers: DistributedDataParallel over
@@ -80,8 +80,10 @@ def evaluate(net, x, y):
 
 
 def learning_rate(args, step, steps):
-    """Of update `step`, from 1, as `ronde train --lr-schedule` has it."""
-    return args.lr * (1 + math.cos(math.pi * (step - 1) / steps)) / 2 if args.lr_schedule == "cosine" else args.lr
+    """Of update `step`, from 1, as `ronde train --lr-schedule --warmup` has it."""
+    lr = args.lr * min(1, step / args.warmup) if args.warmup else args.lr
+    done = max(0, step - args.warmup - 1) / max(1, steps - args.warmup)
+    return lr * (1 + math.cos(math.pi * done)) / 2 if args.lr_schedule == "cosine" else lr
 
 
 def train(rank, args):
@@ -155,6 +157,7 @@ def main():
     parser.add_argument("--optimizer", default="adam", choices=["sgd", "adam"])
     parser.add_argument("--lr", type=float, default=0.001)
     parser.add_argument("--lr-schedule", default="constant", choices=["constant", "cosine"])
+    parser.add_argument("--warmup", type=int, default=0, help="steps")
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--weight-decay", type=float, default=0.0)
     parser.add_argument("--batch", type=int, default=128)

@@ -100,6 +100,11 @@ typedef struct ronde__net_param {
   bool frozen;            /* it lies behind those that train, and has no gradient */
 } ronde__net_param;
 
+/* Neighbours in the flat arrays. */
+typedef struct ronde__stretch {
+  size_t begin, n;
+} ronde__stretch;
+
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
 typedef struct ronde__net_buffer {
   const char *name;
@@ -120,6 +125,9 @@ size_t ronde__net_n_elems(const ronde__net *net);   /* of the parameters */
 size_t ronde__net_n_trained(const ronde__net *net); /* of those that train, which come first; and of the gradients */
 float *ronde__net_values(ronde__net *net);
 float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train, or does not keep them */
+/* Where gradients are zero, whatever the examples: taps of convolutions that meet nothing but padding. Ascending, none
+ * across two parameters. A net that is defined anew in each pass has none. */
+const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out);
 /* One parameter's gradient, packed, without the padding behind it. Where gradients are transient: only within its
  * gradient_ready; NULL where all of it has gone out in pieces. */
 const float *ronde__net_gradient(const ronde__net *net, int param);

@@ -19,6 +19,8 @@ struct ronde__net {
   const ronde__executor *executor;
   void *execution; /* the executor's */
   size_t part_elems;
+  ronde__stretch *dead; /* [n_dead] */
+  int n_dead;
   bool *touched; /* [n_params]: its gradient has a contribution of this backward */
 };
 
@@ -77,6 +79,7 @@ static ronde_status place_state(ronde__net *net) {
       size_t elems = ronde__plan_step_part_elems(&plan->steps[i]);
       if (elems > net->part_elems) net->part_elems = elems;
     }
+    if (!net->options.define) status = ronde__plan_dead_taps(plan, net->params, &net->dead, &net->n_dead);
     ronde__plan_destroy(plan);
   }
   ronde__free(layouts);
@@ -115,6 +118,7 @@ void ronde__net_destroy(ronde__net *net) {
   ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
   ronde__free(net->touched);
+  ronde__free(net->dead);
   ronde__free(net->params);
   ronde__free(net->buffers);
   ronde__free(net->buffer_values);
@@ -132,6 +136,11 @@ size_t ronde__net_n_elems(const ronde__net *net) { return net->n_elems; }
 size_t ronde__net_n_trained(const ronde__net *net) { return net->n_trained; }
 float *ronde__net_values(ronde__net *net) { return net->values; }
 float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
+
+const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out) {
+  *n_out = net->n_dead;
+  return net->dead;
+}
 
 static float *gradient_at(const ronde__net *net, int param) {
   if (net->gradients) return net->gradients + net->params[param].offset;

@@ -106,6 +106,12 @@ static inline void build_dead_branch(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, trunk, "fc1");
 }
 
+/* Of 4x4: conv2 comes from 2x2, and four of its nine taps meet the input; conv3 from 1x1, and one does. */
+static inline void build_dead_taps(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(ronde_tanh(conv(x, "conv1", 40, 3, 2, 1)), "conv2", 67, 3, 2, 1));
+  classify(graph, ronde_tanh(conv(x, "conv3", 33, 3, 1, 1)), "fc1");
+}
+
 /* conv2 reads x as LANES, conv3 as BLOCKS, the pooling what is there; all add to one gradient. */
 static inline void build_two_layouts(ronde_graph *graph, ronde_tensor *x) {
   x = ronde_tanh(conv(x, "conv1", 8, 3, 1, 1));
@@ -201,6 +207,7 @@ static const network networks[] = {
     {"concat", 3, 5, 6, build_concat},
     {"groups", 3, 5, 6, build_groups},
     {"dead_branch", 3, 5, 5, build_dead_branch},
+    {"dead_taps", 3, 4, 4, build_dead_taps},
     {"two_layouts", 3, 6, 6, build_two_layouts},
     {"shared_before_activation", 3, 6, 6, build_shared_before_activation},
     {"output_before_activation", 6, 0, 0, build_output_before_activation},

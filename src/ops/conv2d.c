@@ -134,6 +134,14 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
   return ronde__conv_taps_flops(desc) * (backward ? desc->need_dinput[0] + !desc->frozen[0] : 1);
 }
 
+static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
+  ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
+  int64_t h0, h1, w0, w1;
+  ronde__axis_outputs_of_tap(&h, (int)t / w.kernel, &h0, &h1);
+  ronde__axis_outputs_of_tap(&w, (int)t % w.kernel, &w0, &w1);
+  return h0 == h1 || w0 == w1;
+}
+
 const ronde__op ronde__op_conv2d = {
     .name = "convolution",
     .infer = infer,
@@ -146,6 +154,7 @@ const ronde__op ronde__op_conv2d = {
     .keeps_input = true,
     .forward = forward,
     .backward = backward,
+    .dead_tap = dead_tap,
     .implementation = implementation,
     .executed_flops = executed_flops,
 };

@@ -147,6 +147,8 @@ typedef struct ronde__op {
   size_t (*part_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
   void (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   void (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
+  /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */
+  bool (*dead_tap)(const ronde__op_desc *desc, int64_t t);
   /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */
   const char *(*implementation)(const ronde__op_desc *desc, const void *state);
   double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);

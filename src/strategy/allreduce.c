@@ -7,8 +7,8 @@
 /* Buckets go out in their order on every rank. */
 typedef struct bucket {
   struct state *state;
-  size_t begin, end;
-  int n_params, n_ready;
+  const ronde__bucket *cut;
+  int n_ready;
   uint32_t tag;
   bool last;
 } bucket;
@@ -18,7 +18,7 @@ typedef struct state {
   ronde__comm_thread *thread;
   bucket *buckets;
   ronde__buckets cut;
-  int n_buckets, n_sent;
+  int n_sent;
   float *scratch;
   float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
@@ -31,12 +31,15 @@ enum { TAG_PARTS = 0, TAG_WEIGHTS = 1, TAG_BUCKETS = 2 };
 static ronde_status reduce(const bucket *b) {
   state *s = b->state;
   ronde__worker *worker = s->worker;
-  float *gradients = ronde__net_gradients(worker->net) + b->begin;
-  size_t n = b->end - b->begin;
-  if (!s->residual)
-    return worker->collective->run(worker->transport, worker->kernels, b->tag, gradients, n, s->scratch);
-  return ronde__allreduce_bf16(worker->transport, worker->kernels, b->tag, gradients, n, s->residual + b->begin,
-                               s->scratch);
+  float *gradients = ronde__net_gradients(worker->net), *x = gradients + b->cut->begin;
+  size_t n = b->cut->n_live;
+  ronde__bucket_pack(b->cut, gradients);
+  if (s->residual)
+    RONDE_TRY(ronde__allreduce_bf16(worker->transport, worker->kernels, b->tag, x, n, s->residual + b->cut->begin,
+                                    s->scratch));
+  else RONDE_TRY(worker->collective->run(worker->transport, worker->kernels, b->tag, x, n, s->scratch));
+  ronde__bucket_unpack(b->cut, gradients);
+  return RONDE_OK;
 }
 
 static ronde_status exchange(void *arg) {
@@ -51,13 +54,13 @@ static ronde_status exchange(void *arg) {
   s->met_ns = transport->ops->now_ns(transport);
   RONDE_TRY(reduce(b));
   s->worker->bus_ns += transport->ops->now_ns(transport) - s->met_ns;
-  size_t bytes = (b->end - b->begin) * (s->residual ? sizeof(uint16_t) : sizeof(float));
+  size_t bytes = b->cut->n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
   s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
 }
 
 static void send_ready(state *s) {
-  while (s->n_sent < s->n_buckets && s->buckets[s->n_sent].n_ready == s->buckets[s->n_sent].n_params &&
+  while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
          s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, exchange, &s->buckets[s->n_sent]);
     s->n_sent++;
@@ -75,7 +78,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
-  for (int i = 0; i < s->n_buckets; i++) s->buckets[i].n_ready = 0;
+  for (int i = 0; i < s->cut.n; i++) s->buckets[i].n_ready = 0;
   s->n_sent = 0;
   s->status = RONDE_OK;
   RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
@@ -107,16 +110,10 @@ static ronde_status make_buckets(state *s) {
   RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "buckets");
   size_t longest = 0;
   for (int b = 0; b < s->cut.n; b++) {
-    const ronde__bucket *from = &s->cut.at[b];
-    s->buckets[b] = (bucket){.state = s,
-                             .begin = from->begin,
-                             .end = from->end,
-                             .n_params = from->n_params,
-                             .tag = (uint32_t)(TAG_BUCKETS + b)};
-    if (from->end - from->begin > longest) longest = from->end - from->begin;
+    const ronde__bucket *cut = &s->cut.at[b];
+    s->buckets[b] = (bucket){.state = s, .cut = cut, .tag = (uint32_t)(TAG_BUCKETS + b), .last = b == s->cut.n - 1};
+    if (cut->n_live > longest) longest = cut->n_live;
   }
-  s->n_buckets = s->cut.n;
-  s->buckets[s->n_buckets - 1].last = true;
   size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
   if (s->worker->wire_bf16) {
     scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);

@@ -1,6 +1,19 @@
 #include "strategy/buckets.h"
 
+#include <string.h>
+
 #define LINE 16 /* floats of a cache line: what parameters are padded to */
+
+static void find_dead(const ronde__net *net, ronde__bucket *bucket) {
+  int n;
+  const ronde__stretch *dead = ronde__net_dead(net, &n);
+  bucket->n_live = bucket->end - bucket->begin;
+  for (int i = 0; i < n; i++) {
+    if (dead[i].begin < bucket->begin || dead[i].begin >= bucket->end) continue;
+    if (bucket->n_dead++ == 0) bucket->dead = &dead[i];
+    bucket->n_live -= dead[i].n;
+  }
+}
 
 ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ronde__buckets *buckets_out) {
   int n_params;
@@ -24,6 +37,7 @@ ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ro
     last->n_params++;
     b.of_param[i] = b.n - 1;
   }
+  for (int i = 0; i < b.n; i++) find_dead(net, &b.at[i]);
   *buckets_out = b;
   return RONDE_OK;
 }
@@ -32,6 +46,33 @@ void ronde__buckets_free(ronde__buckets *buckets) {
   ronde__free(buckets->at);
   ronde__free(buckets->of_param);
   *buckets = (ronde__buckets){0};
+}
+
+/* Between the dead stretches k - 1 and k. */
+static ronde__stretch live_stretch(const ronde__bucket *b, int k) {
+  size_t begin = k > 0 ? b->dead[k - 1].begin + b->dead[k - 1].n : b->begin;
+  size_t end = k < b->n_dead ? b->dead[k].begin : b->end;
+  return (ronde__stretch){begin, end - begin};
+}
+
+void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
+  size_t at = b->begin;
+  for (int k = 0; k <= b->n_dead && b->n_dead; k++) {
+    ronde__stretch live = live_stretch(b, k);
+    memmove(gradients + at, gradients + live.begin, live.n * sizeof *gradients);
+    at += live.n;
+  }
+}
+
+void ronde__bucket_unpack(const ronde__bucket *b, float *gradients) {
+  size_t packed_end = b->begin + b->n_live, at = packed_end;
+  for (int k = b->n_dead; k >= 0 && b->n_dead; k--) {
+    ronde__stretch live = live_stretch(b, k);
+    at -= live.n;
+    memmove(gradients + live.begin, gradients + at, live.n * sizeof *gradients);
+  }
+  for (int k = 0; k < b->n_dead && b->dead[k].begin < packed_end; k++) /* behind it nothing was written */
+    memset(gradients + b->dead[k].begin, 0, b->dead[k].n * sizeof *gradients);
 }
 
 ronde__stretch ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers) {

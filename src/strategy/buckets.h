@@ -9,6 +9,9 @@
 typedef struct ronde__bucket {
   size_t begin, end;
   int n_params;
+  const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
+  int n_dead;
+  size_t n_live;
 } ronde__bucket;
 
 typedef struct ronde__buckets {
@@ -17,13 +20,14 @@ typedef struct ronde__buckets {
   int *of_param; /* [parameters]; -1: frozen */
 } ronde__buckets;
 
-/* A bucket is full once it has bucket_bytes. */
+/* A bucket is full once it has bucket_bytes. The net must outlive the buckets. */
 ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ronde__buckets *buckets_out);
 void ronde__buckets_free(ronde__buckets *buckets);
 
-typedef struct ronde__stretch {
-  size_t begin, n;
-} ronde__stretch;
+/* Moves the bucket's gradients that are not dead to its beginning, n_live of them, in their order; and back again, the
+ * dead ones zero. gradients: the flat array. */
+void ronde__bucket_pack(const ronde__bucket *bucket, float *gradients);
+void ronde__bucket_unpack(const ronde__bucket *bucket, float *gradients);
 
 /* What server `index` of n keeps of a bucket: as even as whole cache lines allow, so that every server has its part of
  * every large tensor, and all of them work on each bucket at once. Pieces cover the bucket in the order of servers; one

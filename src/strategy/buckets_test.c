@@ -2,6 +2,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -76,10 +78,53 @@ static void buckets_hold_what_trains_from_the_end(void **state) {
   ronde_graph_destroy(graph);
 }
 
+/* Of a net with taps that meet only padding, in buckets of several sizes: what is packed is what is not dead. */
+static void what_is_dead_is_left_out(void **state) {
+  ronde_graph *graph;
+  int64_t dims[] = {3, 4, 4};
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_tensor *x = ronde_input(graph, "x", 3, dims);
+  ronde_conv2d_options conv = {.out_channels = 40, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  for (int i = 0; i < 4; i++) x = ronde_conv2d(x, (const char *[]){"conv1", "conv2", "conv3", "conv4"}[i], &conv);
+  ronde_graph_set_output(graph, ronde_linear(ronde_flatten(x), "fc1", 4, true));
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  ronde__net *net = make_net(graph);
+  static const int64_t sizes[] = {1, 70000, 1 << 20};
+  size_t n = ronde__net_n_trained(net);
+  float *gradients = ronde__net_gradients(net), *filled = malloc(n * sizeof *filled);
+  int n_dead;
+  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  for (size_t j = 0; j < n; j++) filled[j] = 1 + (float)j;
+  for (int d = 0; d < n_dead; d++) memset(filled + dead[d].begin, 0, dead[d].n * sizeof *filled);
+  for (size_t i = 0; i < RONDE__COUNT(sizes); i++) {
+    ronde__buckets buckets;
+    size_t n_live = 0;
+    assert_int_equal(ronde__buckets_make(net, sizes[i], &buckets), RONDE_OK);
+    memcpy(gradients, filled, n * sizeof *filled);
+    for (int b = 0; b < buckets.n; b++) {
+      const ronde__bucket *bucket = &buckets.at[b];
+      size_t at = bucket->begin;
+      ronde__bucket_pack(bucket, gradients);
+      for (size_t j = bucket->begin; j < bucket->end; j++)
+        if (filled[j] != 0) assert_true(gradients[at++] == filled[j]);
+      assert_int_equal(at, bucket->begin + bucket->n_live);
+      ronde__bucket_unpack(bucket, gradients);
+      n_live += bucket->n_live;
+    }
+    assert_memory_equal(gradients, filled, n * sizeof *filled);
+    assert_true(n_live < n / 2);
+    ronde__buckets_free(&buckets);
+  }
+  free(filled);
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_cover_a_bucket_evenly),
       cmocka_unit_test(buckets_hold_what_trains_from_the_end),
+      cmocka_unit_test(what_is_dead_is_left_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
