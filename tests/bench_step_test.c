@@ -31,7 +31,7 @@ static void make_peer(const char *change) {
   FILE *file = fopen(path, "w");
   assert_non_null(file);
   fprintf(file,
-          "for word; do case $word in --file=*|--lr=*) ;;"
+          "for word; do case $word in --file=*) ;;"
           " --channels-last) echo '{\"absent\": \"only one plays\"}'; exit;;"
           " *) set -- \"$@\" \"$word\";; esac; shift; done\n"
           "exec " RONDE_BINARY_DIR "/ronde bench step --serve \"$@\" | sed -u '%s'\n",
@@ -60,10 +60,25 @@ static void alone(void **unused) {
   json_decref(bench);
 }
 
+static double second_loss(const char *options) {
+  json_t *bench = bench_of(options, 0);
+  double loss = json_number_value(field(bench, 0, "second_loss"));
+  json_decref(bench);
+  return loss;
+}
+
+static void the_rate_is_the_caller_s(void **unused) {
+  double none = second_loss("step " SMALL "--json --lr 0"), some = second_loss("step " SMALL "--json");
+  assert_true(some < none);
+  assert_true(second_loss("step " SMALL "--json --lr 0.01") < some);
+  assert_true(second_loss("step " SMALL "--json --lr 0.001") == some);
+}
+
 static void peer_of_the_same_work_is_ranked(void **unused) {
   char options[256];
   make_peer("s/ronde/other/");
-  snprintf(options, sizeof options, "step " SMALL "--json --peers pytorch --peers-dir %s --out %s/out", folder, folder);
+  snprintf(options, sizeof options, "step " SMALL "--json --lr 0.01 --peers pytorch --peers-dir %s --out %s/out", folder,
+           folder);
   json_t *bench = bench_of(options, 0);
   assert_true(json_is_true(json_object_get(bench, "ranked")));
   assert_int_equal(json_array_size(json_object_get(bench, "cases")), 2); /* the other variant was absent */
@@ -163,6 +178,7 @@ static int remove_folder(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(alone),
+      cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
       cmocka_unit_test(other_work_is_refused),
       cmocka_unit_test(what_cannot_be_measured_is_refused),

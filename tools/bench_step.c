@@ -87,6 +87,7 @@ static void add_ronde(bench *b) {
                                                                  "--serve")};
   add_work(b, system->command, false);
   json_array_append_new(system->command, json_sprintf("--threads=%s", option(b, "threads")));
+  json_array_append_new(system->command, json_sprintf("--lr=%s", option(b, "lr")));
 }
 
 /* The threads of Ronde, resolved, are the peers'. */

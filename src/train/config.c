@@ -57,9 +57,10 @@ static const char *verb_name(int verb) {
   return verbs[i].name;
 }
 
-static const ronde__option *find(const char *name) {
+/* Of the verb; NULL: it has none of that name. */
+static const ronde__option *find(int verb, const char *name) {
   for (int i = 0; i < N_OPTIONS; i++) {
-    if (strcmp(table[i].name, name) == 0) return &table[i];
+    if ((table[i].verbs & verb) && strcmp(table[i].name, name) == 0) return &table[i];
   }
   return NULL;
 }
@@ -146,16 +147,14 @@ int ronde__edit_distance(const char *a, const char *b) {
 }
 
 static ronde_status fail_unknown(int verb, const char *name) {
-  const ronde__option *elsewhere = find(name), *nearest = NULL;
-  if (elsewhere) {
-    char list[128] = "";
-    for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
-      if (!(elsewhere->verbs & verbs[i].verb)) continue;
-      size_t used = strlen(list);
-      snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", verbs[i].name);
-    }
-    return ronde__fail(RONDE_E_USAGE, "--%s is not an option of %s, but of %s", name, verb_name(verb), list);
+  const ronde__option *nearest = NULL;
+  char list[128] = "";
+  for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
+    if (!find(verbs[i].verb, name)) continue;
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", verbs[i].name);
   }
+  if (*list) return ronde__fail(RONDE_E_USAGE, "--%s is not an option of %s, but of %s", name, verb_name(verb), list);
   int least = 0;
   for (int i = 0; i < N_OPTIONS; i++) {
     if (!(table[i].verbs & verb)) continue;
@@ -168,8 +167,8 @@ static ronde_status fail_unknown(int verb, const char *name) {
 }
 
 ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value) {
-  const ronde__option *o = find(name);
-  if (!o || !(o->verbs & config->verb)) return fail_unknown(config->verb, name);
+  const ronde__option *o = find(config->verb, name);
+  if (!o) return fail_unknown(config->verb, name);
   char label[80];
   snprintf(label, sizeof label, "--%s", name);
   RONDE_TRY(ronde__option_set(o, &config->options, value, label));
@@ -200,8 +199,8 @@ ronde_status ronde_config_set_environment(ronde_config *config) {
 }
 
 const char *ronde_config_get(const ronde_config *config, const char *name) {
-  const ronde__option *o = find(name);
-  if (!o || !(o->verbs & config->verb)) return NULL;
+  const ronde__option *o = find(config->verb, name);
+  if (!o) return NULL;
   /* The texts are a cache, no part of the configuration's value. */
   ronde_config *cache = (ronde_config *)config;
   char **kept = &cache->texts[o - table], *text = ronde__option_text(o, &config->options);
@@ -238,13 +237,13 @@ static bool is_neutral(const ronde__option *o, const ronde__options *options) {
 }
 
 bool ronde__config_is_set(const ronde_config *config, const char *flag) {
-  const ronde__option *o = find(flag);
+  const ronde__option *o = find(config->verb, flag);
   return o && bit(config->set_mask, o) && !is_neutral(o, &config->options);
 }
 
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why) {
   if (!ronde__config_is_set(config, flag)) return RONDE_OK;
-  const ronde__option *o = find(flag);
+  const ronde__option *o = find(config->verb, flag);
   char variable[80];
   variable_name(o, variable, sizeof variable);
   if (bit(config->environment_mask, o)) return ronde__fail(RONDE_E_USAGE, "%s can have no effect: %s", variable, why);
@@ -283,8 +282,8 @@ ronde_status ronde__config_take(ronde_config *config, const json_t *given, bool 
   const char *name;
   json_t *value;
   json_object_foreach((json_t *)given, name, value) {
-    const ronde__option *o = find(name);
-    if (!o || !(o->verbs & config->verb) || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value))
+    const ronde__option *o = find(config->verb, name);
+    if (!o || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value))
       continue;
     RONDE_TRY(ronde_config_set(config, name, json_string_value(value)));
   }

@@ -151,11 +151,10 @@ ronde_status ronde__set_up_training(ronde__job *job) {
   return resolve_drill(job);
 }
 
-/* One batch, again and again: a small rate keeps the numbers of many steps finite, and without dropout every system
- * computes the same. */
+/* One batch, again and again; without dropout every system computes the same. */
 ronde_status ronde__set_up_stepper(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  o->lr = 0.001;
+  o->lr = o->bench_lr;
   o->dropout = 0;
   job->batch = job->local_batch = o->batch;
   job->fused_update = true;
