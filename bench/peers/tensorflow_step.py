@@ -8,6 +8,7 @@ optimizer ops; oneDNN's kernels, which it leaves out by default on CPUs without 
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
+import contextlib
 import os
 
 import system
@@ -17,7 +18,23 @@ system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
-import tensorflow as tf  # noqa: E402
+
+
+@contextlib.contextmanager
+def without_stderr():
+    """For what is said there before TensorFlow heeds its log level. An exception's text comes later."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+with without_stderr():
+    import tensorflow as tf
 
 import networks  # noqa: E402
 
