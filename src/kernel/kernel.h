@@ -147,13 +147,14 @@ typedef struct ronde__kernels {
   /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
    * largest). */
   void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
-  /* dx[offsets[i] + j] += dy[j] where which[j] == i */
+  /* dx[offsets[i] + j] (+)= dy[j] where which[j] == i, else 0 */
   void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                              float *dx);
+                              float *dx, bool accumulate);
   /* y[j] = factor * sum over i of x[offsets[i] + j] */
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
-  /* dx[offsets[i] + j] += factor * dy[j] */
-  void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+  /* dx[offsets[i] + j] (+)= factor * dy[j] */
+  void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
+                              bool accumulate);
 
   /* to (+)= the map of from, for each j < n of the vectors at every place; n is a multiple of 16. */
   void (*winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to, int64_t n,

@@ -55,16 +55,19 @@ static void test_max_of_many(void **state) {
   floats_free(&x);
 }
 
+/* The first three windows lie apart, and may be set. */
 static void test_max_backward(void **state) {
   for (int count = 1; count <= WINDOWS; count++)
-    for (int64_t n = 0; n <= 61; n++) {
+    for (int64_t k = 0; k < 2 * 62; k++) {
+      int64_t n = k / 2;
+      bool add = k % 2 || count > 3;
       floats dx = floats_make(4 * STRIDE, 1), got = floats_copy(&dx, 1), dy = floats_make(n, 2);
       uint8_t *which = malloc((size_t)n + 1);
       for (int64_t j = 0; j < n; j++) which[j] = (uint8_t)(j * 7 % count);
-      kernels->max_window_backward(dy.at, which, offsets, count, n, got.at);
+      kernels->max_window_backward(dy.at, which, offsets, count, n, got.at, add);
       for (int i = 0; i < count; i++)
         for (int64_t j = 0; j < n; j++)
-          if (which[j] == i) dx.at[offsets[i] + j] += dy.at[j];
+          dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + (which[j] == i ? dy.at[j] : 0);
       for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 2e-7f);
       free(which);
       floats_free(&dx), floats_free(&got), floats_free(&dy);
@@ -76,14 +79,16 @@ static void test_max_backward_keeps_nan_apart(void **state) {
   float dy[4] = {NAN, 1, INFINITY, 2}, dx[8] = {0};
   const uint8_t which[4] = {0, 1, 1, 0};
   const int64_t two[2] = {0, 4};
-  kernels->max_window_backward(dy, which, two, 2, 4, dx);
+  kernels->max_window_backward(dy, which, two, 2, 4, dx, true);
   assert_true(isnan(dx[0]) && dx[4] == 0 && dx[1] == 0 && dx[5] == 1 && dx[2] == 0 && isinf(dx[6]) && dx[3] == 2 &&
               dx[7] == 0);
 }
 
 static void test_average_and_its_backward(void **state) {
   for (int count = 1; count <= WINDOWS; count++)
-    for (int64_t n = 0; n <= 61; n++) {
+    for (int64_t k = 0; k < 2 * 62; k++) {
+      int64_t n = k / 2;
+      bool add = k % 2 || count > 3;
       floats x = floats_make(4 * STRIDE, 1), y = floats_make(n, 2), dx = floats_make(4 * STRIDE, 3),
              got = floats_copy(&dx, 3);
       float factor = 1.0f / (float)count;
@@ -93,9 +98,10 @@ static void test_average_and_its_backward(void **state) {
         for (int i = 0; i < count; i++) sum += x.at[offsets[i] + j];
         assert_true(fabs((double)y.at[j] - sum / count) < 3e-7);
       }
-      kernels->avg_window_backward(y.at, offsets, count, n, factor, got.at);
+      kernels->avg_window_backward(y.at, offsets, count, n, factor, got.at, add);
       for (int i = 0; i < count; i++)
-        for (int64_t j = 0; j < n; j++) dx.at[offsets[i] + j] += y.at[j] * factor;
+        for (int64_t j = 0; j < n; j++)
+          dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + y.at[j] * factor;
       for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 3e-7f);
       floats_free(&x), floats_free(&y), floats_free(&dx), floats_free(&got);
     }

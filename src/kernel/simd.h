@@ -99,9 +99,10 @@ void NAME(depthwise_rows)(const float *x, const uint64_t *x_offsets, const float
 void NAME(column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
 void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                               float *dx);
+                               float *dx, bool accumulate);
 void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
-void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx);
+void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
+                               bool accumulate);
 void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,
                     int64_t n, bool accumulate);
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);

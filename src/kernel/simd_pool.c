@@ -1,4 +1,4 @@
-/* Pooling windows over vectors of n floats. The gradient's windows may overlap: they are added in the order of i. */
+/* Pooling windows over vectors of n floats. The gradient's windows may overlap where they are added: in the order of i. */
 #include "kernel/simd.h"
 
 typedef uint8_t bytes_vec __attribute__((vector_size(LANES)));
@@ -44,21 +44,28 @@ void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t
   if (j < n) max_some(x + j, offsets, count, n - j, y + j, which + j);
 }
 
+INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
+  store_some(dx, add ? load_some(dx, live) + part : part, live);
+}
+
 INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
-                              float *dx) {
+                              const bool add, float *dx) {
   vec d = load_some(dy, live);
   ivec index = load_indices(which, live);
-  for (int i = 0; i < count; i++) {
-    vec part = select(index == i, d, (vec){0});
-    store_some(dx + offsets[i], load_some(dx + offsets[i], live) + part, live);
-  }
+  for (int i = 0; i < count; i++) put_some(dx + offsets[i], select(index == i, d, (vec){0}), live, add);
+}
+
+INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
+                         const bool add, float *dx) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) max_backward_some(dy + j, which + j, offsets, count, LANES, add, dx + j);
+  if (j < n) max_backward_some(dy + j, which + j, offsets, count, n - j, add, dx + j);
 }
 
 void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                               float *dx) {
-  int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) max_backward_some(dy + j, which + j, offsets, count, LANES, dx + j);
-  if (j < n) max_backward_some(dy + j, which + j, offsets, count, n - j, dx + j);
+                               float *dx, bool accumulate) {
+  if (accumulate) max_backward(dy, which, offsets, count, n, true, dx);
+  else max_backward(dy, which, offsets, count, n, false, dx);
 }
 
 INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, float *y) {
@@ -74,13 +81,20 @@ void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t
 }
 
 INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor,
-                              float *dx) {
+                              const bool add, float *dx) {
   vec d = load_some(dy, live) * factor;
-  for (int i = 0; i < count; i++) store_some(dx + offsets[i], load_some(dx + offsets[i], live) + d, live);
+  for (int i = 0; i < count; i++) put_some(dx + offsets[i], d, live, add);
 }
 
-void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx) {
+INLINE void avg_backward(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, const bool add,
+                         float *dx) {
   int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) avg_backward_some(dy + j, offsets, count, LANES, factor, dx + j);
-  if (j < n) avg_backward_some(dy + j, offsets, count, n - j, factor, dx + j);
+  for (; j + LANES <= n; j += LANES) avg_backward_some(dy + j, offsets, count, LANES, factor, add, dx + j);
+  if (j < n) avg_backward_some(dy + j, offsets, count, n - j, factor, add, dx + j);
+}
+
+void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
+                               bool accumulate) {
+  if (accumulate) avg_backward(dy, offsets, count, n, factor, true, dx);
+  else avg_backward(dy, offsets, count, n, factor, false, dx);
 }

@@ -2,7 +2,6 @@
  * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
-#include <string.h>
 
 static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
   int places = desc->attr.exclude_padding ? w->count : desc->attr.kernel[0] * desc->attr.kernel[1];
@@ -24,11 +23,11 @@ static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, c
                            int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
   const float *dy = call->dout + plane * s->out_pixels * s->vector;
-  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
+  bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     desc->kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                                       dx + w->at * s->vector);
+                                       dx + w->at * s->vector, accumulate);
   }
 }
 

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* Floats of dY that stay in the first cache while tap rows pass over them. */
+enum { CACHED = 4096 };
+
 typedef struct state {
   ronde__axis h, w;
   int64_t lanes, out_pixel, out_block, out_blocks;
@@ -113,34 +116,41 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
   ronde__pool_run(call->pool, forward_part, &j);
 }
 
-/* dW [KW][bo] of one (ob, c, kh). */
-static void weight_row(const job *j, int64_t ob, int64_t c, int kh) {
+/* Tap rows [row0, row1), of all (c, kh), of one block of dW, [KW][bo] each: pixels outside, so that the rows share dY
+ * while it is in the first cache. */
+static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, oh0, oh1;
-  ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
-  float *dw = call->dparam[0] + ((ob * j->desc->param[0].i + c) * s->h.kernel + kh) * s->w.kernel * bo;
-  if (!call->accumulate_dparam) memset(dw, 0, (size_t)(s->w.kernel * bo) * sizeof *dw);
-  for (int64_t oh = oh0; oh < oh1; oh++) {
-    const float *x = call->in[0] + (c * s->h.in + oh * s->h.stride + kh - s->h.padding) * s->w.in * s->lanes;
-    const float *dy = call->dout + ob * s->out_block + oh * s->w.out * s->out_pixel;
-    for (int64_t ow = 0; ow < s->w.out;) {
+  int64_t bo = j->desc->out.block, kernel = s->h.kernel, size = s->w.kernel * bo;
+  int64_t longest = ronde__max(1, CACHED / s->out_pixel);
+  float *dw = call->dparam[0] + ob * j->desc->param[0].i * kernel * size;
+  if (!call->accumulate_dparam) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
+  for (int64_t oh = 0; oh < s->h.out; oh++) {
+    ronde__taps h = ronde__axis_forward(&s->h, oh);
+    for (int64_t ow = 0, length; ow < s->w.out; ow += length) {
       ronde__taps w = ronde__axis_forward(&s->w, ow);
-      int64_t length = ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
-      if (w.count > 0)
-        ronde__gemm_run(&s->weight[w.count].add, x + w.at * s->lanes, s->pixels.a, dy + ow * s->out_pixel, s->pixels.b,
-                        length, dw + w.first * bo);
-      ow += length;
+      length = ronde__min(longest, ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out));
+      const float *dy = call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+      for (int64_t row = row0; row < row1 && w.count > 0; row++) {
+        int64_t c = row / kernel, kh = row % kernel - h.first;
+        if (kh < 0 || kh >= h.count) continue;
+        const float *x = call->in[0] + ((c * s->h.in + h.at + kh) * s->w.in + w.at) * s->lanes;
+        ronde__gemm_run(&s->weight[w.count].add, x, s->pixels.a, dy, s->pixels.b, length,
+                        dw + row * size + w.first * bo);
+      }
     }
   }
 }
 
 static void weight_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
-  int64_t channels = j->desc->in[0].c, kernel = j->s->h.kernel, begin, end;
-  ronde__thread_share(j->s->out_blocks * channels * kernel, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++)
-    weight_row(j, item / (channels * kernel), item / kernel % channels, (int)(item % kernel));
+  int64_t rows = j->desc->in[0].c * j->s->h.kernel, begin, end;
+  ronde__thread_share(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
+  while (begin < end) {
+    int64_t row0 = begin % rows, row1 = ronde__min(rows, row0 + end - begin);
+    weight_rows(j, begin / rows, row0, row1);
+    begin += row1 - row0;
+  }
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -4,8 +4,6 @@
 #include "ops/fused.h"
 #include "ops/pool2d.h"
 
-#include <string.h>
-
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                           const char *const *in_labels, ronde__shape *out) {
   if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
@@ -34,12 +32,12 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
 static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
                            int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
-  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
+  bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
     desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
-                                       s->vector, dx + w->at * s->vector);
+                                       s->vector, dx + w->at * s->vector, accumulate);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include "ops/gemm_list.h"
 
+#include <string.h>
+
 ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                  const char *const *in_labels, ronde__shape *out) {
   char text[96];
@@ -43,6 +45,17 @@ static int64_t total_taps(const ronde__axis *axis, ronde__axis_fn taps) {
   return n;
 }
 
+/* Whether every input is in exactly one window along an axis. */
+static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
+  int64_t next = 0;
+  for (int64_t o = 0; o < axis->out; o++) {
+    ronde__taps t = taps(axis, o);
+    if (t.at != next) return false;
+    next += t.count;
+  }
+  return next == axis->in;
+}
+
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out;
@@ -51,6 +64,7 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
   s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
   s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
   s->vector = in->layout == RONDE__LANES ? in->block : in->n * in->block;
+  s->tiles = tiles(h, taps) && tiles(w, taps);
   s->windows = ronde__alloc((size_t)s->out_pixels * sizeof *s->windows);
   s->offsets = ronde__alloc((size_t)(total_taps(h, taps) * total_taps(w, taps)) * sizeof *s->offsets);
   if (!s->windows || !s->offsets) {
@@ -77,6 +91,12 @@ void ronde__pool2d_release(const ronde__op_desc *desc, void *state) {
 }
 
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+
+bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *call, float *dx) {
+  if (call->accumulate_dinput[0]) return true;
+  if (!pool->tiles) memset(dx, 0, (size_t)(pool->in_pixels * pool->vector) * sizeof *dx);
+  return !pool->tiles;
+}
 
 typedef struct job {
   const ronde__op_desc *desc;

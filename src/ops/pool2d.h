@@ -15,6 +15,7 @@ typedef struct ronde__window {
 
 typedef struct ronde__pool2d {
   int64_t planes, in_pixels, out_pixels, vector;
+  bool tiles;             /* every input is in exactly one window */
   ronde__window *windows; /* [out_pixels] */
   int64_t *offsets;       /* storage */
 } ronde__pool2d;
@@ -28,6 +29,10 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
                                            ronde__axis_fn taps, void **state_out);
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
+
+/* Before the windows' gradients of a plane: whether they are added to what is there, which is cleared if it counts for
+ * nothing. */
+bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *call, float *dx);
 
 /* Runs fn over the planes, split over the pool. */
 typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
