@@ -29,6 +29,7 @@ void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, flo
     int64_t some = ronde__min(rows_max, rows - r), j = 0;
     for (; j + COLUMN_VECS * LANES <= n; j += COLUMN_VECS * LANES)
       add_columns(dy + j, ld, some, COLUMN_VECS, LANES, db + j);
+    for (; j + 2 * LANES <= n; j += 2 * LANES) add_columns(dy + j, ld, some, 2, LANES, db + j);
     for (; j + LANES <= n; j += LANES) add_columns(dy + j, ld, some, 1, LANES, db + j);
     if (j < n) add_columns(dy + j, ld, some, 1, n - j, db + j);
   }

@@ -117,28 +117,35 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 }
 
 /* Tap rows [row0, row1), of all (c, kh), of one block of dW, [KW][bo] each: pixels outside, so that the rows share dY
- * while it is in the first cache. */
+ * while it is in the first cache; and the first of them with the bias, summed by rows of pixels. Either may be
+ * frozen. */
 static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t bo = j->desc->out.block, kernel = s->h.kernel, size = s->w.kernel * bo;
   int64_t longest = ronde__max(1, CACHED / s->out_pixel);
-  float *dw = call->dparam[0] + ob * j->desc->param[0].i * kernel * size;
-  if (!call->accumulate_dparam) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
+  const ronde__kernels *kernels = j->desc->kernels;
+  float *dw = call->dparam[0] ? call->dparam[0] + ob * j->desc->param[0].i * kernel * size : NULL;
+  float *db = row0 == 0 && call->dparam[1] ? call->dparam[1] + ob * bo : NULL;
+  if (!call->accumulate_dparam && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
+  if (!call->accumulate_dparam && db) memset(db, 0, (size_t)bo * sizeof *db);
   for (int64_t oh = 0; oh < s->h.out; oh++) {
     ronde__taps h = ronde__axis_forward(&s->h, oh);
+    float sums[RONDE__MAX_BLOCK] = {0}; /* of dY, in this row */
     for (int64_t ow = 0, length; ow < s->w.out; ow += length) {
       ronde__taps w = ronde__axis_forward(&s->w, ow);
       length = ronde__min(longest, ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out));
       const float *dy = call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
-      for (int64_t row = row0; row < row1 && w.count > 0; row++) {
+      for (int64_t row = row0; row < row1 && w.count > 0 && dw; row++) {
         int64_t c = row / kernel, kh = row % kernel - h.first;
         if (kh < 0 || kh >= h.count) continue;
         const float *x = call->in[0] + ((c * s->h.in + h.at + kh) * s->w.in + w.at) * s->lanes;
         ronde__gemm_run(&s->weight[w.count].add, x, s->pixels.a, dy, s->pixels.b, length,
                         dw + row * size + w.first * bo);
       }
+      if (db) kernels->column_sums(dy, bo, length * j->desc->out.n, bo, sums);
     }
+    if (db) kernels->add(db, sums, db, bo);
   }
 }
 
@@ -156,8 +163,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, weight_part, &j);
 }
 
 static const char *implementation(const void *opaque) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 int64_t ronde__channel_block(int64_t channels) {
-  int64_t blocks = ronde__ceil_div(channels, 64);
+  int64_t blocks = ronde__ceil_div(channels, RONDE__MAX_BLOCK);
   return ronde__round_up(ronde__ceil_div(channels, blocks), RONDE__QUANTUM);
 }
 

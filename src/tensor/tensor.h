@@ -24,6 +24,7 @@ void ronde__shape_text(const ronde__shape *shape, char *text, size_t size);
  */
 typedef enum ronde__layout { RONDE__ROWS, RONDE__LANES, RONDE__BLOCKS } ronde__layout;
 
+#define RONDE__MAX_BLOCK 64 /* channels of a block */
 #define RONDE__QUANTUM 16 /* floats; lanes and blocks are multiples of it on every instruction set */
 
 /* The physical form of one activation in a plan. */
