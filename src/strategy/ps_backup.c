@@ -49,18 +49,14 @@ static ronde_status pass_over(ronde__ps_worker *s, const ronde__step *step) {
   return RONDE_OK;
 }
 
-static void begin_step(ronde__ps_worker *s, const ronde__step *step) {
-  const ronde__worker *worker = s->worker;
+static ronde__ps_head head_of(const ronde__worker *worker, const ronde__step *step) {
   int64_t largest = ronde__min(step->examples, worker->batch); /* of its batches; its first examples are rank 0's */
-  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
-  s->n_sent = 0;
-  for (int i = 0; i < s->n_servers; i++)
-    s->head[i] = (ronde__ps_head){.kind = RONDE__PS_STEP,
-                                  .lr = step->lr,
-                                  .step = step->step,
-                                  .examples = step->own_examples,
-                                  .step_examples = step->examples,
-                                  .n_parts = ronde__min(largest, worker->transport->size)};
+  return (ronde__ps_head){.kind = RONDE__PS_STEP,
+                          .lr = step->lr,
+                          .step = step->step,
+                          .examples = step->own_examples,
+                          .step_examples = step->examples,
+                          .n_parts = ronde__min(largest, worker->transport->size)};
 }
 
 ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *step, ronde__step_result *result_out) {
@@ -72,7 +68,7 @@ ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *
     *result_out = result_of(outcome, step, any);
     return RONDE_OK;
   }
-  begin_step(s, step);
+  ronde__ps_begin_step(s, head_of(worker, step));
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
   RONDE_TRY(ronde__worker_gradients(worker, step, any ? ronde__ps_gradient_ready : NULL, s, &s->part));

@@ -70,6 +70,16 @@ static ronde_status end_pull(void *arg) {
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
+static void begin_buckets(state *s) {
+  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
+  s->n_sent = 0;
+}
+
+void ronde__ps_begin_step(state *s, ronde__ps_head head) {
+  begin_buckets(s);
+  for (int i = 0; i < s->n_servers; i++) s->head[i] = head;
+}
+
 void ronde__ps_send_ready(state *s) {
   while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
          s->status == RONDE_OK) {
@@ -121,9 +131,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   state *s = opaque;
   ronde__worker *worker = s->worker;
   if (worker->backup > 0) return ronde__ps_step_with_backup(s, step, result_out);
-  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
-  s->n_sent = 0;
-  for (int i = 0; i < s->n_servers; i++) s->head[i] = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr};
+  ronde__ps_begin_step(s, (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr});
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
   RONDE_TRY(ronde__worker_gradients(worker, step, ronde__ps_gradient_ready, s, &s->part));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
@@ -174,8 +182,7 @@ static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_
   ronde__step own = *step;
   ronde__part part;
   own.examples = ronde__max(1, step->own_examples);
-  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
-  s->n_sent = 0;
+  begin_buckets(s);
   s->begun = false;
   s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */

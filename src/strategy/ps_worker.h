@@ -24,7 +24,7 @@ typedef struct ronde__ps_worker {
   int n_servers, n_sent;
   ronde__ps_head *head;      /* [servers] */
   ronde__ps_answer *answers; /* [servers] */
-  ronde__ps_head own;        /* asynchronous: of this step, but for the version */
+  ronde__ps_head own;        /* asynchronous: of this step, but for the version; those of the last may be on their way */
   bool begun;                /* and its push */
   ronde__request *requests;  /* [n_requests], which is all of the following */
   ronde__request *heads;     /* [servers] */
@@ -44,6 +44,8 @@ typedef struct ronde__ps_worker {
 ronde_status ronde__ps_send_head(void *worker);
 ronde_status ronde__ps_end_own_push(void *worker); /* sends what this rank found behind its gradients */
 
+/* In lockstep with the servers: nothing of this step is ready or sent yet; what ronde__ps_send_head will send. */
+void ronde__ps_begin_step(ronde__ps_worker *worker, ronde__ps_head head);
 /* As `ready` of ronde__worker_gradients: buckets that are complete go out, at once where exchanges overlap. */
 void ronde__ps_gradient_ready(void *worker, int param);
 /* The others. An error is in status. */
