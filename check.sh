@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds Ronde and runs every check: unit, golden and command-line tests, the direction of dependencies, the installed
-# library with the example, the tests again under sanitizers, and where clang is there the fuzzers, some seconds each.
+# library with the example, the tests again under sanitizers, those of kernels and ops on an emulated aarch64, and where
+# clang is there the fuzzers, some seconds each.
 # Ends with "N passed, N failed, N skipped"; exit code 7 where anything failed.
 #   --quick   no sanitizers, no fuzzing beyond the corpus
 set -eu
@@ -11,7 +12,7 @@ quick=false
 for option in "$@"; do
   case $option in
     --quick) quick=true ;;
-    -h | --help) sed -n '2,5s/^# *//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,6s/^# *//p' "$0"; exit 0 ;;
     *) echo "ronde: error: check.sh: unknown option $option (there is --quick)" >&2; exit 2 ;;
   esac
 done
@@ -23,6 +24,7 @@ trap 'rm -rf "$results"' EXIT
 # Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped seconds" for
 # each, headed by $1, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
+# Where $only names suites, it builds and runs no others.
 run_suites() {
   label=$1 folder=$2
   shift 2
@@ -34,7 +36,8 @@ run_suites() {
   echo "== ${label:-release: }testing"
   layout=
   case $* in *=thread) setarch "$(uname -m)" -R true 2>/dev/null && layout="setarch $(uname -m) -R" ;; esac
-  (cd "$folder" && $layout ctest -V -j"$(cores)" --timeout 600 >tests.log 2>&1) || true
+  wanted=${only:+^($(echo $only | tr ' ' '|'))\$}
+  (cd "$folder" && $layout ctest -V -j"$(cores)" --timeout 600 -R "${wanted:-.}" >tests.log 2>&1) || true
   awk -v label="$label" -v suites="$results/suites" -v skips="$results/skips" '
     function count(line) { sub(/.*\[  (PASSED|FAILED|SKIPPED) +\] /, "", line); return line + 0 }
     /^[0-9]+: / { test = $0; sub(/:.*/, "", test); said[test] = said[test] $0 "\n" }
@@ -64,11 +67,32 @@ has_libfuzzer() {
   clang -fsanitize=fuzzer,address,undefined "$results/try.c" -o "$results/try" >/dev/null 2>&1
 }
 
+# Under qemu, on any other machine than those.
+run_on_aarch64() {
+  [ "$(uname -m)" != aarch64 ] || return 0
+  if ! command -v apt-get >/dev/null 2>&1; then
+    echo 'aarch64: suites 0 0 1 0' >>"$results/suites"
+    echo "aarch64: no Debian system: nothing to build for aarch64 with" >>"$results/skips"
+    return
+  fi
+  need_packages $CROSS_PACKAGES
+  if ! scripts/aarch64.sh build-aarch64 >"$results/aarch64.log" 2>&1; then
+    cat "$results/aarch64.log" >&2
+    echo 'aarch64: build 0 1 0 0' >>"$results/suites"
+    return
+  fi
+  only=$CROSS_SUITES
+  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake"
+  only=
+}
+
+only=
 run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
 if ! $quick; then
   run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined
   # Open MPI is not built for the thread sanitizer, which then reports the insides of it.
   run_suites 'thread: ' build-thread -DRONDE_SANITIZE=thread -DRONDE_MPI=OFF
+  run_on_aarch64
   if has_libfuzzer; then
     run_suites 'fuzz: ' build-fuzz -DCMAKE_C_COMPILER=clang -DRONDE_FUZZ=ON
   else

@@ -46,7 +46,13 @@ TEST_PACKAGES="libcmocka-dev openmpi-bin"
 
 cores() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 
-# Configures folder $1 with the options that follow, quietly unless it fails, and builds it.
+# What building for aarch64 and running it takes, and the suites whose matter depends on the processor.
+CROSS_PACKAGES="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+CROSS_SUITES="kernel_act_test kernel_depthwise_test kernel_dispatch_test kernel_dot_test kernel_gemm_test kernel_move_test
+kernel_step_test kernel_sum_test kernel_window_test kernel_winograd_test kernel_wire_test conv_winograd_test ops_test
+ops_norm_test ops_special_test dead_taps_test"
+
+# Configures folder $1 with the options that follow, quietly unless it fails, and builds it, or only the targets in $only.
 build_into() {
   folder=$1
   shift
@@ -56,7 +62,7 @@ build_into() {
     echo "ronde: error: cmake failed in $folder" >&2
     return 1
   fi
-  if ! make -C "$folder" -j"$(cores)" >"$folder/build.log" 2>&1; then
+  if ! make -C "$folder" -j"$(cores)" ${only:-} >"$folder/build.log" 2>&1; then
     grep -E -A5 'error|Error|undefined' "$folder/build.log" | head -60 >&2
     echo "ronde: error: the build failed; all of it in $folder/build.log" >&2
     return 1

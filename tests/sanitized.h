@@ -1,4 +1,4 @@
-/* What tests leave out under a sanitizer, where arithmetic takes ten times as long. */
+/* What tests leave out under a sanitizer or an emulator, where arithmetic takes ten times as long. */
 #ifndef RONDE_TESTS_SANITIZED_H
 #define RONDE_TESTS_SANITIZED_H
 
@@ -9,6 +9,13 @@
 #define THREADS_ONLY true
 #else
 #define THREADS_ONLY false
+#endif
+
+/* Cases of much arithmetic would take minutes. */
+#ifdef RONDE_EMULATED
+#define SMALL_CASES_ONLY true
+#else
+#define SMALL_CASES_ONLY THREADS_ONLY
 #endif
 
 #endif
