@@ -3,11 +3,7 @@
  * other about themselves (one leaves, one gives up) goes over a communicator of its own. */
 #include "comm/mpi.h"
 
-#include <stdlib.h>
-
 #ifndef RONDE_HAVE_MPI
-
-bool ronde__mpi_launched(void) { return false; }
 
 ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
   return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; transport threads is there");
@@ -24,6 +20,7 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
 #include <time.h>
 
 #include "base/wait.h"
+#include "comm/mpi_process.h"
 
 enum {
   SPIN_NS = 50000,        /* a short message over TCP and back */
@@ -34,7 +31,6 @@ enum {
   CANCEL_NS = 1000000000, /* a transfer that a live peer takes part in ends within this */
   PART_BYTES = 1 << 30,   /* MPI counts in int */
   MAX_PARTS = 8,
-  FINALIZE_S = 2,
   PIECE_BYTES = 60 << 10, /* below the eager limit of TCP: over three hosts 1.05 to 1.09 times the link's limit,
                              against 1.14 to 1.18 with 512 KB */
   CONTROL_TAG = 0
@@ -64,20 +60,13 @@ typedef struct endpoint {
   int n_local;
 } endpoint;
 
-/* Of the process: MPI can be initialised once. */
-static struct {
-  pthread_mutex_t lock;
-  bool present;
-  _Atomic bool failed;
-} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
 
 static ronde_status mpi_failed(int error, const char *what, int peer) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length;
   MPI_Error_string(error, text, &length);
-  atomic_store(&process.failed, true);
+  ronde__mpi_note_failure();
   return ronde__fail(RONDE_E_LOST, "transport mpi: %s rank %d: %s", what, peer, text);
 }
 
@@ -266,7 +255,7 @@ static void nap(uint64_t waited_ns) {
 
 static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ronde_status status) {
   self->head.ops->cancel(&self->head, requests, n);
-  atomic_store(&process.failed, true);
+  ronde__mpi_note_failure();
   return status;
 }
 
@@ -353,7 +342,7 @@ static uint64_t mpi_now_ns(ronde__transport *transport) { return ronde__now_ns()
 static void mpi_abort(ronde__transport *transport) {
   endpoint *self = endpoint_of(transport);
   if (atomic_exchange(&self->aborted, true)) return;
-  atomic_store(&process.failed, true);
+  ronde__mpi_note_failure();
   notify(self, NOTICE_ABORTED);
 }
 
@@ -376,16 +365,14 @@ static void mpi_destroy(ronde__transport *transport) {
   MPI_Cancel(&self->listening);
   MPI_Request_free(&self->listening);
   /* Freeing a communicator is collective: where a rank is lost, it is left to the end of the process. */
-  if (!atomic_load(&process.failed)) {
+  if (!ronde__mpi_has_failed()) {
     MPI_Comm_free(&self->data);
     MPI_Comm_free(&self->control);
     MPI_Comm_free(&self->collective);
   }
   ronde__busy_add(1 - self->n_local);
   endpoint_free(self);
-  pthread_mutex_lock(&process.lock);
-  process.present = false;
-  pthread_mutex_unlock(&process.lock);
+  ronde__mpi_release();
 }
 
 static const ronde__transport_ops mpi_ops = {
@@ -401,60 +388,6 @@ static const ronde__transport_ops mpi_ops = {
     .abort = mpi_abort,
     .destroy = mpi_destroy,
 };
-
-bool ronde__mpi_launched(void) {
-  static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  for (size_t i = 0; i < sizeof marks / sizeof *marks && !initialized; i++) initialized = getenv(marks[i]) != NULL;
-  return initialized;
-}
-
-static void *finalize_here(void *unused) {
-  MPI_Finalize();
-  return NULL;
-}
-
-/* MPI_Finalize waits for all ranks, dead ones too: after an error no longer than FINALIZE_S. */
-static void finalize(void) {
-  int finalized = 0;
-  pthread_t thread;
-  MPI_Finalized(&finalized);
-  if (finalized) return;
-  if (!atomic_load(&process.failed)) {
-    MPI_Finalize();
-  } else if (!pthread_create(&thread, NULL, finalize_here, NULL)) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FINALIZE_S;
-    pthread_timedjoin_np(thread, NULL, &until);
-  }
-}
-
-/* What was found best for the transport as it is used here; the user's own settings go first. */
-static void set_defaults(void) {
-  setenv("OMPI_MCA_pml", "ob1", 0); /* one path, the one that is tested and measured */
-  setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* the others need rights that containers take away */
-  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);   /* a ring */
-  setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
-}
-
-static ronde_status initialize(void) {
-  int initialized = 0, level = 0;
-  MPI_Initialized(&initialized);
-  if (initialized) {
-    MPI_Query_thread(&level);
-  } else {
-    set_defaults();
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
-      return ronde__fail(RONDE_E_LOST, "transport mpi: MPI_Init_thread failed");
-    atexit(finalize);
-  }
-  return level == MPI_THREAD_MULTIPLE
-             ? RONDE_OK
-             : ronde__fail(RONDE_E_USAGE, "transport mpi: MPI was initialised without MPI_THREAD_MULTIPLE");
-}
 
 /* Hosts are numbered in the order of their first ranks. */
 static ronde_status find_hosts(endpoint *self) {
@@ -491,23 +424,23 @@ static ronde_status set_up(endpoint *self) {
 }
 
 ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
-  pthread_mutex_lock(&process.lock);
-  ronde_status status =
-      process.present ? ronde__fail(RONDE_E_USAGE, "transport mpi: another job of this process uses it") : initialize();
-  process.present |= status == RONDE_OK;
-  pthread_mutex_unlock(&process.lock);
-  RONDE_TRY(status);
-  endpoint *self;
-  RONDE__ALLOC(self, sizeof *self, "transport mpi");
+  RONDE_TRY(ronde__mpi_claim());
+  endpoint *self = ronde__alloc(sizeof *self);
+  if (!self) {
+    ronde__mpi_release();
+    return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory");
+  }
   self->head = (ronde__transport){
       .ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = PIECE_BYTES, .process_each = true};
   self->n_local = 1;
   pthread_mutex_init(&self->lock, NULL);
-  status = set_up(self);
-  if (status != RONDE_OK)
-    endpoint_free(self);
-  else
+  ronde_status status = set_up(self);
+  if (status == RONDE_OK) {
     *transport_out = &self->head;
+  } else {
+    endpoint_free(self);
+    ronde__mpi_release();
+  }
   return status;
 }
 

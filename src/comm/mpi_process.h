@@ -1,0 +1,14 @@
+/* MPI in this process: initialised once, for one transport at a time (mpi.h). */
+#ifndef RONDE_MPI_PROCESS_H
+#define RONDE_MPI_PROCESS_H
+
+#include "base/base.h"
+
+/* Initialises MPI where that has not been done, and takes it; RONDE_E_USAGE: a transport of this process has it. */
+ronde_status ronde__mpi_claim(void);
+void ronde__mpi_release(void);
+/* From now on other ranks may be gone: what waits for all of them is left out, or given little time. */
+void ronde__mpi_note_failure(void);
+bool ronde__mpi_has_failed(void);
+
+#endif
