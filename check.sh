@@ -3,7 +3,7 @@
 # library with the example, the tests again under sanitizers, those of kernels and ops on an emulated aarch64, and where
 # clang is there the fuzzers, some seconds each.
 # Ends with "N passed, N failed, N skipped"; exit code 7 where anything failed.
-#   --quick   no sanitizers, no fuzzing beyond the corpus
+#   --quick   no sanitizers, no aarch64, no fuzzing beyond the corpus
 set -eu
 cd "$(dirname "$0")"
 . scripts/packages.sh
