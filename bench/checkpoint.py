@@ -1,7 +1,7 @@
-"""Checkpoints against the disk: how long one takes beside `dd conv=fsync` of as many bytes, and what a training's steps
-take while checkpoints are written all the time. Alternated; medians of the rounds.
+"""Checkpoints against the disk: how long one takes beside `dd conv=fsync` of as many bytes, alternated; and a training's
+steps while one is written in the background beside as many steps right afterwards, in one run.
 
-  bench/checkpoint.py --ronde build/ronde --folder DIR [--model resnet50] [--rounds 7] [--steps 40] [--batch 16]
+  bench/checkpoint.py --ronde build/ronde --folder DIR [--model resnet50] [--rounds 7] [--checkpoints 40] [--batch 16]
 """
 import argparse
 import json
@@ -18,23 +18,24 @@ p.add_argument("--model", default="resnet50")
 p.add_argument("--data", default="synthetic:3x32x32:10:256")
 p.add_argument("--batch", type=int, default=16)
 p.add_argument("--rounds", type=int, default=7)
-p.add_argument("--steps", type=int, default=40, help="0: only the disk")
+p.add_argument("--checkpoints", type=int, default=40, help="in the background; 0: only the disk")
 a = p.parse_args()
 out = os.path.join(a.folder, "bench")
 
 
 def train(*options):
-    """The run's record, and milliseconds of its steps but the first."""
+    """The run's record, and milliseconds of its steps."""
     shutil.rmtree(out, ignore_errors=True)
     os.sync()
     subprocess.run([a.ronde, "train", "--model", a.model, "--data", a.data, "--batch", str(a.batch), "--momentum", "0.9",
-                    "--threads", "1", "--eval-every", "0", "--save-best", "off", "--quiet", "--out", out, *options],
+                    "--threads", "1", "--eval-every", "0", "--save-best", "off", "--quiet", "--epochs", "1000000",
+                    "--out", out, *options],
                    check=True, stdout=subprocess.DEVNULL)
     with open(f"{out}/run.json") as file:
         run = json.load(file)
     with open(f"{out}/steps.jsonl") as file:
         steps = [json.loads(line)["wall_s"] * 1e3 for line in file]
-    return run, steps[1:]
+    return run, steps
 
 
 def dd(n_bytes):
@@ -48,23 +49,32 @@ def dd(n_bytes):
     return time.monotonic() - begin
 
 
-disk, own, quiet, busy, copies, n_written = [], [], [], [], [], 0
+def pairs(steps, period, n_during):
+    """Of each checkpoint but the last: the mean step while it was written, over that of as many steps afterwards."""
+    for begin in range(period, len(steps) - period + 1, period):
+        during, after = steps[begin : begin + n_during], steps[begin + n_during + 1 : begin + 2 * n_during + 1]
+        yield statistics.mean(during) / statistics.mean(after)
+
+
+disk, own, ratios, copies = [], [], [], []
 for _ in range(a.rounds):
     written = train("--steps", "1", "--checkpoint-every", "9")[0]["checkpoints"]
     assert written["written"] == 1
     own.append(written["write_s"])
     disk.append(dd(written["state_bytes"]))
-    if a.steps:
-        quiet.append(statistics.median(train("--steps", str(a.steps))[1]))
-        run, steps = train("--steps", str(a.steps), "--checkpoint-every", "1", "--keep", "1")
-        busy.append(statistics.median(steps))
-        n_written += run["checkpoints"]["written"]
-        copies.append(1e3 * run["checkpoints"]["copy_s"] / run["checkpoints"]["written"])
 print(f"{written['state_bytes'] / 1e6:.0f} MB: {statistics.median(own):.3f} s, dd {statistics.median(disk):.3f} s; "
       f"ratio of the medians {statistics.median(own) / statistics.median(disk):.2f}, "
-      f"of the rounds {' '.join(f'{o / d:.2f}' for o, d in zip(own, disk))}")
-if a.steps:
-    ratio = statistics.median(b / q for b, q in zip(busy, quiet))
-    print(f"step: {statistics.median(quiet):.2f} ms, while checkpoints are written ({n_written} in all) "
-          f"{statistics.median(busy):.2f} ms; ratio {ratio:.4f}, of the rounds "
-          f"{' '.join(f'{b / q:.4f}' for b, q in zip(busy, quiet))}; a copy takes {statistics.median(copies):.1f} ms")
+      f"of the rounds {' '.join(f'{o / d:.2f}' for o, d in zip(own, disk))}", flush=True)
+if a.checkpoints:
+    run, steps = train("--steps", "61", "--checkpoint-every", "30")  # two in the background, and one at the end
+    in_background = (run["checkpoints"]["write_s"] - statistics.median(own)) / 2
+    n_during = int(1e3 * in_background / statistics.median(steps))
+    assert n_during > 0, "a checkpoint is written within a step"
+    period = 2 * n_during + 2
+    run, steps = train("--steps", str(period * (a.checkpoints + 1)), "--checkpoint-every", str(period), "--keep", "1")
+    ratios, written = list(pairs(steps, period, n_during)), run["checkpoints"]
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5
+    print(f"step: {statistics.median(steps):.2f} ms; the {n_during} while a checkpoint is written over the {n_during} "
+          f"afterwards: median {statistics.median(ratios):.4f}, mean {statistics.mean(ratios):.4f}, standard error "
+          f"{error:.4f}, of {len(ratios)} checkpoints; one takes {written['write_s'] / written['written']:.2f} s in the "
+          f"background, its copy {1e3 * written['copy_s'] / written['written']:.1f} ms")

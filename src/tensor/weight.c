@@ -57,7 +57,12 @@ static void unpack_channels(const ronde__weight_layout *l, const float *packed, 
     for (int64_t o = o0; o < o0 + n; o++) {
       const float *in = packed + ronde__weight_index(l, o, 0, 0);
       float *row_out = out + (o - o0) * row;
-      for (int64_t i = i0; i < ronde__min(i0 + chunk, l->i); i++)
+      int64_t end = ronde__min(i0 + chunk, l->i);
+      if (l->t == 1) {
+        for (int64_t i = i0; i < end; i++) row_out[i] = in[i * step_i];
+        continue;
+      }
+      for (int64_t i = i0; i < end; i++)
         for (int64_t t = 0; t < l->t; t++) row_out[i * l->t + t] = in[i * step_i + t * step_t];
     }
 }
