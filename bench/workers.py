@@ -62,7 +62,7 @@ def processes(commands):
 def ports(n):
     global port
     port += n
-    return [port + i for i in range(n)]
+    return [port - i for i in range(n)]
 
 
 def options_of(python, script):
