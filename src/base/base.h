@@ -47,6 +47,11 @@ int64_t ronde__peak_rss_bytes(void);
 /* Of n > 0 numbers without NaN; x is reordered. */
 double ronde__median(double *x, int64_t n);
 
+/* Neighbours in an array. */
+typedef struct ronde__stretch {
+  size_t begin, n;
+} ronde__stretch;
+
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ronde__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

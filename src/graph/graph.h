@@ -100,11 +100,6 @@ typedef struct ronde__net_param {
   bool frozen;            /* it lies behind those that train, and has no gradient */
 } ronde__net_param;
 
-/* Neighbours in the flat arrays. */
-typedef struct ronde__stretch {
-  size_t begin, n;
-} ronde__stretch;
-
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
 typedef struct ronde__net_buffer {
   const char *name;

@@ -13,6 +13,9 @@ struct ronde__optim {
   int64_t n_updates;
   int n_states;
   float *state[2]; /* [n] each */
+  const ronde__stretch *dead;
+  int n_dead, n_passed; /* n_passed: all of them, or none */
+  bool looked;          /* which; anew when the state was loaded */
   union {
     ronde__sgd_args sgd;
     ronde__adam_args adam;
@@ -66,6 +69,23 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim);
 }
 
+void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int n_dead) {
+  optim->dead = dead;
+  optim->n_dead = n_dead;
+  optim->looked = false;
+}
+
+/* Adam and Adagrad divide by eps where the state is zero. */
+static bool stays(const ronde__optim *optim) {
+  const ronde__optim_options *o = &optim->options;
+  if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return false;
+  for (int i = 0; i < optim->n_dead; ++i)
+    for (int s = 0; s < optim->n_states; ++s)
+      for (size_t j = optim->dead[i].begin; j < optim->dead[i].begin + optim->dead[i].n; ++j)
+        if (optim->state[s][j] != 0) return false;
+  return true;
+}
+
 /* 1 - beta^t */
 static double bias_correction(double beta, int64_t t) { return -expm1((double)t * log(beta)); }
 
@@ -85,6 +105,8 @@ static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
 void ronde__optim_begin(ronde__optim *optim, double lr) {
   const ronde__optim_options *o = &optim->options;
   ++optim->n_updates;
+  if (!optim->looked) optim->n_passed = stays(optim) ? optim->n_dead : 0;
+  optim->looked = true;
   if (o->kind == RONDE__OPTIM_SGD) {
     optim->args.sgd = (ronde__sgd_args){(float)lr, (float)o->momentum, (float)o->weight_decay, o->nesterov};
   } else if (o->kind == RONDE__OPTIM_ADAGRAD) {
@@ -94,7 +116,7 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
   }
 }
 
-void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
+static void update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   int64_t elems = (int64_t)n;
   float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
   switch (optim->options.kind) {
@@ -104,6 +126,27 @@ void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, siz
     case RONDE__OPTIM_ADAMW:
       optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems);
       break;
+  }
+}
+
+/* The first of the stretches that are passed over which ends behind `first`. */
+static int next_passed(const ronde__optim *optim, size_t first) {
+  int low = 0, high = optim->n_passed;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (optim->dead[middle].begin + optim->dead[middle].n > first) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
+  size_t at = first, end = first + n;
+  for (int i = next_passed(optim, first); at < end; ++i) {
+    bool any = i < optim->n_passed && optim->dead[i].begin < end;
+    size_t stop = any ? optim->dead[i].begin : end;
+    if (stop > at) update(optim, w + (at - first), g + (at - first), at, stop - at);
+    at = any ? optim->dead[i].begin + optim->dead[i].n : end;
   }
 }
 
@@ -144,4 +187,7 @@ float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
 }
 
 int64_t ronde__optim_updates(const ronde__optim *optim) { return optim->n_updates; }
-void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates) { optim->n_updates = n_updates; }
+void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates) {
+  optim->n_updates = n_updates;
+  optim->looked = false;
+}

@@ -27,6 +27,9 @@ typedef struct ronde__optim ronde__optim;
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
                                  ronde__optim **optim_out);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
+/* Gradients of these stretches, ascending, are always zero: where there is no decay and their state is zero too, an update
+ * would leave them as they are, and passes over them without looking. dead must outlive the optimizer. */
+void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int n_dead);
 /* One update by gradients (scaled already) at this step's learning rate: begin once a step, then any cover of the n
  * elements by ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. The
  * bits do not depend on how it is cut. w, g [n] are the range's own; first: its place in the whole. */
@@ -38,7 +41,7 @@ void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *
 /* begin and the whole range; w and g are those of the whole. */
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
 /* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of
- * updates. */
+ * updates, which is to be set when arrays were. */
 int ronde__optim_n_states(const ronde__optim *optim);
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);

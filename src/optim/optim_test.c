@@ -283,6 +283,40 @@ static void states_are_named_and_counted(void **state) {
   ronde__optim_destroy(NULL);
 }
 
+/* Against an optimizer that knows of none, in two ranges that cut stretches apart: the same bits. Where they are passed
+ * over, gradients that are NaN are not looked at. */
+static void what_is_dead_is_passed_over(void **state) {
+  enum { N = 40000, CUT = 20001 };
+  static const ronde__stretch dead[] = {{0, 7}, {300, 5000}, {5300, 1}, {CUT - 3, 6}, {39000, 1000}};
+  static float w[2][N], g[2][N];
+  for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
+    for (int loaded = 0; loaded < 2; ++loaded) {
+      const ronde__optim_options *o = &cases[c].options;
+      ronde__optim *plain = create(o, ronde__kernels_available(0), N), *knows = create(o, ronde__kernels_available(0), N);
+      const char *name;
+      bool passes = o->weight_decay == 0 && !(loaded && ronde__optim_n_states(plain));
+      ronde__optim_set_dead(knows, dead, RONDE__COUNT(dead));
+      for (int s = 0; loaded && s < ronde__optim_n_states(plain); ++s)
+        ronde__optim_state(plain, s, &name)[303] = ronde__optim_state(knows, s, &name)[303] = 0.5f;
+      fill_weights(w[0], N), fill_weights(w[1], N);
+      for (int step = 1; step <= 3; ++step) {
+        fill_gradients(g[0], N, step);
+        for (size_t d = 0; d < RONDE__COUNT(dead); ++d) memset(g[0] + dead[d].begin, 0, dead[d].n * sizeof(float));
+        memcpy(g[1], g[0], sizeof g[0]);
+        for (size_t d = 0; passes && d < RONDE__COUNT(dead); ++d)
+          for (size_t j = 0; j < dead[d].n; ++j) g[1][dead[d].begin + j] = NAN;
+        ronde__optim_step(plain, NULL, rate(o, step), w[0], g[0]);
+        ronde__optim_begin(knows, rate(o, step));
+        ronde__optim_range(knows, w[1] + CUT, g[1] + CUT, CUT, N - CUT);
+        ronde__optim_range(knows, w[1], g[1], 0, CUT);
+      }
+      assert_memory_equal(w[0], w[1], sizeof w[0]);
+      for (int s = 0; s < ronde__optim_n_states(plain); ++s)
+        assert_memory_equal(ronde__optim_state(plain, s, &name), ronde__optim_state(knows, s, &name), sizeof w[0]);
+      ronde__optim_destroy(plain), ronde__optim_destroy(knows);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thirty_steps_follow_the_definitions),
@@ -290,6 +324,7 @@ int main(void) {
       cmocka_unit_test(ranges_in_any_order_give_the_same_bits),
       cmocka_unit_test(threads_give_the_same_bits),
       cmocka_unit_test(padding_stays_zero),
+      cmocka_unit_test(what_is_dead_is_passed_over),
       cmocka_unit_test(states_are_named_and_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
