@@ -6,26 +6,19 @@ The worker of rank 0 prints a JSON line: {"steps_per_s"}.
 Requirements: mxnet 1.9.1, numpy < 1.24.
 """
 
-import argparse
 import json
 import os
 import time
 import warnings
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--file", required=True, help="weights, written by ronde init")
-parser.add_argument("--model", required=True)
-parser.add_argument("--shape", required=True)
-parser.add_argument("--batch", type=int, default=42, help="of a worker")
-parser.add_argument("--momentum", type=float, default=0.9)
-parser.add_argument("--steps", type=int, default=30)
-args = parser.parse_args()
+import system
+
+args = system.worker_parser().parse_args()
 os.environ["OMP_NUM_THREADS"] = "1"
 warnings.simplefilter("ignore")
 
 import mxnet as mx  # noqa: E402  a server or scheduler stays in there until the workers are done
 
-import system  # noqa: E402
 from mxnet_ops import loss_block  # noqa: E402
 
 WARM_UP = 5

@@ -13,7 +13,6 @@ Requirements: torch >= 2, numpy.
 """
 
 import argparse
-import gzip
 import json
 import math
 import os
@@ -26,15 +25,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import models  # noqa: E402
-
-MEAN, DEVIATION = 0.2860, 0.3530
-
-
-def read_idx(path):
-    with gzip.open(path) as file:
-        data = file.read()
-    dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3])]
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * len(dims)).reshape(dims)
+from fashion_mnist import DEVIATION, MEAN, read_idx  # noqa: E402
 
 
 def load(folder, split):

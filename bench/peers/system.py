@@ -31,6 +31,18 @@ def arguments(*flags):
     return parser.parse_args()
 
 
+def worker_parser():
+    """What each process of several is told (bench/workers.py)."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--file", required=True, help="weights, written by ronde init")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--shape", required=True)
+    parser.add_argument("--batch", type=int, default=42, help="of a worker")
+    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--steps", type=int, default=30)
+    return parser
+
+
 def prepare(threads, tcmalloc=False, needs_it=False):
     """To be called before the framework is imported: starts this script anew with its number of threads, and with
     tcmalloc (Debian: libtcmalloc-minimal4), which spares fresh pages at every step. Where it is not installed, the

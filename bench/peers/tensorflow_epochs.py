@@ -11,7 +11,6 @@ Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import time
@@ -28,18 +27,11 @@ parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--threads", type=int, default=1)
 args = parser.parse_args()
 
+from fashion_mnist import DEVIATION, MEAN, read_idx  # noqa: E402
 from tensorflow_ops import tf  # noqa: E402
 
 tf.config.threading.set_intra_op_parallelism_threads(args.threads)
 tf.config.threading.set_inter_op_parallelism_threads(1)
-MEAN, DEVIATION = 0.2860, 0.3530
-
-
-def read_idx(path):
-    with gzip.open(path) as file:
-        data = file.read()
-    dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3])]
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * len(dims)).reshape(dims)
 
 
 def load(split):

@@ -9,22 +9,15 @@ Worker 0, or the chief, prints a JSON line: {"steps_per_s"} of each worker's bat
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
-import argparse
 import json
 import os
 import time
 
 import system
 
-parser = argparse.ArgumentParser()
+parser = system.worker_parser()
 parser.add_argument("--cluster", type=json.loads, required=True)
 parser.add_argument("--task", required=True)
-parser.add_argument("--file", required=True, help="weights, written by ronde init")
-parser.add_argument("--model", required=True)
-parser.add_argument("--shape", required=True)
-parser.add_argument("--batch", type=int, default=42, help="of a worker")
-parser.add_argument("--momentum", type=float, default=0.9)
-parser.add_argument("--steps", type=int, default=30)
 args = parser.parse_args()
 kind, index = args.task.split(":")
 os.environ["TF_CONFIG"] = json.dumps({"cluster": args.cluster, "task": {"type": kind, "index": int(index)}})
