@@ -48,10 +48,11 @@ def ronde(workers, *options):
 
 
 def processes(commands):
-    """Each (command, environment); what the first one that prints has printed. Servers, which come last, are ended."""
+    """Each (command, environment); what the one that prints has printed, the others of its kind having ended silently where
+    they come before it. Then all are ended: servers, which come last, would not end by themselves."""
     ranks = [subprocess.Popen(list(map(str, command)), env=dict(os.environ, **env), stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True) for command, env in commands]
-    said = json.loads(ranks[0].stdout.readline())
+    said = json.loads(next(filter(None, (rank.stdout.readline() for rank in ranks))))
     for rank in ranks:
         rank.terminate()
     for rank in ranks:
@@ -91,10 +92,8 @@ def mxnet():
             "DMLC_NUM_WORKER": str(a.workers), "DMLC_INTERFACE": "lo"}
     command = [*options_of("mxnet", "mxnet_workers.py"), "--file", weights]
     roles = ["worker"] * a.workers + ["server", "scheduler"]
-    ranks = [subprocess.Popen(list(map(str, command)), env=dict(os.environ, **root, DMLC_ROLE=role),
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for role in roles]
-    said = "".join(rank.communicate(timeout=600)[0] for rank in ranks)  # any worker may have rank 0
-    return a.workers * a.batch * json.loads(said)["steps_per_s"]
+    said = processes([(command, dict(root, DMLC_ROLE=role)) for role in roles])  # any worker may have rank 0
+    return a.workers * a.batch * said["steps_per_s"]
 
 
 alone, threads, mpi, asynchronous = "ronde, 1 worker", "ronde, threads", "ronde, mpi", "ronde, ps-async"
