@@ -33,13 +33,14 @@ void ronde__busy_add(int n_threads) {
 
 bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores(); }
 
-static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
-  return syscall(SYS_futex, (uint32_t *)word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+static long futex(ronde__event *event, int op, uint32_t value, const struct timespec *timeout) {
+  int flag = event->shared ? 0 : FUTEX_PRIVATE_FLAG;
+  return syscall(SYS_futex, (uint32_t *)&event->count, op | flag, value, timeout, NULL, 0);
 }
 
 void ronde__event_signal(ronde__event *event) {
   atomic_fetch_add(&event->count, 1);
-  if (atomic_load(&event->n_sleepers)) futex(&event->count, FUTEX_WAKE, INT_MAX, NULL);
+  if (atomic_load(&event->n_sleepers)) futex(event, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 /* True when the count moved on within limit_ns of begin_ns. Yields in between: on a busy machine the awaited thread
@@ -66,7 +67,7 @@ static bool sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns
       left = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
       timeout = &left;
     }
-    in_time = futex(&event->count, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
+    in_time = futex(event, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
   }
   atomic_fetch_sub(&event->n_sleepers, 1);
   return in_time || atomic_load(&event->count) != seen;

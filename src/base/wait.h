@@ -13,6 +13,7 @@
 typedef struct ronde__event {
   _Atomic uint32_t count, n_sleepers;
   _Atomic uint32_t spin_ns; /* how long spinning seems worth it here; 0: not known yet */
+  bool shared;              /* between processes; set before it is used */
 } ronde__event;
 
 static inline uint32_t ronde__event_count(ronde__event *event) {

@@ -1,6 +1,7 @@
-/* Ranks as processes, over point-to-point MPI. Waiting is ours: MPI's own burns the core that the computing thread
- * needs; here a wait spins for as long as a short message takes, then sleeps in steps that grow. What ranks tell each
- * other about themselves (one leaves, one gives up) goes over a communicator of its own. */
+/* Ranks as processes, over point-to-point MPI; those of one host copy from each other where they may (host.h). Waiting
+ * is ours: MPI's own burns the core that the computing thread needs; here a wait spins for as long as a short message
+ * takes, then sleeps in steps that grow, or until a neighbour rings. What ranks tell each other about themselves (one
+ * leaves, one gives up) goes over a communicator of its own. */
 #include "comm/mpi.h"
 
 #ifndef RONDE_HAVE_MPI
@@ -20,6 +21,7 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
 #include <time.h>
 
 #include "base/wait.h"
+#include "comm/mpi_hosts.h"
 #include "comm/mpi_process.h"
 
 enum {
@@ -27,12 +29,13 @@ enum {
   SLEEP_NS = 50000,       /* while traffic flows */
   LONG_SLEEP_NS = 500000, /* when nothing has come for ... */
   LONG_AFTER_NS = 20000000,
+  BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
   GRACE_NS = 200000000,   /* what a rank has sent before it left may still be on the way */
   CANCEL_NS = 1000000000, /* a transfer that a live peer takes part in ends within this */
   PART_BYTES = 1 << 30,   /* MPI counts in int */
   MAX_PARTS = 8,
   /* Between hosts, below the eager limit of TCP: over three of them 1.05 to 1.09 times the link's limit, against 1.14 to
-   * 1.18 with 512 KB. Within one, where a wait may nap for each piece, long ones are better. */
+   * 1.18 with 512 KB. */
   TCP_PIECE_BYTES = 60 << 10,
   CONTROL_TAG = 0
 };
@@ -42,8 +45,9 @@ typedef struct message {
   MPI_Request parts[MAX_PARTS];
   int n_parts, peer;
   uint32_t tag;
-  bool is_send;
+  bool is_send, is_near; /* is_near: within the host, without MPI */
   size_t bytes;
+  ronde__host_transfer near;
 } message;
 
 typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED } notice;
@@ -55,10 +59,9 @@ typedef struct endpoint {
   message *free;
   MPI_Request listening;
   int heard; /* a notice */
-  int *host_of;
+  ronde__mpi_hosts hosts;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool aborted;
-  int n_local;
 } endpoint;
 
 static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
@@ -88,6 +91,19 @@ static void message_release(endpoint *self, message *m) {
   pthread_mutex_unlock(&self->lock);
 }
 
+static ronde_status post_by_mpi(endpoint *self, message *m, char *data) {
+  int error = MPI_SUCCESS;
+  size_t at = 0;
+  do {
+    int n = (int)(m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES);
+    MPI_Request *request = &m->parts[m->n_parts++];
+    error = m->is_send ? MPI_Isend(data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request)
+                       : MPI_Irecv(data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+    at += (size_t)n;
+  } while (at < m->bytes && error == MPI_SUCCESS);
+  return error == MPI_SUCCESS ? RONDE_OK : mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+}
+
 static ronde_status post(ronde__transport *transport, message wanted, void *data, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
@@ -99,16 +115,14 @@ static ronde_status post(ronde__transport *transport, message wanted, void *data
   message *m = message_take(self);
   if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
   *m = wanted;
-  int error = MPI_SUCCESS;
-  size_t at = 0;
-  do {
-    int n = (int)(m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES);
-    MPI_Request *request = &m->parts[m->n_parts++];
-    error = m->is_send ? MPI_Isend((char *)data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request)
-                       : MPI_Irecv((char *)data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-    at += (size_t)n;
-  } while (at < m->bytes && error == MPI_SUCCESS);
-  if (error != MPI_SUCCESS) return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+  m->is_near = self->hosts.near && self->hosts.places[m->peer] >= 0;
+  if (m->is_near) {
+    m->near = (ronde__host_transfer){
+        .peer = self->hosts.places[m->peer], .tag = m->tag, .is_send = m->is_send, .data = data, .bytes = m->bytes};
+    ronde__host_post(self->hosts.near, &m->near);
+  } else {
+    RONDE_TRY(post_by_mpi(self, m, data));
+  }
   request_out->impl = m;
   return RONDE_OK;
 }
@@ -137,8 +151,19 @@ static void count(endpoint *self, const message *m) {
   if (m->is_send) __atomic_fetch_add(&self->head.messages, 1, __ATOMIC_RELAXED);
 }
 
+static ronde_status near_test(endpoint *self, message *m, bool *done_out) {
+  *done_out = atomic_load_explicit(&m->near.done, memory_order_acquire);
+  if (!*done_out) return RONDE_OK;
+  if (m->near.error)
+    return ronde__fail(RONDE_E_LOST, "copying a message from rank %d: %s", m->peer, strerror(m->near.error));
+  if (!m->is_send && m->near.came != m->bytes) return wrong_length(self, m, m->near.came);
+  count(self, m);
+  return RONDE_OK;
+}
+
 /* An error is the end of the message too; MPI names one that is too long but not by how much. */
 static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
+  if (m->is_near) return near_test(self, m, done_out);
   MPI_Status statuses[MAX_PARTS];
   int done = 0, error = MPI_Testall(m->n_parts, m->parts, &done, statuses);
   *done_out = done || error != MPI_SUCCESS;
@@ -202,7 +227,7 @@ static void notify(endpoint *self, notice what) {
 
 /* Tests all; done ones are reset. The first error. */
 static ronde_status advance(endpoint *self, ronde__request *requests, int n, int *n_left_out) {
-  ronde_status status = RONDE_OK;
+  ronde_status status = self->hosts.near ? ronde__host_advance(self->hosts.near) : RONDE_OK;
   *n_left_out = 0;
   for (int i = 0; i < n; i++) {
     message *m = requests[i].impl;
@@ -249,9 +274,22 @@ static ronde_status look_around(endpoint *self, const ronde__request *requests, 
   return someone_left(self, requests, n);
 }
 
-static void nap(uint64_t waited_ns) {
-  struct timespec length = {0, waited_ns < LONG_AFTER_NS ? SLEEP_NS : LONG_SLEEP_NS};
-  nanosleep(&length, NULL);
+static bool all_ring(const ronde__request *requests, int n) {
+  bool all = true;
+  for (int i = 0; i < n; i++) all &= !requests[i].impl || ((const message *)requests[i].impl)->is_near;
+  return all;
+}
+
+/* Or until the bell is rung again that was heard `seen` times. */
+static void nap(endpoint *self, const ronde__request *requests, int n, uint32_t seen, uint64_t waited_ns) {
+  uint64_t ns = waited_ns < LONG_AFTER_NS ? SLEEP_NS : LONG_SLEEP_NS;
+  struct timespec length = {0, (long)ns};
+  if (!self->hosts.near) {
+    nanosleep(&length, NULL);
+  } else {
+    if (all_ring(requests, n)) ns = BELL_SLEEP_NS;
+    ronde__event_wait(ronde__host_bell(self->hosts.near), seen, ronde__now_ns() + ns);
+  }
 }
 
 static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ronde_status status) {
@@ -268,6 +306,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
   ronde__patience patience = {0};
   for (;;) {
     int n_left;
+    uint32_t seen = self->hosts.near ? ronde__event_count(ronde__host_bell(self->hosts.near)) : 0;
     ronde_status status = advance(self, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
@@ -279,7 +318,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
     if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
-    if (!spin) nap(now - begin);
+    if (!spin) nap(self, requests, n, seen, now - begin);
   }
 }
 
@@ -307,6 +346,7 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
 /* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
  * back. Past that the peer is dead and the process about to end. */
 static void message_withdraw(endpoint *self, message *m) {
+  if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
   for (int i = 0; i < m->n_parts && !m->is_send; i++)
     if (m->parts[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->parts[i]);
   int done = 0;
@@ -345,17 +385,18 @@ static void mpi_abort(ronde__transport *transport) {
   if (atomic_exchange(&self->aborted, true)) return;
   ronde__mpi_note_failure();
   notify(self, NOTICE_ABORTED);
+  if (self->hosts.near) ronde__host_ring_all(self->hosts.near);
 }
 
 /* ---- life ---- */
 
 static void endpoint_free(endpoint *self) {
+  ronde__mpi_hosts_release(&self->hosts);
   for (message *m = self->free, *next; m; m = next) {
     next = m->next;
     ronde__free(m);
   }
   pthread_mutex_destroy(&self->lock);
-  ronde__free(self->host_of);
   ronde__free(self->left_ns);
   ronde__free(self);
 }
@@ -371,7 +412,6 @@ static void mpi_destroy(ronde__transport *transport) {
     MPI_Comm_free(&self->control);
     MPI_Comm_free(&self->collective);
   }
-  ronde__busy_add(1 - self->n_local);
   endpoint_free(self);
   ronde__mpi_release();
 }
@@ -390,24 +430,6 @@ static const ronde__transport_ops mpi_ops = {
     .destroy = mpi_destroy,
 };
 
-/* Hosts are numbered in the order of their first ranks. */
-static ronde_status find_hosts(endpoint *self) {
-  MPI_Comm host;
-  int first = self->head.rank, error = MPI_Comm_split_type(self->data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-  if (error != MPI_SUCCESS) return mpi_failed(error, "finding the host of", self->head.rank);
-  MPI_Comm_size(host, &self->n_local);
-  MPI_Bcast(&first, 1, MPI_INT, 0, host);
-  MPI_Comm_free(&host);
-  MPI_Allgather(&first, 1, MPI_INT, self->host_of, 1, MPI_INT, self->data);
-  int n_hosts = 0;
-  for (int r = 0; r < self->head.size; r++)
-    self->host_of[r] = self->host_of[r] == r ? n_hosts++ : self->host_of[self->host_of[r]];
-  self->head.host_of = self->host_of;
-  if (n_hosts > 1) self->head.piece_bytes = TCP_PIECE_BYTES;
-  ronde__busy_add(self->n_local - 1);
-  return RONDE_OK;
-}
-
 static ronde_status set_up(endpoint *self) {
   MPI_Comm_dup(MPI_COMM_WORLD, &self->data);
   MPI_Comm_dup(MPI_COMM_WORLD, &self->control);
@@ -418,9 +440,10 @@ static ronde_status set_up(endpoint *self) {
   MPI_Comm_rank(self->data, &self->head.rank);
   MPI_Comm_size(self->data, &self->head.size);
   size_t n = (size_t)self->head.size;
-  RONDE__ALLOC(self->host_of, n * sizeof *self->host_of, "transport mpi");
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
-  RONDE_TRY(find_hosts(self));
+  RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
+  self->head.host_of = self->hosts.host_of;
+  if (self->hosts.n > 1) self->head.piece_bytes = TCP_PIECE_BYTES;
   listen(self);
   return RONDE_OK;
 }
@@ -434,7 +457,6 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
   }
   self->head = (ronde__transport){
       .ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES, .process_each = true};
-  self->n_local = 1;
   pthread_mutex_init(&self->lock, NULL);
   ronde_status status = set_up(self);
   if (status == RONDE_OK) {

@@ -12,13 +12,15 @@ bool ronde__mpi_launched(void) { return false; }
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { FINALIZE_S = 2 };
 
 static struct {
   pthread_mutex_t lock;
-  bool present; /* a transport */
+  bool present;        /* a transport */
+  bool no_single_copy; /* by the user's will */
   _Atomic bool failed;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -51,21 +53,25 @@ static void finalize(void) {
   }
 }
 
+static const char single_copy[] = "OMPI_MCA_btl_vader_single_copy_mechanism";
+
 /* What was found best for the transport as it is used here; the user's own settings go first. */
 static void set_defaults(void) {
   setenv("OMPI_MCA_pml", "ob1", 0); /* one path, the one that is tested and measured */
   setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* the others need rights that containers take away */
+  setenv(single_copy, "none", 0); /* the others need rights that containers take away, or fail */
   setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);   /* a ring */
   setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
 }
 
 static ronde_status initialize(void) {
   int initialized = 0, level = 0;
+  const char *mechanism = getenv(single_copy);
   MPI_Initialized(&initialized);
   if (initialized) {
     MPI_Query_thread(&level);
   } else {
+    process.no_single_copy = mechanism && !strcmp(mechanism, "none");
     set_defaults();
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
       return ronde__fail(RONDE_E_LOST, "transport mpi: MPI_Init_thread failed");
@@ -90,6 +96,8 @@ void ronde__mpi_release(void) {
   process.present = false;
   pthread_mutex_unlock(&process.lock);
 }
+
+bool ronde__mpi_single_copy(void) { return !process.no_single_copy; }
 
 void ronde__mpi_note_failure(void) { atomic_store(&process.failed, true); }
 bool ronde__mpi_has_failed(void) { return atomic_load(&process.failed); }

@@ -261,6 +261,12 @@ static void check_scenario(const char *name, int ranks) {
   assert_int_equal(code, 0);
 }
 
+/* Ranks of a host copy from each other, or MPI carries all, as it does between hosts. */
+static void by_mpi_alone(bool alone) {
+  if (alone) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+  else unsetenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+}
+
 static void scenario(void **state) {
   if (why_not()) {
     print_message("SKIP: %s\n", why_not());
@@ -270,8 +276,11 @@ static void scenario(void **state) {
   const char *name = *state;
   for (size_t i = 0; i < RONDE__COUNT(scenarios); i++) {
     if (strcmp(scenarios[i].name, name)) continue;
-    if (scenarios[i].ranks) check_scenario(name, scenarios[i].ranks);
-    for (size_t w = 0; w < RONDE__COUNT(worlds) && !scenarios[i].ranks; w++) check_scenario(name, worlds[w]);
+    for (int alone = 0; alone < 2; alone++) {
+      by_mpi_alone(alone);
+      if (scenarios[i].ranks) check_scenario(name, scenarios[i].ranks);
+      for (size_t w = 0; w < RONDE__COUNT(worlds) && !scenarios[i].ranks; w++) check_scenario(name, worlds[w]);
+    }
   }
 }
 
