@@ -51,6 +51,8 @@ double ronde__median(double *x, int64_t n);
 typedef struct ronde__stretch {
   size_t begin, n;
 } ronde__stretch;
+/* The first of n, ascending, that ends behind `first`; n: none does. */
+int ronde__stretch_behind(const ronde__stretch *stretches, int n, size_t first);
 
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -48,7 +48,7 @@ static ronde_status set_up(ronde_stepper *s, bool rows_by_layer) {
   RONDE_TRY(ronde__pool_create(job->threads, &w->pool));
   if (rows_by_layer) RONDE_TRY(ronde__prof_create(0, false, &w->prof));
   RONDE_TRY(make_net(s, rows_by_layer));
-  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(w->net), &w->optim));
+  RONDE_TRY(ronde__job_optim(job, w->net, &w->optim));
   return draw_batch(s);
 }
 

@@ -1,15 +1,21 @@
 /* Taps that meet nothing but padding: the net knows exactly these, and backward leaves zeros there. */
 #include "graph/net_testing.h"
 
-static ronde__net *net_of(const ronde_graph *graph) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .training = true};
+static ronde__net *make_net(const ronde_graph *graph, bool transient) {
+  ronde__net_options options = {.kernels = ronde__kernels_available(0),
+                                .gemm = RONDE__GEMM_XSMM,
+                                .training = true,
+                                .transient_gradients = transient};
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
   assert_int_equal(ronde__net_init(net, 7), RONDE_OK);
   return net;
 }
 
-static void dead_gradients_are_zero(void **unused) {
+static ronde__net *net_of(const ronde_graph *graph) { return make_net(graph, false); }
+
+/* Kept gradients, which start as zeros, are written where they live, and there alone. */
+static void dead_gradients_stay_zero(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(networks); i++) {
     ronde_graph *graph = graph_of(&networks[i]);
     ronde__net *net = net_of(graph);
@@ -17,7 +23,7 @@ static void dead_gradients_are_zero(void **unused) {
     ronde__net_result result;
     int n_dead;
     const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
-    memset(ronde__net_gradients(net), 0xff, ronde__net_n_trained(net) * sizeof(float));
+    spoil_gradients(net);
     assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, NULL, &result), RONDE_OK);
     assert_int_equal(ronde__net_backward(net, false, NULL), RONDE_OK);
     for (int d = 0; d < n_dead; d++) {
@@ -30,12 +36,45 @@ static void dead_gradients_are_zero(void **unused) {
   }
 }
 
-static bool is_dead(const ronde__net *net, size_t at) {
-  int n;
-  const ronde__stretch *dead = ronde__net_dead(net, &n);
-  for (int d = 0; d < n; d++)
-    if (at >= dead[d].begin && at < dead[d].begin + dead[d].n) return true;
-  return false;
+typedef struct pair {
+  ronde__net *kept, *transient;
+  int n_left; /* dead elements that were not set to zero */
+} pair;
+
+static void compare(void *user, int param) {
+  pair *both = user;
+  int n_params;
+  const ronde__net_param *p = &ronde__net_params(both->kept, &n_params)[param];
+  const float *gradient = ronde__net_gradient(both->transient, param);
+  const float *expected = ronde__net_gradient(both->kept, param);
+  for (size_t j = 0; j < p->n_packed && gradient; j++) {
+    if (is_dead(both->kept, p->offset + j)) both->n_left += gradient[j] != 0;
+    else assert_memory_equal(&gradient[j], &expected[j], sizeof(float));
+  }
+}
+
+static void take_piece(void *user, int param, size_t first, const float *gradient, size_t n) {}
+
+/* Gradients that are not kept lie where anything else has lain before: dead ones are set, unless nobody reads them. */
+static void dead_gradients_need_not_be_set_where_nobody_reads_them(void **unused) {
+  static const network small = {"dead_taps", 3, 4, 4, build_dead_taps};
+  ronde_graph *graph = graph_of(&small);
+  pair both = {net_of(graph), make_net(graph, true), 0};
+  examples e = examples_make(graph, 5);
+  ronde__net_result result;
+  assert_int_equal(ronde__net_forward(both.kept, &e.batch, 0.2f, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(both.kept, false, NULL), RONDE_OK);
+  for (int unread = 0; unread < 2; unread++) {
+    ronde__net_hooks hooks = {
+        .gradient_ready = compare, .gradient_piece = take_piece, .user = &both, .dead_unread = unread};
+    assert_int_equal(ronde__net_forward(both.transient, &e.batch, 0.2f, NULL, &result), RONDE_OK);
+    assert_int_equal(ronde__net_backward(both.transient, false, &hooks), RONDE_OK);
+    assert_int_equal(both.n_left > 0, unread);
+  }
+  examples_free(&e);
+  ronde__net_destroy(both.kept);
+  ronde__net_destroy(both.transient);
+  ronde_graph_destroy(graph);
 }
 
 /* Whether the taps of the parameter that the net calls dead are all but these; bit t of live: tap t. */
@@ -88,7 +127,8 @@ static void a_tap_lives_where_any_layer_needs_it(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(dead_gradients_are_zero),
+      cmocka_unit_test(dead_gradients_stay_zero),
+      cmocka_unit_test(dead_gradients_need_not_be_set_where_nobody_reads_them),
       cmocka_unit_test(taps_in_the_padding_are_dead),
       cmocka_unit_test(a_tap_lives_where_any_layer_needs_it),
   };

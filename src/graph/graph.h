@@ -121,7 +121,8 @@ size_t ronde__net_n_trained(const ronde__net *net); /* of those that train, whic
 float *ronde__net_values(ronde__net *net);
 float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train, or does not keep them */
 /* Where gradients are zero, whatever the examples: taps of convolutions that meet nothing but padding. Ascending, none
- * across two parameters. A net that is defined anew in each pass has none. */
+ * across two parameters. Kept ones are zero from the start, and left so by all who write there. A net that
+ * is defined anew in each pass has none. */
 const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out);
 /* One parameter's gradient, packed, without the padding behind it. Where gradients are transient: only within its
  * gradient_ready; NULL where all of it has gone out in pieces. */
@@ -169,6 +170,7 @@ typedef struct ronde__net_hooks {
   void (*gradient_ready)(void *user, int param);
   ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
   void *user;
+  bool dead_unread; /* nobody reads gradients of ronde__net_dead in this pass: transient ones need not be set there */
   /* Where gradients are transient: elements [first, first + n) of the flat arrays, all of one parameter, have their
    * gradient, and this backward reads these elements of the parameter no more. From any thread of the pool, each
    * element at most once; gradient_ready of the parameter follows. */

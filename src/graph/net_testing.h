@@ -454,4 +454,21 @@ static inline double interpret(const ronde_graph *graph, const ronde__net *net, 
   return loss;
 }
 
+static inline bool is_dead(const ronde__net *net, size_t at) {
+  int n;
+  const ronde__stretch *dead = ronde__net_dead(net, &n);
+  for (int d = 0; d < n; d++)
+    if (at >= dead[d].begin && at < dead[d].begin + dead[d].n) return true;
+  return false;
+}
+
+/* Garbage where kept gradients are to be overwritten. */
+static inline void spoil_gradients(ronde__net *net) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  for (int i = 0; i < n_params; i++)
+    for (size_t j = params[i].offset; j < params[i].offset + params[i].n_packed && !params[i].frozen; j++)
+      if (!is_dead(net, j)) ronde__net_gradients(net)[j] = NAN;
+}
+
 #endif

@@ -227,6 +227,12 @@ static bool adds_to_gradients(const planned *p, const ronde__plan_step *step, co
   return n_begun > 0;
 }
 
+/* Kept gradients of dead taps were zero from the start, where no other step shares the parameter. */
+static bool leaves_dead(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+  const ronde__plan_param *param = &p->plan->params[step->param[0]];
+  return step->op->dead_tap && param->first == param->last && (p->gradients || (hooks && hooks->dead_unread));
+}
+
 typedef struct piece_user {
   const ronde__net_hooks *hooks;
   int param;
@@ -248,6 +254,7 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     piece_user user = {hooks, step->param[0], p->params[step->param[0]].offset};
     bind(p, plan, step, true, &call);
     call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
+    call.leaves_dead = leaves_dead(p, step, hooks);
     call.taker = (ronde__op_taker){take_piece, &user};
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
     run_op(p, step, &call, true);

@@ -194,7 +194,7 @@ static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int6
   float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
   int64_t dw_tap = s->in_blocks * s->weight_block;
   for (int64_t t = tap0; t < tap1; t++)
-    if (!s->live[t] && !call->accumulate_dparam)
+    if (!s->live[t] && !call->accumulate_dparam && !call->leaves_dead)
       memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)

@@ -101,6 +101,7 @@ typedef struct ronde__op_call {
   float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
+  bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
   ronde__op_taker taker; /* instead of dparam[0], where in_pieces */
   float *saved;       /* what forward leaves to backward beside in and out */
   float *work;        /* scratch of this call */

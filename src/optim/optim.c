@@ -116,6 +116,8 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
   }
 }
 
+bool ronde__optim_passes_dead(const ronde__optim *optim) { return optim->n_passed == optim->n_dead; }
+
 static void update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   int64_t elems = (int64_t)n;
   float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
@@ -129,20 +131,9 @@ static void update(const ronde__optim *optim, float *w, const float *g, size_t f
   }
 }
 
-/* The first of the stretches that are passed over which ends behind `first`. */
-static int next_passed(const ronde__optim *optim, size_t first) {
-  int low = 0, high = optim->n_passed;
-  while (low < high) {
-    int middle = (low + high) / 2;
-    if (optim->dead[middle].begin + optim->dead[middle].n > first) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   size_t at = first, end = first + n;
-  for (int i = next_passed(optim, first); at < end; ++i) {
+  for (int i = ronde__stretch_behind(optim->dead, optim->n_passed, first); at < end; ++i) {
     bool any = i < optim->n_passed && optim->dead[i].begin < end;
     size_t stop = any ? optim->dead[i].begin : end;
     if (stop > at) update(optim, w + (at - first), g + (at - first), at, stop - at);

@@ -69,6 +69,21 @@ static void param_needed(void *user, int param) {
   w->worker->param_needed(w->worker->needed_user, param);
 }
 
+/* Of what can be anything else than zero. */
+static bool gradient_finite(const ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
+  int n_dead;
+  const ronde__stretch *dead = ronde__net_dead(worker->net, &n_dead);
+  bool finite = true;
+  size_t at = p->offset, end = at + p->n_packed;
+  for (int i = ronde__stretch_behind(dead, n_dead, at); at < end && finite; i++) {
+    bool any = i < n_dead && dead[i].begin < end;
+    size_t stop = any ? dead[i].begin : end;
+    finite = worker->kernels->all_finite(gradient + (at - p->offset), (int64_t)(stop - at));
+    at = any ? stop + dead[i].n : end;
+  }
+  return finite;
+}
+
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. */
 static void gradient_ready(void *user, int param) {
@@ -78,7 +93,7 @@ static void gradient_ready(void *user, int param) {
   int n_params;
   const ronde__net_param *p = &ronde__net_params(worker->net, &n_params)[param];
   const float *gradient = ronde__net_gradient(worker->net, param);
-  if (gradient && !w->broken && !worker->kernels->all_finite(gradient, (int64_t)p->n_packed)) w->broken = 2 + param;
+  if (gradient && !w->broken && !gradient_finite(worker, p, gradient)) w->broken = 2 + param;
   if (gradient && !w->broken && worker->fused_update) update_one(worker, p, gradient);
   w->part->broken = w->broken;
   uint64_t now = worker->transport->ops->now_ns(worker->transport);
@@ -147,6 +162,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   w->part->n_correct += result.n_correct;
   if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
+  hooks.dead_unread = worker->fused_update && (w->broken || ronde__optim_passes_dead(worker->optim));
   enter(w, RONDE__PHASE_BACKWARD);
   return batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
                       : ronde__net_pass_empty(worker->net, true, &hooks);

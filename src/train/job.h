@@ -95,6 +95,8 @@ static inline int ronde__job_first_server(const ronde__job *job) { return job->d
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
 /* How the job wants a net of that graph executed; the job must outlive it. */
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
+/* The job's optimizer for the parameters of a net, which must outlive it. */
+ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out);
 /* The graph of a built-in model by itself. */
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);

@@ -24,10 +24,7 @@ static ronde_status make_net(ronde__rank *r) {
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);
-  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(r->net), &r->optim));
-  int n_dead;
-  const ronde__stretch *dead = ronde__net_dead(r->net, &n_dead);
-  ronde__optim_set_dead(r->optim, dead, n_dead);
+  RONDE_TRY(ronde__job_optim(job, r->net, &r->optim));
   return job->resume ? ronde__resume_load(job->resume, r->net, r->optim) : RONDE_OK;
 }
 
