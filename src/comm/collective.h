@@ -77,8 +77,8 @@ ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, in
 
 /* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one is
  * summed while the next is coming: in = (what came) + in where scratch is given, else it is overwritten. scratch
- * [ronde__exchange_scratch(n_in)]. Every rank posts the receive of a piece before it waits for anything of that piece:
- * no cycle of waits. */
+ * [ronde__exchange_scratch(n_in)], for transports that cannot add by themselves. Every rank posts the receive of a piece
+ * before it waits for anything of that piece: no cycle of waits. */
 typedef struct ronde__exchange {
   ronde__transport *transport;
   const ronde__kernels *kernels; /* NULL where nothing is summed */
@@ -95,6 +95,7 @@ size_t ronde__exchange_scratch(int64_t n_in);
  * caller's among them. Traffic is counted in the inner one; its time limit is taken over. It needs no destroy. */
 typedef struct ronde__view {
   ronde__transport head;
+  ronde__transport_ops ops;
   ronde__transport *inner;
   const int *ranks;
 } ronde__view;

@@ -31,7 +31,12 @@ static float *landing(const ronde__exchange *e, const flow *in, int64_t j) {
   return e->scratch ? e->scratch + j % 2 * in->piece : in->x + j * in->piece;
 }
 
+static bool adds_itself(const ronde__exchange *e) { return e->scratch && e->transport->ops->irecv_add; }
+
 static ronde_status post_receive(const ronde__exchange *e, flow *in, int64_t j) {
+  if (adds_itself(e))
+    return e->transport->ops->irecv_add(e->transport, e->from, e->wire_tag, e->kernels->add, in->x + j * in->piece,
+                                        (size_t)length_of(in, j), &in->requests[j % 2]);
   return e->transport->ops->irecv(e->transport, e->from, e->wire_tag, landing(e, in, j),
                                   sizeof(float) * (size_t)length_of(in, j), &in->requests[j % 2]);
 }
@@ -56,7 +61,7 @@ static ronde_status run(const ronde__exchange *e, flow *out, flow *in) {
     if (j < in->n_pieces) {
       RONDE_TRY(wait(e, &in->requests[j % 2], 1));
       float *x = in->x + j * in->piece;
-      if (e->scratch) e->kernels->add(x, landing(e, in, j), x, length_of(in, j));
+      if (e->scratch && !adds_itself(e)) e->kernels->add(x, landing(e, in, j), x, length_of(in, j));
     }
   }
   return wait(e, out->requests, 2);

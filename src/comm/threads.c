@@ -29,6 +29,7 @@ struct transfer {
   bool is_send;
   char *data; /* only read where is_send */
   size_t bytes;
+  ronde__add add; /* of a receive: NULL, or what comes is added to floats */
   ronde_status status;
   _Atomic state state;
 };
@@ -136,7 +137,9 @@ static queue *queue_of(const transfer *t, bool sends) {
 
 static void copy(const transfer *send, transfer *receive) {
   if (send->bytes == receive->bytes) {
-    if (send->bytes) ronde__copy_past_cache(receive->data, send->data, send->bytes);
+    float *x = (float *)receive->data;
+    if (receive->add) receive->add(x, (const float *)send->data, x, (int64_t)(send->bytes / sizeof *x));
+    else if (send->bytes) ronde__copy_past_cache(receive->data, send->data, send->bytes);
     return;
   }
   receive->status =
@@ -192,6 +195,7 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
   t->is_send = wanted.is_send;
   t->data = wanted.data;
   t->bytes = wanted.bytes;
+  t->add = wanted.add;
   t->status = RONDE_OK;
   transfer_post(t);
   request_out->impl = t;
@@ -207,6 +211,12 @@ static ronde_status threads_isend(ronde__transport *transport, int peer, uint32_
 static ronde_status threads_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                                   ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
+  return post(transport, wanted, request_out);
+}
+
+static ronde_status threads_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x,
+                                      size_t n, ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)x, .bytes = n * sizeof *x, .add = add};
   return post(transport, wanted, request_out);
 }
 
@@ -374,6 +384,7 @@ static const ronde__transport_ops threads_ops = {
     .name = "threads",
     .isend = threads_isend,
     .irecv = threads_irecv,
+    .irecv_add = threads_irecv_add,
     .test = threads_test,
     .wait = threads_wait,
     .wait_some = threads_wait_some,

@@ -13,6 +13,9 @@ typedef struct ronde__request {
   void *impl;
 } ronde__request;
 
+/* y = a + b, [n]; y may be a or b. */
+typedef void (*ronde__add)(const float *a, const float *b, float *y, int64_t n);
+
 typedef struct ronde__transport_ops {
   const char *name;
   /* Messages between two ranks match by tag (below 2^31), in order. Lengths must be equal on both sides (else
@@ -21,6 +24,10 @@ typedef struct ronde__transport_ops {
                         ronde__request *request_out);
   ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                         ronde__request *request_out);
+  /* As irecv, but the n floats that come are added to x, straight from where they lie. NULL: it
+   * cannot. */
+  ronde_status (*irecv_add)(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x, size_t n,
+                            ronde__request *request_out);
   /* done_out tells; a done request is reset to zero. An error is the request's end, as in wait. */
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
   /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST after timeout_ns (one

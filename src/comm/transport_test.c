@@ -95,6 +95,28 @@ static void messages_match_by_source_and_tag_in_order(void **state) {
   destroy(3, t);
 }
 
+static void sum(const float *a, const float *b, float *y, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+/* Whoever comes second adds. */
+static void what_comes_is_added(void **state) {
+  for (int send_first = 0; send_first < 2; send_first++) {
+    ronde__transport *t[2];
+    make(2, t);
+    float out[3] = {1, 2, 3}, in[4] = {10, 20, 30, 40};
+    ronde__request sent = {0}, received;
+    if (send_first) sent = send(t[0], 1, 7, out, sizeof out);
+    assert_int_equal(t[1]->ops->irecv_add(t[1], 0, 7, sum, in, 3, &received), RONDE_OK);
+    if (!send_first) sent = send(t[0], 1, 7, out, sizeof out);
+    assert_int_equal(wait(t[1], &received, 1), RONDE_OK);
+    assert_int_equal(wait(t[0], &sent, 1), RONDE_OK);
+    assert_true(in[0] == 11 && in[1] == 22 && in[2] == 33 && in[3] == 40);
+    assert_int_equal(t[1]->bytes_received, 12);
+    destroy(2, t);
+  }
+}
+
 static void a_rank_may_send_to_itself_and_nothing_at_all(void **state) {
   ronde__transport *t[1];
   make(1, t);
@@ -359,6 +381,7 @@ static void self_refuses_messages(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(messages_match_by_source_and_tag_in_order),
+      cmocka_unit_test(what_comes_is_added),
       cmocka_unit_test(a_rank_may_send_to_itself_and_nothing_at_all),
       cmocka_unit_test(every_length_and_alignment_arrives_whole),
       cmocka_unit_test(unequal_lengths_are_the_receivers_error),

@@ -18,6 +18,12 @@ static ronde_status view_irecv(ronde__transport *t, int peer, uint32_t tag, void
   return inner->ops->irecv(inner, peer, tag, data, bytes, request_out);
 }
 
+static ronde_status view_irecv_add(ronde__transport *t, int peer, uint32_t tag, ronde__add add, float *x, size_t n,
+                                   ronde__request *request_out) {
+  ronde__transport *inner = inner_of(t, peer, &peer);
+  return inner->ops->irecv_add(inner, peer, tag, add, x, n, request_out);
+}
+
 static ronde__transport *within(ronde__transport *t) { return ((ronde__view *)t)->inner; }
 
 static ronde_status view_test(ronde__transport *t, ronde__request *request, bool *done_out) {
@@ -46,6 +52,7 @@ static const ronde__transport_ops view_ops = {
     .name = "view",
     .isend = view_isend,
     .irecv = view_irecv,
+    .irecv_add = view_irecv_add,
     .test = view_test,
     .wait = view_wait,
     .wait_some = view_wait_some,
@@ -57,8 +64,9 @@ static const ronde__transport_ops view_ops = {
 
 ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n) {
   /* Its own counters stay zero: another thread may be counting in the inner one's right now. */
-  *view = (ronde__view){.inner = inner, .ranks = ranks};
-  view->head.ops = &view_ops;
+  *view = (ronde__view){.ops = view_ops, .inner = inner, .ranks = ranks};
+  if (!inner->ops->irecv_add) view->ops.irecv_add = NULL;
+  view->head.ops = &view->ops;
   view->head.rank = inner->rank;
   view->head.size = n;
   view->head.piece_bytes = inner->piece_bytes;
