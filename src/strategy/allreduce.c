@@ -1,6 +1,6 @@
 /* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
- * all-reduce, in buckets from the last layer to the first, while backward still runs; then every rank makes the same
- * update. Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
+ * all-reduce, in buckets from the last layer to the first, while backward still runs; every rank makes the same update,
+ * of a bucket while the next ones are under way. Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
 
@@ -22,7 +22,6 @@ typedef struct state {
   float *scratch;
   float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
-  uint64_t met_ns;          /* when they had all come */
   ronde_status status;      /* of submitting, inside a hook */
 } state;
 
@@ -47,21 +46,16 @@ static ronde_status exchange(void *arg) {
   state *s = b->state;
   ronde__transport *transport = s->worker->transport;
   if (!b->last) return reduce(b);
-  /* The last one goes out when a rank has all its gradients: what the ranks found travels just before it, and once it
-   * has arrived from everywhere, nobody is waited for any more. */
-  s->parts[transport->rank] = s->part;
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
-  s->met_ns = transport->ops->now_ns(transport);
+  uint64_t begin = transport->ops->now_ns(transport); /* nobody is waited for any more */
   RONDE_TRY(reduce(b));
-  s->worker->bus_ns += transport->ops->now_ns(transport) - s->met_ns;
+  s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
   size_t bytes = b->cut->n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
   s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
 }
 
-static void send_ready(state *s) {
-  while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
-         s->status == RONDE_OK) {
+static void send_ready(state *s, int n) {
+  while (s->n_sent < n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params && s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, exchange, &s->buckets[s->n_sent]);
     s->n_sent++;
   }
@@ -70,7 +64,40 @@ static void send_ready(state *s) {
 static void gradient_ready(void *user, int param) {
   state *s = user;
   s->buckets[s->cut.of_param[param]].n_ready++;
-  if (s->worker->overlap) send_ready(s);
+  if (s->worker->overlap) send_ready(s, s->cut.n - 1);
+}
+
+/* A rank that has all its gradients tells what it found, and learns it of the others; the last bucket goes out behind that,
+ * when nobody is waited for any more. */
+static ronde_status meet(state *s) {
+  ronde__worker *worker = s->worker;
+  ronde__transport *transport = worker->transport;
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  send_ready(s, s->cut.n - 1);
+  s->parts[transport->rank] = s->part;
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
+  send_ready(s, s->cut.n);
+  RONDE_TRY(s->status);
+  uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  ronde__worker_met(worker, s->parts, begin, met, met);
+  return RONDE_OK;
+}
+
+/* n_before: jobs of the communication thread before this step's. */
+static ronde_status update(state *s, uint64_t n_before, double lr) {
+  ronde__worker *worker = s->worker;
+  if (worker->clip > 0) {
+    RONDE_TRY(ronde__comm_thread_drain(s->thread));
+    ronde__worker_update(worker, lr);
+    return RONDE_OK;
+  }
+  ronde__optim_begin(worker->optim, lr);
+  for (int b = 0; b < s->cut.n; b++) {
+    const ronde__bucket *cut = &s->cut.at[b];
+    RONDE_TRY(ronde__comm_thread_reach(s->thread, n_before + (uint64_t)b + 1));
+    ronde__worker_update_range(worker, (ronde__stretch){cut->begin, cut->end - cut->begin});
+  }
+  return RONDE_OK;
 }
 
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -81,16 +108,14 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   for (int i = 0; i < s->cut.n; i++) s->buckets[i].n_ready = 0;
   s->n_sent = 0;
   s->status = RONDE_OK;
+  uint64_t n_before = ronde__comm_thread_submitted(s->thread);
   RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
-  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  send_ready(s);
-  RONDE_TRY(s->status);
-  RONDE_TRY(ronde__comm_thread_drain(s->thread));
-  uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
-  ronde__worker_met(worker, s->parts, begin, s->met_ns, end);
+  RONDE_TRY(meet(s));
   *result_out = ronde__parts_join(s->parts, transport->size);
-  if (result_out->broken_rank < 0) ronde__worker_update(worker, step->lr);
-  return RONDE_OK;
+  ronde_status status =
+      result_out->broken_rank < 0 ? update(s, n_before, step->lr) : ronde__comm_thread_drain(s->thread);
+  ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
+  return status;
 }
 
 static void destroy(void *opaque) {

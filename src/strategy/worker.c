@@ -239,6 +239,14 @@ void ronde__worker_update(ronde__worker *worker, double lr) {
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
 }
 
+void ronde__worker_update_range(ronde__worker *worker, ronde__stretch stretch) {
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + stretch.begin,
+                        ronde__net_gradients(worker->net) + stretch.begin, stretch.begin, stretch.n);
+  ronde__prof_op_add(worker->prof, worker->update_slot, begin,
+                     ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), 0);
+}
+
 static void finish_alone(ronde__worker *worker, double lr, const ronde__part *part, ronde__step_result *result_out) {
   *result_out = ronde__parts_join(part, 1);
   if (result_out->broken_rank < 0 && !worker->fused_update) ronde__worker_update(worker, lr);
