@@ -29,7 +29,7 @@ static double number(const json_t *json, const char *key) {
   return json_number_value(value);
 }
 
-/* Waiting and moving data follow each other without a gap, where they are of one exchange. */
+/* Waiting, moving data and updating follow each other without a gap, where they are of one exchange. */
 static void add_exchange(ranks *r, int rank, double begin, double end) {
   int n = r->n_meetings[rank];
   if (n > 0 && fabs(r->meetings[rank][n - 1].end - begin) < 0.01) {
@@ -50,7 +50,8 @@ static void add_event(ranks *r, const json_t *event) {
   r->first = fmin(r->first, begin);
   bool phase = number(event, "tid") == 0;
   *(phase ? &r->n_phases[rank] : &r->n_ops[rank]) += 1;
-  if (phase && (!strcmp(name, "exchange") || !strcmp(name, "wait"))) add_exchange(r, rank, begin, end);
+  bool exchanges = !strcmp(name, "exchange") || !strcmp(name, "wait") || !strcmp(name, "update");
+  if (phase && exchanges) add_exchange(r, rank, begin, end);
 }
 
 static void check_names(const json_t *events) {

@@ -32,22 +32,27 @@ enum {
   BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
   GRACE_NS = 200000000,   /* what a rank has sent before it left may still be on the way */
   CANCEL_NS = 1000000000, /* a transfer that a live peer takes part in ends within this */
-  PART_BYTES = 1 << 30,   /* MPI counts in int */
-  MAX_PARTS = 8,
-  /* Between hosts, below the eager limit of TCP: over three of them 1.05 to 1.09 times the link's limit, against 1.14 to
-   * 1.18 with 512 KB. */
-  TCP_PIECE_BYTES = 60 << 10,
+  /* Below the eager limit of TCP. An all-reduce over three hosts takes 1.05 to 1.09 times the link's limit, against
+   * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
+  PART_BYTES = 60 << 10,
+  WINDOW = 8, /* parts under way */
   CONTROL_TAG = 0
 };
 
 typedef struct message {
-  struct message *next; /* among the free ones */
-  MPI_Request parts[MAX_PARTS];
-  int n_parts, peer;
+  struct message *next; /* among the free ones, or those in parts */
+  MPI_Request parts[WINDOW]; /* part i at i % WINDOW; of a whole message the first */
+  int peer;
   uint32_t tag;
-  bool is_send, is_near; /* is_near: within the host, without MPI */
+  bool is_send, is_near, in_parts; /* is_near: within the host, without MPI */
+  char *data;                      /* only read where is_send */
   size_t bytes;
   ronde__host_transfer near;
+  /* In parts: */
+  size_t came;
+  int64_t n_parts, n_posted, n_done;
+  ronde_status status;
+  _Atomic bool done;
 } message;
 
 typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED } notice;
@@ -57,11 +62,13 @@ typedef struct endpoint {
   MPI_Comm data, control, collective;
   pthread_mutex_t lock; /* guards what follows */
   message *free;
+  message *first, *last; /* in parts, in the order of posting */
   MPI_Request listening;
   int heard; /* a notice */
   ronde__mpi_hosts hosts;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool aborted;
+  _Atomic int n_in_parts;
 } endpoint;
 
 static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
@@ -91,37 +98,60 @@ static void message_release(endpoint *self, message *m) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static ronde_status post_by_mpi(endpoint *self, message *m, char *data) {
-  int error = MPI_SUCCESS;
-  size_t at = 0;
-  do {
-    int n = (int)(m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES);
-    MPI_Request *request = &m->parts[m->n_parts++];
-    error = m->is_send ? MPI_Isend(data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request)
-                       : MPI_Irecv(data + at, n, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-    at += (size_t)n;
-  } while (at < m->bytes && error == MPI_SUCCESS);
+static ronde_status post_part(endpoint *self, message *m, char *data, size_t bytes, MPI_Request *request) {
+  int error;
+  if (!m->is_send) error = MPI_Irecv(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+  /* MPI would take all parts at once, into memory of the receiver's: each is to be met by its receive. */
+  else if (m->in_parts) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+  else error = MPI_Isend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   return error == MPI_SUCCESS ? RONDE_OK : mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
 }
 
-static ronde_status post(ronde__transport *transport, message wanted, void *data, ronde__request *request_out) {
+/* Parts of two messages with one tag must not mix, nor a message overtake the parts of one. With the lock held; m may
+ * be in the list. */
+static bool is_behind_its_like(const endpoint *self, const message *m) {
+  const message *o = self->first;
+  for (; o && o != m; o = o->next)
+    if (o->peer == m->peer && o->tag == m->tag && o->is_send == m->is_send && o->n_posted < o->n_parts) break;
+  return o && o != m;
+}
+
+/* Unless it can go as a whole, and at once. */
+static void enlist(endpoint *self, message *m) {
+  if (m->bytes <= PART_BYTES && !atomic_load_explicit(&self->n_in_parts, memory_order_relaxed)) return;
+  pthread_mutex_lock(&self->lock);
+  m->in_parts = m->bytes > PART_BYTES || is_behind_its_like(self, m);
+  if (!m->in_parts) {
+    pthread_mutex_unlock(&self->lock);
+    return;
+  }
+  m->n_parts = ronde__max(1, ronde__ceil_div((int64_t)m->bytes, PART_BYTES));
+  if (self->first) self->last->next = m;
+  else self->first = m;
+  self->last = m;
+  atomic_fetch_add(&self->n_in_parts, 1);
+  pthread_mutex_unlock(&self->lock);
+}
+
+static ronde_status post(ronde__transport *transport, message wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: there is no rank %d among %d", wanted.peer, transport->size);
-  if (wanted.tag > INT32_MAX || wanted.bytes > (size_t)PART_BYTES * MAX_PARTS)
-    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: a message of %zu bytes with tag %#" PRIx32 " is too large",
-                       wanted.bytes, wanted.tag);
+  if (wanted.tag > INT32_MAX)
+    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: the tag %#" PRIx32 " is too large", wanted.tag);
   message *m = message_take(self);
   if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
   *m = wanted;
+  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
   m->is_near = self->hosts.near && self->hosts.places[m->peer] >= 0;
+  if (!m->is_near) enlist(self, m);
   if (m->is_near) {
     m->near = (ronde__host_transfer){
-        .peer = self->hosts.places[m->peer], .tag = m->tag, .is_send = m->is_send, .data = data, .bytes = m->bytes};
+        .peer = self->hosts.places[m->peer], .tag = m->tag, .is_send = m->is_send, .data = m->data, .bytes = m->bytes};
     ronde__host_post(self->hosts.near, &m->near);
-  } else {
-    RONDE_TRY(post_by_mpi(self, m, data));
+  } else if (!m->in_parts) {
+    RONDE_TRY(post_part(self, m, m->data, m->bytes, m->parts));
   }
   request_out->impl = m;
   return RONDE_OK;
@@ -129,14 +159,14 @@ static ronde_status post(ronde__transport *transport, message wanted, void *data
 
 static ronde_status mpi_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                               ronde__request *request_out) {
-  message wanted = {.peer = peer, .tag = tag, .is_send = true, .bytes = bytes};
-  return post(transport, wanted, (void *)data, request_out);
+  message wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
+  return post(transport, wanted, request_out);
 }
 
 static ronde_status mpi_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                               ronde__request *request_out) {
-  message wanted = {.peer = peer, .tag = tag, .bytes = bytes};
-  return post(transport, wanted, data, request_out);
+  message wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
+  return post(transport, wanted, request_out);
 }
 
 static ronde_status wrong_length(const endpoint *self, const message *m, size_t came) {
@@ -161,16 +191,12 @@ static ronde_status near_test(endpoint *self, message *m, bool *done_out) {
   return RONDE_OK;
 }
 
-/* An error is the end of the message too; MPI names one that is too long but not by how much. */
-static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
-  if (m->is_near) return near_test(self, m, done_out);
-  MPI_Status statuses[MAX_PARTS];
-  int done = 0, error = MPI_Testall(m->n_parts, m->parts, &done, statuses);
+/* An error is the end of the part, and of the message, too; MPI names one that is too long but not by how much. */
+static ronde_status test_part(endpoint *self, const message *m, MPI_Request *request, bool *done_out, size_t *came) {
+  MPI_Status status;
+  int done = 0, error = MPI_Test(request, &done, &status), class = MPI_SUCCESS, n = 0;
   *done_out = done || error != MPI_SUCCESS;
   if (error != MPI_SUCCESS) {
-    int class = MPI_SUCCESS;
-    for (int i = 0; i < m->n_parts; i++)
-      if (error == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS) error = statuses[i].MPI_ERROR;
     MPI_Error_class(error, &class);
     if (class == MPI_ERR_TRUNCATE)
       return ronde__fail(RONDE_E_INTERNAL,
@@ -178,14 +204,54 @@ static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
                          self->head.rank, m->tag, m->bytes);
     return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
   }
-  if (!done) return RONDE_OK;
-  size_t came = 0;
-  for (int i = 0; i < m->n_parts && !m->is_send; i++) {
-    int n;
-    MPI_Get_count(&statuses[i], MPI_BYTE, &n);
-    came += (size_t)n;
+  if (done && !m->is_send) MPI_Get_count(&status, MPI_BYTE, &n);
+  *came += (size_t)n;
+  return RONDE_OK;
+}
+
+static ronde_status move_parts(endpoint *self, message *m) {
+  for (bool done = true; m->n_done < m->n_posted && done; m->n_done += done)
+    RONDE_TRY(test_part(self, m, &m->parts[m->n_done % WINDOW], &done, &m->came));
+  if (m->n_posted == m->n_parts || is_behind_its_like(self, m)) return RONDE_OK;
+  for (; m->n_posted < m->n_parts && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
+    size_t at = (size_t)m->n_posted * PART_BYTES;
+    size_t bytes = m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES;
+    RONDE_TRY(post_part(self, m, m->data + at, bytes, &m->parts[m->n_posted % WINDOW]));
   }
-  if (!m->is_send && came != m->bytes) return wrong_length(self, m, came);
+  return RONDE_OK;
+}
+
+/* With the lock held. */
+static void delist(endpoint *self, message *gone) {
+  message *before = NULL;
+  for (message *m = self->first; m && m != gone; m = m->next) before = m;
+  if (before) before->next = gone->next;
+  else self->first = gone->next;
+  if (self->last == gone) self->last = before;
+  atomic_fetch_sub(&self->n_in_parts, 1);
+}
+
+/* All messages in parts, whoever waits for them: one may be behind another. */
+static void move_all_parts(endpoint *self) {
+  if (!atomic_load_explicit(&self->n_in_parts, memory_order_relaxed)) return;
+  if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
+  for (message *m = self->first, *next; m; m = next) {
+    next = m->next;
+    m->status = move_parts(self, m);
+    if (m->status == RONDE_OK && m->n_done < m->n_parts) continue;
+    delist(self, m);
+    atomic_store_explicit(&m->done, true, memory_order_release);
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
+  if (m->is_near) return near_test(self, m, done_out);
+  *done_out = m->in_parts && atomic_load_explicit(&m->done, memory_order_acquire);
+  if (!m->in_parts) RONDE_TRY(test_part(self, m, m->parts, done_out, &m->came));
+  if (!*done_out) return RONDE_OK;
+  RONDE_TRY(m->status);
+  if (!m->is_send && m->came != m->bytes) return wrong_length(self, m, m->came);
   count(self, m);
   return RONDE_OK;
 }
@@ -229,6 +295,7 @@ static void notify(endpoint *self, notice what) {
 static ronde_status advance(endpoint *self, ronde__request *requests, int n, int *n_left_out) {
   ronde_status status = self->hosts.near ? ronde__host_advance(self->hosts.near) : RONDE_OK;
   *n_left_out = 0;
+  move_all_parts(self);
   for (int i = 0; i < n; i++) {
     message *m = requests[i].impl;
     bool done;
@@ -347,11 +414,16 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
  * back. Past that the peer is dead and the process about to end. */
 static void message_withdraw(endpoint *self, message *m) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
-  for (int i = 0; i < m->n_parts && !m->is_send; i++)
+  if (m->in_parts) {
+    pthread_mutex_lock(&self->lock);
+    if (!m->done) delist(self, m);
+    pthread_mutex_unlock(&self->lock);
+  }
+  for (int i = 0; i < WINDOW && !m->is_send; i++)
     if (m->parts[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->parts[i]);
   int done = 0;
   for (uint64_t end = ronde__now_ns() + CANCEL_NS; !done && ronde__now_ns() < end;)
-    if (MPI_Testall(m->n_parts, m->parts, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+    if (MPI_Testall(WINDOW, m->parts, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
   message_release(self, m);
 }
 
@@ -369,7 +441,8 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   if (n > INT32_MAX) return ronde__fail(RONDE_E_INTERNAL, "transport mpi: an all-reduce of %zu floats is too large", n);
   message *m = message_take(self);
   if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for an all-reduce");
-  *m = (message){.n_parts = 1, .peer = transport->rank, .is_send = true};
+  *m = (message){.peer = transport->rank, .is_send = true};
+  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
   m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
   int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->parts);
   if (error != MPI_SUCCESS) return mpi_failed(error, "an all-reduce of", m->peer);
@@ -443,7 +516,7 @@ static ronde_status set_up(endpoint *self) {
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
-  if (self->hosts.n > 1) self->head.piece_bytes = TCP_PIECE_BYTES;
+  if (self->hosts.n > 1) self->head.piece_bytes = PART_BYTES;
   listen(self);
   return RONDE_OK;
 }

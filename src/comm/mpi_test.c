@@ -83,6 +83,31 @@ static int every_length_arrives_whole(ronde__transport *transport) {
   return 0;
 }
 
+/* Long ones go in parts; whoever comes behind them stays behind, whatever is waited for first. */
+static int long_messages_keep_their_order(ronde__transport *transport) {
+  enum { N = 4, LONGEST = 2000000 };
+  static const size_t lengths[N] = {LONGEST, 10, 700000, 0};
+  static unsigned char data[N][LONGEST + 1];
+  ronde__request requests[N];
+  for (int i = 0; i < N; i++) {
+    memset(data[i], transport->rank == 0 ? i + 1 : 0, lengths[i]);
+    if (transport->rank == 0) {
+      CHECK(transport->ops->isend(transport, 1, 3, data[i], lengths[i], &requests[i]) == RONDE_OK);
+    } else {
+      bool done;
+      CHECK(transport->ops->irecv(transport, 0, 3, data[i], lengths[i], &requests[i]) == RONDE_OK);
+      CHECK(transport->ops->test(transport, &requests[i], &done) == RONDE_OK); /* parts are posted now, or later */
+    }
+  }
+  for (int i = N - 1; i >= 0; i--)
+    if (requests[i].impl) CHECK(finish(transport, &requests[i], 1) == RONDE_OK);
+  for (int i = 0; i < N; i++)
+    for (size_t b = 0; b <= lengths[i]; b++) CHECK(data[i][b] == (b < lengths[i] ? i + 1 : 0));
+  CHECK(transport->ops->irecv(transport, 1 - transport->rank, 4, data[0], LONGEST, &requests[0]) == RONDE_OK);
+  transport->ops->cancel(transport, requests, 1);
+  return 0;
+}
+
 static int every_collective_is_right(ronde__transport *transport) {
   const ronde__kernels *kernels;
   CHECK(ronde__kernels_get(&kernels) == RONDE_OK);
@@ -206,6 +231,7 @@ static const struct {
   int (*run)(ronde__transport *transport);
   int ranks;
 } scenarios[] = {
+    {"long", long_messages_keep_their_order, 2},
     {"match", messages_match_by_tag_in_order, 2},  {"lengths", every_length_arrives_whole, 2},
     {"threads", two_threads_of_a_rank_at_once, 3}, {"wrong-length", a_wrong_length_is_named, 2},
     {"silent", a_silent_rank_is_named, 2},         {"leaves", a_rank_that_leaves_is_named, 2},
