@@ -4,6 +4,11 @@ gloo, or the all-reduce of both beside the limit of the link. Alternated rounds;
 
     python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --model resnet18
     python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --bytes 4194304,16777216
+    python3 bench/hosts.py --ronde build/ronde --model alexnet --bounds
+    python3 bench/hosts.py --ronde build/ronde --model alexnet --bounds --strategy ps-sync
+
+With --bounds: a step of Ronde alone, beside what its traffic takes on the link, and rank 0 on its processor for
+computing and traffic.
 
 Each host's rank has one thread. Times are rank 0's, which waits for the others in each step.
 """
@@ -22,20 +27,26 @@ SHAPES = {"lenet5": "1x28x28", "mnist-small": "1x28x28", "mnist-large": "1x28x28
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument("--ronde", required=True)
-p.add_argument("--python", required=True, help="one that has torch")
+p.add_argument("--python", help="one that has torch")
 p.add_argument("--hosts", type=int, default=2)
 p.add_argument("--rate", default="1gbit", help="of each link, in Gbit/s")
 p.add_argument("--model")
 p.add_argument("--batch", type=int, default=42, help="of each host")
 p.add_argument("--momentum", type=float, default=0.9)
 p.add_argument("--bytes", help="sizes of all-reduces, instead of --model")
+p.add_argument("--bounds", action="store_true")
+p.add_argument("--strategy", default="allreduce", choices=["allreduce", "ps-sync"],
+               help="of --bounds; ps-sync has a server on each host")
 p.add_argument("--rounds", type=int, default=3)
 p.add_argument("--steps", type=int, default=30)
 a = p.parse_args()
+if not a.python and not a.bounds:
+    p.error("--python is needed to run PyTorch")
 hosts = [f"ronde{i + 1}" for i in range(a.hosts)]
 shape = SHAPES.get(a.model, "3x32x32")
 script = ROOT / "tests" / "hosts.sh"
 environment = dict(os.environ, OMPI_MCA_plm_rsh_agent=f"{script} agent", OMPI_MCA_plm_rsh_no_tree_spawn="1")
+rate = float(a.rate.removesuffix("gbit")) * 1e9 / 8  # bytes a second
 port = 29500
 
 
@@ -43,17 +54,24 @@ def ronde(verb, *options):
     """What it wrote into --out."""
     with tempfile.TemporaryDirectory() as folder:
         command = [a.ronde, *verb.split(), "--hosts", ",".join(hosts), "--iface", f"{NETWORK}.0/24", "--quiet", "--out"]
-        subprocess.run([*command, folder, *options], env=environment, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        command += [folder, *options]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=300)
         return {path.name: path.read_text() for path in pathlib.Path(folder).iterdir() if path.is_file()}
 
 
-def ronde_steps(*options):
+def ronde_train(steps, *options):
+    """The seconds of its steps, without the first three, and run.json."""
     examples = a.batch * a.hosts
     data = f"synthetic:{shape}:10:{examples * 4}"
     training = f"--model {a.model} --data {data} --batch {examples} --momentum {a.momentum} --threads 1 --eval-every 0"
-    length = f"--save-best off --epochs 100000 --steps {a.steps + 3}"
+    length = f"--save-best off --epochs 100000 --steps {steps + 3}"
     files = ronde("train", *training.split(), *length.split(), *options)
-    return [json.loads(line)["wall_s"] for line in files["steps.jsonl"].splitlines()][3:]
+    seconds = [json.loads(line)["wall_s"] for line in files["steps.jsonl"].splitlines()][3:]
+    return seconds, json.loads(files["run.json"])
+
+
+def ronde_steps(*options):
+    return ronde_train(a.steps, *options)[0]
 
 
 def ronde_allreduce(size):
@@ -94,8 +112,24 @@ def steps():
         show(name, rounds, "pytorch")
 
 
+def bounds():
+    """The bytes of a step from runs of two lengths, so that set-up and end do not count."""
+    options = ["--strategy", a.strategy] + (["--servers", str(a.hosts)] if a.strategy == "ps-sync" else [])
+    leaves = 1 if a.strategy == "allreduce" else (a.hosts - 1) / a.hosts  # the rest is for the server on the same host
+    seconds, link, processor = [], [], []
+    for _ in range(a.rounds):
+        few, long = ronde_train(a.steps, *options), ronde_train(3 * a.steps, *options)
+        seconds.append(statistics.median(long[0]))
+        sent = long[1]["communication"]["bytes_sent"] - few[1]["communication"]["bytes_sent"]
+        link.append(sent * leaves / a.hosts / (2 * a.steps) / rate)
+        processor += [epoch["cpu_s"] / epoch["steps"] for epoch in long[1]["epochs"][1:]]
+    step, link, processor = (1e3 * statistics.median(x) for x in (seconds, link, processor))
+    print(f"{a.model}, {a.strategy}, {a.hosts} hosts at {a.rate}, {a.batch} examples each, {a.rounds} rounds")
+    ratio = step / max(link, processor)
+    print(f"step {step:.1f} ms, link {link:.1f} ms, processor {processor:.1f} ms: {ratio:.3f} times the larger")
+
+
 def allreduces():
-    rate = float(a.rate.removesuffix("gbit")) * 1e9 / 8
     for size in [int(size) for size in a.bytes.split(",")]:
         limit = 2 * (a.hosts - 1) / a.hosts * size / rate
         times = {}
@@ -111,6 +145,6 @@ def allreduces():
 subprocess.run([script, "down"], check=True)
 subprocess.run([script, "up", str(a.hosts), a.rate], check=True)
 try:
-    allreduces() if a.bytes else steps()
+    bounds() if a.bounds else allreduces() if a.bytes else steps()
 finally:
     subprocess.run([script, "down"], check=True)
