@@ -51,8 +51,13 @@ double ronde__median(double *x, int64_t n);
 typedef struct ronde__stretch {
   size_t begin, n;
 } ronde__stretch;
-/* The first of n, ascending, that ends behind `first`; n: none does. */
-int ronde__stretch_behind(const ronde__stretch *stretches, int n, size_t first);
+/* What lies between them: the parts of [begin, end) that none of n ascending stretches covers, one after the other. */
+typedef struct ronde__gaps {
+  const ronde__stretch *next, *past; /* stretches still to come */
+  size_t at, end;
+} ronde__gaps;
+ronde__gaps ronde__gaps_of(const ronde__stretch *stretches, int n, size_t begin, size_t end);
+bool ronde__gaps_next(ronde__gaps *gaps, ronde__stretch *gap_out); /* never empty; false: there is no other */
 
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }

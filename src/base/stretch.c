@@ -1,11 +1,23 @@
 #include "base/base.h"
 
-int ronde__stretch_behind(const ronde__stretch *stretches, int n, size_t first) {
+ronde__gaps ronde__gaps_of(const ronde__stretch *stretches, int n, size_t begin, size_t end) {
   int low = 0, high = n;
   while (low < high) {
     int middle = (low + high) / 2;
-    if (stretches[middle].begin + stretches[middle].n > first) high = middle;
+    if (stretches[middle].begin + stretches[middle].n > begin) high = middle;
     else low = middle + 1;
   }
-  return low;
+  return (ronde__gaps){stretches + low, stretches + n, begin, end};
+}
+
+bool ronde__gaps_next(ronde__gaps *gaps, ronde__stretch *gap_out) {
+  while (gaps->at < gaps->end) {
+    bool any = gaps->next < gaps->past && gaps->next->begin < gaps->end;
+    size_t begin = gaps->at, stop = any ? gaps->next->begin : gaps->end;
+    gaps->at = any ? stop + gaps->next++->n : gaps->end;
+    if (stop <= begin) continue;
+    *gap_out = (ronde__stretch){begin, stop - begin};
+    return true;
+  }
+  return false;
 }

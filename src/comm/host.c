@@ -54,18 +54,15 @@ typedef struct peer {
 struct ronde__host {
   int place, n;
   uint64_t probe;
-  void *memory;
-  size_t bytes;
   seat *seats; /* [n], shared */
-  ring *rings; /* [n][n], shared: from, to */
+  ring *rings; /* [n][n], shared, behind them: from, to */
   pthread_mutex_t lock; /* guards what follows */
   peer *peers;  /* [n] */
   arrival *free;
   uint64_t n_stamps;
 };
 
-static size_t seats_bytes(int n) { return (size_t)n * sizeof(seat); }
-static size_t memory_bytes(int n) { return seats_bytes(n) + (size_t)n * (size_t)n * sizeof(ring); }
+static size_t memory_bytes(int n) { return (size_t)n * sizeof(seat) + (size_t)n * (size_t)n * sizeof(ring); }
 
 /* ---- lists ---- */
 
@@ -299,17 +296,16 @@ static void *map(ronde__host_offer offer, size_t bytes) {
 ronde__host *ronde__host_join(ronde__host_offer offer, int place, int n) {
   ronde__host *host = ronde__alloc(sizeof *host);
   if (!host) return NULL;
-  *host = (ronde__host){.place = place, .n = n, .bytes = memory_bytes(n)};
+  *host = (ronde__host){.place = place, .n = n};
   host->probe = ronde__now_ns() ^ (uint64_t)getpid() << 40;
   pthread_mutex_init(&host->lock, NULL);
   host->peers = ronde__alloc((size_t)n * sizeof *host->peers);
-  host->memory = map(offer, host->bytes);
-  if (!host->peers || !host->memory) {
+  host->seats = map(offer, memory_bytes(n));
+  if (!host->peers || !host->seats) {
     ronde__host_destroy(host);
     return NULL;
   }
-  host->seats = host->memory;
-  host->rings = (ring *)((char *)host->memory + seats_bytes(n));
+  host->rings = (ring *)(host->seats + n);
   seat *own = &host->seats[place];
   own->bell.shared = true;
   own->pid = getpid();
@@ -332,7 +328,7 @@ bool ronde__host_reaches_all(const ronde__host *host) {
 
 void ronde__host_destroy(ronde__host *host) {
   if (!host) return;
-  if (host->memory) munmap(host->memory, host->bytes);
+  if (host->seats) munmap(host->seats, memory_bytes(host->n));
   prctl(PR_SET_PTRACER, 0, 0, 0, 0);
   for (arrival *a = host->free, *next; a; a = next) {
     next = a->next;

@@ -46,10 +46,9 @@ typedef struct message {
   uint32_t tag;
   bool is_send, is_near, in_parts; /* is_near: within the host, without MPI */
   char *data;                      /* only read where is_send */
-  size_t bytes;
+  size_t bytes, came; /* came: of a receive */
   ronde__host_transfer near;
   /* In parts: */
-  size_t came;
   int64_t n_parts, n_posted, n_done;
   ronde_status status;
   _Atomic bool done;
@@ -83,12 +82,20 @@ static ronde_status mpi_failed(int error, const char *what, int peer) {
 
 /* ---- messages ---- */
 
-static message *message_take(endpoint *self) {
+/* One like `wanted`, without a part under way; NULL: no memory (logged). */
+static message *message_take(endpoint *self, message wanted) {
   pthread_mutex_lock(&self->lock);
   message *m = self->free;
   if (m) self->free = m->next;
   pthread_mutex_unlock(&self->lock);
-  return m ? m : ronde__alloc(sizeof *m);
+  if (!m) m = ronde__alloc(sizeof *m);
+  if (!m) {
+    ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
+    return NULL;
+  }
+  *m = wanted;
+  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
+  return m;
 }
 
 static void message_release(endpoint *self, message *m) {
@@ -140,18 +147,16 @@ static ronde_status post(ronde__transport *transport, message wanted, ronde__req
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: there is no rank %d among %d", wanted.peer, transport->size);
   if (wanted.tag > INT32_MAX)
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: the tag %#" PRIx32 " is too large", wanted.tag);
-  message *m = message_take(self);
-  if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
-  *m = wanted;
-  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
+  message *m = message_take(self, wanted);
+  if (!m) return RONDE_E_MEMORY;
   m->is_near = self->hosts.near && self->hosts.places[m->peer] >= 0;
-  if (!m->is_near) enlist(self, m);
   if (m->is_near) {
     m->near = (ronde__host_transfer){
         .peer = self->hosts.places[m->peer], .tag = m->tag, .is_send = m->is_send, .data = m->data, .bytes = m->bytes};
     ronde__host_post(self->hosts.near, &m->near);
-  } else if (!m->in_parts) {
-    RONDE_TRY(post_part(self, m, m->data, m->bytes, m->parts));
+  } else {
+    enlist(self, m);
+    if (!m->in_parts) RONDE_TRY(post_part(self, m, m->data, m->bytes, m->parts));
   }
   request_out->impl = m;
   return RONDE_OK;
@@ -169,10 +174,10 @@ static ronde_status mpi_irecv(ronde__transport *transport, int peer, uint32_t ta
   return post(transport, wanted, request_out);
 }
 
-static ronde_status wrong_length(const endpoint *self, const message *m, size_t came) {
+static ronde_status wrong_length(const endpoint *self, const message *m) {
   return ronde__fail(RONDE_E_INTERNAL,
                      "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu", m->peer,
-                     self->head.rank, m->tag, came, m->bytes);
+                     self->head.rank, m->tag, m->came, m->bytes);
 }
 
 static void count(endpoint *self, const message *m) {
@@ -181,18 +186,17 @@ static void count(endpoint *self, const message *m) {
   if (m->is_send) __atomic_fetch_add(&self->head.messages, 1, __ATOMIC_RELAXED);
 }
 
-static ronde_status near_test(endpoint *self, message *m, bool *done_out) {
+static ronde_status test_near(message *m, bool *done_out) {
   *done_out = atomic_load_explicit(&m->near.done, memory_order_acquire);
   if (!*done_out) return RONDE_OK;
-  if (m->near.error)
-    return ronde__fail(RONDE_E_LOST, "copying a message from rank %d: %s", m->peer, strerror(m->near.error));
-  if (!m->is_send && m->near.came != m->bytes) return wrong_length(self, m, m->near.came);
-  count(self, m);
-  return RONDE_OK;
+  m->came = m->near.came;
+  return m->near.error
+             ? ronde__fail(RONDE_E_LOST, "copying a message from rank %d: %s", m->peer, strerror(m->near.error))
+             : RONDE_OK;
 }
 
 /* An error is the end of the part, and of the message, too; MPI names one that is too long but not by how much. */
-static ronde_status test_part(endpoint *self, const message *m, MPI_Request *request, bool *done_out, size_t *came) {
+static ronde_status test_part(endpoint *self, message *m, MPI_Request *request, bool *done_out) {
   MPI_Status status;
   int done = 0, error = MPI_Test(request, &done, &status), class = MPI_SUCCESS, n = 0;
   *done_out = done || error != MPI_SUCCESS;
@@ -205,13 +209,13 @@ static ronde_status test_part(endpoint *self, const message *m, MPI_Request *req
     return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
   }
   if (done && !m->is_send) MPI_Get_count(&status, MPI_BYTE, &n);
-  *came += (size_t)n;
+  m->came += (size_t)n;
   return RONDE_OK;
 }
 
 static ronde_status move_parts(endpoint *self, message *m) {
   for (bool done = true; m->n_done < m->n_posted && done; m->n_done += done)
-    RONDE_TRY(test_part(self, m, &m->parts[m->n_done % WINDOW], &done, &m->came));
+    RONDE_TRY(test_part(self, m, &m->parts[m->n_done % WINDOW], &done));
   if (m->n_posted == m->n_parts || is_behind_its_like(self, m)) return RONDE_OK;
   for (; m->n_posted < m->n_parts && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
     size_t at = (size_t)m->n_posted * PART_BYTES;
@@ -246,12 +250,12 @@ static void move_all_parts(endpoint *self) {
 }
 
 static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
-  if (m->is_near) return near_test(self, m, done_out);
-  *done_out = m->in_parts && atomic_load_explicit(&m->done, memory_order_acquire);
-  if (!m->in_parts) RONDE_TRY(test_part(self, m, m->parts, done_out, &m->came));
+  if (m->is_near) RONDE_TRY(test_near(m, done_out));
+  else if (m->in_parts) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
+  else RONDE_TRY(test_part(self, m, m->parts, done_out));
   if (!*done_out) return RONDE_OK;
   RONDE_TRY(m->status);
-  if (!m->is_send && m->came != m->bytes) return wrong_length(self, m, m->came);
+  if (!m->is_send && m->came != m->bytes) return wrong_length(self, m);
   count(self, m);
   return RONDE_OK;
 }
@@ -439,10 +443,8 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
   if (n > INT32_MAX) return ronde__fail(RONDE_E_INTERNAL, "transport mpi: an all-reduce of %zu floats is too large", n);
-  message *m = message_take(self);
-  if (!m) return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for an all-reduce");
-  *m = (message){.peer = transport->rank, .is_send = true};
-  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
+  message *m = message_take(self, (message){.peer = transport->rank, .is_send = true});
+  if (!m) return RONDE_E_MEMORY;
   m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
   int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->parts);
   if (error != MPI_SUCCESS) return mpi_failed(error, "an all-reduce of", m->peer);

@@ -132,13 +132,9 @@ static void update(const ronde__optim *optim, float *w, const float *g, size_t f
 }
 
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
-  size_t at = first, end = first + n;
-  for (int i = ronde__stretch_behind(optim->dead, optim->n_passed, first); at < end; ++i) {
-    bool any = i < optim->n_passed && optim->dead[i].begin < end;
-    size_t stop = any ? optim->dead[i].begin : end;
-    if (stop > at) update(optim, w + (at - first), g + (at - first), at, stop - at);
-    at = any ? optim->dead[i].begin + optim->dead[i].n : end;
-  }
+  ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_passed, first, first + n);
+  for (ronde__stretch s; ronde__gaps_next(&live, &s);)
+    update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
 }
 
 typedef struct range_call {

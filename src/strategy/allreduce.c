@@ -1,6 +1,7 @@
 /* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
  * all-reduce, in buckets from the last layer to the first, while backward still runs; every rank makes the same update,
- * of a bucket while the next ones are under way. Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", VLDB 2020. */
+ * of a bucket while the next ones are under way. Source: Li et al., "PyTorch distributed: experiences on accelerating
+ * data parallel training", VLDB 2020. */
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
 
@@ -79,7 +80,7 @@ static ronde_status meet(state *s) {
   send_ready(s, s->cut.n);
   RONDE_TRY(s->status);
   uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  ronde__worker_met(worker, s->parts, begin, met, met);
+  ronde__worker_met(worker, s->parts, begin, met);
   return RONDE_OK;
 }
 

@@ -140,7 +140,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pushes, s));
   RONDE_TRY(ronde__ps_settle(s));
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  ronde__worker_met(worker, s->parts, begin, end, end);
+  ronde__worker_met(worker, s->parts, begin, end);
   *result_out = ronde__parts_join(s->parts, worker->transport->size);
   if (result_out->broken_rank >= 0) return RONDE_OK;
   RONDE_TRY(ronde__ps_begin_pulls(s));

@@ -142,8 +142,7 @@ void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uin
 void ronde__worker_start(ronde__worker *worker);
 /* All ranks have met at met_ns within the exchange, where this one has learnt everybody's part: accounts for the
  * waiting, and for who was late. */
-void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns,
-                       uint64_t end_ns);
+void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns);
 /* Clips and updates all parameters from the net's gradients, in phase update; the phase is other afterwards. */
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* A stretch of an update that was begun, in phase update; the phase is exchange afterwards. */

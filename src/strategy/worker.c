@@ -73,15 +73,10 @@ static void param_needed(void *user, int param) {
 static bool gradient_finite(const ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
   int n_dead;
   const ronde__stretch *dead = ronde__net_dead(worker->net, &n_dead);
-  bool finite = true;
-  size_t at = p->offset, end = at + p->n_packed;
-  for (int i = ronde__stretch_behind(dead, n_dead, at); at < end && finite; i++) {
-    bool any = i < n_dead && dead[i].begin < end;
-    size_t stop = any ? dead[i].begin : end;
-    finite = worker->kernels->all_finite(gradient + (at - p->offset), (int64_t)(stop - at));
-    at = any ? stop + dead[i].n : end;
-  }
-  return finite;
+  ronde__gaps live = ronde__gaps_of(dead, n_dead, p->offset, p->offset + p->n_packed);
+  for (ronde__stretch s; ronde__gaps_next(&live, &s);)
+    if (!worker->kernels->all_finite(gradient + (s.begin - p->offset), (int64_t)s.n)) return false;
+  return true;
 }
 
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
@@ -162,7 +157,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   w->part->n_correct += result.n_correct;
   if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
-  hooks.dead_unread = worker->fused_update && (w->broken || ronde__optim_passes_dead(worker->optim));
+  hooks.dead_unread = worker->fused_update && ronde__optim_passes_dead(worker->optim);
   enter(w, RONDE__PHASE_BACKWARD);
   return batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
                       : ronde__net_pass_empty(worker->net, true, &hooks);
@@ -218,13 +213,11 @@ void ronde__worker_start(ronde__worker *worker) {
   ronde__prof_totals_at(worker->prof, worker->met_ns, worker->met_phases_ns);
 }
 
-void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns,
-                       uint64_t end_ns) {
-  ronde__parts_waited(parts, worker->transport->size, worker->prof, worker->met_ns, begin_ns, end_ns);
+void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns) {
+  ronde__parts_waited(parts, worker->transport->size, worker->prof, worker->met_ns, begin_ns, met_ns);
   if (worker->late) ronde__late_note(worker->late, parts);
   worker->met_ns = met_ns;
   ronde__prof_totals(worker->prof, worker->met_phases_ns);
-  worker->met_phases_ns[RONDE__PHASE_EXCHANGE] -= end_ns - met_ns; /* that is the next step's */
 }
 
 void ronde__worker_update(ronde__worker *worker, double lr) {
