@@ -69,16 +69,6 @@ static void threads_give_the_same_bits(void **unused) {
   ronde__pool_destroy(pool);
 }
 
-/* How often an op of this name ran forward. */
-static int64_t calls_of(const ronde__prof *prof, const char *name) {
-  int n;
-  const ronde__prof_op *ops = ronde__prof_ops(prof, &n);
-  int64_t calls = 0;
-  for (int i = 0; i < n; i++)
-    if (ops[i].phase == RONDE__PHASE_FORWARD && !strcmp(ops[i].op, name)) calls += ops[i].calls;
-  return calls;
-}
-
 /* By the joint names of the per-op table. */
 static void fuses_what_it_may(void **unused) {
   static const struct {

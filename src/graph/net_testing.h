@@ -454,6 +454,16 @@ static inline double interpret(const ronde_graph *graph, const ronde__net *net, 
   return loss;
 }
 
+/* How often an op of this name ran forward. */
+static inline int64_t calls_of(const ronde__prof *prof, const char *name) {
+  int n;
+  const ronde__prof_op *ops = ronde__prof_ops(prof, &n);
+  int64_t calls = 0;
+  for (int i = 0; i < n; i++)
+    if (ops[i].phase == RONDE__PHASE_FORWARD && !strcmp(ops[i].op, name)) calls += ops[i].calls;
+  return calls;
+}
+
 static inline bool is_dead(const ronde__net *net, size_t at) {
   int n;
   const ronde__stretch *dead = ronde__net_dead(net, &n);

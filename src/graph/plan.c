@@ -11,7 +11,7 @@ typedef struct builder {
   int *n_uses;                 /* [tensors] */
   bool *wants_gradient;        /* [tensors]: it depends on a parameter that trains */
   bool *for_loss, *for_output; /* [tensors] */
-  int *fused_into;             /* [nodes]: the node that executes this activation or sum, -1: itself */
+  int *fused_into;             /* [nodes]: the node that executes this activation, sum or pooling, -1: itself */
   int *sum;                    /* [nodes]: the sum that a normalisation executes too, in the sum's place; -1: none */
   ronde__activation *act;      /* [nodes]: the activation that a node executes beside its own work */
 } builder;
@@ -52,6 +52,11 @@ static int norm_of_sum(const builder *b, const ronde__node *sum) {
   return norm;
 }
 
+/* The place of a maximum that a ReLU cuts off must fit beside those of the window. */
+static bool executes_relu(const ronde__node *reader) {
+  return reader->kind == RONDE__OP_MAX_POOL2D && reader->attr.kernel[0] * reader->attr.kernel[1] <= RONDE__NO_PLACE;
+}
+
 /* An activation whose input nobody else reads is executed by the layer in front of it; a ReLU whose output only a max
  * pooling reads, by the pooling. */
 static int executor_of(const builder *b, int index) {
@@ -60,7 +65,7 @@ static int executor_of(const builder *b, int index) {
   int producer = graph->tensors[node->in[0]]->producer;
   if (node->attr.act == RONDE__ACT_RELU && b->n_uses[node->out] == 1 && node->out != graph->output) {
     int reader = only_reader(b, node->out);
-    if (graph->nodes[reader].kind == RONDE__OP_MAX_POOL2D) return reader;
+    if (executes_relu(&graph->nodes[reader])) return reader;
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
   if (graph->nodes[producer].kind == RONDE__OP_ADD && b->fused_into[producer] >= 0) producer = b->fused_into[producer];
@@ -152,6 +157,29 @@ static void bind_target(builder *b, const ronde__node *node, const ronde__phys *
   b->value_of[node->in[1]] = b->plan->target;
 }
 
+/* The node that alone reads what this one gives, past activations that are executed elsewhere; -1: none. */
+static int follower(const builder *b, const ronde__node *node) {
+  const ronde_graph *graph = b->graph;
+  int tensor = node->out, reader;
+  do {
+    if (b->n_uses[tensor] != 1 || tensor == graph->output) return -1;
+    reader = only_reader(b, tensor);
+    tensor = graph->nodes[reader].out;
+  } while (graph->nodes[reader].kind == RONDE__OP_ACTIVATION && b->fused_into[reader] >= 0);
+  return reader;
+}
+
+/* Lets a step whose layouts are chosen execute the node behind it too, where its op can. */
+static void join_follower(builder *b, int index, const ronde__node *node, ronde__plan_step *step) {
+  int next = step->op->join ? follower(b, node) : -1;
+  if (next < 0) return;
+  const ronde__node *behind = &b->graph->nodes[next];
+  ronde__op_attr attr = behind->attr;
+  attr.act = b->act[next];
+  if (step->op->join(&step->desc, behind->kind, &attr, &b->graph->tensors[behind->out]->shape))
+    b->fused_into[next] = index;
+}
+
 static void add_step(builder *b, int index, const ronde__node *node) {
   const ronde_graph *graph = b->graph;
   ronde__plan *plan = b->plan;
@@ -175,6 +203,7 @@ static void add_step(builder *b, int index, const ronde__node *node) {
     desc->need_dinput[i] = value->has_gradient;
   }
   step.op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  join_follower(b, index, node, &step);
   for (int i = 0; i < node->n_inputs; i++) step.in[i] = value_in_form(b, b->value_of[node->in[i]], &desc->in[i], &step);
   memcpy(step.param, node->param, sizeof step.param);
   memcpy(step.buffer, node->buffer, sizeof step.buffer);

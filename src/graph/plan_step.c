@@ -4,21 +4,13 @@
 #include <stdio.h>
 
 /* A fused step has a name of its own in the per-op table: its time is never apportioned. */
-static const char *joint_name(const ronde__plan_step *step) {
-  static const char *const convolution[] = {"convolution", "convolution+relu", "convolution+tanh",
-                                            "convolution+sigmoid"};
-  static const char *const linear[] = {"linear", "linear+relu", "linear+tanh", "linear+sigmoid"};
-  static const char *const activation[] = {"activation", "relu", "tanh", "sigmoid"};
-  static const char *const max_pool[] = {"max_pool", "max_pool+relu"};
-  static const char *const batch_norm[2][2] = {{"batch_norm", "batch_norm+relu"},
-                                               {"batch_norm+add", "batch_norm+add+relu"}};
-  ronde__activation act = step->desc.attr.act;
-  if (step->op == ronde__ops[RONDE__OP_CONV2D]) return convolution[act];
-  if (step->op == ronde__ops[RONDE__OP_LINEAR]) return linear[act];
-  if (step->op == ronde__ops[RONDE__OP_ACTIVATION]) return activation[act];
-  if (step->op == ronde__ops[RONDE__OP_MAX_POOL2D]) return max_pool[act];
-  if (step->op == ronde__ops[RONDE__OP_BATCH_NORM2D]) return batch_norm[step->desc.n_inputs - 1][act];
-  return step->op->name;
+static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
+  static const char *const acts[] = {"", "relu", "tanh", "sigmoid"};
+  const ronde__op_attr *attr = &step->desc.attr;
+  bool alone = step->op == ronde__ops[RONDE__OP_ACTIVATION];
+  bool sum = step->op == ronde__ops[RONDE__OP_BATCH_NORM2D] && step->desc.n_inputs > 1;
+  snprintf(name, size, "%s%s%s%s%s%s", alone ? "" : step->op->name, sum ? "+add" : "", attr->act && !alone ? "+" : "",
+           acts[attr->act], attr->pool.relu ? "+relu" : "", attr->pool.kernel[0] ? "+max_pool" : "");
 }
 
 /* What a call must move at least: operands and results once, of backward also what it reads again. */
@@ -44,9 +36,10 @@ static void add_row(ronde__plan_step *step, const ronde__plan_options *options, 
   const ronde__op_desc *desc = &step->desc;
   const ronde_graph *graph = options->rows_of;
   bool taken = backward && desc->in_pieces && options->taker_name;
-  char name[192];
+  char joint[64], name[192];
+  joint_name(step, joint, sizeof joint);
   snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "",
-           joint_name(step), taken ? "+" : "", taken ? options->taker_name : "");
+           joint, taken ? "+" : "", taken ? options->taker_name : "");
   int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
                                  step->op->implementation(desc, step->state));
   if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));

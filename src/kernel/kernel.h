@@ -80,6 +80,8 @@ typedef struct ronde__winograd_tile {
 
 enum { RONDE__MULTIPLY_ADDS = 12 };
 
+enum { RONDE__NO_PLACE = 255 }; /* of a window's maximum that a ReLU has cut off */
+
 /* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
 typedef struct ronde__kernels {
   const char *isa; /* "sse2", "avx2", "avx512", "neon" */
@@ -145,11 +147,13 @@ typedef struct ronde__kernels {
   void (*column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
 
   /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
-   * largest). */
-  void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which);
+   * largest). relu: y[j] = relu(max), and which[j] = RONDE__NO_PLACE where that is not positive; count < 256 then. */
+  void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, bool relu, float *y, uint8_t *which);
   /* dx[offsets[i] + j] (+)= dy[j] where which[j] == i, else 0 */
   void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
                               float *dx, bool accumulate);
+  /* The same of one place: dx[j] = dy[j] where which[j] == place, else 0 */
+  void (*max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
   /* y[j] = factor * sum over i of x[offsets[i] + j] */
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
   /* dx[offsets[i] + j] (+)= factor * dy[j] */

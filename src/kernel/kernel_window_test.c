@@ -25,15 +25,18 @@ static int first_largest(const float *x, int count, int64_t j) {
 static void test_max(void **state) {
   floats x = tied_values();
   for (int count = 1; count <= WINDOWS; count++)
-    for (int64_t n = 0; n <= 61; n++) {
+    for (int64_t k = 0; k < 2 * 62; k++) {
+      int64_t n = k / 2;
+      bool relu = k % 2;
       floats y = floats_make(n, 3);
       uint8_t *which = malloc((size_t)n + 1);
       which[n] = 77;
-      kernels->max_window(x.at, offsets, count, n, y.at, which);
+      kernels->max_window(x.at, offsets, count, n, relu, y.at, which);
       for (int64_t j = 0; j < n; j++) {
         int want = first_largest(x.at, count, j);
-        assert_int_equal(which[j], want);
-        assert_true(same_bits(&y.at[j], &x.at[offsets[want] + j], 1));
+        float largest = x.at[offsets[want] + j], zero = 0;
+        assert_int_equal(which[j], relu && largest <= 0 ? RONDE__NO_PLACE : want);
+        assert_true(same_bits(&y.at[j], relu && largest < 0 ? &zero : &largest, 1));
       }
       assert_int_equal(which[n], 77);
       free(which);
@@ -50,7 +53,7 @@ static void test_max_of_many(void **state) {
   float y[32];
   uint8_t which[32];
   for (int64_t i = 0; i < x.n; i++) x.at[i] = (float)i;
-  kernels->max_window(x.at, many, 256, 32, y, which);
+  kernels->max_window(x.at, many, 256, 32, false, y, which);
   for (int j = 0; j < 32; j++) assert_true(which[j] == 255 && y[j] == (float)(255 + j));
   floats_free(&x);
 }
@@ -72,6 +75,22 @@ static void test_max_backward(void **state) {
       free(which);
       floats_free(&dx), floats_free(&got), floats_free(&dy);
     }
+}
+
+static void test_max_backward_of_one_place(void **state) {
+  for (int64_t n = 0; n <= 61; n++) {
+    floats dy = floats_make(n, 2), dx = floats_make(n + 1, 1);
+    uint8_t *which = malloc((size_t)n + 1);
+    for (int64_t j = 0; j < n; j++) which[j] = j % 5 ? (uint8_t)(j * 7 % 4) : RONDE__NO_PLACE;
+    for (int place = 0; place < 4; place++) {
+      float beyond = dx.at[n];
+      kernels->max_place_backward(dy.at, which, place, n, dx.at);
+      for (int64_t j = 0; j < n; j++) assert_true(dx.at[j] == (which[j] == place ? dy.at[j] : 0));
+      assert_true(dx.at[n] == beyond);
+    }
+    free(which);
+    floats_free(&dy), floats_free(&dx);
+  }
 }
 
 /* A NaN goes where it belongs and nowhere else. */
@@ -112,6 +131,7 @@ int main(void) {
       cmocka_unit_test(test_max),
       cmocka_unit_test(test_max_of_many),
       cmocka_unit_test(test_max_backward),
+      cmocka_unit_test(test_max_backward_of_one_place),
       cmocka_unit_test(test_max_backward_keeps_nan_apart),
       cmocka_unit_test(test_average_and_its_backward),
   };

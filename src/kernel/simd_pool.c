@@ -1,7 +1,6 @@
 /* Pooling windows over vectors of n floats. The gradient's windows may overlap where they are added: in the order of i. */
 #include "kernel/simd.h"
 
-typedef uint8_t bytes_vec __attribute__((vector_size(LANES)));
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
 /* The low byte of each lane, part by part: compilers turn a plain conversion into moves of single bytes. */
@@ -17,13 +16,36 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
   if (live != LANES) memcpy(p, bytes, (size_t)live);
 }
 
-INLINE ivec load_indices(const uint8_t *p, int64_t live) {
-  bytes_vec x = {0};
-  memcpy(&x, p, (size_t)live);
-  return __builtin_convertvector(x, ivec);
+#if RONDE_VECTOR_BYTES == 64
+#define IN_FOURS 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3
+#elif RONDE_VECTOR_BYTES == 32
+#define IN_FOURS 0, 0, 0, 0, 1, 1, 1, 1
+#else
+#define IN_FOURS 0, 0, 0, 0
+#endif
+
+/* Places are compared where they lie, each lane in another byte of its word: widening bytes takes compilers many moves. */
+INLINE ivec in_own_byte(int place) {
+  ivec x;
+  for (int i = 0; i < LANES; i++) x[i] = (int32_t)((uint32_t)place << i % 4 * 8);
+  return x;
 }
 
-INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, float *y, uint8_t *which) {
+INLINE ivec load_places(const uint8_t *p, int64_t live) {
+  uint8_t some[LANES] = {0};
+  ivec words = {0};
+  if (live != LANES) p = memcpy(some, p, (size_t)live);
+  UNROLL
+  for (int i = 0; i < LANES / 4; i++) {
+    int32_t word;
+    memcpy(&word, p + 4 * i, sizeof word);
+    words[i] = word;
+  }
+  return __builtin_shufflevector(words, words, IN_FOURS) & in_own_byte(255);
+}
+
+INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, const bool relu, float *y,
+                     uint8_t *which) {
   vec best = load_some(x + offsets[0], live);
   ivec index = {0}, present = {0};
   for (int i = 1; i < count; i++) {
@@ -34,14 +56,25 @@ INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t 
     best = select(take, next, best);
     index = (take & present) | (~take & index);
   }
+  if (relu) {
+    index |= (best <= 0.0f) & RONDE__NO_PLACE;
+    best = select(best < 0.0f, (vec){0}, best);
+  }
   store_some(y, best, live);
   store_indices(which, index, live);
 }
 
-void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, float *y, uint8_t *which) {
+INLINE void max_of(const float *x, const int64_t *offsets, int count, int64_t n, const bool relu, float *y,
+                   uint8_t *which) {
   int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) max_some(x + j, offsets, count, LANES, y + j, which + j);
-  if (j < n) max_some(x + j, offsets, count, n - j, y + j, which + j);
+  for (; j + LANES <= n; j += LANES) max_some(x + j, offsets, count, LANES, relu, y + j, which + j);
+  if (j < n) max_some(x + j, offsets, count, n - j, relu, y + j, which + j);
+}
+
+void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, bool relu, float *y,
+                      uint8_t *which) {
+  if (relu) max_of(x, offsets, count, n, true, y, which);
+  else max_of(x, offsets, count, n, false, y, which);
 }
 
 INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
@@ -51,8 +84,9 @@ INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
 INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
                               const bool add, float *dx) {
   vec d = load_some(dy, live);
-  ivec index = load_indices(which, live);
-  for (int i = 0; i < count; i++) put_some(dx + offsets[i], select(index == i, d, (vec){0}), live, add);
+  ivec places = load_places(which, live), present = {0};
+  for (int i = 0; i < count; i++, present += in_own_byte(1))
+    put_some(dx + offsets[i], select(places == present, d, (vec){0}), live, add);
 }
 
 INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
@@ -66,6 +100,17 @@ void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int6
                                float *dx, bool accumulate) {
   if (accumulate) max_backward(dy, which, offsets, count, n, true, dx);
   else max_backward(dy, which, offsets, count, n, false, dx);
+}
+
+INLINE void place_some(const float *dy, const uint8_t *which, ivec place, int64_t live, float *dx) {
+  store_some(dx, select(load_places(which, live) == place, load_some(dy, live), (vec){0}), live);
+}
+
+void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx) {
+  const ivec own = in_own_byte(place);
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) place_some(dy + j, which + j, own, LANES, dx + j);
+  if (j < n) place_some(dy + j, which + j, own, n - j, dx + j);
 }
 
 INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, float *y) {

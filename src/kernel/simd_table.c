@@ -29,6 +29,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .column_dots = NAME(column_dots),
     .max_window = NAME(max_window),
     .max_window_backward = NAME(max_window_backward),
+    .max_place_backward = NAME(max_place_backward),
     .avg_window = NAME(avg_window),
     .avg_window_backward = NAME(avg_window_backward),
     .winograd = NAME(winograd),

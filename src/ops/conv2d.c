@@ -97,12 +97,27 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
       (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
 }
 
+/* A band of the map in front of the pooling stays in cache, and is never stored whole. */
+static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out) {
+  if (form_of(desc) != &ronde__conv_first || kind != RONDE__OP_MAX_POOL2D) return false;
+  for (int d = 0; d < 2; d++)
+    if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
+  desc->attr.pool =
+      (ronde__joined_pool){.kernel = {attr->kernel[0], attr->kernel[1]}, .relu = attr->act == RONDE__ACT_RELU};
+  desc->out.h = out->dim[1], desc->out.w = out->dim[2];
+  return true;
+}
+
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   return form_of(desc)->prepare(desc, state_out);
 }
 
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return form_of(desc)->work_elems(desc, state, backward);
+}
+
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+  return desc->attr.pool.kernel[0] ? ronde__ops[RONDE__OP_MAX_POOL2D]->saved_elems(desc, state) : 0;
 }
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -148,9 +163,11 @@ const ronde__op ronde__op_conv2d = {
     .params = params,
     .flops = flops,
     .layouts = layouts,
+    .join = join,
     .prepare = prepare,
     .release = release,
     .work_elems = work_elems,
+    .saved_elems = saved_elems,
     .keeps_input = true,
     .forward = forward,
     .backward = backward,

@@ -1,16 +1,19 @@
 /* First convolution, LANES -> BLOCKS: few input channels with the batch in the lanes are the transposed operand of a
  * GEMM, so no im2col is stored. The network's input needs no gradient; where one is needed, the plan uses BLOCKS on
- * both sides. */
+ * both sides. With a max pooling behind it (attr.pool) only the pooled map is stored: forward makes the pixels of a
+ * window in scratch, backward the gradient of a few pixels, as they come. */
 #include "ops/conv.h"
 
 #include <string.h>
 
-/* Floats of dY that stay in the first cache while tap rows pass over them. */
+/* Floats of dY that stay in the first cache. */
 enum { CACHED = 4096 };
 
 typedef struct state {
   ronde__axis h, w;
   int64_t lanes, out_pixel, out_block, out_blocks;
+  int64_t longest;           /* neighbouring pixels whose dY stays in the first cache while tap rows pass over it */
+  int64_t *places;           /* with a pooling, [its places]: of a window's pixels in scratch */
   ronde__gemm_list *rows;    /* [KH + 1][KH + 1]: by first tap row and their number; over channels and tap rows, and
                                 nothing where unused */
   ronde__gemm_pair *forward; /* [KW + 1]: by taps of a row */
@@ -26,6 +29,7 @@ static void release(void *opaque) {
   ronde__free(s->forward);
   ronde__free(s->weight);
   ronde__gemm_list_destroy(&s->pixels);
+  ronde__free(s->places);
   ronde__free(s);
 }
 
@@ -45,6 +49,10 @@ static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ro
   return RONDE_OK;
 }
 
+static int64_t n_places(const ronde__op_desc *desc) {
+  return (int64_t)desc->attr.pool.kernel[0] * desc->attr.pool.kernel[1];
+}
+
 static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   int kh = s->h.kernel + 1, kw = s->w.kernel + 1;
   RONDE__ALLOC(s->rows, (size_t)kh * kh * sizeof *s->rows, "convolution plan");
@@ -57,6 +65,9 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
     s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->lanes) * sizeof(float);
     s->pixels.b[i] = (uint64_t)(i * s->out_pixel) * sizeof(float);
   }
+  int64_t places = n_places(desc);
+  RONDE__ALLOC(s->places, (size_t)places * sizeof *s->places, "convolution plan");
+  for (int64_t i = 0; i < places; i++) s->places[i] = i * s->out_pixel;
   return RONDE_OK;
 }
 
@@ -66,7 +77,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
-  s->out_blocks = ronde__phys_blocks(out);
+  s->out_blocks = ronde__phys_blocks(out), s->longest = ronde__min(s->w.out, ronde__max(1, CACHED / s->out_pixel));
   ronde_status status = make_lists(desc, s);
   if (status != RONDE_OK) {
     release(s);
@@ -82,7 +93,14 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   return RONDE_OK;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) { return 0; }
+/* Scratch of a thread where there is a pooling: a window's pixels, or the gradient of neighbouring ones. */
+static int64_t thread_elems(const ronde__op_desc *desc, const state *s, bool backward) {
+  return n_places(desc) ? (backward ? s->longest : n_places(desc)) * s->out_pixel : 0;
+}
+
+static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  return (size_t)(desc->threads * thread_elems(desc, state, backward));
+}
 
 typedef struct job {
   const ronde__op_desc *desc;
@@ -90,24 +108,44 @@ typedef struct job {
   const ronde__op_call *call;
 } job;
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+/* Pixel (oh, ow) of an output block, before the pooling: y [N][bo]. */
+static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t pixels = s->h.out * s->w.out, bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo, begin,
-          end;
+  int64_t bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo;
+  ronde__taps h = ronde__axis_forward(&s->h, oh), w = ronde__axis_forward(&s->w, ow);
+  if (w.count == 0) h = (ronde__taps){0, 0, 0};
+  const ronde__gemm_list *list = row_list(s, h);
+  ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
+                  call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, y,
+                  false);
+  ronde__fused_bias_act(desc, call, ob, y, desc->out.n);
+}
+
+/* One output, at element `at`, of the pooling. */
+static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
+  const ronde__joined_pool *pool = &j->desc->attr.pool;
+  int64_t pixel = j->s->out_pixel;
+  for (int y = 0; y < pool->kernel[0]; y++)
+    for (int x = 0; x < pool->kernel[1]; x++)
+      convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
+  j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, pool->relu, j->call->out + at,
+                               (uint8_t *)j->call->saved + at);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__phys *out = &j->desc->out;
+  bool pooled = n_places(j->desc) > 0;
+  float *window = j->call->work + thread * thread_elems(j->desc, s, false);
+  int64_t pixels = out->h * out->w, begin, end;
   ronde__thread_share(s->out_blocks * pixels, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t ob = item / pixels, p = item % pixels;
-    ronde__taps h = ronde__axis_forward(&s->h, p / s->w.out), w = ronde__axis_forward(&s->w, p % s->w.out);
-    if (w.count == 0) h = (ronde__taps){0, 0, 0};
-    const ronde__gemm_list *list = row_list(s, h);
-    float *out = call->out + ob * s->out_block + p * s->out_pixel;
-    ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
-                    call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, out,
-                    false);
-    ronde__fused_bias_act(desc, call, ob, out, desc->out.n);
+    int64_t ob = item / pixels, oh = item % pixels / out->w, ow = item % out->w, at = item * s->out_pixel;
+    if (pooled) pool_window(j, ob, oh, ow, at, window);
+    else convolve(j, ob, oh, ow, j->call->out + at);
   }
 }
 
@@ -116,14 +154,34 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
   ronde__pool_run(call->pool, forward_part, &j);
 }
 
+/* dY of neighbouring pixels from (oh, ow) on: where it lies, or made of the pooled one, zeros but for the maxima; those
+ * that are in no window had no part in the result. */
+static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t length, float *expanded) {
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  const int *kernel = j->desc->attr.pool.kernel;
+  if (!n_places(j->desc)) return call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+  for (int64_t i = 0; i < length; i++) {
+    float *to = expanded + i * s->out_pixel;
+    int64_t y = oh / kernel[0], x = (ow + i) / kernel[1];
+    int64_t from = ob * s->out_block + (y * j->desc->out.w + x) * s->out_pixel;
+    int place = (int)(oh % kernel[0] * kernel[1] + (ow + i) % kernel[1]);
+    if (y < j->desc->out.h && x < j->desc->out.w)
+      j->desc->kernels->max_place_backward(call->dout + from, (const uint8_t *)call->saved + from, place, s->out_pixel,
+                                           to);
+    else
+      memset(to, 0, (size_t)s->out_pixel * sizeof *to);
+  }
+  return expanded;
+}
+
 /* Tap rows [row0, row1), of all (c, kh), of one block of dW, [KW][bo] each: pixels outside, so that the rows share dY
  * while it is in the first cache; and the first of them with the bias, summed by rows of pixels. Either may be
  * frozen. */
-static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1) {
+static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t bo = j->desc->out.block, kernel = s->h.kernel, size = s->w.kernel * bo;
-  int64_t longest = ronde__max(1, CACHED / s->out_pixel);
   const ronde__kernels *kernels = j->desc->kernels;
   float *dw = call->dparam[0] ? call->dparam[0] + ob * j->desc->param[0].i * kernel * size : NULL;
   float *db = row0 == 0 && call->dparam[1] ? call->dparam[1] + ob * bo : NULL;
@@ -134,8 +192,8 @@ static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1) {
     float sums[RONDE__MAX_BLOCK] = {0}; /* of dY, in this row */
     for (int64_t ow = 0, length; ow < s->w.out; ow += length) {
       ronde__taps w = ronde__axis_forward(&s->w, ow);
-      length = ronde__min(longest, ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out));
-      const float *dy = call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+      length = ronde__min(s->longest, ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out));
+      const float *dy = gradient_of(j, ob, oh, ow, length, expanded);
       for (int64_t row = row0; row < row1 && w.count > 0 && dw; row++) {
         int64_t c = row / kernel, kh = row % kernel - h.first;
         if (kh < 0 || kh >= h.count) continue;
@@ -155,7 +213,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t row0 = begin % rows, row1 = ronde__min(rows, row0 + end - begin);
-    weight_rows(j, begin / rows, row0, row1);
+    weight_rows(j, begin / rows, row0, row1, j->call->work + thread * thread_elems(j->desc, j->s, true));
     begin += row1 - row0;
   }
 }

@@ -1,7 +1,6 @@
 /* Maximum over windows; the gradient goes to the first place that has it, as in PyTorch. A ReLU in front of it is
  * executed behind it, on the smaller side: max(relu(x)) = relu(max(x)), and where the maximum is positive its place is
- * the same. */
-#include "ops/fused.h"
+ * the same; where it is not, the place is left out, and no gradient goes there. */
 #include "ops/pool2d.h"
 
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
@@ -23,9 +22,8 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, call->out + at,
-                              (uint8_t *)call->saved + at);
-    if (desc->attr.act) desc->kernels->act_forward(call->out + at, call->out + at, s->vector, desc->attr.act);
+    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, desc->attr.act == RONDE__ACT_RELU,
+                              call->out + at, (uint8_t *)call->saved + at);
   }
 }
 
@@ -46,9 +44,7 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (!call->din[0]) return;
-  ronde__fused_act_backward(desc, call);
-  ronde__pool2d_run(desc, state, call, backward_plane);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
 }
 
 const ronde__op ronde__op_max_pool2d = {

@@ -18,6 +18,12 @@ typedef enum ronde__op_kind {
   RONDE__N_OPS
 } ronde__op_kind;
 
+/* A max pooling over windows side by side, executed by the op in front of it. */
+typedef struct ronde__joined_pool {
+  int kernel[2]; /* 0: none */
+  bool relu;     /* behind it */
+} ronde__joined_pool;
+
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
   int64_t out_channels; /* convolution, linear */
@@ -30,6 +36,7 @@ typedef struct ronde__op_attr {
   float probability;     /* dropout: of a zero */
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
+  ronde__joined_pool pool; /* behind a convolution and its activation */
 } ronde__op_attr;
 
 /* How a parameter is initialised. */
@@ -129,6 +136,9 @@ typedef struct ronde__op {
   /* Chooses the layouts: in->in[] holds what the producers offer; may be changed to what the op wants (the plan then
    * reorders); sets out and param[]. need_dinput is set. The choice of layouts must not depend on n. */
   void (*layouts)(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
+  /* Makes the op execute, behind its own work, the one that alone reads its output and gives shape [out]; false: it
+   * cannot, and desc stays as layouts() left it. NULL: never. */
+  bool (*join)(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out);
   /* Prepares one batch size: kernels resolved, tap lists made. state may stay NULL. */
   ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
   void (*release)(const ronde__op_desc *desc, void *state);
