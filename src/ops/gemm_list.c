@@ -23,7 +23,12 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
 
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
                      const float *b, float *c, bool accumulate) {
-  int64_t step = ronde__gemm_piece(count, pair->set.shape.k), done = 0;
+  ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(count, pair->set.shape.k), a, b, c, accumulate);
+}
+
+void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
+                        const float *a, const float *b, float *c, bool accumulate) {
+  int64_t done = 0;
   do {
     int64_t n = ronde__min(step, count - done);
     const ronde__gemm *gemm = accumulate || done ? &pair->add : &pair->set;

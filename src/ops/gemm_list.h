@@ -31,6 +31,9 @@ static inline int64_t ronde__gemm_piece(int64_t count, int64_t k) {
  * all of c is passed over. */
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
                      const float *b, float *c, bool accumulate);
+/* The same in pieces of `step` pairs. */
+void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
+                        const float *a, const float *b, float *c, bool accumulate);
 
 /* The transposed blocks of a BLOCKED weight [Ob][T][Ib][bi][bo]: [Ib][T][Ob][bo][bi], by items of one block. */
 void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,

@@ -162,6 +162,13 @@ static int64_t slab(const ronde__op_desc *desc) {
   return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out);
 }
 
+/* Terms of short rows lie N * k floats apart, often a multiple of the bytes in a way of the first cache: more than a few
+ * of them at once push each other out. */
+static int64_t forward_step(const state *s) {
+  enum { SHORT = 64 };
+  return s->k < SHORT ? ronde__ceil_div(SHORT, s->k) : ronde__gemm_piece(s->terms, s->k);
+}
+
 static void forward_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const state *s = j->s;
@@ -175,7 +182,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
     float *y = call->out + (ob * n + row0) * bo;
-    ronde__gemm_sum(&pair[0], &s->list, s->terms, x, w, y, false);
+    ronde__gemm_sum_by(&pair[0], &s->list, s->terms, forward_step(s), x, w, y, false);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
     if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
