@@ -3,12 +3,15 @@
 /* Long enough to hide a message's latency. */
 #define MIN_PIECE ((int64_t)(32 << 10) / (int64_t)sizeof(float))
 #define MAX_PIECE ((int64_t)RONDE__PIECE_BYTES / (int64_t)sizeof(float))
+#define MAX_DEPTH 8
 
-/* A vector on its way, in pieces; the present and the next are under way. */
+/* A vector on its way, in pieces: the present one and those behind it are under way, `depth` in all. Of short pieces,
+ * as transports between hosts want them, that is as many as two long ones hold: the link goes on while its rank
+ * computes. */
 typedef struct flow {
   float *x;
-  int64_t n, piece, n_pieces;
-  ronde__request requests[2];
+  int64_t n, piece, n_pieces, depth, n_posted;
+  ronde__request requests[MAX_DEPTH];
 } flow;
 
 /* Both ends of a message come to the same: in two pieces, within the bounds. */
@@ -19,6 +22,7 @@ static int64_t piece_of_length(int64_t n, int64_t most) {
 static flow flow_of(const ronde__transport *transport, const float *x, int64_t n) {
   int64_t most = ronde__min((int64_t)(transport->piece_bytes / sizeof(float)), MAX_PIECE);
   flow f = {.x = (float *)x, .n = n, .piece = piece_of_length(n, most)};
+  f.depth = ronde__min(2 * MAX_PIECE / most, MAX_DEPTH);
   if (n > 0) f.n_pieces = ronde__ceil_div(n, f.piece);
   return f;
 }
@@ -28,7 +32,7 @@ size_t ronde__exchange_scratch(int64_t n_in) { return 2 * (size_t)piece_of_lengt
 static int64_t length_of(const flow *f, int64_t j) { return ronde__min(f->n - j * f->piece, f->piece); }
 
 static float *landing(const ronde__exchange *e, const flow *in, int64_t j) {
-  return e->scratch ? e->scratch + j % 2 * in->piece : in->x + j * in->piece;
+  return e->scratch ? e->scratch + j % in->depth * in->piece : in->x + j * in->piece;
 }
 
 static bool adds_itself(const ronde__exchange *e) { return e->scratch && e->transport->ops->irecv_add; }
@@ -36,35 +40,34 @@ static bool adds_itself(const ronde__exchange *e) { return e->scratch && e->tran
 static ronde_status post_receive(const ronde__exchange *e, flow *in, int64_t j) {
   if (adds_itself(e))
     return e->transport->ops->irecv_add(e->transport, e->from, e->wire_tag, e->kernels->add, in->x + j * in->piece,
-                                        (size_t)length_of(in, j), &in->requests[j % 2]);
+                                        (size_t)length_of(in, j), &in->requests[j % in->depth]);
   return e->transport->ops->irecv(e->transport, e->from, e->wire_tag, landing(e, in, j),
-                                  sizeof(float) * (size_t)length_of(in, j), &in->requests[j % 2]);
+                                  sizeof(float) * (size_t)length_of(in, j), &in->requests[j % in->depth]);
+}
+
+static ronde_status wait(const ronde__exchange *e, ronde__request *requests, int64_t n) {
+  return e->transport->ops->wait(e->transport, requests, (int)n, e->transport->timeout_ns);
 }
 
 static ronde_status post_send(const ronde__exchange *e, flow *out, int64_t j) {
+  ronde__request *request = &out->requests[j % out->depth];
+  RONDE_TRY(wait(e, request, 1));
   return e->transport->ops->isend(e->transport, e->to, e->wire_tag, out->x + j * out->piece,
-                                  sizeof(float) * (size_t)length_of(out, j), &out->requests[j % 2]);
-}
-
-static ronde_status wait(const ronde__exchange *e, ronde__request *requests, int n) {
-  return e->transport->ops->wait(e->transport, requests, n, e->transport->timeout_ns);
+                                  sizeof(float) * (size_t)length_of(out, j), request);
 }
 
 static ronde_status run(const ronde__exchange *e, flow *out, flow *in) {
-  if (in->n_pieces > 0) RONDE_TRY(post_receive(e, in, 0));
   for (int64_t j = 0; j < ronde__max(out->n_pieces, in->n_pieces); j++) {
-    if (j + 1 < in->n_pieces) RONDE_TRY(post_receive(e, in, j + 1));
-    if (j < out->n_pieces) {
-      RONDE_TRY(wait(e, &out->requests[j % 2], 1));
-      RONDE_TRY(post_send(e, out, j));
-    }
-    if (j < in->n_pieces) {
-      RONDE_TRY(wait(e, &in->requests[j % 2], 1));
-      float *x = in->x + j * in->piece;
-      if (e->scratch && !adds_itself(e)) e->kernels->add(x, landing(e, in, j), x, length_of(in, j));
-    }
+    for (; in->n_posted < ronde__min(in->n_pieces, j + in->depth); in->n_posted++)
+      RONDE_TRY(post_receive(e, in, in->n_posted));
+    for (; out->n_posted < ronde__min(out->n_pieces, j + out->depth); out->n_posted++)
+      RONDE_TRY(post_send(e, out, out->n_posted));
+    if (j >= in->n_pieces) continue;
+    RONDE_TRY(wait(e, &in->requests[j % in->depth], 1));
+    float *x = in->x + j * in->piece;
+    if (e->scratch && !adds_itself(e)) e->kernels->add(x, landing(e, in, j), x, length_of(in, j));
   }
-  return wait(e, out->requests, 2);
+  return wait(e, out->requests, out->depth);
 }
 
 ronde_status ronde__exchange_run(const ronde__exchange *e) {
@@ -72,8 +75,8 @@ ronde_status ronde__exchange_run(const ronde__exchange *e) {
   flow in = flow_of(e->transport, e->in, e->from < 0 ? 0 : e->n_in);
   ronde_status status = run(e, &out, &in);
   if (status != RONDE_OK) {
-    e->transport->ops->cancel(e->transport, in.requests, 2);
-    e->transport->ops->cancel(e->transport, out.requests, 2);
+    e->transport->ops->cancel(e->transport, in.requests, (int)in.depth);
+    e->transport->ops->cancel(e->transport, out.requests, (int)out.depth);
   }
   return status;
 }

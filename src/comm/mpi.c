@@ -1,7 +1,7 @@
 /* Ranks as processes, over point-to-point MPI; those of one host copy from each other where they may (host.h). Waiting
- * is ours: MPI's own burns the core that the computing thread needs; here a wait spins for as long as a short message
- * takes, then sleeps in steps that grow, or until a neighbour rings. What ranks tell each other about themselves (one
- * leaves, one gives up) goes over a communicator of its own. */
+ * is ours: MPI's own burns the core that the computing thread needs; here a wait for a short message spins for as long
+ * as one takes, then sleeps in steps that grow, or until a neighbour rings. What ranks tell each other about themselves
+ * (one leaves, one gives up) goes over a communicator of its own. */
 #include "comm/mpi.h"
 
 #ifndef RONDE_HAVE_MPI
@@ -27,6 +27,7 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
 enum {
   SPIN_NS = 50000,        /* a short message over TCP and back */
   SLEEP_NS = 50000,       /* while traffic flows */
+  BULK_SLEEP_NS = 250000, /* the same where all that is waited for is long, and comes from other hosts */
   LONG_SLEEP_NS = 500000, /* when nothing has come for ... */
   LONG_AFTER_NS = 20000000,
   BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
@@ -36,6 +37,7 @@ enum {
    * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
   PART_BYTES = 60 << 10,
   WINDOW = 8, /* parts under way */
+  SHORT_BYTES = 32 << 10, /* what is longer is one of several under way, and its latency hidden */
   CONTROL_TAG = 0
 };
 
@@ -351,9 +353,19 @@ static bool all_ring(const ronde__request *requests, int n) {
   return all;
 }
 
+static bool all_bulk(const endpoint *self, const ronde__request *requests, int n) {
+  const int *host_of = self->hosts.host_of;
+  bool all = true;
+  for (int i = 0; i < n; i++) {
+    const message *m = requests[i].impl;
+    all &= !m || (m->bytes > SHORT_BYTES && host_of[m->peer] != host_of[self->head.rank]);
+  }
+  return all;
+}
+
 /* Or until the bell is rung again that was heard `seen` times. */
 static void nap(endpoint *self, const ronde__request *requests, int n, uint32_t seen, uint64_t waited_ns) {
-  uint64_t ns = waited_ns < LONG_AFTER_NS ? SLEEP_NS : LONG_SLEEP_NS;
+  uint64_t ns = waited_ns >= LONG_AFTER_NS ? LONG_SLEEP_NS : all_bulk(self, requests, n) ? BULK_SLEEP_NS : SLEEP_NS;
   struct timespec length = {0, (long)ns};
   if (!self->hosts.near) {
     nanosleep(&length, NULL);
@@ -385,7 +397,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
       begin = now;
       patience = ronde__patience_of(timeout_ns, now);
     }
-    bool spin = now - begin < SPIN_NS && ronde__may_spin();
+    bool spin = now - begin < SPIN_NS && ronde__may_spin() && !all_bulk(self, requests, n);
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
     if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
