@@ -100,7 +100,9 @@ static ronde_status create_watched(ronde__worker *worker, void **state_out) {
 }
 
 static ronde_status step_watched(void *state, const ronde__step *step, ronde__step_result *result_out) {
-  RONDE_TRY(ronde__strategy_find("allreduce")->step(state, step, result_out));
+  const ronde__strategy *allreduce = ronde__strategy_find("allreduce");
+  RONDE_TRY(allreduce->step(state, step, result_out));
+  RONDE_TRY(allreduce->settle(state));
   watched *w = ranks;
   while (w->state != state) ++w;
   assert_true(w->n_steps < WATCHED_STEPS);
@@ -166,14 +168,18 @@ static void test_bits(void **state) {
   static const char *const more[] = {"", "", "overlap=off", "threads=2"};
   for (size_t w = 0; w < RONDE__COUNT(worlds); ++w) {
     watched first = {0};
+    observed unwatched =
+        train(NULL, 33, NULL, "batch=13 epochs=2 lr=0.1 bucket-mb=0.001 workers=%d sync-bn=on", worlds[w]);
     for (size_t i = 0; i < RONDE__COUNT(more); ++i) {
       observed o = train(NULL, 33, watch, "batch=13 epochs=2 lr=0.1 bucket-mb=0.001 workers=%d sync-bn=on %s",
                          worlds[w], more[i]);
       assert_true(same_state_after_every_step(&o));
       if (i == 0) first = ranks[0];
       assert_memory_equal(first.sha256, ranks[0].sha256, sizeof first.sha256);
+      assert_memory_equal(unwatched.weights, o.weights, o.n_weights * sizeof *o.weights);
       free(o.weights);
     }
+    free(unwatched.weights);
   }
 }
 

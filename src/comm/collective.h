@@ -46,9 +46,10 @@ const ronde__allreduce *ronde__allreduce_at(int i); /* NULL past the end */
 ronde_status ronde__allreduce_choose(ronde__transport *transport, const ronde__kernels *kernels, size_t n,
                                      const ronde__allreduce **chosen_out);
 
-/* x [n] f32 becomes about the sum over the ranks, in bfloat16: half the bytes of the ring, which it goes round. residual
- * [n]: what this rank's roundings have lost so far, zeros at first, the same stretch in each call; it goes into the next
- * one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha + 2(p-1)/p n 2 beta. */
+/* x [n] f32 becomes about the sum over the ranks, in bfloat16: half the bytes of the ring, which it goes round.
+ * residual [n]: what this rank's roundings have lost so far, zeros at first, the same stretch in each call; it goes
+ * into the next one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha + 2(p-1)/p
+ * n 2 beta. */
 ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
                                    size_t n, float *residual, float *scratch);
 size_t ronde__allreduce_bf16_scratch(size_t n, int p);
@@ -77,8 +78,8 @@ ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, in
 
 /* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one is
  * summed while the next is coming: in = (what came) + in where scratch is given, else it is overwritten. scratch
- * [ronde__exchange_scratch(n_in)], for transports that cannot add by themselves. Every rank posts the receive of a piece
- * before it waits for anything of that piece: no cycle of waits. */
+ * [ronde__exchange_scratch(n_in)], for transports that cannot add by themselves. Every rank posts the receive of a
+ * piece before it waits for anything of that piece: no cycle of waits. */
 typedef struct ronde__exchange {
   ronde__transport *transport;
   const ronde__kernels *kernels; /* NULL where nothing is summed */
@@ -111,10 +112,14 @@ ronde_status ronde__comm_thread_create(int rank, ronde__comm_thread **thread_out
 void ronde__comm_thread_destroy(ronde__comm_thread *thread);
 /* The error of a failed job, if there was one: then this one will not run. */
 ronde_status ronde__comm_thread_submit(ronde__comm_thread *thread, ronde__comm_job job, void *arg);
+/* From now on no other job is begun but n_more; returns how many of all will have been. What the others do may be
+ * changed until they go on. Not for ever: reach would wait for them. */
+uint64_t ronde__comm_thread_hold(ronde__comm_thread *thread, uint64_t n_more);
+void ronde__comm_thread_go_on(ronde__comm_thread *thread);
 /* Jobs submitted so far. */
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *thread);
-/* Blocks until the first n_jobs of all that were submitted are done; the first error of all jobs so far. The caller runs
- * jobs itself while the thread runs none: that saves the hand-over. */
+/* Blocks until the first n_jobs of all that were submitted are done; the first error of all jobs so far. The caller
+ * runs jobs itself while the thread runs none: that saves the hand-over. */
 ronde_status ronde__comm_thread_reach(ronde__comm_thread *thread, uint64_t n_jobs);
 /* The same for every job. */
 ronde_status ronde__comm_thread_drain(ronde__comm_thread *thread);

@@ -18,6 +18,7 @@ struct ronde__comm_thread {
   job *jobs;            /* [capacity], n_queued from `first` on, round the end */
   size_t capacity, first, n_queued;
   uint64_t n_submitted, n_done; /* n_done: skipped ones among them */
+  uint64_t held;                /* no job behind so many is begun */
   bool running, stop;
   ronde_status status;
   ronde__event submitted, finished;
@@ -26,7 +27,7 @@ struct ronde__comm_thread {
 /* Runs the first job unless one is running; false: there was none to run. Called with the lock held, which is given
  * up meanwhile. */
 static bool run_one(ronde__comm_thread *self) {
-  if (self->running || self->n_queued == 0) return false;
+  if (self->running || self->n_queued == 0 || self->n_done >= self->held) return false;
   job next = self->jobs[self->first];
   self->first = (self->first + 1) % self->capacity;
   self->n_queued--;
@@ -64,6 +65,7 @@ ronde_status ronde__comm_thread_create(int rank, ronde__comm_thread **thread_out
   ronde__comm_thread *self;
   RONDE__ALLOC(self, sizeof *self, "communication thread");
   self->rank = rank;
+  self->held = UINT64_MAX;
   pthread_mutex_init(&self->lock, NULL);
   ronde__busy_add(1);
   int error = pthread_create(&self->thread, NULL, comm_main, self);
@@ -114,6 +116,20 @@ ronde_status ronde__comm_thread_submit(ronde__comm_thread *self, ronde__comm_job
   if (stuck) return ronde__fail(RONDE_E_MEMORY, "communication thread: no memory for another job");
   if (status == RONDE_OK) ronde__event_signal(&self->submitted);
   return status;
+}
+
+uint64_t ronde__comm_thread_hold(ronde__comm_thread *self, uint64_t n_more) {
+  pthread_mutex_lock(&self->lock);
+  uint64_t held = self->held = self->n_done + self->running + n_more;
+  pthread_mutex_unlock(&self->lock);
+  return held;
+}
+
+void ronde__comm_thread_go_on(ronde__comm_thread *self) {
+  pthread_mutex_lock(&self->lock);
+  self->held = UINT64_MAX;
+  pthread_mutex_unlock(&self->lock);
+  ronde__event_signal(&self->submitted);
 }
 
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *self) {

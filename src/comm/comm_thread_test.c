@@ -97,6 +97,34 @@ static void destroy_skips_what_has_not_begun(void **state) {
   ronde__comm_thread_destroy(NULL);
 }
 
+static void what_is_held_waits(void **state) {
+  static diary diary;
+  static task tasks[20];
+  memset(&diary, 0, sizeof diary);
+  ronde__comm_thread *thread = make();
+  task first = {&diary, -1, 0, RONDE_OK};
+  assert_int_equal(ronde__comm_thread_submit(thread, write_down, &first), RONDE_OK);
+  assert_int_equal(ronde__comm_thread_drain(thread), RONDE_OK);
+  assert_int_equal(ronde__comm_thread_hold(thread, 5), 6);
+  for (int i = 0; i < 20; i++) {
+    tasks[i] = (task){&diary, i, 0, RONDE_OK};
+    assert_int_equal(ronde__comm_thread_submit(thread, write_down, &tasks[i]), RONDE_OK);
+  }
+  assert_int_equal(ronde__comm_thread_reach(thread, 6), RONDE_OK);
+  nanosleep(&(struct timespec){0, 2000000}, NULL);
+  assert_int_equal(diary.n, 6);
+  for (int i = 5; i < 20; i++) tasks[i].number = 24 - i;
+  ronde__comm_thread_go_on(thread);
+  assert_int_equal(ronde__comm_thread_drain(thread), RONDE_OK);
+  assert_int_equal(diary.n, 21);
+  for (int i = 0; i < 5; i++) assert_int_equal(diary.entries[1 + i], i);
+  for (int i = 5; i < 20; i++) assert_int_equal(diary.entries[1 + i], 24 - i);
+  assert_int_equal(ronde__comm_thread_hold(thread, 0), 21);
+  assert_int_equal(ronde__comm_thread_submit(thread, write_down, &first), RONDE_OK);
+  ronde__comm_thread_destroy(thread);
+  assert_int_equal(diary.n, 21);
+}
+
 static char last_line[256];
 static void keep_line(void *user, ronde_log_level level, const char *line) {
   snprintf(last_line, sizeof last_line, "%s", line);
@@ -134,6 +162,7 @@ int main(void) {
       cmocka_unit_test(jobs_run_in_order_one_at_a_time),
       cmocka_unit_test(after_an_error_the_others_are_skipped),
       cmocka_unit_test(destroy_skips_what_has_not_begun),
+      cmocka_unit_test(what_is_held_waits),
       cmocka_unit_test(jobs_run_in_the_background_under_the_ranks_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

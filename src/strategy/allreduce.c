@@ -1,82 +1,97 @@
 /* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
  * all-reduce, in buckets from the last layer to the first, while backward still runs; every rank makes the same update,
- * of a bucket while the next ones are under way. Source: Li et al., "PyTorch distributed: experiences on accelerating
- * data parallel training", VLDB 2020. */
+ * of a bucket while the next ones are under way. Once all gradients are there, first layers' overtake, so that the next
+ * forward pass can begin. Sources: Li et al., "PyTorch distributed: experiences on accelerating data parallel
+ * training", VLDB 2020; Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys
+ * 2019. */
+#include <stdatomic.h>
+#include <string.h>
+
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
-
-/* Buckets go out in their order on every rank. */
-typedef struct bucket {
-  struct state *state;
-  const ronde__bucket *cut;
-  int n_ready;
-  uint32_t tag;
-  bool last;
-} bucket;
 
 typedef struct state {
   ronde__worker *worker;
   ronde__comm_thread *thread;
-  bucket *buckets;
   ronde__buckets cut;
-  int n_sent;
+  int *n_ready; /* [buckets]: parameters whose gradients are there */
+  /* Buckets go out in the same order on every rank: as backward has them, up to `turn`, then as forward needs them. */
+  _Atomic int turn;
+  int n_sent, n_begun, n_updated; /* in this order; n_begun: of jobs alone */
+  uint64_t n_before;              /* jobs of the thread before this step's */
   float *scratch;
   float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
-  ronde_status status;      /* of submitting, inside a hook */
+  ronde_status status;      /* of what was done inside a hook */
 } state;
 
 enum { TAG_PARTS = 0, TAG_WEIGHTS = 1, TAG_BUCKETS = 2 };
 
-static ronde_status reduce(const bucket *b) {
-  state *s = b->state;
+/* The i-th that goes out; and the other way round, it is its own inverse. */
+static int bucket_at(const state *s, int i) {
+  int turn = atomic_load_explicit(&s->turn, memory_order_relaxed);
+  return i < turn ? i : s->cut.n - 1 - (i - turn);
+}
+
+static ronde_status reduce(const state *s, int b) {
   ronde__worker *worker = s->worker;
-  float *gradients = ronde__net_gradients(worker->net), *x = gradients + b->cut->begin;
-  size_t n = b->cut->n_live;
-  ronde__bucket_pack(b->cut, gradients);
+  const ronde__bucket *cut = &s->cut.at[b];
+  float *gradients = ronde__net_gradients(worker->net), *x = gradients + cut->begin;
+  uint32_t tag = (uint32_t)(TAG_BUCKETS + b);
+  ronde__bucket_pack(cut, gradients);
   if (s->residual)
-    RONDE_TRY(ronde__allreduce_bf16(worker->transport, worker->kernels, b->tag, x, n, s->residual + b->cut->begin,
+    RONDE_TRY(ronde__allreduce_bf16(worker->transport, worker->kernels, tag, x, cut->n_live, s->residual + cut->begin,
                                     s->scratch));
-  else RONDE_TRY(worker->collective->run(worker->transport, worker->kernels, b->tag, x, n, s->scratch));
-  ronde__bucket_unpack(b->cut, gradients);
+  else RONDE_TRY(worker->collective->run(worker->transport, worker->kernels, tag, x, cut->n_live, s->scratch));
+  ronde__bucket_unpack(cut, gradients);
   return RONDE_OK;
 }
 
+/* A job: the next bucket. Behind the turn nobody is waited for any more. */
 static ronde_status exchange(void *arg) {
-  bucket *b = arg;
-  state *s = b->state;
+  state *s = arg;
   ronde__transport *transport = s->worker->transport;
-  if (!b->last) return reduce(b);
-  uint64_t begin = transport->ops->now_ns(transport); /* nobody is waited for any more */
-  RONDE_TRY(reduce(b));
+  int i = s->n_begun++, b = bucket_at(s, i);
+  uint64_t begin = transport->ops->now_ns(transport);
+  RONDE_TRY(reduce(s, b));
+  if (i < atomic_load_explicit(&s->turn, memory_order_relaxed)) return RONDE_OK;
   s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
-  size_t bytes = b->cut->n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
+  size_t bytes = s->cut.at[b].n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
   s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
 }
 
 static void send_ready(state *s, int n) {
-  while (s->n_sent < n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params && s->status == RONDE_OK) {
-    s->status = ronde__comm_thread_submit(s->thread, exchange, &s->buckets[s->n_sent]);
+  while (s->n_sent < n && s->n_ready[s->n_sent] == s->cut.at[s->n_sent].n_params && s->status == RONDE_OK) {
+    s->status = ronde__comm_thread_submit(s->thread, exchange, s);
     s->n_sent++;
   }
 }
 
 static void gradient_ready(void *user, int param) {
   state *s = user;
-  s->buckets[s->cut.of_param[param]].n_ready++;
+  ronde__bucket_span span = s->cut.of_param[param];
+  for (int b = span.first; b <= span.last; b++) s->n_ready[b]++;
   if (s->worker->overlap) send_ready(s, s->cut.n - 1);
 }
 
-/* A rank that has all its gradients tells what it found, and learns it of the others; the last bucket goes out behind that,
- * when nobody is waited for any more. */
+/* A rank that has all its gradients tells what it found, and learns it of the others; the last bucket goes out behind
+ * that, when nobody is waited for any more. The order turns behind what some rank has begun, and one bucket more, lest
+ * the link stand still meanwhile. */
 static ronde_status meet(state *s) {
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  int turn = 0;
   send_ready(s, s->cut.n - 1);
+  RONDE_TRY(s->status);
+  uint64_t begun = ronde__comm_thread_hold(s->thread, 1) - s->n_before;
+  s->part.n_begun = (int32_t)ronde__min((int64_t)begun, s->cut.n - 1);
   s->parts[transport->rank] = s->part;
   RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
+  for (int r = 0; r < transport->size; r++) turn = (int)ronde__max(turn, s->parts[r].n_begun);
+  atomic_store_explicit(&s->turn, turn, memory_order_relaxed);
+  ronde__comm_thread_go_on(s->thread);
   send_ready(s, s->cut.n);
   RONDE_TRY(s->status);
   uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
@@ -84,21 +99,56 @@ static ronde_status meet(state *s) {
   return RONDE_OK;
 }
 
-/* n_before: jobs of the communication thread before this step's. */
-static ronde_status update(state *s, uint64_t n_before, double lr) {
+/* All buckets are back: the next step may send. */
+static void rest(state *s) {
+  memset(s->n_ready, 0, (size_t)s->cut.n * sizeof *s->n_ready);
+  atomic_store_explicit(&s->turn, s->cut.n, memory_order_relaxed);
+  s->n_sent = s->n_begun = 0;
+  s->n_updated = s->cut.n;
+  s->n_before = ronde__comm_thread_submitted(s->thread);
+}
+
+/* Each bucket is updated while the next is under way; the ledger is in phase exchange, before and after. */
+static ronde_status update_up_to(state *s, int n) {
+  for (; s->n_updated < n; s->n_updated++) {
+    const ronde__bucket *cut = &s->cut.at[bucket_at(s, s->n_updated)];
+    RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before + (uint64_t)s->n_updated + 1));
+    ronde__worker_update_range(s->worker, (ronde__stretch){cut->begin, cut->end - cut->begin});
+  }
+  if (n == s->cut.n) rest(s);
+  return RONDE_OK;
+}
+
+static ronde_status settle(void *opaque) {
+  state *s = opaque;
+  RONDE_TRY(s->status);
+  return s->n_updated < s->cut.n ? update_up_to(s, s->cut.n) : RONDE_OK;
+}
+
+static void param_needed(void *user, int param) {
+  state *s = user;
+  ronde__bucket_span span = s->cut.of_param[param];
+  int n = 0;
+  if (s->n_updated == s->cut.n || s->status != RONDE_OK) return;
+  for (int b = span.first; b <= span.last; b++) n = (int)ronde__max(n, bucket_at(s, b) + 1);
+  if (n <= s->n_updated) return;
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
+  s->status = update_up_to(s, n);
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+}
+
+/* At once, where the step is broken or the norm of all of it counts; else while the next one's forward pass runs. */
+static ronde_status update(state *s, double lr, bool broken) {
   ronde__worker *worker = s->worker;
-  if (worker->clip > 0) {
+  if (broken || worker->clip > 0) {
     RONDE_TRY(ronde__comm_thread_drain(s->thread));
-    ronde__worker_update(worker, lr);
+    if (!broken) ronde__worker_update(worker, lr);
+    rest(s);
     return RONDE_OK;
   }
   ronde__optim_begin(worker->optim, lr);
-  for (int b = 0; b < s->cut.n; b++) {
-    const ronde__bucket *cut = &s->cut.at[b];
-    RONDE_TRY(ronde__comm_thread_reach(s->thread, n_before + (uint64_t)b + 1));
-    ronde__worker_update_range(worker, (ronde__stretch){cut->begin, cut->end - cut->begin});
-  }
-  return RONDE_OK;
+  s->n_updated = 0;
+  return worker->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
 }
 
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -106,15 +156,10 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
-  for (int i = 0; i < s->cut.n; i++) s->buckets[i].n_ready = 0;
-  s->n_sent = 0;
-  s->status = RONDE_OK;
-  uint64_t n_before = ronde__comm_thread_submitted(s->thread);
   RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
   RONDE_TRY(meet(s));
   *result_out = ronde__parts_join(s->parts, transport->size);
-  ronde_status status =
-      result_out->broken_rank < 0 ? update(s, n_before, step->lr) : ronde__comm_thread_drain(s->thread);
+  ronde_status status = update(s, step->lr, result_out->broken_rank >= 0);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   return status;
 }
@@ -123,7 +168,7 @@ static void destroy(void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
-  ronde__free(s->buckets);
+  ronde__free(s->n_ready);
   ronde__buckets_free(&s->cut);
   ronde__free(s->scratch);
   ronde__free(s->residual);
@@ -133,13 +178,10 @@ static void destroy(void *opaque) {
 
 static ronde_status make_buckets(state *s) {
   RONDE_TRY(ronde__buckets_make(s->worker->net, s->worker->bucket_bytes, &s->cut));
-  RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "buckets");
+  RONDE__ALLOC(s->n_ready, (size_t)s->cut.n * sizeof *s->n_ready, "buckets");
   size_t longest = 0;
-  for (int b = 0; b < s->cut.n; b++) {
-    const ronde__bucket *cut = &s->cut.at[b];
-    s->buckets[b] = (bucket){.state = s, .cut = cut, .tag = (uint32_t)(TAG_BUCKETS + b), .last = b == s->cut.n - 1};
-    if (cut->n_live > longest) longest = cut->n_live;
-  }
+  for (int b = 0; b < s->cut.n; b++)
+    if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;
   size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
   if (s->worker->wire_bf16) {
     scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);
@@ -155,6 +197,9 @@ static ronde_status set_up(state *s) {
   RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->rank, &s->thread));
+  rest(s);
+  s->worker->param_needed = param_needed;
+  s->worker->needed_user = s;
   size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
   return ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes);
 }
@@ -169,5 +214,10 @@ static ronde_status create(ronde__worker *worker, void **state_out) {
   return status;
 }
 
-const ronde__strategy ronde__strategy_allreduce = {
-    .name = "allreduce", .create = create, .step = step, .destroy = destroy, .min_ranks = 1, .fuses_alone = true};
+const ronde__strategy ronde__strategy_allreduce = {.name = "allreduce",
+                                                   .create = create,
+                                                   .step = step,
+                                                   .settle = settle,
+                                                   .destroy = destroy,
+                                                   .min_ranks = 1,
+                                                   .fuses_alone = true};

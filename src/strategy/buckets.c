@@ -1,5 +1,6 @@
 #include "strategy/buckets.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define LINE 16 /* floats of a cache line: what parameters are padded to */
@@ -15,27 +16,59 @@ static void find_dead(const ronde__net *net, ronde__bucket *bucket) {
   }
 }
 
+static int64_t n_pieces(const ronde__net_param *p, int64_t bucket_bytes) {
+  int64_t bytes = (int64_t)(p->n_elems * sizeof(float)), least = LINE * sizeof(float);
+  return p->frozen ? 0 : ronde__max(1, bytes / ronde__max(bucket_bytes, least));
+}
+
+/* Where piece k of n begins: with something live, behind something live. Pieces may be empty for that. */
+static size_t cut_at(const ronde__net *net, const ronde__net_param *p, int64_t k, int64_t n) {
+  int n_dead;
+  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  size_t at = p->offset + (size_t)ronde__share_begin((int64_t)p->n_elems / LINE, k, n) * LINE;
+  size_t end = p->offset + p->n_elems;
+  ronde__gaps live = ronde__gaps_of(dead, n_dead, p->offset, end), rest = ronde__gaps_of(dead, n_dead, at, end);
+  ronde__stretch first, next;
+  if (k == n) return end;
+  if (!ronde__gaps_next(&live, &first) || at <= first.begin) return p->offset;
+  return ronde__gaps_next(&rest, &next) ? next.begin : end;
+}
+
+static void append(ronde__buckets *b, int param, ronde__stretch piece, bool alone, int64_t bucket_bytes) {
+  ronde__bucket *last = &b->at[ronde__max(0, b->n - 1)];
+  ronde__bucket_span *span = &b->of_param[param];
+  if (b->n == 0 || alone || (int64_t)((last->end - last->begin) * sizeof(float)) >= bucket_bytes) {
+    last = &b->at[b->n++];
+    *last = (ronde__bucket){.end = piece.begin + piece.n};
+  }
+  last->begin = piece.begin;
+  last->n_params++;
+  if (span->last < span->first) span->first = b->n - 1;
+  span->last = b->n - 1;
+}
+
 ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ronde__buckets *buckets_out) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   ronde__buckets b = {0};
-  RONDE__ALLOC(b.at, (size_t)n_params * sizeof *b.at, "buckets");
+  int64_t most = 0;
+  for (int i = 0; i < n_params; i++) most += n_pieces(&params[i], bucket_bytes);
+  if (most > RONDE__MAX_BUCKETS)
+    return ronde__fail(RONDE_E_USAGE, "--bucket-mb: %g MB would be %" PRId64 " buckets, and %d are the most",
+                       (double)bucket_bytes / 1e6, most, RONDE__MAX_BUCKETS);
+  RONDE__ALLOC(b.at, (size_t)most * sizeof *b.at, "buckets");
   b.of_param = ronde__alloc((size_t)n_params * sizeof *b.of_param);
   if (!b.of_param) {
     ronde__buckets_free(&b);
     return ronde__fail(RONDE_E_MEMORY, "buckets: no memory for %d parameters", n_params);
   }
   for (int i = n_params - 1; i >= 0; i--) {
-    b.of_param[i] = -1;
-    if (params[i].frozen) continue;
-    ronde__bucket *last = &b.at[ronde__max(0, b.n - 1)];
-    if (b.n == 0 || (int64_t)((last->end - last->begin) * sizeof(float)) >= bucket_bytes) {
-      last = &b.at[b.n++];
-      *last = (ronde__bucket){.end = params[i].offset + params[i].n_elems};
+    int64_t n = n_pieces(&params[i], bucket_bytes);
+    b.of_param[i] = (ronde__bucket_span){0, -1};
+    for (int64_t k = n - 1; k >= 0; k--) {
+      size_t begin = cut_at(net, &params[i], k, n), end = cut_at(net, &params[i], k + 1, n);
+      if (begin < end) append(&b, i, (ronde__stretch){begin, end - begin}, n > 1, bucket_bytes);
     }
-    last->begin = params[i].offset;
-    last->n_params++;
-    b.of_param[i] = b.n - 1;
   }
   for (int i = 0; i < b.n; i++) find_dead(net, &b.at[i]);
   *buckets_out = b;

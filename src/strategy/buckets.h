@@ -1,26 +1,35 @@
-/* How the flat gradients are cut for an exchange: buckets, from the last parameter that trains to the first, so that the
- * exchange begins while backward runs; and the piece of each bucket that a parameter server keeps. */
+/* How the flat gradients are cut for an exchange: buckets, from the last parameter that trains to the first, so that
+ * the exchange begins while backward runs; and the piece of each bucket that a parameter server keeps. Small parameters
+ * share a bucket, large ones are cut, so that first layers need not wait for all of a large one. */
 #ifndef RONDE_BUCKETS_H
 #define RONDE_BUCKETS_H
 
 #include "graph/graph.h"
 
-/* A stretch of the flat arrays: neighbouring parameters. */
+/* A stretch of the flat arrays: neighbouring parameters, or a part of one. */
 typedef struct ronde__bucket {
   size_t begin, end;
-  int n_params;
+  int n_params; /* with elements in it */
   const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;
 } ronde__bucket;
 
+/* Those with a parameter's elements: first to last; last < first: none, it is frozen. */
+typedef struct ronde__bucket_span {
+  int first, last;
+} ronde__bucket_span;
+
+enum { RONDE__MAX_BUCKETS = 1 << 20 };
+
 typedef struct ronde__buckets {
   ronde__bucket *at; /* [n], the last layers' first */
   int n;
-  int *of_param; /* [parameters]; -1: frozen */
+  ronde__bucket_span *of_param; /* [parameters] */
 } ronde__buckets;
 
-/* A bucket is full once it has bucket_bytes. The net must outlive the buckets. */
+/* A bucket is full once it has bucket_bytes; a parameter of k times as much or more has k buckets of its own, cut where
+ * nothing is dead. The net must outlive the buckets. */
 ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ronde__buckets *buckets_out);
 void ronde__buckets_free(ronde__buckets *buckets);
 

@@ -90,7 +90,8 @@ void ronde__ps_send_ready(state *s) {
 
 void ronde__ps_gradient_ready(void *user, int param) {
   state *s = user;
-  s->buckets[s->cut.of_param[param]].n_ready++;
+  ronde__bucket_span span = s->cut.of_param[param];
+  for (int b = span.first; b <= span.last; b++) s->buckets[b].n_ready++;
   if (s->worker->overlap) ronde__ps_send_ready(s);
 }
 
@@ -112,12 +113,16 @@ ronde_status ronde__ps_begin_pulls(state *s) {
 
 static void param_needed(void *user, int param) {
   state *s = user;
-  bucket *b = s->cut.of_param[param] < 0 ? NULL : &s->buckets[s->cut.of_param[param]];
-  if (!b || b->pull_job == 0 || s->status != RONDE_OK) return;
+  ronde__bucket_span span = s->cut.of_param[param];
+  uint64_t job = 0;
+  for (int b = span.first; b <= span.last; b++) {
+    if (s->buckets[b].pull_job > job) job = s->buckets[b].pull_job;
+    s->buckets[b].pull_job = 0;
+  }
+  if (job == 0 || s->status != RONDE_OK) return;
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
-  s->status = ronde__comm_thread_reach(s->thread, b->pull_job);
+  s->status = ronde__comm_thread_reach(s->thread, job);
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
-  b->pull_job = 0;
 }
 
 ronde_status ronde__ps_settle(void *opaque) {

@@ -52,8 +52,8 @@ typedef struct ronde__worker {
   double *shared;  /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
   uint64_t bus_ns,
       bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
-  /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It
-   * is the same moment for all, but for what a short message takes to go round: times that are counted from there can be
+  /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It is
+   * the same moment for all, but for what a short message takes to go round: times that are counted from there can be
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
   ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
@@ -73,13 +73,13 @@ typedef struct ronde__step_result {
   double loss_sum; /* over the step's examples, before the update */
   int64_t n_correct;
   bool cancelled;
-  /* The first rank whose loss or gradients are not finite, or -1. Then no rank has updated; only where updates are fused
-   * and a gradient, not the loss, is broken, those parameters have that backward had met before: the weights are no
-   * step's, and must not be kept. */
+  /* The first rank whose loss or gradients are not finite, or -1. Then no rank has updated; only where updates are
+   * fused and a gradient, not the loss, is broken, those parameters have that backward had met before: the weights are
+   * no step's, and must not be kept. */
   int broken_rank;
   int broken_param; /* its parameter, or -1: the loss */
-  /* With backup workers: whose parts came too late for the step, and how many of its examples they were. Loss and update
-   * are of the others. NULL: a step is everybody's. Valid until the next step. */
+  /* With backup workers: whose parts came too late for the step, and how many of its examples they were. Loss and
+   * update are of the others. NULL: a step is everybody's. Valid until the next step. */
   const ronde__rank_set *left_out;
   int64_t n_left_out;
   bool missed; /* this rank is one of them, and has not even made its part: the step had ended before */
@@ -124,6 +124,7 @@ typedef struct ronde__part {
   uint64_t spent_ns[RONDE__N_LATE_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
   int32_t cancel;
   int32_t broken; /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
+  int32_t n_begun; /* all-reduce: buckets whose turn can no longer be changed */
 } ronde__part;
 
 /* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the

@@ -150,6 +150,8 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
                             .share = worker->shared ? share : NULL,
                             .user = w};
   ronde__net_result result = {0};
+  int n_params;
+  ronde__net_params(worker->net, &n_params);
   float loss_scale = (float)(1.0 / (double)step->examples);
   if (batch->n > 0) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
   else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
@@ -158,6 +160,9 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
   hooks.dead_unread = worker->fused_update && ronde__optim_passes_dead(worker->optim);
+  /* Backward writes all gradients; an exchange of the last ones may still be under way where a pass had no need of
+   * them. */
+  for (int i = 0; i < n_params && worker->param_needed; i++) param_needed(w, i);
   enter(w, RONDE__PHASE_BACKWARD);
   return batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
                       : ronde__net_pass_empty(worker->net, true, &hooks);
