@@ -124,11 +124,28 @@ static void what_is_dead_is_left_out(void **state) {
   ronde_graph_destroy(graph);
 }
 
+static void too_many_are_refused(void **state) {
+  ronde_graph *graph;
+  int64_t dims[] = {4100};
+  ronde__buckets buckets = {0};
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_graph_set_output(graph, ronde_linear(ronde_input(graph, "x", 1, dims), "fc1", 4100, false));
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  ronde__net *net = make_net(graph);
+  assert_int_equal(ronde__buckets_make(net, 1, &buckets), RONDE_E_USAGE);
+  assert_null(buckets.at);
+  assert_int_equal(ronde__buckets_make(net, 1000, &buckets), RONDE_OK);
+  ronde__buckets_free(&buckets);
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_cover_a_bucket_evenly),
       cmocka_unit_test(buckets_hold_what_trains_from_the_end),
       cmocka_unit_test(what_is_dead_is_left_out),
+      cmocka_unit_test(too_many_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
