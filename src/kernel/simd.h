@@ -26,6 +26,7 @@
 enum { LANES = RONDE_VECTOR_BYTES / 4 };
 typedef float vec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
 typedef int32_t ivec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
+typedef uint32_t uvec __attribute__((vector_size(RONDE_VECTOR_BYTES)));
 typedef float loose_vec __attribute__((vector_size(RONDE_VECTOR_BYTES), aligned(4), may_alias));
 
 INLINE vec load(const float *p) { return *(const loose_vec *)p; }

@@ -84,9 +84,10 @@ INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
 INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
                               const bool add, float *dx) {
   vec d = load_some(dy, live);
-  ivec places = load_places(which, live);
-  for (int i = 0; i < count; i++)
-    put_some(dx + offsets[i], select(places == in_own_byte(i), d, (vec){0}), live, add);
+  const uvec places = (uvec)load_places(which, live), step = (uvec)in_own_byte(1);
+  uvec present = {0};
+  for (int i = 0; i < count; i++, present += step)
+    put_some(dx + offsets[i], select(places == present, d, (vec){0}), live, add);
 }
 
 INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
