@@ -62,19 +62,15 @@ double NAME(sum_squares)(const float *x, int64_t n) {
   return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
+/* Zero times a number is zero, times Inf or NaN it is NaN, which no addition takes away. */
 bool NAME(all_finite)(const float *x, int64_t n) {
-  const uint32_t exponent = 0x7f800000;
-  while (n > 0) {
-    int64_t chunk = ronde__min(n, 4096);
-    uint32_t broken = 0;
-    for (int64_t i = 0; i < chunk; i++) {
-      uint32_t bits;
-      memcpy(&bits, x + i, sizeof bits);
-      broken |= (bits & exponent) == exponent;
-    }
-    if (broken) return false;
-    x += chunk;
-    n -= chunk;
+  enum { SUMS = 4 };
+  vec sum[SUMS] = {{0}};
+  int64_t i = 0;
+  for (; i + SUMS * LANES <= n; i += SUMS * LANES) {
+    UNROLL
+    for (int v = 0; v < SUMS; v++) sum[v] += load(x + i + v * LANES) * 0.0f;
   }
-  return true;
+  for (; i < n; i += LANES) sum[0] += load_some(x + i, ronde__min(LANES, n - i)) * 0.0f;
+  return lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) == 0;
 }
