@@ -6,6 +6,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Rows of a weight tile whose gradient is one product: between them the tile that comes next is fetched, a few lines at
+ * a time, so that the product's own loads need not wait. Divides RONDE__QUANTUM. */
+enum { FETCHED = 8 };
+
 /* The input as GEMM operands: terms of k features each, the last one of ROWS and LANES shorter. */
 typedef struct state {
   int64_t terms, k, tail; /* tail: features of one more, shorter term; 0: none */
@@ -17,7 +21,7 @@ typedef struct state {
   int64_t piece;
   ronde__gemm_pair forward[2][2]; /* [last piece][tail] */
   ronde__gemm_pair data[2];       /* BLOCKS: a piece's rows; LANES: [tail] features */
-  ronde__gemm_pair weight[2];     /* [tail] */
+  ronde__gemm_pair weight[2];     /* BLOCKS: FETCHED rows of a tile; else [tail] */
 } state;
 
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
@@ -80,14 +84,15 @@ static void make_kernels(const ronde__op_desc *desc, state *s) {
   int bo = (int)desc->out.block, n = (int)x->n;
   bool lanes = x->layout == RONDE__LANES;
   for (int tail = 0; tail < 2; tail++) {
-    int k = (int)(tail ? s->tail : s->k);
+    int k = (int)(tail ? s->tail : s->k), tile_rows = x->layout == RONDE__BLOCKS ? FETCHED : k;
     if (k == 0) continue;
     for (int last = 0; last < 2; last++) {
       int rows = (int)(last ? n - (s->n_pieces - 1) * s->piece : s->piece);
       s->forward[last][tail] =
           ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false});
     }
-    s->weight[tail] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){k, bo, n, s->x_ld, bo, bo, !lanes, false});
+    s->weight[tail] =
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){tile_rows, bo, n, s->x_ld, bo, bo, !lanes, false});
     if (lanes && desc->need_dinput[0])
       s->data[tail] = ronde__gemm_pair_resolve(
           desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false});
@@ -138,7 +143,7 @@ static int64_t strip_elems(const ronde__op_desc *desc) {
 }
 
 static int64_t thread_elems(const ronde__op_desc *desc, const state *s) {
-  return strip_elems(desc) + (desc->in_pieces ? s->k * desc->out.block : 0);
+  return strip_elems(desc) + (desc->in_pieces ? s->weight[0].set.shape.m * desc->out.block : 0);
 }
 
 /* dY transposed. */
@@ -199,26 +204,27 @@ static float *scratch_of(const job *j, int thread) {
   return j->call->work + lanes_elems(j->desc) + thread * thread_elems(j->desc, j->s);
 }
 
-/* dW of one (output block, term): X_term^T dY. */
-static void weight_tile(const job *j, int64_t ob, int64_t term, int thread) {
+/* dW of one (output block, term), of its rows from row0 on as many as a product has: X_term^T dY. Only a term of BLOCKS
+ * has several. */
+static void weight_rows(const job *j, int64_t ob, int64_t term, int64_t row0, int thread) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, place = ob * slab(j->desc) + term * s->w_term;
-  const float *x = call->in[0] + (term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term));
+  int64_t bo = j->desc->out.block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
+  const float *x = call->in[0] + row0;
+  x += term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
   const ronde__gemm_pair *pair = &s->weight[term == s->terms];
   float *dw = j->desc->in_pieces ? scratch_of(j, thread) + strip_elems(j->desc) : call->dparam[0] + place;
   uint64_t zero = 0;
   ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
                   &zero, 1, dw);
-  if (j->desc->in_pieces)
-    call->taker.take(call->taker.user, (size_t)place, dw, (size_t)(pair->set.shape.m * bo));
+  if (j->desc->in_pieces) call->taker.take(call->taker.user, (size_t)place, dw, (size_t)(pair->set.shape.m * bo));
 }
 
 static void weight_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
   ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) weight_tile(j, item / terms, item % terms, thread);
+  for (int64_t item = begin; item < end; item++) weight_rows(j, item / terms, item % terms, 0, thread);
 }
 
 /* BLOCKS: a piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
@@ -235,27 +241,29 @@ static void data_piece(const job *j, int64_t term, int64_t ob0, int64_t n, int t
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
-/* The tile of weights one piece ahead: each lies on pages of its own, where no stream of loads leads to it. */
-static void fetch_tile(const job *j, int64_t term, int64_t ob, int64_t elems) {
-  const float *w = j->call->param[0] + ob * slab(j->desc) + term * j->s->w_term;
-  for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(w + i, 0, 2);
+/* BLOCKS: dW of a tile. */
+static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, int thread) {
+  int64_t elems = FETCHED * j->desc->out.block;
+  const float *ahead = j->call->param[0] + ob * slab(j->desc) + next * j->s->w_term;
+  for (int64_t row0 = 0; row0 < j->s->k; row0 += FETCHED, ahead += elems) {
+    for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(ahead + i, 0, 2);
+    weight_rows(j, ob, term, row0, thread);
+  }
 }
 
-/* BLOCKS: both gradients in one pass over the weights, while the blocks of a piece are in cache. */
+/* BLOCKS: both gradients in one pass over the weights, while the blocks of a piece are in cache, and dY of the piece
+ * during the whole pass. */
 static void blocks_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   int64_t out_blocks = ronde__phys_blocks(&j->desc->out), piece = ronde__gemm_piece(out_blocks, j->desc->out.block);
   int64_t begin, end;
   ronde__thread_share(j->s->terms, thread, n_threads, &begin, &end);
-  for (int64_t term = begin; term < end; term++)
-    for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece) {
+  for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece)
+    for (int64_t term = begin; term < end; term++) {
       int64_t n = ronde__min(piece, out_blocks - ob0);
       if (j->call->din[0]) data_piece(j, term, ob0, n, thread);
-      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++) {
-        int64_t ahead = ob + piece;
-        fetch_tile(j, ahead < out_blocks ? term : ronde__min(term + 1, end - 1), ahead % out_blocks, j->s->w_term);
-        weight_tile(j, ob, term, thread);
-      }
+      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++)
+        weight_tile(j, ob, term, ronde__min(term + 1, end - 1), thread);
     }
 }
 

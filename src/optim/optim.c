@@ -137,6 +137,12 @@ void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, siz
     update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
 }
 
+void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {
+  enum { LINE = 16 };
+  for (int s = 0; s < optim->n_states; ++s)
+    for (size_t i = first; i < first + n && i < optim->n; i += LINE) __builtin_prefetch(optim->state[s] + i, 1, 2);
+}
+
 typedef struct range_call {
   const ronde__optim *optim;
   float *w;

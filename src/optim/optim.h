@@ -35,6 +35,8 @@ void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int 
  * bits do not depend on how it is cut. w, g [n] are the range's own; first: its place in the whole. */
 void ronde__optim_begin(ronde__optim *optim, double lr);
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n);
+/* Begins to fetch the state of a range that is updated soon; a range may reach beyond the end. */
+void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n);
 /* Whether the update that was begun passes over all dead stretches: it does not read their gradients. */
 bool ronde__optim_passes_dead(const ronde__optim *optim);
 /* The same, split over the pool at multiples of 4096 elements. */

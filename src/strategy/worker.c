@@ -39,6 +39,7 @@ static void gradient_piece(void *user, int param, size_t first, const float *gra
   watch *w = user;
   ronde__worker *worker = w->worker;
   if (atomic_load_explicit(&w->broken, memory_order_relaxed)) return;
+  ronde__optim_fetch(worker->optim, first + n, n); /* pieces mostly follow each other */
   if (worker->kernels->all_finite(gradient, (int64_t)n))
     ronde__optim_range(worker->optim, ronde__net_values(worker->net) + first, gradient, first, n);
   else atomic_store(&w->broken, 2 + param);
