@@ -77,6 +77,10 @@ static const op_case op_cases[] = {
     CONV(1, 67, 5, 6, 67, 2, 2, 1, 1, 1, 1, .bias = false, .act = TANH),
     CONV(1, 20, 3, 200, 20, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
     CONV(300, 20, 2, 3, 20, 3, 3, 1, 1, 1, 1, .bias = true),
+    /* maps of 2x2 pixels by nine products: blocks of other widths, a padded block, too few examples for it */
+    CONV(33, 67, 2, 2, 200, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),
+    CONV(32, 200, 2, 2, 40, 3, 3, 1, 1, 1, 1, .bias = true, .act = TANH),
+    CONV(31, 64, 2, 2, 40, 3, 3, 1, 1, 1, 1, .bias = true),
     /* Winograd: tiles cut on either side, all paddings, chunks that cut tiles and batches, few examples, gradients by
        taps */
     CONV(7, 40, 7, 7, 67, 3, 3, 1, 1, 1, 1, .bias = true, .act = RELU),

@@ -78,6 +78,21 @@ typedef struct ronde__winograd_tile {
   int row0, row1, column0, column1;
 } ronde__winograd_tile;
 
+/* A 3x3 convolution on maps of 2x2 pixels by nine multiplications instead of sixteen (simd_toeplitz.c), and the maps
+ * between pixels, taps and the 3x3 products. */
+typedef enum ronde__toeplitz_map {
+  RONDE__TOEPLITZ_OPERAND,         /* [2x2] -> [3x3] */
+  RONDE__TOEPLITZ_WEIGHT,          /* [3x3] -> [3x3] */
+  RONDE__TOEPLITZ_OUTPUT,          /* [3x3] -> [2x2] */
+  RONDE__TOEPLITZ_WEIGHT_GRADIENT, /* [3x3] -> [3x3], the transpose of WEIGHT */
+} ronde__toeplitz_map;
+
+/* Vectors in rows and columns; strides below zero go through them from the last to the first. */
+typedef struct ronde__grid {
+  float *at;
+  int64_t row, column;
+} ronde__grid;
+
 enum { RONDE__MULTIPLY_ADDS = 12 };
 
 enum { RONDE__NO_PLACE = 255 }; /* of a window's maximum that a ReLU has cut off */
@@ -163,6 +178,9 @@ typedef struct ronde__kernels {
   /* to (+)= the map of from, for each j < n of the vectors at every place; n is a multiple of 16. */
   void (*winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to, int64_t n,
                    bool accumulate);
+
+  /* to (+)= the map of from, for each j < n of the vectors at every place; n is a multiple of 16. */
+  void (*toeplitz)(ronde__toeplitz_map map, ronde__grid from, ronde__grid to, int64_t n, bool accumulate);
 
   /* dst[c][r] = src[r][c], r < rows, c < cols */
   void (*transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);

@@ -21,6 +21,7 @@ typedef struct ronde__conv_form {
 
 extern const ronde__conv_form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
 extern const ronde__conv_form ronde__conv_winograd;  /* the same where ronde__conv_winograd_pays */
+extern const ronde__conv_form ronde__conv_toeplitz;  /* the same where ronde__conv_toeplitz_pays */
 extern const ronde__conv_form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
 extern const ronde__conv_form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
 extern const ronde__conv_form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
@@ -35,6 +36,7 @@ static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
 }
 
 bool ronde__conv_winograd_pays(const ronde__op_desc *desc);
+bool ronde__conv_toeplitz_pays(const ronde__op_desc *desc);
 /* One gradient alone, with the state of ronde__conv_blocks. */
 void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
 void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);

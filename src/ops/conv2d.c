@@ -55,8 +55,10 @@ static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const r
 static const ronde__conv_form *form_of(const ronde__op_desc *desc) {
   if (ronde__conv_n_groups(&desc->attr) > 1)
     return desc->in[0].layout == RONDE__BLOCKS ? &ronde__conv_depthwise : &ronde__conv_groups;
-  if (desc->in[0].layout == RONDE__BLOCKS)
+  if (desc->in[0].layout == RONDE__BLOCKS) {
+    if (ronde__conv_toeplitz_pays(desc)) return &ronde__conv_toeplitz;
     return ronde__conv_winograd_pays(desc) ? &ronde__conv_winograd : &ronde__conv_blocks;
+  }
   return desc->out.layout == RONDE__LANES ? &ronde__conv_lanes : &ronde__conv_first;
 }
 

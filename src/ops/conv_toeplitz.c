@@ -1,0 +1,287 @@
+/* Convolution between BLOCKS, 3x3 at stride 1 and padding 1, on maps of 2x2 pixels: nine products of transformed
+ * pixels, weights and gradients where the taps take sixteen (kernel/simd_toeplitz.c). Weights are transformed for a few
+ * pairs of blocks at a time, just before they are multiplied, so that they stay in the second cache. */
+#include "ops/conv.h"
+
+#include <string.h>
+
+enum { SIZE = 2, TAPS = 3, PLACES = 9, GAP = RONDE__QUANTUM };
+
+enum { MIN_CHANNELS = 32, MIN_EXAMPLES = 32 };
+
+/* Floats of transformed weights, about, of one output block. */
+enum { GROUP_ELEMS = 80 << 10 };
+
+/* Forward or data gradient. Operands lie [place][block][N][b], transformed weights [to][place][from][b][b], products
+ * [to][place][N][b]. */
+typedef struct pass {
+  int64_t from_blocks, to_blocks, from_group, to_group;
+  int64_t weight_place, product_place; /* strides */
+  ronde__gemm_pair gemm;
+  ronde__gemm_list list; /* a group's operands and weights */
+} pass;
+
+typedef struct state {
+  pass forward, data;
+  ronde__gemm weight;
+  int64_t in_pixel, out_pixel, weight_block, in_blocks, out_blocks;
+  int64_t in_place, out_place, tap_place; /* strides of transformed input, output gradient, weights of a pair */
+} state;
+
+bool ronde__conv_toeplitz_pays(const ronde__op_desc *desc) {
+  const ronde__op_attr *a = &desc->attr;
+  const ronde__phys *in = &desc->in[0];
+  for (int d = 0; d < 2; d++)
+    if (a->kernel[d] != TAPS || a->stride[d] != 1 || a->padding[d] != 1) return false;
+  if (in->h != SIZE || in->w != SIZE) return false;
+  return in->c >= MIN_CHANNELS && desc->out.c >= MIN_CHANNELS && in->n >= MIN_EXAMPLES;
+}
+
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
+
+static void release(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__gemm_list_destroy(&s->forward.list);
+  ronde__gemm_list_destroy(&s->data.list);
+  ronde__free(s);
+}
+
+static ronde_status pass_create(const ronde__op_desc *desc, const ronde__phys *from, const ronde__phys *to, pass *p) {
+  int64_t pair = from->block * to->block, operand = from->n * from->block;
+  p->from_blocks = ronde__phys_blocks(from), p->to_blocks = ronde__phys_blocks(to);
+  p->from_group = ronde__min(p->from_blocks, ronde__max(1, GROUP_ELEMS / (PLACES * pair)));
+  p->to_group = ronde__min(p->to_blocks, desc->threads);
+  p->weight_place = p->from_group * pair + GAP;
+  p->product_place = to->n * to->block + GAP;
+  RONDE_TRY(ronde__gemm_list_create(p->from_group, &p->list));
+  for (int64_t i = 0; i < p->from_group; i++) {
+    p->list.a[i] = (uint64_t)(i * operand) * sizeof(float);
+    p->list.b[i] = (uint64_t)(i * pair) * sizeof(float);
+  }
+  ronde__gemm_shape shape = {.m = (int)from->n,
+                             .n = (int)to->block,
+                             .k = (int)from->block,
+                             .lda = from->block,
+                             .ldb = to->block,
+                             .ldc = to->block};
+  p->gemm = ronde__gemm_pair_resolve(desc, shape);
+  return RONDE_OK;
+}
+
+static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (state){.in_pixel = in->n * in->block, .out_pixel = out->n * out->block};
+  s->in_blocks = ronde__phys_blocks(in), s->out_blocks = ronde__phys_blocks(out);
+  s->weight_block = in->block * out->block;
+  s->in_place = s->in_blocks * s->in_pixel + GAP;
+  s->out_place = s->out_blocks * s->out_pixel + GAP;
+  s->tap_place = s->weight_block + GAP;
+  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block,
+                              out->block,     out->block,      true,       false};
+  s->weight = ronde__gemm_resolve(desc->kernels, desc->gemm, &weight);
+  ronde_status status = pass_create(desc, in, out, &s->forward);
+  if (status == RONDE_OK) status = pass_create(desc, out, in, &s->data);
+  if (status != RONDE_OK)
+    release(s);
+  else
+    *state_out = s;
+  return status;
+}
+
+static int64_t weights_elems(const pass *p) { return p->to_group * PLACES * p->weight_place; }
+static int64_t products_elems(const pass *p) { return p->to_group * PLACES * p->product_place; }
+
+/* Scratch: transformed input (of backward the output's gradient first), a pass's weights and products; a pair's weights
+ * for each thread. */
+static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const state *s = opaque;
+  int64_t elems = PLACES * s->in_place;
+  if (!backward) return (size_t)(elems + weights_elems(&s->forward) + products_elems(&s->forward));
+  elems += PLACES * (s->out_place + desc->threads * s->tap_place);
+  if (desc->need_dinput[0]) elems += weights_elems(&s->data) + products_elems(&s->data);
+  return (size_t)elems;
+}
+
+/* ---- the work ---------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+  const ronde__op_desc *desc;
+  const state *s;
+  const ronde__op_call *call;
+  const pass *pass;
+  bool is_data;
+  float *operand, *weights, *products, *pairs;
+  int64_t to0, n_to, from0, n_from; /* blocks of the present group */
+} job;
+
+static ronde__grid grid(float *at, int64_t column, int size) { return (ronde__grid){at, size * column, column}; }
+
+static ronde__grid mirrored(ronde__grid g, int size) {
+  return (ronde__grid){g.at + (size - 1) * (g.row + g.column), -g.row, -g.column};
+}
+
+static void transform_input_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  int64_t begin, end;
+  ronde__thread_share(s->in_blocks, thread, n_threads, &begin, &end);
+  for (int64_t b = begin; b < end; b++)
+    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND,
+                               grid((float *)j->call->in[0] + b * SIZE * SIZE * s->in_pixel, s->in_pixel, SIZE),
+                               grid(j->operand + b * s->in_pixel, s->in_place, TAPS), s->in_pixel, false);
+}
+
+/* In the order that both gradients need. */
+static void transform_dout_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  int64_t begin, end;
+  ronde__thread_share(s->out_blocks, thread, n_threads, &begin, &end);
+  for (int64_t b = begin; b < end; b++) {
+    ronde__grid dout = grid(j->call->dout + b * SIZE * SIZE * s->out_pixel, s->out_pixel, SIZE);
+    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, mirrored(dout, SIZE),
+                               grid(j->operand + b * s->out_pixel, s->out_place, TAPS), s->out_pixel, false);
+  }
+}
+
+/* All taps of a pair of blocks, in an array of weights or of their gradients. */
+static ronde__grid taps_of(const state *s, const float *weights, int64_t ob, int64_t ib) {
+  int64_t tap = s->in_blocks * s->weight_block;
+  return grid((float *)weights + ob * PLACES * tap + ib * s->weight_block, tap, TAPS);
+}
+
+static void weights_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const pass *p = j->pass;
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out.block, begin, end;
+  float *pair = j->is_data ? j->pairs + thread * PLACES * s->tap_place : NULL;
+  ronde__thread_share(j->n_to * j->n_from, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t to = item / j->n_from, from = item % j->n_from;
+    int64_t ob = j->is_data ? j->from0 + from : j->to0 + to, ib = j->is_data ? j->to0 + to : j->from0 + from;
+    float *at = j->weights + to * PLACES * p->weight_place + from * s->weight_block;
+    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT, taps_of(s, j->call->param[0], ob, ib),
+                               j->is_data ? grid(pair, s->tap_place, TAPS) : grid(at, p->weight_place, TAPS),
+                               s->weight_block, false);
+    for (int i = 0; i < PLACES && j->is_data; i++)
+      j->desc->kernels->transpose(pair + i * s->tap_place, bo, bi, bo, at + i * p->weight_place, bi);
+  }
+}
+
+static void multiply_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const pass *p = j->pass;
+  int64_t pixel = j->is_data ? s->out_pixel : s->in_pixel, place = j->is_data ? s->out_place : s->in_place, begin, end;
+  ronde__thread_share(j->n_to * PLACES, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++)
+    ronde__gemm_run(j->from0 ? &p->gemm.add : &p->gemm.set, j->operand + item % PLACES * place + j->from0 * pixel,
+                    p->list.a, j->weights + item * p->weight_place, p->list.b, j->n_from,
+                    j->products + item * p->product_place);
+}
+
+static void finish_part(void *arg, int thread, int n_threads) {
+  const job *j = arg;
+  const state *s = j->s;
+  const ronde__op_call *call = j->call;
+  int64_t pixel = j->is_data ? s->in_pixel : s->out_pixel, begin, end;
+  ronde__thread_share(j->n_to, thread, n_threads, &begin, &end);
+  for (int64_t to = begin; to < end; to++) {
+    int64_t block = j->to0 + to;
+    float *at = (j->is_data ? call->din[0] : call->out) + block * SIZE * SIZE * pixel;
+    ronde__grid from = grid(j->products + to * PLACES * j->pass->product_place, j->pass->product_place, TAPS);
+    ronde__grid pixels = grid(at, pixel, SIZE);
+    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OUTPUT, from, j->is_data ? mirrored(pixels, SIZE) : pixels, pixel,
+                               j->is_data && call->accumulate_dinput[0]);
+    if (!j->is_data) ronde__fused_bias_act(j->desc, call, block, at, SIZE * SIZE * j->desc->out.n);
+  }
+}
+
+static void run_pass(job j) {
+  const pass *p = j.pass;
+  for (; j.to0 < p->to_blocks; j.to0 += p->to_group) {
+    j.n_to = ronde__min(p->to_group, p->to_blocks - j.to0);
+    for (j.from0 = 0; j.from0 < p->from_blocks; j.from0 += p->from_group) {
+      j.n_from = ronde__min(p->from_group, p->from_blocks - j.from0);
+      ronde__pool_run(j.call->pool, weights_part, &j);
+      ronde__pool_run(j.call->pool, multiply_part, &j);
+    }
+    ronde__pool_run(j.call->pool, finish_part, &j);
+  }
+}
+
+static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  job j = {.desc = desc, .s = s, .call = call, .pass = &s->forward, .operand = call->work};
+  j.weights = j.operand + PLACES * s->in_place;
+  j.products = j.weights + weights_elems(&s->forward);
+  ronde__pool_run(call->pool, transform_input_part, &j);
+  run_pass(j);
+}
+
+typedef struct weight_job {
+  const job *job;
+  const float *dout; /* transformed */
+} weight_job;
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const weight_job *w = arg;
+  const job *j = w->job;
+  const state *s = j->s;
+  const uint64_t none = 0;
+  float *products = j->pairs + thread * PLACES * s->tap_place;
+  int64_t begin, end;
+  ronde__thread_share(s->out_blocks * s->in_blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / s->in_blocks, ib = item % s->in_blocks;
+    for (int i = 0; i < PLACES; i++)
+      ronde__gemm_run(&s->weight, j->operand + i * s->in_place + ib * s->in_pixel, &none,
+                      w->dout + i * s->out_place + ob * s->out_pixel, &none, 1, products + i * s->tap_place);
+    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT_GRADIENT, grid(products, s->tap_place, TAPS),
+                               taps_of(s, j->call->dparam[0], ob, ib), s->weight_block, j->call->accumulate_dparam);
+  }
+}
+
+static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const state *s = opaque;
+  job data = {.desc = desc, .s = s, .call = call, .pass = &s->data, .is_data = true, .operand = call->work};
+  job weight = {.desc = desc, .s = s, .call = call, .operand = data.operand + PLACES * s->out_place};
+  data.pairs = weight.pairs = weight.operand + PLACES * s->in_place;
+  data.weights = data.pairs + desc->threads * PLACES * s->tap_place;
+  data.products = data.weights + weights_elems(&s->data);
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, transform_dout_part, &data);
+  if (call->dparam[0]) {
+    ronde__pool_run(call->pool, transform_input_part, &weight);
+    ronde__pool_run(call->pool, weight_part, &(weight_job){&weight, data.operand});
+  }
+  if (call->din[0]) run_pass(data);
+}
+
+/* ---- for the per-op table ---------------------------------------------------------------------------------------- */
+
+static const char *implementation(const void *opaque) {
+  static const char *const names[][2] = {{"xsmm", "toeplitz xsmm"},
+                                         {"tile-sse2", "toeplitz tile-sse2"},
+                                         {"tile-avx2", "toeplitz tile-avx2"},
+                                         {"tile-avx512", "toeplitz tile-avx512"},
+                                         {"tile-neon", "toeplitz tile-neon"}};
+  const state *s = opaque;
+  const char *gemm = s->forward.gemm.set.implementation;
+  for (size_t i = 0; i < RONDE__COUNT(names); i++)
+    if (!strcmp(gemm, names[i][0])) return names[i][1];
+  return "toeplitz";
+}
+
+static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  double once = 2.0 * PLACES * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
+}
+
+const ronde__conv_form ronde__conv_toeplitz = {prepare,  release,        work_elems,    forward,
+                                               backward, implementation, executed_flops};
