@@ -30,7 +30,7 @@ static void check_range(ronde__activation act, double bound) {
   assert_true(worst < bound);
 }
 
-static void test_tanh_over_the_whole_range(void **state) { check_range(RONDE__ACT_TANH, 2); }
+static void test_tanh_over_the_whole_range(void **state) { check_range(RONDE__ACT_TANH, 2.5); }
 static void test_sigmoid_over_the_whole_range(void **state) { check_range(RONDE__ACT_SIGMOID, 3); }
 
 /* f64 gives the same for these: no rounding but the last is involved. */

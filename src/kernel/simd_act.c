@@ -1,14 +1,31 @@
 /* Activations, alone and fused behind a bias. */
 #include "kernel/simd_math.h"
 
-INLINE vec apply(vec x, const ronde__activation act) {
+INLINE void apply_each(const int n, vec *x, const ronde__activation act) {
   switch (act) {
-    case RONDE__ACT_RELU: return select(x < 0.0f, (vec){0}, x); /* NaN stays */
-    case RONDE__ACT_TANH: return tanh_vec(x);
-    case RONDE__ACT_SIGMOID: return sigmoid_vec(x);
+    case RONDE__ACT_RELU: EACH x[i] = select(x[i] < 0.0f, (vec){0}, x[i]); break; /* NaN stays */
+    case RONDE__ACT_TANH: tanh_each(n, x); break;
+    case RONDE__ACT_SIGMOID: sigmoid_each(n, x); break;
     case RONDE__ACT_NONE: break;
   }
+}
+
+INLINE vec apply(vec x, const ronde__activation act) {
+  apply_each(1, &x, act);
   return x;
+}
+
+/* y = act(x + bias) of whole vectors; how many floats that was. */
+INLINE int64_t whole_vectors(const float *x, float *y, int64_t n_floats, float bias, const ronde__activation act) {
+  const int n = MOST;
+  int64_t j = 0;
+  for (vec v[MOST]; j + MOST * LANES <= n_floats; j += MOST * LANES) {
+    EACH v[i] = load(x + j + i * LANES) + bias;
+    apply_each(n, v, act);
+    EACH store(y + j + i * LANES, v[i]);
+  }
+  for (; j + LANES <= n_floats; j += LANES) store(y + j, apply(load(x + j) + bias, act));
+  return j;
 }
 
 /* Calls a function with the activation as a constant, so that it is compiled once for each. */
@@ -50,8 +67,7 @@ void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t 
 }
 
 INLINE void lanes_of(float *y, int64_t n, float bias, const ronde__activation act) {
-  int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) store(y + j, apply(load(y + j) + bias, act));
+  int64_t j = whole_vectors(y, y, n, bias, act);
   if (j < n) store_some(y + j, apply(load_some(y + j, n - j) + bias, act), n - j);
 }
 
@@ -60,8 +76,7 @@ void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act
 }
 
 INLINE void forward_of(const float *x, float *y, int64_t n, const ronde__activation act) {
-  int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) store(y + j, apply(load(x + j), act));
+  int64_t j = whole_vectors(x, y, n, -0.0f, act); /* which leaves a zero its sign */
   if (j < n) store_some(y + j, apply(load_some(x + j, n - j), act), n - j);
 }
 
