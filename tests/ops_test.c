@@ -146,6 +146,18 @@ static void overwrite_instead_of_adding(const ronde__op_desc *d, const void *sta
   sound->backward(d, state, &other);
 }
 
+static ronde__op_call silent(const ronde__op_call *call) {
+  ronde__op_call other = *call;
+  other.listener = (ronde__op_listener){0};
+  return other;
+}
+
+static void tell_too_early(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
+  ronde__op_call other = silent(call);
+  ronde__op_params_done(call);
+  sound->backward(d, state, &other);
+}
+
 static void write_past_the_end(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   sound->forward(d, state, call);
   call->out[ronde__phys_elems(&d->out)] = 0;
@@ -167,7 +179,8 @@ static void read_an_old_output(const ronde__op_desc *d, const void *state, const
 }
 
 static void round_by_thread(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
-  sound->backward(d, state, call);
+  ronde__op_call other = silent(call);
+  sound->backward(d, state, &other);
   if (ronde__pool_threads(call->pool) > 1 && call->dparam[0]) call->dparam[0][0] = nextafterf(call->dparam[0][0], 2);
 }
 
@@ -191,6 +204,7 @@ static void planted_bugs_are_found(void **unused) {
       {&conv, NULL, drop_the_last_example_of_the_bias, "bias gradient [0]"},
       {&linear, NULL, drop_a_tap, "weight gradient [669]"},
       {&linear, NULL, overwrite_instead_of_adding, "input gradient [0]"},
+      {&linear, NULL, tell_too_early, "a parameter's gradient changed behind being final"},
       {&linear, write_past_the_end, NULL, "output: written outside"},
       {&relu, leave_dirt_in_padded_channels, NULL, "output: a padded channel holds 1e-30"},
       {&relu, NULL, leave_dirt_in_padded_lanes, "input gradient: a padded lane holds 1e-30"},

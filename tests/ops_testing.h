@@ -43,6 +43,8 @@ typedef struct op_run {
   buffer out, dout, saved, work;
   double loss_sum;
   int64_t n_correct;
+  int n_told; /* how often backward said that the parameters' gradients are final, */
+  uint64_t told; /* which then were these */
 } op_run;
 
 static char finding[640];
@@ -225,6 +227,29 @@ static inline void op_run_close(op_run *run) {
 
 /* ---- calls ---- */
 
+/* A number that differs where any bit of a buffer does. */
+static inline uint64_t digest(uint64_t d, const buffer *b) {
+  for (int64_t i = 0; i < b->n; i++) {
+    uint32_t bits;
+    memcpy(&bits, b->at + i, sizeof bits);
+    d = (d ^ bits) * 0x9e3779b97f4a7c15u;
+    d ^= d >> 29;
+  }
+  return d;
+}
+
+static inline uint64_t digest_of_params(const op_run *run) {
+  uint64_t d = 1;
+  for (int i = 0; i < run->desc.n_params; i++) d = digest(d, &run->dparam[i]);
+  return d;
+}
+
+static inline void hear(void *user) {
+  op_run *run = user;
+  run->told = digest_of_params(run);
+  run->n_told++;
+}
+
 static inline void bind(op_run *run, bool backward) {
   const ronde__op *op = run->v->op;
   free(run->work.block);
@@ -270,6 +295,8 @@ static inline void op_run_backward(op_run *run) {
   if (run->dout.at) put_gradient(&d->out, run->ref->dout, run->dout.at);
   run->call.dout = run->dout.at;
   run->call.accumulate_dparam = run->v->accumulate;
+  run->call.listener = (ronde__op_listener){hear, run};
+  run->n_told = 0;
   for (int i = 0; i < run->ref->n_inputs; i++) {
     run->call.din[i] = i + 1 == run->v->in_dout ? run->dout.at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
@@ -359,21 +386,13 @@ static inline bool backward_holds(op_run *run) {
         return found(run, "backward changed a parameter");
     held = weight_holds(run, weight_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
   }
+  if (held && run->n_told > 1) return found(run, "the parameters' gradients were final %d times", run->n_told);
+  if (held && run->n_told && run->told != digest_of_params(run))
+    return found(run, "a parameter's gradient changed behind being final");
   for (int i = 0; i < ref->n_inputs && held; i++)
     if (run->din[i].at)
       held = activation_holds(run, "input gradient", &run->desc.in[i], run->din[i].at, &ref->din[i], true);
   return held;
-}
-
-/* A number that differs where any bit of a buffer does. */
-static inline uint64_t digest(uint64_t d, const buffer *b) {
-  for (int64_t i = 0; i < b->n; i++) {
-    uint32_t bits;
-    memcpy(&bits, b->at + i, sizeof bits);
-    d = (d ^ bits) * 0x9e3779b97f4a7c15u;
-    d ^= d >> 29;
-  }
-  return d;
 }
 
 /* Frozen parameters, in every combination: nothing is written for them, and all else keeps its bits. */

@@ -166,7 +166,8 @@ typedef struct ronde__net_result {
  * the same order. NULL: this replica is alone. */
 typedef struct ronde__net_hooks {
   void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
-  /* Its last contribution was added, and this backward reads the parameter no more; backward order, none frozen. */
+  /* Its last contribution was added; backward order, none frozen. Where gradients are transient, this backward reads the
+   * parameter no more; where they are kept it may, until it is done. */
   void (*gradient_ready)(void *user, int param);
   ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
   void *user;

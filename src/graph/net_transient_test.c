@@ -40,8 +40,8 @@ static void take_piece(void *user, int param, size_t first, const float *gradien
   assert_true(!t->ready[param] && first >= p->offset && first + n <= p->offset + p->n_packed);
   memcpy(t->gradients + first, gradient, n * sizeof *gradient);
   for (size_t i = 0; i < n; i++) atomic_fetch_add(&t->times[first + i], 1);
-  /* Who takes a piece may change these weights. */
-  for (size_t i = 0; i < n; i++) ronde__net_values(t->net)[first + i] = NAN;
+  /* Who takes a gradient that is not kept may change these weights. */
+  for (size_t i = 0; i < n && !ronde__net_gradients(t->net); i++) ronde__net_values(t->net)[first + i] = NAN;
 }
 
 static void take_ready(void *user, int param) {

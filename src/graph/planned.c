@@ -141,12 +141,11 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
   call->work = (float *)(p->arena + step->work_offset[backward]);
 }
 
-static void run_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call, bool backward) {
+static void run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
   uint64_t begin = p->options.prof ? ronde__now_ns() : 0;
-  (backward ? step->op->backward : step->op->forward)(&step->desc, step->state, call);
+  step->op->forward(&step->desc, step->state, call);
   if (p->options.prof)
-    ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(),
-                       backward ? step->backward_flops : step->forward_flops);
+    ronde__prof_op_add(p->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
 }
 
 static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
@@ -176,7 +175,7 @@ static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_l
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
       hooks->param_needed(hooks->user, step->param[j]);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, false, hooks, &call));
-    run_op(p, step, &call, false);
+    run_forward_op(p, step, &call);
   }
   return RONDE_OK;
 }
@@ -244,6 +243,46 @@ static void take_piece(void *user, size_t begin, const float *gradient, size_t n
   u->hooks->gradient_piece(u->hooks->user, u->param, u->offset + begin, gradient, n);
 }
 
+/* Backward of one step; what listens to its gradients. */
+typedef struct running {
+  planned *p;
+  const ronde__plan_step *step;
+  int index; /* of the step */
+  const ronde__net_hooks *hooks;
+  bool *touched, told;
+  uint64_t begin; /* of the op's time, which what listens has no part in */
+} running;
+
+static void tell_gradients(running *r) {
+  for (int j = r->step->desc.n_params - 1; j >= 0; j--) {
+    int param = r->step->param[j];
+    if (r->step->desc.frozen[j]) continue;
+    r->touched[param] = true;
+    if (r->p->plan->params[param].last == r->index && r->hooks && r->hooks->gradient_ready)
+      r->hooks->gradient_ready(r->hooks->user, param);
+  }
+  r->told = true;
+}
+
+/* In the table, the op's two parts are two calls. */
+static void params_done(void *user) {
+  running *r = user;
+  ronde__prof *prof = r->p->options.prof;
+  if (prof) ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), 0);
+  tell_gradients(r);
+  if (prof) r->begin = ronde__now_ns();
+}
+
+static void run_backward_op(running *r, ronde__op_call *call) {
+  ronde__prof *prof = r->p->options.prof;
+  if (r->p->gradients) call->listener = (ronde__op_listener){params_done, r};
+  if (prof) r->begin = ronde__now_ns();
+  r->step->op->backward(&r->step->desc, r->step->state, call);
+  if (prof)
+    ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), r->step->backward_flops);
+  if (!r->told) tell_gradients(r);
+}
+
 static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   planned *p = execution;
   const ronde__plan *plan = p->plan;
@@ -257,13 +296,8 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     call.leaves_dead = leaves_dead(p, step, hooks);
     call.taker = (ronde__op_taker){take_piece, &user};
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
-    run_op(p, step, &call, true);
-    for (int j = step->desc.n_params - 1; j >= 0; j--) {
-      int param = step->param[j];
-      if (step->desc.frozen[j]) continue;
-      touched[param] = true;
-      if (plan->params[param].last == i && hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, param);
-    }
+    running r = {.p = p, .step = step, .index = i, .hooks = hooks, .touched = touched};
+    run_backward_op(&r, &call);
   }
   return RONDE_OK;
 }

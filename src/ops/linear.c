@@ -160,6 +160,7 @@ typedef struct job {
   const ronde__op_desc *desc;
   const state *s;
   const ronde__op_call *call;
+  bool data, weights; /* the gradients that are made */
 } job;
 
 /* Elements of weight in one output block. */
@@ -196,7 +197,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
 }
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+  job j = {.desc = desc, .s = state, .call = call};
   ronde__pool_run(call->pool, forward_part, &j);
 }
 
@@ -251,7 +252,7 @@ static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, in
   }
 }
 
-/* BLOCKS: both gradients in one pass over the weights, while the blocks of a piece are in cache, and dY of the piece
+/* BLOCKS: the gradients in one pass over the weights, while the blocks of a piece are in cache, and dY of the piece
  * during the whole pass. */
 static void blocks_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
@@ -261,8 +262,8 @@ static void blocks_part(void *arg, int thread, int n_threads) {
   for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece)
     for (int64_t term = begin; term < end; term++) {
       int64_t n = ronde__min(piece, out_blocks - ob0);
-      if (j->call->din[0]) data_piece(j, term, ob0, n, thread);
-      for (int64_t ob = ob0; ob < ob0 + n && !j->desc->frozen[0]; ob++)
+      if (j->data) data_piece(j, term, ob0, n, thread);
+      for (int64_t ob = ob0; ob < ob0 + n && j->weights; ob++)
         weight_tile(j, ob, term, ronde__min(term + 1, end - 1), thread);
     }
 }
@@ -289,19 +290,32 @@ static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *cal
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (desc->in[0].layout == RONDE__BLOCKS) {
-    ronde__pool_run(call->pool, blocks_part, &j);
+static void gradients(const job *j) {
+  if (j->desc->in[0].layout == RONDE__BLOCKS) {
+    ronde__pool_run(j->call->pool, blocks_part, (void *)j);
     return;
   }
-  if (call->din[0]) { /* reads the weights before their gradient is handed out */
-    transpose_dout(desc, call);
-    ronde__pool_run(call->pool, data_lanes_part, &j);
+  if (j->data) { /* reads the weights before their gradient is handed out */
+    transpose_dout(j->desc, j->call);
+    ronde__pool_run(j->call->pool, data_lanes_part, (void *)j);
   }
-  if (!desc->frozen[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (j->weights) ronde__pool_run(j->call->pool, weight_part, (void *)j);
+}
+
+/* Gradients that are kept are made one after the other: the weights' may travel while the input's is made. */
+static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  job both = {.desc = desc, .s = state, .call = call, .data = call->din[0], .weights = !desc->frozen[0]};
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  if (desc->in_pieces || !both.data || !both.weights) {
+    gradients(&both);
+    return;
+  }
+  job weights = both, data = both;
+  weights.data = data.weights = false;
+  gradients(&weights);
+  ronde__op_params_done(call);
+  gradients(&data);
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *opaque) {

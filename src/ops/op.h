@@ -85,6 +85,13 @@ typedef struct ronde__op_taker {
   void *user;
 } ronde__op_taker;
 
+/* Is told, once at most, that the gradients of all the op's parameters are final, before backward goes on to the
+ * inputs', for which it may read the parameters again. NULL: nobody listens. */
+typedef struct ronde__op_listener {
+  void (*params_done)(void *user);
+  void *user;
+} ronde__op_listener;
+
 /* What each replica contributed to a synchronised op: `n` parts, in the order of replicas, `stride` f64 apart. */
 typedef struct ronde__parts {
   const double *at;
@@ -110,6 +117,7 @@ typedef struct ronde__op_call {
   bool accumulate_dparam;
   bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
   ronde__op_taker taker; /* instead of dparam[0], where in_pieces */
+  ronde__op_listener listener;
   float *saved;       /* what forward leaves to backward beside in and out */
   float *work;        /* scratch of this call */
   float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
@@ -119,6 +127,10 @@ typedef struct ronde__op_call {
   ronde__parts parts; /* and everybody's */
   ronde__pool *pool;
 } ronde__op_call;
+
+static inline void ronde__op_params_done(const ronde__op_call *call) {
+  if (call->listener.params_done) call->listener.params_done(call->listener.user);
+}
 
 typedef struct ronde__op {
   const char *name; /* in the per-op table */
