@@ -55,6 +55,7 @@ static void transpose_part(void *arg, int thread, int n_threads) {
     int64_t ob = item % blocks_o, t = item / blocks_o % l->t, ib = item / blocks_o / l->t;
     if (job->live && !job->live[t]) continue;
     const float *from = job->packed + ((ob * l->t + t) * blocks_i + ib) * block;
+    ronde__weight_touch(from, block);
     job->desc->kernels->transpose(from, l->block_o, l->block_i, l->block_o, job->transposed + item * block, l->block_i);
   }
 }

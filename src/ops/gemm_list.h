@@ -35,6 +35,13 @@ void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list,
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
                         const float *a, const float *b, float *c, bool accumulate);
 
+/* Brings n floats from memory into cache in their own order, which the processor's prefetching follows; the orders in
+ * which kernels read a block of weights it follows less well, and prefetch instructions gain little. */
+static inline void ronde__weight_touch(const float *x, int64_t n) {
+  enum { LINE = 64 / sizeof(float) };
+  for (int64_t i = 0; i < n; i += LINE) (void)*(const volatile float *)(x + i);
+}
+
 /* The transposed blocks of a BLOCKED weight [Ob][T][Ib][bi][bo]: [Ib][T][Ob][bo][bi], by items of one block. */
 void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__weight_layout *layout, const float *packed,
                                     float *transposed, ronde__pool *pool);
