@@ -154,7 +154,7 @@ static ronde__op_call silent(const ronde__op_call *call) {
 
 static void tell_too_early(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   ronde__op_call other = silent(call);
-  ronde__op_params_done(call);
+  ronde__op_params_done(call, 0);
   sound->backward(d, state, &other);
 }
 
@@ -204,7 +204,7 @@ static void planted_bugs_are_found(void **unused) {
       {&conv, NULL, drop_the_last_example_of_the_bias, "bias gradient [0]"},
       {&linear, NULL, drop_a_tap, "weight gradient [669]"},
       {&linear, NULL, overwrite_instead_of_adding, "input gradient [0]"},
-      {&linear, NULL, tell_too_early, "a parameter's gradient changed behind being final"},
+      {&linear, NULL, tell_too_early, "the weight's gradient changed behind being final"},
       {&linear, write_past_the_end, NULL, "output: written outside"},
       {&relu, leave_dirt_in_padded_channels, NULL, "output: a padded channel holds 1e-30"},
       {&relu, NULL, leave_dirt_in_padded_lanes, "input gradient: a padded lane holds 1e-30"},

@@ -43,8 +43,9 @@ typedef struct op_run {
   buffer out, dout, saved, work;
   double loss_sum;
   int64_t n_correct;
-  int n_told; /* how often backward said that the parameters' gradients are final, */
-  uint64_t told; /* which then were these */
+  float *heard; /* the gradient of param[0] as backward said that it was final, */
+  int64_t heard_first; /* from this element on; its size: nothing was said */
+  uint64_t heard_rest; /* and the other parameters' */
 } op_run;
 
 static char finding[640];
@@ -202,6 +203,7 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
   for (int i = 0; i < d->n_params; i++) {
     run->param[i] = buffer_make(ronde__weight_elems(&d->param[i]));
     run->dparam[i] = buffer_make(run->param[i].n);
+    if (i == 0) run->heard = malloc((size_t)run->param[0].n * sizeof(float));
     put_weight(&d->param[i], ref->param[i], run->param[i].at);
   }
   ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
@@ -222,6 +224,7 @@ static inline void op_run_close(op_run *run) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(run->in[i].block), free(run->din[i].block);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->param[i].block), free(run->dparam[i].block);
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) free(run->state_of[i].block);
+  free(run->heard);
   free(run->out.block), free(run->dout.block), free(run->saved.block), free(run->work.block);
 }
 
@@ -238,16 +241,19 @@ static inline uint64_t digest(uint64_t d, const buffer *b) {
   return d;
 }
 
-static inline uint64_t digest_of_params(const op_run *run) {
+static inline uint64_t digest_of_rest(const op_run *run) {
   uint64_t d = 1;
-  for (int i = 0; i < run->desc.n_params; i++) d = digest(d, &run->dparam[i]);
+  for (int i = 1; i < run->desc.n_params; i++) d = digest(d, &run->dparam[i]);
   return d;
 }
 
-static inline void hear(void *user) {
+static inline void hear(void *user, size_t first) {
   op_run *run = user;
-  run->told = digest_of_params(run);
-  run->n_told++;
+  int64_t n = run->heard_first - (int64_t)first;
+  if (n > 0) memcpy(run->heard + first, run->dparam[0].at + first, (size_t)n * sizeof(float));
+  else found(run, "param[0] is told to be final from element %d on, behind %d", (int)first, (int)run->heard_first);
+  run->heard_first = (int64_t)first;
+  run->heard_rest = digest_of_rest(run);
 }
 
 static inline void bind(op_run *run, bool backward) {
@@ -296,7 +302,7 @@ static inline void op_run_backward(op_run *run) {
   run->call.dout = run->dout.at;
   run->call.accumulate_dparam = run->v->accumulate;
   run->call.listener = (ronde__op_listener){hear, run};
-  run->n_told = 0;
+  run->heard_first = run->dparam[0].n;
   for (int i = 0; i < run->ref->n_inputs; i++) {
     run->call.din[i] = i + 1 == run->v->in_dout ? run->dout.at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
@@ -386,9 +392,11 @@ static inline bool backward_holds(op_run *run) {
         return found(run, "backward changed a parameter");
     held = weight_holds(run, weight_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
   }
-  if (held && run->n_told > 1) return found(run, "the parameters' gradients were final %d times", run->n_told);
-  if (held && run->n_told && run->told != digest_of_params(run))
-    return found(run, "a parameter's gradient changed behind being final");
+  int64_t first = run->heard_first, n = run->dparam[0].n - first;
+  if (held && n > 0 && memcmp(run->heard + first, run->dparam[0].at + first, (size_t)n * sizeof(float)) != 0)
+    return found(run, "the weight's gradient changed behind being final");
+  if (held && n > 0 && run->heard_rest != digest_of_rest(run))
+    return found(run, "the bias's gradient changed behind being final");
   for (int i = 0; i < ref->n_inputs && held; i++)
     if (run->din[i].at)
       held = activation_holds(run, "input gradient", &run->desc.in[i], run->din[i].at, &ref->din[i], true);

@@ -169,6 +169,9 @@ typedef struct ronde__net_hooks {
   /* Its last contribution was added; backward order, none frozen. Where gradients are transient, this backward reads the
    * parameter no more; where they are kept it may, until it is done. */
   void (*gradient_ready)(void *user, int param);
+  /* The same of its elements from `first` of the flat arrays on, of which there may be more each time; gradient_ready
+   * follows, and none of another parameter is between. Only where gradients are kept; NULL: no interest. */
+  void (*gradient_tail)(void *user, int param, size_t first);
   ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
   void *user;
   bool dead_unread; /* nobody reads gradients of ronde__net_dead in this pass: transient ones need not be set there */

@@ -346,6 +346,62 @@ static void parameters_are_kept(void **unused) {
   ronde_graph_destroy(graph);
 }
 
+/* A gradient that becomes final part by part, from its end. */
+typedef struct tails {
+  ronde__net *net;
+  float *seen; /* [elements] */
+  int param, n_tails, n_ready;
+  size_t first;
+} tails;
+
+static void note_tail(void *user, int param, size_t first) {
+  tails *t = user;
+  int n_params;
+  const ronde__net_param *p = &ronde__net_params(t->net, &n_params)[param];
+  size_t end = p->offset + p->n_packed;
+  if (t->param == param) end = t->first;
+  assert_true(first > p->offset && first < end);
+  memcpy(t->seen + first, ronde__net_gradients(t->net) + first, (end - first) * sizeof(float));
+  t->param = param, t->first = first;
+  t->n_tails++;
+}
+
+static void note_rest(void *user, int param) {
+  tails *t = user;
+  int n_params;
+  const ronde__net_param *p = &ronde__net_params(t->net, &n_params)[param];
+  assert_true(t->param < 0 || t->param == param);
+  size_t end = t->param == param ? t->first : p->offset + p->n_packed;
+  memcpy(t->seen + p->offset, ronde__net_gradients(t->net) + p->offset, (end - p->offset) * sizeof(float));
+  t->param = -1;
+  t->n_ready++;
+}
+
+static void build_wide(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(ronde_linear(x, "fc1", 20, true));
+  x = ronde_tanh(ronde_linear(x, "fc2", 1700, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc3", 5, true));
+}
+
+static void gradients_are_final_part_by_part(void **unused) {
+  static const network wide = {"wide", 20, 0, 0, build_wide};
+  ronde_graph *graph = graph_of(&wide);
+  ronde__net *net = net_of(graph, NULL, true);
+  examples e = examples_make(graph, 5);
+  tails t = {.net = net, .param = -1, .seen = calloc(ronde__net_n_elems(net), sizeof *t.seen)};
+  ronde__net_hooks hooks = {.gradient_ready = note_rest, .gradient_tail = note_tail, .user = &t};
+  ronde__net_result result;
+  assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, &hooks, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
+  assert_int_equal(t.n_ready, 6);
+  assert_int_equal(t.n_tails, 3); /* fc2's weight */
+  assert_memory_equal(t.seen, ronde__net_gradients(net), ronde__net_n_trained(net) * sizeof(float));
+  free(t.seen);
+  examples_free(&e);
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
 /* More batch sizes than plans are kept: old ones go and come back. */
 static void many_batch_sizes(void **unused) {
   ronde_graph *graph = graph_of(&networks[4]);
@@ -382,6 +438,7 @@ int main(void) {
       cmocka_unit_test(frozen_parameters_leave_the_others_gradients),
       cmocka_unit_test(backward_stops_where_nothing_trains),
       cmocka_unit_test(parameters_are_kept),
+      cmocka_unit_test(gradients_are_final_part_by_part),
       cmocka_unit_test(many_batch_sizes),
   };
   return cmocka_run_group_tests(tests, start_pool, stop_pool);

@@ -249,27 +249,33 @@ typedef struct running {
   const ronde__plan_step *step;
   int index; /* of the step */
   const ronde__net_hooks *hooks;
-  bool *touched, told;
+  bool *touched;
+  int n_left;     /* parameters, from the first on, whose gradients are not told of */
   uint64_t begin; /* of the op's time, which what listens has no part in */
 } running;
 
-static void tell_gradients(running *r) {
-  for (int j = r->step->desc.n_params - 1; j >= 0; j--) {
-    int param = r->step->param[j];
-    if (r->step->desc.frozen[j]) continue;
-    r->touched[param] = true;
-    if (r->p->plan->params[param].last == r->index && r->hooks && r->hooks->gradient_ready)
-      r->hooks->gradient_ready(r->hooks->user, param);
-  }
-  r->told = true;
+static bool is_listening(const running *r, int j) {
+  return r->hooks && r->p->plan->params[r->step->param[j]].last == r->index && !r->step->desc.frozen[j];
 }
 
-/* In the table, the op's two parts are two calls. */
-static void params_done(void *user) {
+/* All but the first n_left parameters' gradients are final. */
+static void tell_gradients(running *r, int n_left) {
+  while (r->n_left > n_left) {
+    int j = --r->n_left;
+    if (!r->step->desc.frozen[j]) r->touched[r->step->param[j]] = true;
+    if (is_listening(r, j) && r->hooks->gradient_ready) r->hooks->gradient_ready(r->hooks->user, r->step->param[j]);
+  }
+}
+
+/* In the table, the op's parts are calls of their own. */
+static void params_done(void *user, size_t first) {
   running *r = user;
   ronde__prof *prof = r->p->options.prof;
+  int param = r->step->param[0];
   if (prof) ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), 0);
-  tell_gradients(r);
+  tell_gradients(r, first > 0);
+  if (first && is_listening(r, 0) && r->hooks->gradient_tail)
+    r->hooks->gradient_tail(r->hooks->user, param, r->p->params[param].offset + first);
   if (prof) r->begin = ronde__now_ns();
 }
 
@@ -280,7 +286,7 @@ static void run_backward_op(running *r, ronde__op_call *call) {
   r->step->op->backward(&r->step->desc, r->step->state, call);
   if (prof)
     ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), r->step->backward_flops);
-  if (!r->told) tell_gradients(r);
+  tell_gradients(r, 0);
 }
 
 static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
@@ -296,7 +302,8 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     call.leaves_dead = leaves_dead(p, step, hooks);
     call.taker = (ronde__op_taker){take_piece, &user};
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
-    running r = {.p = p, .step = step, .index = i, .hooks = hooks, .touched = touched};
+    running r = {
+        .p = p, .step = step, .index = i, .hooks = hooks, .touched = touched, .n_left = step->desc.n_params};
     run_backward_op(&r, &call);
   }
   return RONDE_OK;

@@ -160,7 +160,7 @@ typedef struct job {
   const ronde__op_desc *desc;
   const state *s;
   const ronde__op_call *call;
-  bool data, weights; /* the gradients that are made */
+  int64_t ob0, n_obs; /* backward of BLOCKS: the piece of output blocks */
 } job;
 
 /* Elements of weight in one output block. */
@@ -229,16 +229,17 @@ static void weight_part(void *arg, int thread, int n_threads) {
 }
 
 /* BLOCKS: a piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
-static void data_piece(const job *j, int64_t term, int64_t ob0, int64_t n, int thread) {
+static void data_piece(const job *j, int64_t term, int thread) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   int64_t bi = desc->in[0].block, bo = desc->out.block;
+  bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out);
   float *strip = scratch_of(j, thread);
-  for (int64_t i = 0; i < n; i++)
-    desc->kernels->transpose(j->call->param[0] + (ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
+  for (int64_t i = 0; i < j->n_obs; i++)
+    desc->kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
                              strip + i * bo * bi, bi);
-  const ronde__gemm *gemm = j->call->accumulate_dinput[0] || ob0 > 0 ? &s->data[0].add : &s->data[0].set;
-  ronde__gemm_run(gemm, j->call->dout, s->data_list.a + ob0, strip, s->data_list.b, n,
+  const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
+  ronde__gemm_run(gemm, j->call->dout, s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
@@ -252,20 +253,28 @@ static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, in
   }
 }
 
-/* BLOCKS: the gradients in one pass over the weights, while the blocks of a piece are in cache, and dY of the piece
- * during the whole pass. */
+/* BLOCKS: both gradients of the piece in one pass over its weights, while a term's blocks are in cache, and dY of the
+ * piece during the whole pass. */
 static void blocks_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
-  int64_t out_blocks = ronde__phys_blocks(&j->desc->out), piece = ronde__gemm_piece(out_blocks, j->desc->out.block);
   int64_t begin, end;
   ronde__thread_share(j->s->terms, thread, n_threads, &begin, &end);
-  for (int64_t ob0 = 0; ob0 < out_blocks; ob0 += piece)
-    for (int64_t term = begin; term < end; term++) {
-      int64_t n = ronde__min(piece, out_blocks - ob0);
-      if (j->data) data_piece(j, term, ob0, n, thread);
-      for (int64_t ob = ob0; ob < ob0 + n && j->weights; ob++)
-        weight_tile(j, ob, term, ronde__min(term + 1, end - 1), thread);
-    }
+  for (int64_t term = begin; term < end; term++) {
+    if (j->call->din[0]) data_piece(j, term, thread);
+    for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
+      weight_tile(j, ob, term, ronde__min(term + 1, end - 1), thread);
+  }
+}
+
+/* From the last piece to the first, as the flat arrays are exchanged. */
+static void backward_blocks(job j) {
+  int64_t out_blocks = ronde__phys_blocks(&j.desc->out), piece = ronde__gemm_piece(out_blocks, j.desc->out.block);
+  for (int64_t end = out_blocks; end > 0; end = j.ob0) {
+    j.ob0 = (end - 1) / piece * piece;
+    j.n_obs = end - j.ob0;
+    ronde__pool_run(j.call->pool, blocks_part, &j);
+    ronde__op_params_done(j.call, (size_t)(j.ob0 * slab(j.desc)));
+  }
 }
 
 /* LANES: dX [F][lanes] = W [F][O] dY^T [O][lanes]. */
@@ -290,32 +299,19 @@ static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *cal
   }
 }
 
-static void gradients(const job *j) {
-  if (j->desc->in[0].layout == RONDE__BLOCKS) {
-    ronde__pool_run(j->call->pool, blocks_part, (void *)j);
-    return;
-  }
-  if (j->data) { /* reads the weights before their gradient is handed out */
-    transpose_dout(j->desc, j->call);
-    ronde__pool_run(j->call->pool, data_lanes_part, (void *)j);
-  }
-  if (j->weights) ronde__pool_run(j->call->pool, weight_part, (void *)j);
-}
-
-/* Gradients that are kept are made one after the other: the weights' may travel while the input's is made. */
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job both = {.desc = desc, .s = state, .call = call, .data = call->din[0], .weights = !desc->frozen[0]};
+  job j = {.desc = desc, .s = state, .call = call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (desc->in_pieces || !both.data || !both.weights) {
-    gradients(&both);
+  if (desc->in[0].layout == RONDE__BLOCKS) {
+    backward_blocks(j);
     return;
   }
-  job weights = both, data = both;
-  weights.data = data.weights = false;
-  gradients(&weights);
-  ronde__op_params_done(call);
-  gradients(&data);
+  if (call->din[0]) { /* reads the weights before their gradient is handed out */
+    transpose_dout(desc, call);
+    ronde__pool_run(call->pool, data_lanes_part, &j);
+  }
+  if (!desc->frozen[0]) ronde__pool_run(call->pool, weight_part, &j);
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *opaque) {

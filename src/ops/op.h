@@ -85,10 +85,11 @@ typedef struct ronde__op_taker {
   void *user;
 } ronde__op_taker;
 
-/* Is told, once at most, that the gradients of all the op's parameters are final, before backward goes on to the
- * inputs', for which it may read the parameters again. NULL: nobody listens. */
+/* Is told what is final of the parameters' gradients while backward has more to do, for which it may read the
+ * parameters again: elements of param[0] from `first` on, of which more each time, and all of the others'. NULL: nobody
+ * listens. */
 typedef struct ronde__op_listener {
-  void (*params_done)(void *user);
+  void (*params_done)(void *user, size_t first);
   void *user;
 } ronde__op_listener;
 
@@ -128,8 +129,8 @@ typedef struct ronde__op_call {
   ronde__pool *pool;
 } ronde__op_call;
 
-static inline void ronde__op_params_done(const ronde__op_call *call) {
-  if (call->listener.params_done) call->listener.params_done(call->listener.user);
+static inline void ronde__op_params_done(const ronde__op_call *call, size_t first) {
+  if (call->listener.params_done) call->listener.params_done(call->listener.user, first);
 }
 
 typedef struct ronde__op {

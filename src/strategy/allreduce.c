@@ -14,7 +14,6 @@ typedef struct state {
   ronde__worker *worker;
   ronde__comm_thread *thread;
   ronde__buckets cut;
-  int *n_ready; /* [buckets]: parameters whose gradients are there */
   /* Buckets go out in the same order on every rank: as backward has them, up to `turn`, then as forward needs them. */
   _Atomic int turn;
   int n_sent, n_begun, n_updated; /* in this order; n_begun: of jobs alone */
@@ -62,16 +61,15 @@ static ronde_status exchange(void *arg) {
 }
 
 static void send_ready(state *s, int n) {
-  while (s->n_sent < n && s->n_ready[s->n_sent] == s->cut.at[s->n_sent].n_params && s->status == RONDE_OK) {
+  while (s->n_sent < n && ronde__bucket_is_ready(&s->cut.at[s->n_sent]) && s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, exchange, s);
     s->n_sent++;
   }
 }
 
-static void gradient_ready(void *user, int param) {
+static void gradient_ready(void *user, int param, size_t first) {
   state *s = user;
-  ronde__bucket_span span = s->cut.of_param[param];
-  for (int b = span.first; b <= span.last; b++) s->n_ready[b]++;
+  ronde__buckets_final(&s->cut, param, first);
   if (s->worker->overlap) send_ready(s, s->cut.n - 1);
 }
 
@@ -101,7 +99,7 @@ static ronde_status meet(state *s) {
 
 /* All buckets are back: the next step may send. */
 static void rest(state *s) {
-  memset(s->n_ready, 0, (size_t)s->cut.n * sizeof *s->n_ready);
+  ronde__buckets_begin(&s->cut);
   atomic_store_explicit(&s->turn, s->cut.n, memory_order_relaxed);
   s->n_sent = s->n_begun = 0;
   s->n_updated = s->cut.n;
@@ -168,7 +166,6 @@ static void destroy(void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
-  ronde__free(s->n_ready);
   ronde__buckets_free(&s->cut);
   ronde__free(s->scratch);
   ronde__free(s->residual);
@@ -178,7 +175,6 @@ static void destroy(void *opaque) {
 
 static ronde_status make_buckets(state *s) {
   RONDE_TRY(ronde__buckets_make(s->worker->net, s->worker->bucket_bytes, &s->cut));
-  RONDE__ALLOC(s->n_ready, (size_t)s->cut.n * sizeof *s->n_ready, "buckets");
   size_t longest = 0;
   for (int b = 0; b < s->cut.n; b++)
     if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;

@@ -81,6 +81,18 @@ void ronde__buckets_free(ronde__buckets *buckets) {
   *buckets = (ronde__buckets){0};
 }
 
+void ronde__buckets_begin(ronde__buckets *buckets) {
+  for (int b = 0; b < buckets->n; b++) buckets->at[b].n_ready = 0;
+  buckets->n_counted = 0;
+}
+
+void ronde__buckets_final(ronde__buckets *buckets, int param, size_t first) {
+  ronde__bucket_span span = buckets->of_param[param];
+  int b = span.first + buckets->n_counted;
+  for (; b <= span.last && buckets->at[b].begin >= first; b++) buckets->at[b].n_ready++;
+  buckets->n_counted = first ? b - span.first : 0;
+}
+
 /* Between the dead stretches k - 1 and k. */
 static ronde__stretch live_stretch(const ronde__bucket *b, int k) {
   size_t begin = k > 0 ? b->dead[k - 1].begin + b->dead[k - 1].n : b->begin;

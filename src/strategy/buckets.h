@@ -10,6 +10,7 @@
 typedef struct ronde__bucket {
   size_t begin, end;
   int n_params; /* with elements in it */
+  int n_ready;  /* of them: their elements in it are final in this step */
   const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;
@@ -26,12 +27,19 @@ typedef struct ronde__buckets {
   ronde__bucket *at; /* [n], the last layers' first */
   int n;
   ronde__bucket_span *of_param; /* [parameters] */
+  int n_counted; /* of the parameter that becomes final part by part */
 } ronde__buckets;
 
 /* A bucket is full once it has bucket_bytes; a parameter of k times as much or more has k buckets of its own, cut where
  * nothing is dead. The net must outlive the buckets. */
 ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ronde__buckets *buckets_out);
 void ronde__buckets_free(ronde__buckets *buckets);
+
+/* A step begins: nothing is final. */
+void ronde__buckets_begin(ronde__buckets *buckets);
+/* The parameter's elements from `first` of the flat arrays on are final; 0: all. */
+void ronde__buckets_final(ronde__buckets *buckets, int param, size_t first);
+static inline bool ronde__bucket_is_ready(const ronde__bucket *bucket) { return bucket->n_ready == bucket->n_params; }
 
 /* Moves the bucket's gradients that are not dead to its beginning, n_live of them, in their order; and back again, the
  * dead ones zero. gradients: the flat array. */

@@ -81,6 +81,47 @@ static void buckets_hold_what_trains_from_the_end(void **state) {
   ronde_graph_destroy(graph);
 }
 
+static int n_ready(const ronde__buckets *buckets) {
+  int n = 0;
+  while (n < buckets->n && ronde__bucket_is_ready(&buckets->at[n])) n++;
+  for (int b = n; b < buckets->n; b++) assert_false(ronde__bucket_is_ready(&buckets->at[b]));
+  return n;
+}
+
+/* One parameter after the other, and of the large one first some of its last elements, then more. */
+static void buckets_are_ready_with_their_elements(void **state) {
+  ronde_graph *graph;
+  int64_t dims[] = {64};
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_tensor *x = ronde_tanh(ronde_linear(ronde_input(graph, "x", 1, dims), "fc1", 64, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc2", 4, true));
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  ronde__net *net = make_net(graph);
+  int n_params;
+  const ronde__net_param *large = ronde__net_params(net, &n_params);
+  ronde__buckets buckets;
+  assert_int_equal(ronde__buckets_make(net, 4096, &buckets), RONDE_OK);
+  ronde__bucket_span span = buckets.of_param[0];
+  assert_true(span.last - span.first == 3 && span.last == buckets.n - 1);
+  for (int step = 0; step < 2; step++) {
+    ronde__buckets_begin(&buckets);
+    assert_int_equal(n_ready(&buckets), 0);
+    for (int p = n_params - 1; p > 0; p--) ronde__buckets_final(&buckets, p, 0);
+    assert_int_equal(n_ready(&buckets), span.first);
+    ronde__buckets_final(&buckets, 0, buckets.at[span.first].begin + 1);
+    assert_int_equal(n_ready(&buckets), span.first);
+    ronde__buckets_final(&buckets, 0, buckets.at[span.first + 1].begin);
+    assert_int_equal(n_ready(&buckets), span.first + 2);
+    ronde__buckets_final(&buckets, 0, large->offset + 1);
+    assert_int_equal(n_ready(&buckets), span.last);
+    ronde__buckets_final(&buckets, 0, 0);
+    assert_int_equal(n_ready(&buckets), buckets.n);
+  }
+  ronde__buckets_free(&buckets);
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+}
+
 /* Of a net with taps that meet only padding, in buckets of several sizes: what is packed is what is not dead. */
 static void what_is_dead_is_left_out(void **state) {
   ronde_graph *graph;
@@ -144,6 +185,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_cover_a_bucket_evenly),
       cmocka_unit_test(buckets_hold_what_trains_from_the_end),
+      cmocka_unit_test(buckets_are_ready_with_their_elements),
       cmocka_unit_test(what_is_dead_is_left_out),
       cmocka_unit_test(too_many_are_refused),
   };

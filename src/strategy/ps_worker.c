@@ -71,7 +71,7 @@ static ronde_status end_pull(void *arg) {
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
 static void begin_buckets(state *s) {
-  for (int b = 0; b < s->cut.n; b++) s->buckets[b].n_ready = 0;
+  ronde__buckets_begin(&s->cut);
   s->n_sent = 0;
 }
 
@@ -81,17 +81,15 @@ void ronde__ps_begin_step(state *s, ronde__ps_head head) {
 }
 
 void ronde__ps_send_ready(state *s) {
-  while (s->n_sent < s->cut.n && s->buckets[s->n_sent].n_ready == s->cut.at[s->n_sent].n_params &&
-         s->status == RONDE_OK) {
+  while (s->n_sent < s->cut.n && ronde__bucket_is_ready(&s->cut.at[s->n_sent]) && s->status == RONDE_OK) {
     s->status = ronde__comm_thread_submit(s->thread, push, &s->buckets[s->n_sent]);
     s->n_sent++;
   }
 }
 
-void ronde__ps_gradient_ready(void *user, int param) {
+void ronde__ps_gradient_ready(void *user, int param, size_t first) {
   state *s = user;
-  ronde__bucket_span span = s->cut.of_param[param];
-  for (int b = span.first; b <= span.last; b++) s->buckets[b].n_ready++;
+  ronde__buckets_final(&s->cut, param, first);
   if (s->worker->overlap) ronde__ps_send_ready(s);
 }
 
@@ -156,7 +154,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
 /* ---- a step of this worker alone ------------------------------------------------------------------------------------ */
 
 /* Gradients that are not on their way yet are of parameters that have all been pulled. */
-static void own_gradient_ready(void *user, int param) {
+static void own_gradient_ready(void *user, int param, size_t first) {
   state *s = user;
   if (!s->begun && s->status == RONDE_OK) {
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
@@ -169,7 +167,7 @@ static void own_gradient_ready(void *user, int param) {
     if (s->status == RONDE_OK) s->status = ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s);
     s->begun = true;
   }
-  ronde__ps_gradient_ready(s, param);
+  ronde__ps_gradient_ready(s, param, first);
 }
 
 static ronde_status begin_replies(state *s) {

@@ -11,7 +11,7 @@
 
 typedef struct ronde__ps_bucket {
   struct ronde__ps_worker *state;
-  int number, n_ready;
+  int number;
   uint64_t pull_job; /* of the thread, that ends when the pulled parameters are there; 0: they are */
 } ronde__ps_bucket;
 
@@ -47,7 +47,7 @@ ronde_status ronde__ps_end_own_push(void *worker); /* sends what this rank found
 /* In lockstep with the servers: nothing of this step is ready or sent yet; what ronde__ps_send_head will send. */
 void ronde__ps_begin_step(ronde__ps_worker *worker, ronde__ps_head head);
 /* As `ready` of ronde__worker_gradients: buckets that are complete go out, at once where exchanges overlap. */
-void ronde__ps_gradient_ready(void *worker, int param);
+void ronde__ps_gradient_ready(void *worker, int param, size_t first);
 /* The others. An error is in status. */
 void ronde__ps_send_ready(ronde__ps_worker *worker);
 /* The receives lie ready before the job that waits for them has its turn. */

@@ -26,11 +26,12 @@ const ronde__strategy *ronde__strategy_find(const char *name) {
 
 typedef struct watch {
   ronde__worker *worker;
-  void (*ready)(void *user, int param);
+  void (*ready)(void *user, int param, size_t first);
   void *user;
   ronde__part *part;
   _Atomic int32_t broken; /* of the part: pieces of a gradient come from several threads */
   bool last;           /* the gradients of this batch are the step's */
+  size_t seen;         /* of the gradient that becomes final part by part: from here on it was looked at; 0: none */
   ronde__phase phase; /* the present one */
 } watch;
 
@@ -70,33 +71,38 @@ static void param_needed(void *user, int param) {
   w->worker->param_needed(w->worker->needed_user, param);
 }
 
-/* Of what can be anything else than zero. */
-static bool gradient_finite(const ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
+/* Of what can be anything else than zero, elements [begin, end) of the flat arrays. */
+static bool gradient_finite(const ronde__worker *worker, const ronde__net_param *p, const float *gradient, size_t begin,
+                            size_t end) {
   int n_dead;
   const ronde__stretch *dead = ronde__net_dead(worker->net, &n_dead);
-  ronde__gaps live = ronde__gaps_of(dead, n_dead, p->offset, p->offset + p->n_packed);
+  ronde__gaps live = ronde__gaps_of(dead, n_dead, begin, end);
   for (ronde__stretch s; ronde__gaps_next(&live, &s);)
     if (!worker->kernels->all_finite(gradient + (s.begin - p->offset), (int64_t)s.n)) return false;
   return true;
 }
 
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
- * name. */
-static void gradient_ready(void *user, int param) {
-  watch *w = user;
+ * name. first: 0, or where what is final of it begins. */
+static void gradient_final(watch *w, int param, size_t first) {
   if (!w->last) return;
   ronde__worker *worker = w->worker;
   int n_params;
   const ronde__net_param *p = &ronde__net_params(worker->net, &n_params)[param];
   const float *gradient = ronde__net_gradient(worker->net, param);
-  if (gradient && !w->broken && !gradient_finite(worker, p, gradient)) w->broken = 2 + param;
+  size_t begin = first ? first : p->offset, end = w->seen ? w->seen : p->offset + p->n_packed;
+  if (gradient && !w->broken && !gradient_finite(worker, p, gradient, begin, end)) w->broken = 2 + param;
   if (gradient && !w->broken && worker->fused_update) update_one(worker, p, gradient);
+  w->seen = first;
   w->part->broken = w->broken;
   uint64_t now = worker->transport->ops->now_ns(worker->transport);
   w->part->ready_ns = now - worker->met_ns;
   note_spent(worker, now, w->part->spent_ns);
-  if (w->ready) w->ready(w->user, param);
+  if (w->ready) w->ready(w->user, param, first);
 }
+
+static void gradient_ready(void *user, int param) { gradient_final(user, param, 0); }
+static void gradient_tail(void *user, int param, size_t first) { gradient_final(user, param, first); }
 
 /* What of an exchange was before the last rank was ready. */
 static void move_waiting(ronde__prof *prof, uint64_t latest_ns, uint64_t begin_ns, uint64_t end_ns) {
@@ -147,6 +153,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__worker *worker = w->worker;
   ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
                             .gradient_ready = gradient_ready,
+                            .gradient_tail = worker->overlap ? gradient_tail : NULL,
                             .gradient_piece = gradient_piece,
                             .share = worker->shared ? share : NULL,
                             .user = w};
@@ -170,7 +177,8 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
 }
 
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
-                                     void (*ready)(void *user, int param), void *user, ronde__part *part_out) {
+                                     void (*ready)(void *user, int param, size_t first), void *user,
+                                     ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
   watch w = {.worker = worker, .ready = ready, .user = user, .part = part_out};
   bool any = false;
