@@ -141,11 +141,13 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
   call->work = (float *)(p->arena + step->work_offset[backward]);
 }
 
+/* For the per-op table. */
+static uint64_t op_clock(const planned *p) { return p->options.prof ? ronde__now_ns() : 0; }
+
 static void run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
-  uint64_t begin = p->options.prof ? ronde__now_ns() : 0;
+  uint64_t begin = op_clock(p);
   step->op->forward(&step->desc, step->state, call);
-  if (p->options.prof)
-    ronde__prof_op_add(p->options.prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+  ronde__prof_op_add(p->options.prof, step->forward_slot, begin, op_clock(p), step->forward_flops);
 }
 
 static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
@@ -156,10 +158,9 @@ static bool is_shared(const planned *p, const ronde__plan_step *step, const rond
  * of its own. */
 static ronde_status share(planned *p, const ronde__plan_step *step, bool backward, const ronde__net_hooks *hooks,
                           ronde__op_call *call) {
-  uint64_t begin = p->options.prof ? ronde__now_ns() : 0;
+  uint64_t begin = op_clock(p);
   step->op->contribute(&step->desc, step->state, call, backward);
-  if (p->options.prof)
-    ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, ronde__now_ns(), 0);
+  ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p), 0);
   return hooks->share(hooks->user, call->part, ronde__plan_step_part_elems(step), &call->parts);
 }
 
@@ -232,30 +233,26 @@ static bool leaves_dead(const planned *p, const ronde__plan_step *step, const ro
   return step->op->dead_tap && param->first == param->last && (p->gradients || (hooks && hooks->dead_unread));
 }
 
-typedef struct piece_user {
-  const ronde__net_hooks *hooks;
-  int param;
-  size_t offset; /* of the parameter in the flat arrays */
-} piece_user;
-
-static void take_piece(void *user, size_t begin, const float *gradient, size_t n) {
-  const piece_user *u = user;
-  u->hooks->gradient_piece(u->hooks->user, u->param, u->offset + begin, gradient, n);
-}
-
-/* Backward of one step; what listens to its gradients. */
+/* Backward of one step; what hears of its gradients. */
 typedef struct running {
   planned *p;
   const ronde__plan_step *step;
-  int index; /* of the step */
   const ronde__net_hooks *hooks;
   bool *touched;
   int n_left;     /* parameters, from the first on, whose gradients are not told of */
   uint64_t begin; /* of the op's time, which what listens has no part in */
 } running;
 
+static void take_piece(void *user, size_t begin, const float *gradient, size_t n) {
+  const running *r = user;
+  int param = r->step->param[0];
+  r->hooks->gradient_piece(r->hooks->user, param, r->p->params[param].offset + begin, gradient, n);
+}
+
 static bool is_listening(const running *r, int j) {
-  return r->hooks && r->p->plan->params[r->step->param[j]].last == r->index && !r->step->desc.frozen[j];
+  const ronde__plan *plan = r->p->plan;
+  bool is_last = plan->params[r->step->param[j]].last == r->step - plan->steps;
+  return r->hooks && is_last && !r->step->desc.frozen[j];
 }
 
 /* All but the first n_left parameters' gradients are final. */
@@ -270,22 +267,21 @@ static void tell_gradients(running *r, int n_left) {
 /* In the table, the op's parts are calls of their own. */
 static void params_done(void *user, size_t first) {
   running *r = user;
-  ronde__prof *prof = r->p->options.prof;
   int param = r->step->param[0];
-  if (prof) ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), 0);
+  ronde__prof_op_add(r->p->options.prof, r->step->backward_slot, r->begin, op_clock(r->p), 0);
   tell_gradients(r, first > 0);
   if (first && is_listening(r, 0) && r->hooks->gradient_tail)
     r->hooks->gradient_tail(r->hooks->user, param, r->p->params[param].offset + first);
-  if (prof) r->begin = ronde__now_ns();
+  r->begin = op_clock(r->p);
 }
 
 static void run_backward_op(running *r, ronde__op_call *call) {
-  ronde__prof *prof = r->p->options.prof;
+  const ronde__plan_step *step = r->step;
+  call->taker = (ronde__op_taker){take_piece, r};
   if (r->p->gradients) call->listener = (ronde__op_listener){params_done, r};
-  if (prof) r->begin = ronde__now_ns();
-  r->step->op->backward(&r->step->desc, r->step->state, call);
-  if (prof)
-    ronde__prof_op_add(prof, r->step->backward_slot, r->begin, ronde__now_ns(), r->step->backward_flops);
+  r->begin = op_clock(r->p);
+  step->op->backward(&step->desc, step->state, call);
+  ronde__prof_op_add(r->p->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);
   tell_gradients(r, 0);
 }
 
@@ -296,14 +292,11 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     const ronde__plan_step *step = &plan->steps[i];
     if (!step->has_backward) continue;
     ronde__op_call call;
-    piece_user user = {hooks, step->param[0], p->params[step->param[0]].offset};
     bind(p, plan, step, true, &call);
     call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
     call.leaves_dead = leaves_dead(p, step, hooks);
-    call.taker = (ronde__op_taker){take_piece, &user};
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
-    running r = {
-        .p = p, .step = step, .index = i, .hooks = hooks, .touched = touched, .n_left = step->desc.n_params};
+    running r = {.p = p, .step = step, .hooks = hooks, .touched = touched, .n_left = step->desc.n_params};
     run_backward_op(&r, &call);
   }
   return RONDE_OK;

@@ -45,17 +45,9 @@ INLINE void whole(line_fn line, const int from_size, const int to_size, ronde__g
 
 void NAME(toeplitz)(ronde__toeplitz_map map, ronde__grid from, ronde__grid to, int64_t n, bool accumulate) {
   switch (map) {
-  case RONDE__TOEPLITZ_OPERAND:
-    whole(line_operand, 2, 3, from, to, n, accumulate);
-    break;
-  case RONDE__TOEPLITZ_WEIGHT:
-    whole(line_weight, 3, 3, from, to, n, accumulate);
-    break;
-  case RONDE__TOEPLITZ_OUTPUT:
-    whole(line_output, 3, 2, from, to, n, accumulate);
-    break;
-  case RONDE__TOEPLITZ_WEIGHT_GRADIENT:
-    whole(line_weight_gradient, 3, 3, from, to, n, accumulate);
-    break;
+  case RONDE__TOEPLITZ_OPERAND: whole(line_operand, 2, 3, from, to, n, accumulate); break;
+  case RONDE__TOEPLITZ_WEIGHT: whole(line_weight, 3, 3, from, to, n, accumulate); break;
+  case RONDE__TOEPLITZ_OUTPUT: whole(line_output, 3, 2, from, to, n, accumulate); break;
+  case RONDE__TOEPLITZ_WEIGHT_GRADIENT: whole(line_weight_gradient, 3, 3, from, to, n, accumulate); break;
   }
 }

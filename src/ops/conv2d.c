@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                           const char *const *in_labels, ronde__shape *out) {
@@ -149,6 +150,11 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
   const ronde__conv_form *form = form_of(desc);
   if (form->executed_flops) return form->executed_flops(desc, state, backward);
   return ronde__conv_taps_flops(desc) * (backward ? desc->need_dinput[0] + !desc->frozen[0] : 1);
+}
+
+const char *ronde__conv_form_name(const char *const names[][2], const ronde__gemm *gemm) {
+  while ((*names)[0] && strcmp((*names)[0], gemm->implementation) != 0) names++;
+  return (*names)[1];
 }
 
 static bool dead_tap(const ronde__op_desc *desc, int64_t t) {

@@ -3,8 +3,6 @@
  * pairs of blocks at a time, just before they are multiplied, so that they stay in the second cache. */
 #include "ops/conv.h"
 
-#include <string.h>
-
 enum { SIZE = 2, TAPS = 3, PLACES = 9, GAP = RONDE__QUANTUM };
 
 enum { MIN_CHANNELS = 32, MIN_EXAMPLES = 32 };
@@ -84,10 +82,8 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->weight = ronde__gemm_resolve(desc->kernels, desc->gemm, &weight);
   ronde_status status = pass_create(desc, in, out, &s->forward);
   if (status == RONDE_OK) status = pass_create(desc, out, in, &s->data);
-  if (status != RONDE_OK)
-    release(s);
-  else
-    *state_out = s;
+  if (status != RONDE_OK) release(s);
+  else *state_out = s;
   return status;
 }
 
@@ -267,16 +263,9 @@ static void backward(const ronde__op_desc *desc, const void *opaque, const ronde
 /* ---- for the per-op table ---------------------------------------------------------------------------------------- */
 
 static const char *implementation(const void *opaque) {
-  static const char *const names[][2] = {{"xsmm", "toeplitz xsmm"},
-                                         {"tile-sse2", "toeplitz tile-sse2"},
-                                         {"tile-avx2", "toeplitz tile-avx2"},
-                                         {"tile-avx512", "toeplitz tile-avx512"},
-                                         {"tile-neon", "toeplitz tile-neon"}};
+  static const char *const names[][2] = RONDE__FORM_NAMES("toeplitz");
   const state *s = opaque;
-  const char *gemm = s->forward.gemm.set.implementation;
-  for (size_t i = 0; i < RONDE__COUNT(names); i++)
-    if (!strcmp(gemm, names[i][0])) return names[i][1];
-  return "toeplitz";
+  return ronde__conv_form_name(names, &s->forward.gemm.set);
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {

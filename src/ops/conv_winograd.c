@@ -5,8 +5,6 @@
  * Source: Lavin & Gray, "Fast algorithms for convolutional neural networks", 2016. */
 #include "ops/conv_winograd.h"
 
-#include <string.h>
-
 enum {
   OUT = RONDE__WINOGRAD_OUT,
   IN = RONDE__WINOGRAD_IN,
@@ -276,16 +274,9 @@ static void backward(const ronde__op_desc *desc, const void *opaque, const ronde
 /* ---- for the per-op table ---------------------------------------------------------------------------------------- */
 
 static const char *implementation(const void *opaque) {
-  static const char *const names[][2] = {{"xsmm", "winograd f(4,3) xsmm"},
-                                         {"tile-sse2", "winograd f(4,3) tile-sse2"},
-                                         {"tile-avx2", "winograd f(4,3) tile-avx2"},
-                                         {"tile-avx512", "winograd f(4,3) tile-avx512"},
-                                         {"tile-neon", "winograd f(4,3) tile-neon"}};
+  static const char *const names[][2] = RONDE__FORM_NAMES("winograd f(4,3)");
   const state *s = opaque;
-  const char *gemm = s->forward.gemm.set.implementation;
-  for (size_t i = 0; i < RONDE__COUNT(names); i++)
-    if (!strcmp(gemm, names[i][0])) return names[i][1];
-  return "winograd f(4,3)";
+  return ronde__conv_form_name(names, &s->forward.gemm.set);
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
