@@ -53,6 +53,12 @@ static int start(const ronde__kernels *kernels) {
   return libxsmm_get_target_archid() == arch ? arch : 0;
 }
 
+/* libxsmm's AVX-512 code goes through columns by four vectors; where one remains it sums that in several chains, as many as
+ * m allows, and a row's bits would hang on how the batch is cut. */
+static bool chains_hang_on_m(int arch, const ronde__gemm_shape *s) {
+  return arch == LIBXSMM_X86_AVX512_CORE && (s->n - 1) % 64 < 16;
+}
+
 bool ronde__gemm_xsmm_resolve(const ronde__kernels *kernels, const ronde__gemm_shape *s, ronde__gemm *gemm) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static const ronde__kernels *compiled_for;
@@ -71,7 +77,7 @@ bool ronde__gemm_xsmm_resolve(const ronde__kernels *kernels, const ronde__gemm_s
     compiled_for = kernels;
     arch = start(kernels);
   }
-  if (arch && compiled_for == kernels)
+  if (arch && compiled_for == kernels && !chains_hang_on_m(arch, s))
     jit = libxsmm_smmdispatch_reducebatch_offs(s->n, s->m, s->k, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
   pthread_mutex_unlock(&mutex);
   if (!jit) return false;
