@@ -197,11 +197,9 @@ static ronde_status test_near(message *m, bool *done_out) {
              : RONDE_OK;
 }
 
-/* An error is the end of the part, and of the message, too; MPI names one that is too long but not by how much. */
-static ronde_status test_part(endpoint *self, message *m, MPI_Request *request, bool *done_out) {
-  MPI_Status status;
-  int done = 0, error = MPI_Test(request, &done, &status), class = MPI_SUCCESS, n = 0;
-  *done_out = done || error != MPI_SUCCESS;
+/* Of a message or a part that has ended, with an error or without. MPI names one that is too long but not by how much. */
+static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_Status *status) {
+  int class = MPI_SUCCESS, n = 0;
   if (error != MPI_SUCCESS) {
     MPI_Error_class(error, &class);
     if (class == MPI_ERR_TRUNCATE)
@@ -210,14 +208,19 @@ static ronde_status test_part(endpoint *self, message *m, MPI_Request *request, 
                          self->head.rank, m->tag, m->bytes);
     return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
   }
-  if (done && !m->is_send) MPI_Get_count(&status, MPI_BYTE, &n);
+  if (!m->is_send) MPI_Get_count(status, MPI_BYTE, &n);
   m->came += (size_t)n;
   return RONDE_OK;
 }
 
-static ronde_status move_parts(endpoint *self, message *m) {
-  for (bool done = true; m->n_done < m->n_posted && done; m->n_done += done)
-    RONDE_TRY(test_part(self, m, &m->parts[m->n_done % WINDOW], &done));
+static ronde_status test_whole(endpoint *self, message *m, bool *done_out) {
+  MPI_Status status;
+  int done = 0, error = MPI_Test(m->parts, &done, &status);
+  *done_out = done || error != MPI_SUCCESS;
+  return *done_out ? part_ended(self, m, error, &status) : RONDE_OK;
+}
+
+static ronde_status post_parts(endpoint *self, message *m) {
   if (m->n_posted == m->n_parts || is_behind_its_like(self, m)) return RONDE_OK;
   for (; m->n_posted < m->n_parts && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
     size_t at = (size_t)m->n_posted * PART_BYTES;
@@ -225,6 +228,30 @@ static ronde_status move_parts(endpoint *self, message *m) {
     RONDE_TRY(post_part(self, m, m->data + at, bytes, &m->parts[m->n_posted % WINDOW]));
   }
   return RONDE_OK;
+}
+
+/* The oldest part under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look into
+ * the network for all of them: MPI_Test takes one for each. */
+static bool test_heads(endpoint *self, message **at) {
+  enum { HEADS = 64 };
+  MPI_Request heads[HEADS];
+  MPI_Status statuses[HEADS];
+  message *owners[HEADS];
+  int indices[HEADS], n = 0, n_ended = 0;
+  for (; *at && n < HEADS; *at = (*at)->next) {
+    message *m = *at;
+    if (m->status != RONDE_OK || m->n_done == m->n_posted) continue;
+    heads[n] = m->parts[m->n_done % WINDOW];
+    owners[n++] = m;
+  }
+  if (!n) return false;
+  bool has_errors = MPI_Testsome(n, heads, &n_ended, indices, statuses) != MPI_SUCCESS;
+  for (int i = 0; i < n_ended; i++) {
+    message *m = owners[indices[i]];
+    m->parts[m->n_done++ % WINDOW] = MPI_REQUEST_NULL;
+    m->status = part_ended(self, m, has_errors ? statuses[i].MPI_ERROR : MPI_SUCCESS, &statuses[i]);
+  }
+  return n_ended > 0;
 }
 
 /* With the lock held. */
@@ -241,9 +268,13 @@ static void delist(endpoint *self, message *gone) {
 static void move_all_parts(endpoint *self) {
   if (!atomic_load_explicit(&self->n_in_parts, memory_order_relaxed)) return;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
+  for (bool ended = true; ended;) {
+    ended = false;
+    for (message *at = self->first; at;) ended |= test_heads(self, &at);
+  }
   for (message *m = self->first, *next; m; m = next) {
     next = m->next;
-    m->status = move_parts(self, m);
+    if (m->status == RONDE_OK) m->status = post_parts(self, m);
     if (m->status == RONDE_OK && m->n_done < m->n_parts) continue;
     delist(self, m);
     atomic_store_explicit(&m->done, true, memory_order_release);
@@ -254,7 +285,7 @@ static void move_all_parts(endpoint *self) {
 static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
   if (m->is_near) RONDE_TRY(test_near(m, done_out));
   else if (m->in_parts) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
-  else RONDE_TRY(test_part(self, m, m->parts, done_out));
+  else RONDE_TRY(test_whole(self, m, done_out));
   if (!*done_out) return RONDE_OK;
   RONDE_TRY(m->status);
   if (!m->is_send && m->came != m->bytes) return wrong_length(self, m);
