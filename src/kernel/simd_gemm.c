@@ -77,38 +77,46 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
   }
 }
 
-/* Few rows take wider panels: more sums under way than one multiply-add takes cycles. */
-#define UP_TO_3(X) X(1, 4) X(2, 4) X(3, 4)
-#define UP_TO_5(X) UP_TO_3(X) X(4, 2) X(5, 2)
-#define UP_TO_6(X) UP_TO_5(X) X(6, 2)
-#define UP_TO_8(X) UP_TO_6(X) X(7, 2) X(8, 2)
-#define UP_TO_14(X) UP_TO_8(X) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)
-#define EACH_(rows, X) UP_TO_##rows(X)
-#define EACH(rows, X) EACH_(rows, X)
+/* Few rows take wider panels: more sums under way than one multiply-add takes cycles, and fewer loads for each. */
+#if RONDE_VECTOR_BYTES == 64
+#define EACH(X)                                                                                                       \
+  X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4) X(7, 3) X(8, 3) X(9, 3) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)
+#elif defined __aarch64__
+#define EACH(X) X(1, 4) X(2, 4) X(3, 4) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2)
+#elif RONDE_VECTOR_BYTES == 32
+#define EACH(X) X(1, 4) X(2, 4) X(3, 4) X(4, 2) X(5, 2) X(6, 2)
+#else
+#define EACH(X) X(1, 4) X(2, 4) X(3, 4) X(4, 2) X(5, 2)
+#endif
 
-#define TILE(rows, vecs)                                                         \
-  static void tile_##rows##_1(const panel *p) { tile(rows, 1, false, p); }       \
-  static void tile_##rows##_2(const panel *p) { tile(rows, 2, false, p); }       \
-  static void tile_##rows##_wide(const panel *p) { tile(rows, vecs, false, p); } \
-  static void tile_trans_##rows##_1(const panel *p) { tile(rows, 1, true, p); }  \
-  static void tile_trans_##rows##_2(const panel *p) { tile(rows, 2, true, p); }  \
-  static void tile_trans_##rows##_wide(const panel *p) { tile(rows, vecs, true, p); }
-EACH(ROWS, TILE)
+/* Tiles of one vector up to the widest. */
+#define FN(rows, vecs)                                                              \
+  static void tile_##rows##_##vecs(const panel *p) { tile(rows, vecs, false, p); } \
+  static void tile_trans_##rows##_##vecs(const panel *p) { tile(rows, vecs, true, p); }
+#define FNS_2(rows) FN(rows, 1) FN(rows, 2)
+#define FNS_3(rows) FNS_2(rows) FN(rows, 3)
+#define FNS_4(rows) FNS_3(rows) FN(rows, 4)
+#define FNS(rows, vecs) FNS_##vecs(rows)
+EACH(FNS)
 
 typedef void (*tile_fn)(const panel *p);
-#define ENTRY(rows, vecs)                                                       \
-  [rows] = {{[1] = tile_##rows##_1, tile_##rows##_2, [4] = tile_##rows##_wide}, \
-            {[1] = tile_trans_##rows##_1, tile_trans_##rows##_2, [4] = tile_trans_##rows##_wide}},
-/* By rows, trans_a, vectors. */
-static const tile_fn tiles[ROWS + 1][2][VECS + 1] = {EACH(ROWS, ENTRY)};
+#define NAMES_2(name) name##_1, name##_2
+#define NAMES_3(name) NAMES_2(name), name##_3
+#define NAMES_4(name) NAMES_3(name), name##_4
+#define ENTRY(rows, vecs) [rows] = {{NAMES_##vecs(tile_##rows)}, {NAMES_##vecs(tile_trans_##rows)}},
+static const tile_fn tiles[ROWS + 1][2][VECS] = {EACH(ENTRY)}; /* by rows, trans_a, vectors less one */
+#define WIDEST(rows, vecs) [rows] = vecs,
+static const int widest[ROWS + 1] = {EACH(WIDEST)};
+
+static int n_tiles_of(int m) { return (int)ronde__ceil_div(m, ROWS); }
 
 /* All m rows of a panel of vecs vectors, in tiles of nearly equal height. */
 static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
   panel p = *whole;
-  int n_tiles = (m + ROWS - 1) / ROWS;
+  int n_tiles = n_tiles_of(m);
   for (int i = 0; i < n_tiles; i++) {
     int rows = m / n_tiles + (i < m % n_tiles);
-    tiles[rows][trans_a][vecs](&p);
+    tiles[rows][trans_a][vecs - 1](&p);
     p.a += trans_a ? rows : rows * p.lda;
     p.c += rows * p.ldc;
   }
@@ -130,7 +138,7 @@ static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
   float *to = chunk->c;
   for (int i = 0; i < m; i += ROWS) {
     int rows = m - i < ROWS ? m - i : ROWS;
-    tiles[rows][trans_a][1](&p);
+    tiles[rows][trans_a][0](&p);
     for (int r = 0; r < rows; r++, to += chunk->ldc) {
       vec x = load(c + r * LANES);
       store_some(to, chunk->add ? load_some(to, n) + x : x, n);
@@ -142,9 +150,9 @@ static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
 static void run_chunk(const ronde__gemm_shape *s, const panel *chunk) {
   panel p = *chunk;
   int j = 0;
-  const int wide = s->m <= 3 ? VECS : 2;
+  const int wide = widest[ronde__ceil_div(s->m, n_tiles_of(s->m))];
   for (int vecs; (vecs = (s->n - j) / LANES) > 0; j += vecs * LANES) {
-    vecs = vecs >= wide ? wide : vecs >= 2 ? 2 : 1;
+    vecs = vecs < wide ? vecs : wide;
     run_panel(&p, s->m, vecs, s->trans_a);
     p.b += vecs * LANES;
     p.c += vecs * LANES;
