@@ -68,7 +68,7 @@ static bool slopes_hold(const op_case *c, const reference *ref, const variant *v
   if (held) {
     op_run_forward(&run);
     op_run_backward(&run);
-    for (int i = 0; i < ref->n_inputs; i++) put_activation(&run.desc.in[i], ref->in[i], run.in[i].at);
+    for (int i = 0; i < ref->n_inputs; i++) put_padded(&run.desc.in[i], ref->in[i], run.in[i].at);
   }
   for (int j = 0; j < ref->n_inputs && held; j++)
     for (int64_t s = 0, n = elems_of_input(c, j); run.din[j].at && s < ronde__min(SAMPLES, n) && held; s++) {

@@ -65,7 +65,7 @@ static void check_evaluation(const op_case *c) {
     assert_true(fabs(run.out.at[place_of(&run.desc.out, i)] - exact) < 2e-6);
   }
   assert_true(run.state_of[0].at[weight_place(&run.desc.buffer, 3)] == 0.03f); /* not moved */
-  assert_true(padding_holds(&run, "output", &run.desc.out, run.out.at, false));
+  assert_true(padding_holds(&run, "output", &run.desc.out, run.out.at));
   op_run_close(&run);
   reference_free(&ref);
 }

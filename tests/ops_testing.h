@@ -124,14 +124,8 @@ static inline void put(const ronde__phys *phys, const float *logical, float *x) 
   for (int64_t i = 0; i < phys->n * phys->c * phys->h * phys->w; i++) x[place_of(phys, i)] = logical[i];
 }
 
-/* Forward: zeros in padded channels; in padded lanes anything finite, and not small. */
-static inline void put_activation(const ronde__phys *phys, const float *logical, float *x) {
-  for (int64_t i = 0; i < ronde__phys_elems(phys); i++)
-    x[i] = phys->layout == RONDE__LANES ? (float)(i % 113) - 40.0f : 0.0f;
-  put(phys, logical, x);
-}
-
-static inline void put_gradient(const ronde__phys *phys, const float *logical, float *x) {
+/* Zeros in padded channels. */
+static inline void put_padded(const ronde__phys *phys, const float *logical, float *x) {
   memset(x, 0, (size_t)ronde__phys_elems(phys) * sizeof *x);
   put(phys, logical, x);
 }
@@ -197,7 +191,7 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
   if (op->prepare && op->prepare(d, &run->state) != RONDE_OK) return found(run, "cannot be prepared");
   for (int i = 0; i < ref->n_inputs; i++) {
     run->in[i] = buffer_make(ronde__phys_elems(&d->in[i]));
-    put_activation(&d->in[i], ref->in[i], run->in[i].at);
+    put_padded(&d->in[i], ref->in[i], run->in[i].at);
     if (d->need_dinput[i]) run->din[i] = buffer_make(run->in[i].n);
   }
   for (int i = 0; i < d->n_params; i++) {
@@ -298,7 +292,7 @@ static inline void op_run_backward(op_run *run) {
     if (!op->keeps_input || (i && !op->is_loss)) poison(&run->in[i]);
   if (run->out.at && (op->keeps_output || d->attr.act)) put(&d->out, run->ref->out.exact, run->out.at);
   else poison(&run->out);
-  if (run->dout.at) put_gradient(&d->out, run->ref->dout, run->dout.at);
+  if (run->dout.at) put_padded(&d->out, run->ref->dout, run->dout.at);
   run->call.dout = run->dout.at;
   run->call.accumulate_dparam = run->v->accumulate;
   run->call.listener = (ronde__op_listener){hear, run};
@@ -330,15 +324,9 @@ static inline bool is_near(const op_run *run, const char *name, int64_t i, float
   return found(run, "%s [%lld]: %.9g instead of %.9g (bound %.2g)", name, (long long)i, (double)x, exact, bound);
 }
 
-/* Padded channels and the padded lanes of gradients are zero, other padded lanes finite. */
-static inline bool padding_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x,
-                                 bool gradient) {
+/* Padded channels are zero. */
+static inline bool padding_holds(const op_run *run, const char *name, const ronde__phys *phys, const float *x) {
   int64_t pixels = phys->h * phys->w, tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
-  for (int64_t r = 0; phys->layout == RONDE__LANES && r < phys->c * pixels; r++)
-    for (int64_t l = phys->n; l < phys->block; l++) {
-      float lane = x[r * phys->block + l];
-      if (gradient ? lane != 0 : !isfinite(lane)) return found(run, "%s: a padded lane holds %g", name, (double)lane);
-    }
   for (int64_t r = 0; tail && r < pixels * phys->n; r++)
     for (int64_t b = tail; b < phys->block; b++) {
       float channel = x[((ronde__phys_blocks(phys) - 1) * pixels * phys->n + r) * phys->block + b];
@@ -351,7 +339,7 @@ static inline bool activation_holds(const op_run *run, const char *name, const r
                                     const expected *e, bool gradient) {
   for (int64_t i = 0; i < e->n; i++)
     if (!is_near(run, name, i, x[place_of(phys, i)], e, gradient && run->v->accumulate)) return false;
-  return padding_holds(run, name, phys, x, gradient);
+  return padding_holds(run, name, phys, x);
 }
 
 static inline bool weight_holds(const op_run *run, const char *name, const ronde__weight_layout *l, buffer *packed,

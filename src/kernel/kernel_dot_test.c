@@ -23,12 +23,16 @@ static void check(int m, int k, int64_t rows, int64_t len, bool accumulate) {
 
 static void test_every_tile(void **state) {
   for (int m = 1; m <= 13; m++)
-    for (int k = 1; k <= 13; k++) check(m, k, 1 + (m + k) % 3, 16 * (1 + m % 3), k & 1);
+    for (int k = 1; k <= 13; k++) {
+      check(m, k, 1 + (m + k) % 3, 16 * (1 + m % 3), k & 1);
+      check(m, k, 1 + (m + k) % 3, 1 + (5 * m + 3 * k) % 67, m & 1);
+    }
 }
 
 static void test_chunks(void **state) {
   check(6, 5, 28, 28 * 48, false);
   check(3, 2, 5, 4096 + 16, true);
+  check(4, 5, 7, 4096 + 42, false);
   check(2, 3, 300, 48, false);
   check(1, 1, 2, 16 * 1024, false);
 }

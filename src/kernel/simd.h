@@ -8,6 +8,9 @@
 #include "kernel/kernel.h"
 
 #include <string.h>
+#if RONDE_VECTOR_BYTES > 16
+#include <immintrin.h>
+#endif
 
 #define JOIN_(a, b, c) a##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
@@ -35,24 +38,44 @@ INLINE vec splat(float x) { return x - (vec){0}; }
 
 /* The first `live` lanes; the others read as zero and are not written. live == LANES known when compiling costs
  * nothing. */
+#if RONDE_VECTOR_BYTES == 64
+INLINE vec load_some(const float *p, int64_t live) {
+  return live == LANES ? load(p) : (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << live) - 1), p);
+}
+INLINE void store_some(float *p, vec x, int64_t live) {
+  if (live == LANES) store(p, x);
+  else _mm512_mask_storeu_ps(p, (__mmask16)((1u << live) - 1), (__m512)x);
+}
+#elif RONDE_VECTOR_BYTES == 32
+INLINE __m256i first(int64_t live) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)live), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec load_some(const float *p, int64_t live) {
+  return live == LANES ? load(p) : (vec)_mm256_maskload_ps(p, first(live));
+}
+INLINE void store_some(float *p, vec x, int64_t live) {
+  if (live == LANES) store(p, x);
+  else _mm256_maskstore_ps(p, first(live), (__m256)x);
+}
+#else
 INLINE vec load_some(const float *p, int64_t live) {
   if (live == LANES) return load(p);
   vec x = {0};
   memcpy(&x, p, (size_t)live * sizeof(float));
   return x;
 }
-
 INLINE void store_some(float *p, vec x, int64_t live) {
   if (live == LANES)
     store(p, x);
   else
     memcpy(p, &x, (size_t)live * sizeof(float));
 }
+#endif
 
 INLINE vec as_float(ivec x) { return (vec)x; }
 INLINE ivec as_int(vec x) { return (ivec)x; }
 /* Lanes of a where the mask (all ones or all zeros, as comparisons give) is set, else of b. */
-INLINE vec select(ivec mask, vec a, vec b) { return as_float((mask & as_int(a)) | (~mask & as_int(b))); }
+INLINE vec blend(ivec mask, vec a, vec b) { return as_float((mask & as_int(a)) | (~mask & as_int(b))); }
 
 /* Halves onto each other, always in the same order. */
 INLINE float lane_sum(vec x) {

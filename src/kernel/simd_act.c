@@ -3,7 +3,7 @@
 
 INLINE void apply_each(const int n, vec *x, const ronde__activation act) {
   switch (act) {
-    case RONDE__ACT_RELU: EACH x[i] = select(x[i] < 0.0f, (vec){0}, x[i]); break; /* NaN stays */
+    case RONDE__ACT_RELU: EACH x[i] = blend(x[i] < 0.0f, (vec){0}, x[i]); break; /* NaN stays */
     case RONDE__ACT_TANH: tanh_each(n, x); break;
     case RONDE__ACT_SIGMOID: sigmoid_each(n, x); break;
     case RONDE__ACT_NONE: break;
@@ -51,7 +51,7 @@ INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid
       store(y + j, apply(bias ? x + load(bias + j) : x, act));
     }
     if (rest && roomy) {
-      store(y + cut, select(last_mask, apply(bias ? load(y + cut) + last_bias : load(y + cut), act), (vec){0}));
+      store(y + cut, blend(last_mask, apply(bias ? load(y + cut) + last_bias : load(y + cut), act), (vec){0}));
     } else if (rest) {
       vec x = load_some(y + cut, rest);
       store_some(y + cut, apply(bias ? x + last_bias : x, act), rest);
@@ -86,7 +86,7 @@ void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation ac
 
 INLINE vec derive(vec dy, vec y, const ronde__activation act) {
   switch (act) {
-    case RONDE__ACT_RELU: return select(y <= 0.0f, (vec){0}, dy);
+    case RONDE__ACT_RELU: return blend(y <= 0.0f, (vec){0}, dy);
     case RONDE__ACT_TANH: return dy * (1.0f - y * y);
     case RONDE__ACT_SIGMOID: return dy * ((1.0f - y) * y);
     case RONDE__ACT_NONE: break;

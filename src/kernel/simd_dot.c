@@ -34,13 +34,14 @@ INLINE void tile(const int m, const int k, const planes *p) {
     UNROLL
     for (int j = 0; j < k; j++) sum[i][j] = (vec){0};
   }
+  const int64_t rest = p->len % LANES, whole = p->len - rest;
   for (int64_t r = 0; r < p->rows; r++) {
     const float *a[TILE_M], *b[TILE_K];
     UNROLL
     for (int i = 0; i < m; i++) a[i] = p->a + i * p->a_stride + r * p->a_row;
     UNROLL
     for (int j = 0; j < k; j++) b[j] = p->b + j * p->b_stride + r * p->b_row;
-    for (int64_t e = 0; e < p->len; e += LANES) {
+    for (int64_t e = 0; e < whole; e += LANES) {
       vec x[TILE_M];
       UNROLL
       for (int i = 0; i < m; i++) x[i] = load(a[i] + e);
@@ -48,6 +49,17 @@ INLINE void tile(const int m, const int k, const planes *p) {
       for (int j = 0; j < k; j++) {
         vec y = load(b[j] + e);
         IN_REGISTER(y);
+        UNROLL
+        for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
+      }
+    }
+    if (rest) {
+      vec x[TILE_M];
+      UNROLL
+      for (int i = 0; i < m; i++) x[i] = load_some(a[i] + whole, rest);
+      UNROLL
+      for (int j = 0; j < k; j++) {
+        vec y = load_some(b[j] + whole, rest);
         UNROLL
         for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
       }

@@ -24,6 +24,7 @@ typedef struct panel {
   const float *a, *b;
   const uint64_t *a_offsets, *b_offsets;
   int64_t lda, ldb, ldc, count, k;
+  int64_t last; /* where its last vector begins, which may overlap the one before: it ends with the row */
   float *c;
   bool add;
 } panel;
@@ -32,6 +33,8 @@ INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)(
 
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
 enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
+
+#define COLUMN(v) ((v) < vecs - 1 ? (v) * LANES : p.last)
 
 INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *whole) {
   const panel p = *whole; /* a copy: stores to C cannot change it */
@@ -51,7 +54,7 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
     for (int64_t k = p.k; k > 0; k--) {
       vec row[VECS];
       UNROLL
-      for (int v = 0; v < vecs; v++) row[v] = load(b + v * LANES);
+      for (int v = 0; v < vecs; v++) row[v] = load(b + COLUMN(v));
       UNROLL
       for (int i = 0; i < rows; i++) {
         float x = trans_a ? a[0][i] : a[i / 3][i % 3 * p.lda];
@@ -67,13 +70,13 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
     UNROLL
     for (int i = 0; i < rows; i++) {
       UNROLL
-      for (int v = 0; v < vecs; v++) sum[i][v] += load(p.c + i * p.ldc + v * LANES);
+      for (int v = 0; v < vecs; v++) sum[i][v] += load(p.c + i * p.ldc + COLUMN(v));
     }
   }
   UNROLL
   for (int i = 0; i < rows; i++) {
     UNROLL
-    for (int v = 0; v < vecs; v++) store(p.c + i * p.ldc + v * LANES, sum[i][v]);
+    for (int v = 0; v < vecs; v++) store(p.c + i * p.ldc + COLUMN(v), sum[i][v]);
   }
 }
 
@@ -122,8 +125,8 @@ static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
   }
 }
 
-/* The last n < LANES columns of a chunk: B is copied into a padded panel, C goes through a tile of its own. */
-static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
+/* Rows of n < LANES columns: B is copied into a padded panel, C goes through a tile of its own. */
+static void run_short(const panel *chunk, int m, int n, bool trans_a) {
   float b[CHUNK * LANES], c[ROWS * LANES];
   uint64_t b_offsets[CHUNK];
   float *packed = b;
@@ -147,17 +150,23 @@ static void run_tail(const panel *chunk, int m, int n, bool trans_a) {
   }
 }
 
+/* Where the last vector overlaps, it shares a panel with the one that it overlaps: C is added to once. */
 static void run_chunk(const ronde__gemm_shape *s, const panel *chunk) {
   panel p = *chunk;
-  int j = 0;
-  const int wide = widest[ronde__ceil_div(s->m, n_tiles_of(s->m))];
-  for (int vecs; (vecs = (s->n - j) / LANES) > 0; j += vecs * LANES) {
-    vecs = vecs < wide ? vecs : wide;
+  const int wide = widest[ronde__ceil_div(s->m, n_tiles_of(s->m))], n_vecs = (int)ronde__ceil_div(s->n, LANES);
+  const int beyond = n_vecs * LANES - s->n;
+  if (s->n < LANES) {
+    run_short(chunk, s->m, s->n, s->trans_a);
+    return;
+  }
+  for (int vecs, left = n_vecs; left > 0; left -= vecs) {
+    vecs = left < wide ? left : wide;
+    if (beyond && left - vecs == 1) vecs--;
+    p.last = (vecs - 1) * LANES - (vecs == left ? beyond : 0);
     run_panel(&p, s->m, vecs, s->trans_a);
     p.b += vecs * LANES;
     p.c += vecs * LANES;
   }
-  if (j < s->n) run_tail(&p, s->m, s->n - j, s->trans_a);
 }
 
 static void clear(const ronde__gemm_shape *s, float *c) {

@@ -38,7 +38,7 @@ INLINE vec power_of_two(ivec n) { return as_float((n + 127) << 23); }
 INLINE void exp_each(const int n, vec *x) {
   ivec power[MOST];
   vec p[MOST];
-  EACH x[i] = select(x[i] < -104.0f, splat(-104.0f), x[i]);
+  EACH x[i] = blend(x[i] < -104.0f, splat(-104.0f), x[i]);
   exp_split(n, x, p, power);
   EACH x[i] = (p[i] + 1.0f) * power_of_two(power[i] >> 1) * power_of_two(power[i] - (power[i] >> 1));
 }
@@ -49,7 +49,7 @@ INLINE void tanh_each(const int n, vec *x) {
   vec a[MOST], p[MOST], scale[MOST], e[MOST];
   ivec power[MOST];
   EACH a[i] = as_float(as_int(x[i]) & ~sign_bit);
-  EACH a[i] = select(a[i] > 9.1f, splat(9.1f), a[i]);
+  EACH a[i] = blend(a[i] > 9.1f, splat(9.1f), a[i]);
   EACH a[i] = a[i] + a[i];
   exp_split(n, a, p, power);
   EACH scale[i] = power_of_two(power[i]);
@@ -63,7 +63,7 @@ INLINE void sigmoid_each(const int n, vec *x) {
   vec e[MOST];
   EACH e[i] = as_float(as_int(x[i]) | as_int(splat(-0.0f)));
   exp_each(n, e);
-  EACH x[i] = select(x[i] < 0.0f, e[i], splat(1.0f)) / (e[i] + 1.0f);
+  EACH x[i] = blend(x[i] < 0.0f, e[i], splat(1.0f)) / (e[i] + 1.0f);
 }
 
 #endif

@@ -45,7 +45,7 @@ INLINE void affine_some(const float *x, const float *residual, const float *scal
     int64_t at = v * LANES;
     vec z = load(x + at) * load(scale + at) + load(shift + at);
     if (residual) z += load(residual + at);
-    if (relu) z = select(~(z <= (vec){0}), z, (vec){0}); /* NaN passes */
+    if (relu) z = blend(~(z <= (vec){0}), z, (vec){0}); /* NaN passes */
     store(y + at, z);
   }
 }
@@ -76,7 +76,7 @@ INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_
     for (int v = 0; v < vecs; v++) {
       int64_t at = r * n + v * LANES;
       vec d = load(dy + at);
-      if (y) store(dy + at, d = select(load(y + at) <= (vec){0}, (vec){0}, d));
+      if (y) store(dy + at, d = blend(load(y + at) <= (vec){0}, (vec){0}, d));
       sum[v] += d;
       product[v] += d * (load(x + at) - m[v]);
     }

@@ -53,12 +53,12 @@ INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t 
     vec next = load_some(x + offsets[i], live);
     /* Larger, or NaN; the first NaN stays. */
     ivec take = ~(next <= best) & (best == best);
-    best = select(take, next, best);
+    best = blend(take, next, best);
     index = (take & present) | (~take & index);
   }
   if (relu) {
     index |= (best <= 0.0f) & RONDE__NO_PLACE;
-    best = select(best < 0.0f, (vec){0}, best);
+    best = blend(best < 0.0f, (vec){0}, best);
   }
   store_some(y, best, live);
   store_indices(which, index, live);
@@ -87,7 +87,7 @@ INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64
   const uvec places = (uvec)load_places(which, live), step = (uvec)in_own_byte(1);
   uvec present = {0};
   for (int i = 0; i < count; i++, present += step)
-    put_some(dx + offsets[i], select(places == present, d, (vec){0}), live, add);
+    put_some(dx + offsets[i], blend(places == present, d, (vec){0}), live, add);
 }
 
 INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
@@ -104,7 +104,7 @@ void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int6
 }
 
 INLINE void place_some(const float *dy, const uint8_t *which, ivec place, int64_t live, float *dx) {
-  store_some(dx, select(load_places(which, live) == place, load_some(dy, live), (vec){0}), live);
+  store_some(dx, blend(load_places(which, live) == place, load_some(dy, live), (vec){0}), live);
 }
 
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx) {

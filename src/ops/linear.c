@@ -277,7 +277,7 @@ static void backward_blocks(job j) {
   }
 }
 
-/* LANES: dX [F][lanes] = W [F][O] dY^T [O][lanes]. */
+/* LANES: dX [F][N] = W [F][O] dY^T [O][N]. */
 static void data_lanes_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const state *s = j->s;
@@ -288,15 +288,11 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
                     j->call->work, j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);
 }
 
-/* dY [Ob][N][bo] -> [Ob][bo][lanes], lanes beyond the batch zero. */
+/* dY [Ob][N][bo] -> [Ob][bo][N] */
 static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *call) {
-  int64_t n = desc->out.n, bo = desc->out.block, lanes = desc->in[0].block;
-  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out); ob++) {
-    float *to = call->work + ob * bo * lanes;
-    desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, to, lanes);
-    for (int64_t o = 0; o < bo; o++)
-      for (int64_t l = n; l < lanes; l++) to[o * lanes + l] = 0;
-  }
+  int64_t n = desc->out.n, bo = desc->out.block;
+  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out); ob++)
+    desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
 }
 
 static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -1,6 +1,6 @@
-/* What max and average pooling share: the windows of every output pixel, over planes of whole vectors. In LANES a plane
- * is a channel and a pixel `lanes` floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one
- * kernel serves both. */
+/* What max and average pooling share: the windows of every output pixel, over planes of vectors. In LANES a plane is a
+ * channel and a pixel N floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one kernel serves
+ * both. */
 #ifndef RONDE_POOL2D_H
 #define RONDE_POOL2D_H
 

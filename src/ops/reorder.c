@@ -3,23 +3,19 @@
 
 #include "ops/gemm_list.h"
 
-#include <string.h>
-
 typedef struct job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
 } job;
 
-/* ROWS [N][F] -> LANES [F][lanes] is a transpose: the way of a network's input. */
+/* ROWS [N][F] -> LANES [F][N] is a transpose: the way of a network's input. */
 static void rows_to_lanes(void *arg, int thread, int n_threads) {
   const ronde__op_desc *desc = ((const job *)arg)->desc;
   const ronde__op_call *call = ((const job *)arg)->call;
   const ronde__phys *in = &desc->in[0];
-  int64_t features = in->c * in->h * in->w, lanes = desc->out.block, begin, end;
+  int64_t features = in->c * in->h * in->w, begin, end;
   ronde__thread_share(features, thread, n_threads, &begin, &end);
-  desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out + begin * lanes, lanes);
-  for (int64_t f = begin; f < end && in->n < lanes; f++)
-    memset(call->out + f * lanes + in->n, 0, (size_t)(lanes - in->n) * sizeof(float));
+  desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out + begin * in->n, in->n);
 }
 
 static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -11,7 +11,7 @@ int64_t ronde__channel_block(int64_t channels) {
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {
   ronde__phys phys = {layout, n, c, h, w, 0};
-  if (layout == RONDE__LANES) phys.block = ronde__round_up(n, RONDE__QUANTUM);
+  if (layout == RONDE__LANES) phys.block = n;
   if (layout == RONDE__BLOCKS) phys.block = ronde__channel_block(c);
   return phys;
 }
@@ -81,16 +81,11 @@ static void move_block(const float *src, strides s, float *dst, strides d, int64
 }
 
 static void zero_padding(const ronde__phys *phys, float *x) {
-  int64_t pixels = phys->h * phys->w;
-  if (phys->layout == RONDE__LANES && phys->n < phys->block)
-    for (int64_t r = 0; r < phys->c * pixels; r++)
-      memset(x + r * phys->block + phys->n, 0, (size_t)(phys->block - phys->n) * sizeof *x);
-  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
-  if (tail) {
-    float *last = x + (ronde__phys_blocks(phys) - 1) * pixels * phys->n * phys->block;
-    for (int64_t r = 0; r < pixels * phys->n; r++)
-      memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
-  }
+  int64_t rows = phys->h * phys->w * phys->n, tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
+  if (tail == 0) return;
+  float *last = x + (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  for (int64_t r = 0; r < rows; r++)
+    memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
 }
 
 /* Two BLOCKS forms with different splits of the features into channels and pixels. */

@@ -18,20 +18,19 @@ void ronde__shape_text(const ronde__shape *shape, char *text, size_t size);
 
 /* Where element (n, c, p) of an activation lies, p = h*W + w:
  *   ROWS    [N][C*H*W]              as in files and in the API; a row-major matrix is its C=F case
- *   LANES   [C][H*W][lanes]         the batch in the vector lanes, for few channels; lanes = N rounded up to 16
+ *   LANES   [C][H*W][N]             the batch in the vector lanes, for few channels
  *   BLOCKS  [C/block][H*W][N][block] a pixel of a channel block is a GEMM operand [N][block]
- * Padded channels of BLOCKS are zero, forward and backward. Padded lanes hold finite values forward and zeros backward.
- */
+ * Padded channels of BLOCKS are zero, forward and backward. */
 typedef enum ronde__layout { RONDE__ROWS, RONDE__LANES, RONDE__BLOCKS } ronde__layout;
 
 #define RONDE__MAX_BLOCK 64 /* channels of a block */
-#define RONDE__QUANTUM 16 /* floats; lanes and blocks are multiples of it on every instruction set */
+#define RONDE__QUANTUM 16 /* floats; blocks are multiples of it on every instruction set */
 
 /* The physical form of one activation in a plan. */
 typedef struct ronde__phys {
   ronde__layout layout;
   int64_t n, c, h, w;
-  int64_t block; /* BLOCKS: channels per block; LANES: lanes; ROWS: 0 */
+  int64_t block; /* BLOCKS: channels per block; LANES: N, the lanes; ROWS: 0 */
 } ronde__phys;
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w);
