@@ -32,6 +32,13 @@ uint32_t ronde__rng_u32(ronde__rng *rng) {
   return rng->block[4 - rng->n_left--];
 }
 
+void ronde__rng_skip(ronde__rng *rng, uint64_t n_u32) {
+  uint64_t to = rng->index * 4 - (uint64_t)rng->n_left + n_u32;
+  rng->index = to / 4;
+  rng->n_left = 0;
+  for (uint64_t i = 0; i < to % 4; i++) ronde__rng_u32(rng);
+}
+
 static uint64_t rng_u64(ronde__rng *rng) {
   uint64_t low = ronde__rng_u32(rng);
   return low | (uint64_t)ronde__rng_u32(rng) << 32;

@@ -41,6 +41,17 @@ static void values_come_from_consecutive_blocks(void **state) {
   assert_int_not_equal(ronde__rng_u32(&other), ronde__rng_u32(&same));
 }
 
+static void skipping_is_drawing(void **state) {
+  for (int before = 0; before < 6; before++)
+    for (int skipped = 0; skipped < 20; skipped++) {
+      ronde__rng drawn = ronde__rng_make(3, RONDE__STREAM_INIT), jumped = drawn;
+      for (int i = 0; i < before; i++) ronde__rng_u32(&drawn), ronde__rng_u32(&jumped);
+      for (int i = 0; i < skipped; i++) ronde__rng_u32(&drawn);
+      ronde__rng_skip(&jumped, (uint64_t)skipped);
+      for (int i = 0; i < 9; i++) assert_int_equal(ronde__rng_u32(&jumped), ronde__rng_u32(&drawn));
+    }
+}
+
 static void below_is_uniform_and_bounded(void **state) {
   ronde__rng rng = ronde__rng_make(1, 2);
   int64_t counts[6] = {0};
@@ -117,6 +128,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(philox_known_answers),
       cmocka_unit_test(values_come_from_consecutive_blocks),
+      cmocka_unit_test(skipping_is_drawing),
       cmocka_unit_test(below_is_uniform_and_bounded),
       cmocka_unit_test(uniform_and_normal_have_their_moments),
       cmocka_unit_test(permutation_holds_each_once),

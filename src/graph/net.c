@@ -187,16 +187,38 @@ static float initial_value(const ronde__param *param, ronde__rng *rng) {
   }
 }
 
-ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
-  for (int i = 0; i < net->n_params; i++) {
-    int64_t n = ronde__shape_elems(&net->params[i].shape);
-    float *logical;
-    RONDE__ALLOC(logical, (size_t)n * sizeof *logical, net->params[i].name);
-    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
-    for (int64_t j = 0; j < n; j++) logical[j] = initial_value(&net->graph->params[i], &rng);
-    ronde__net_set(net, i, logical);
-    ronde__free(logical);
+typedef struct drawing {
+  const ronde__param *param;
+  const ronde__weight_layout *layout;
+  ronde__rng rng;
+  float *values, *slices; /* a slice for each thread */
+} drawing;
+
+/* Slices in turn: the same values however many threads draw them. */
+static void draw_part(void *arg, int thread, int n_threads) {
+  const drawing *d = arg;
+  int64_t slice = ronde__weight_slice_elems(d->layout), n = ronde__shape_elems(&d->param->shape);
+  float *logical = d->slices + thread * slice;
+  for (int64_t first = thread * slice; first < n; first += n_threads * slice) {
+    ronde__rng rng = d->rng;
+    ronde__rng_skip(&rng, (uint64_t)first * (d->param->init == RONDE__INIT_NORMAL ? 2 : 1));
+    for (int64_t i = 0; i < ronde__min(slice, n - first); i++) logical[i] = initial_value(d->param, &rng);
+    ronde__weight_pack_slice(d->layout, first, logical, d->values);
   }
+}
+
+ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
+  int64_t longest = 0;
+  for (int i = 0; i < net->n_params; i++)
+    longest = ronde__max(longest, ronde__weight_slice_elems(&net->params[i].layout));
+  float *slices;
+  RONDE__ALLOC(slices, (size_t)(longest * ronde__pool_threads(net->options.pool)) * sizeof *slices, "initial weights");
+  for (int i = 0; i < net->n_params; i++) {
+    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
+    drawing d = {&net->graph->params[i], &net->params[i].layout, rng, net->values + net->params[i].offset, slices};
+    ronde__pool_run(net->options.pool, draw_part, &d);
+  }
+  ronde__free(slices);
   return RONDE_OK;
 }
 

@@ -72,5 +72,8 @@ void ronde__weight_unpack(const ronde__weight_layout *layout, const float *packe
 int64_t ronde__weight_slice_elems(const ronde__weight_layout *layout);
 int64_t ronde__weight_unpack_slice(const ronde__weight_layout *layout, const float *packed, int64_t first,
                                    float *out);
+/* The other way, padding beside the slice included. */
+int64_t ronde__weight_pack_slice(const ronde__weight_layout *layout, int64_t first, const float *logical,
+                                 float *packed);
 
 #endif

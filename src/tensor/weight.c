@@ -31,28 +31,21 @@ int64_t ronde__weight_index(const ronde__weight_layout *l, int64_t o, int64_t i,
   }
 }
 
-/* Distance between o and o + 1 of one block. */
-static int64_t stride_o(const ronde__weight_layout *l) { return l->form == RONDE__PLAIN ? l->i * l->t : 1; }
+/* How far apart in a block of output channels are the taps of an input, and its inputs. */
+static int64_t stride_t(const ronde__weight_layout *l) {
+  int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o;
+  return l->form == RONDE__BLOCKED ? ronde__ceil_div(l->i, l->block_i) * l->block_i * block : block;
+}
 
-void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, float *packed) {
-  memset(packed, 0, (size_t)ronde__weight_elems(l) * sizeof *packed);
-  int64_t block = l->form == RONDE__PLAIN ? l->o : l->block_o, step = stride_o(l);
-  for (int64_t o0 = 0; o0 < l->o; o0 += block)
-    for (int64_t i = 0; i < l->i; i++)
-      for (int64_t t = 0; t < l->t; t++) {
-        float *out = packed + ronde__weight_index(l, o0, i, t);
-        for (int64_t o = o0; o < ronde__min(o0 + block, l->o); o++)
-          out[(o - o0) * step] = logical[(o * l->i + i) * l->t + t];
-      }
+static int64_t stride_i(const ronde__weight_layout *l) {
+  return l->form == RONDE__BLOCKED ? l->block_o : l->t * stride_t(l);
 }
 
 /* Output channels from o0 on that lie together; inputs in chunks whose blocks stay in the L1 cache, so that what is read
  * and what is written is touched once a line. */
 static void unpack_channels(const ronde__weight_layout *l, const float *packed, int64_t o0, int64_t n, float *out) {
-  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? 1 : l->block_o;
-  int64_t step_i = l->form == RONDE__BLOCKED ? block : l->t * block;
-  int64_t step_t = l->form == RONDE__BLOCKED ? ronde__ceil_div(l->i, l->block_i) * l->block_i * block : block;
-  int64_t chunk = ronde__max(1, CHUNK_ELEMS / (block * l->t));
+  int64_t row = l->i * l->t, step_i = stride_i(l), step_t = stride_t(l);
+  int64_t chunk = ronde__max(1, CHUNK_ELEMS / ((l->form == RONDE__PLAIN ? 1 : l->block_o) * l->t));
   for (int64_t i0 = 0; i0 < l->i; i0 += chunk)
     for (int64_t o = o0; o < o0 + n; o++) {
       const float *in = packed + ronde__weight_index(l, o, 0, 0);
@@ -64,6 +57,16 @@ static void unpack_channels(const ronde__weight_layout *l, const float *packed, 
       }
       for (int64_t i = i0; i < end; i++)
         for (int64_t t = 0; t < l->t; t++) row_out[i * l->t + t] = in[i * step_i + t * step_t];
+    }
+}
+
+/* Written in the order in which they lie, which is faster than by rows. */
+static void pack_channels(const ronde__weight_layout *l, const float *in, int64_t o0, int64_t n, float *packed) {
+  int64_t row = l->i * l->t, step_o = l->form == RONDE__PLAIN ? row : 1;
+  for (int64_t i = 0; i < l->i; i++)
+    for (int64_t t = 0; t < l->t; t++) {
+      float *out = packed + ronde__weight_index(l, o0, i, t);
+      for (int64_t o = 0; o < n; o++) out[o * step_o] = in[o * row + i * l->t + t];
     }
 }
 
@@ -81,6 +84,22 @@ int64_t ronde__weight_unpack_slice(const ronde__weight_layout *l, const float *p
   for (int64_t o = begin; o < end; o += block)
     unpack_channels(l, packed, o, ronde__min(block, end - o), out + (o - begin) * row);
   return (end - begin) * row;
+}
+
+int64_t ronde__weight_pack_slice(const ronde__weight_layout *l, int64_t first, const float *logical, float *packed) {
+  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? l->o : l->block_o;
+  int64_t begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
+  int64_t block_elems = ronde__weight_elems(l) / ronde__ceil_div(l->o, block);
+  for (int64_t o = begin; o < end; o += block) {
+    if (l->form != RONDE__PLAIN) memset(packed + o / block * block_elems, 0, (size_t)block_elems * sizeof *packed);
+    pack_channels(l, logical + (o - begin) * row, o, ronde__min(block, end - o), packed);
+  }
+  return (end - begin) * row;
+}
+
+void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, float *packed) {
+  int64_t n = l->o * l->i * l->t;
+  for (int64_t at = 0; at < n;) at += ronde__weight_pack_slice(l, at, logical + at, packed);
 }
 
 void ronde__weight_unpack(const ronde__weight_layout *l, const float *packed, float *logical) {

@@ -32,15 +32,19 @@ static void check(const ronde__weight_layout *l) {
   ronde__weight_pack(l, logical, packed);
   assert_true(packed[n_packed] == -5);
   ronde__weight_unpack(l, packed, back);
+  float *again = malloc((size_t)(n_packed + 1) * sizeof *again); /* packed slice by slice */
+  for (int64_t i = 0; i <= n_packed; i++) again[i] = -5;
   float *slice = malloc((size_t)ronde__weight_slice_elems(l) * sizeof *slice);
   for (int64_t at = 0; at < n;) {
     int64_t n_slice = ronde__weight_unpack_slice(l, packed, at, slice);
     assert_in_range(n_slice, 1, ronde__weight_slice_elems(l));
     assert_true(at + n_slice <= n);
     assert_memory_equal(slice, logical + at, (size_t)n_slice * sizeof *slice);
+    assert_int_equal(ronde__weight_pack_slice(l, at, slice, again), n_slice);
     at += n_slice;
   }
-  free(slice);
+  assert_memory_equal(again, packed, (size_t)(n_packed + 1) * sizeof *packed);
+  free(slice), free(again);
   for (int64_t o = 0, at = 0; o < l->o; o++)
     for (int64_t i = 0; i < l->i; i++)
       for (int64_t t = 0; t < l->t; t++, at++) {
