@@ -161,9 +161,11 @@ typedef struct ronde__kernels {
   /* out[j] += sum over r < rows of a[r][j] * b[r][j] */
   void (*column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
 
-  /* Windows: y[j] = max over i < count of x[offsets[i] + j]; which[j] = the first i that has it (NaN counts as the
-   * largest). relu: y[j] = relu(max), and which[j] = RONDE__NO_PLACE where that is not positive; count < 256 then. */
-  void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, bool relu, float *y, uint8_t *which);
+  /* Windows: y[j] = max over i < count of x[offsets[i] + j] + bias[j % n_bias]; which[j] = the first i that has it (NaN
+   * counts as the largest). n_bias is a multiple of 16 that divides n; bias may be NULL. relu: y[j] = relu(max), and
+   * which[j] = RONDE__NO_PLACE where that is not positive; count < 256 then. */
+  void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
+                     bool relu, float *y, uint8_t *which);
   /* dx[offsets[i] + j] (+)= dy[j] where which[j] == i, else 0 */
   void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
                               float *dx, bool accumulate);

@@ -31,7 +31,7 @@ static void test_max(void **state) {
       floats y = floats_make(n, 3);
       uint8_t *which = malloc((size_t)n + 1);
       which[n] = 77;
-      kernels->max_window(x.at, offsets, count, n, relu, y.at, which);
+      kernels->max_window(x.at, offsets, count, n, NULL, 0, relu, y.at, which);
       for (int64_t j = 0; j < n; j++) {
         int want = first_largest(x.at, count, j);
         float largest = x.at[offsets[want] + j], zero = 0;
@@ -45,6 +45,27 @@ static void test_max(void **state) {
   floats_free(&x);
 }
 
+/* Added to what is compared, and to what comes out. */
+static void test_max_behind_a_bias(void **state) {
+  floats x = tied_values(), moved = floats_copy(&x, 0), bias = floats_make(32, 2), y = floats_make(64, 0);
+  uint8_t which[64];
+  for (int64_t count = 1; count <= WINDOWS; count++) {
+    const int64_t apart[WINDOWS] = {0, 64, 128, 192, 64};
+    for (int64_t i = 0; i < x.n; i++) moved.at[i] = x.at[i] + bias.at[i % 64 % 32];
+    kernels->max_window(x.at, apart, (int)count, 64, bias.at, 32, false, y.at, which);
+    for (int64_t j = 0; j < 64; j++) {
+      int best = 0;
+      for (int i = 1; i < count; i++) {
+        float next = moved.at[apart[i] + j], present = moved.at[apart[best] + j];
+        if (next > present || (isnan(next) && !isnan(present))) best = i;
+      }
+      assert_int_equal(which[j], best);
+      assert_true(same_bits(&y.at[j], &moved.at[apart[best] + j], 1));
+    }
+  }
+  floats_free(&x), floats_free(&moved), floats_free(&bias), floats_free(&y);
+}
+
 /* As many windows as a byte counts. */
 static void test_max_of_many(void **state) {
   int64_t many[256];
@@ -53,7 +74,7 @@ static void test_max_of_many(void **state) {
   float y[32];
   uint8_t which[32];
   for (int64_t i = 0; i < x.n; i++) x.at[i] = (float)i;
-  kernels->max_window(x.at, many, 256, 32, false, y, which);
+  kernels->max_window(x.at, many, 256, 32, NULL, 0, false, y, which);
   for (int j = 0; j < 32; j++) assert_true(which[j] == 255 && y[j] == (float)(255 + j));
   floats_free(&x);
 }
@@ -129,6 +150,7 @@ static void test_average_and_its_backward(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_max),
+      cmocka_unit_test(test_max_behind_a_bias),
       cmocka_unit_test(test_max_of_many),
       cmocka_unit_test(test_max_backward),
       cmocka_unit_test(test_max_backward_of_one_place),

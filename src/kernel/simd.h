@@ -121,8 +121,8 @@ void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t 
 void NAME(depthwise_rows)(const float *x, const uint64_t *x_offsets, const float *w, const uint64_t *w_offsets,
                           int64_t count, int64_t rows, int64_t n, float *y, bool accumulate);
 void NAME(column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
-void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, bool relu, float *y,
-                      uint8_t *which);
+void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
+                      bool relu, float *y, uint8_t *which);
 void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
                                float *dx, bool accumulate);
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);

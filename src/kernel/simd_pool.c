@@ -1,6 +1,20 @@
 /* Pooling windows over vectors of n floats. The gradient's windows may overlap where they are added: in the order of i. */
 #include "kernel/simd.h"
 
+#if RONDE_VECTOR_BYTES == 64
+INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
+  _mm_mask_storeu_epi8(p, (__mmask16)((1u << live) - 1), _mm512_cvtepi32_epi8((__m512i)index));
+}
+
+/* What was stored, to be compared with places. */
+typedef __m128i places;
+INLINE places load_places(const uint8_t *p, int64_t live) {
+  return _mm_maskz_loadu_epi8((__mmask16)((1u << live) - 1), p);
+}
+INLINE places place_of(int place) { return _mm_set1_epi8((char)place); }
+INLINE places next_place(places x) { return _mm_add_epi8(x, _mm_set1_epi8(1)); }
+INLINE vec where_equal(places a, places b, vec x) { return (vec)_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(a, b), (__m512)x); }
+#else
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
 /* The low byte of each lane, part by part: compilers turn a plain conversion into moves of single bytes. */
@@ -16,9 +30,7 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
   if (live != LANES) memcpy(p, bytes, (size_t)live);
 }
 
-#if RONDE_VECTOR_BYTES == 64
-#define IN_FOURS 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3
-#elif RONDE_VECTOR_BYTES == 32
+#if RONDE_VECTOR_BYTES == 32
 #define IN_FOURS 0, 0, 0, 0, 1, 1, 1, 1
 #else
 #define IN_FOURS 0, 0, 0, 0
@@ -31,7 +43,8 @@ INLINE ivec in_own_byte(int place) {
   return x;
 }
 
-INLINE ivec load_places(const uint8_t *p, int64_t live) {
+typedef ivec places;
+INLINE places load_places(const uint8_t *p, int64_t live) {
   uint8_t some[LANES] = {0};
   ivec words = {0};
   if (live != LANES) p = memcpy(some, p, (size_t)live);
@@ -43,14 +56,18 @@ INLINE ivec load_places(const uint8_t *p, int64_t live) {
   }
   return __builtin_shufflevector(words, words, IN_FOURS) & in_own_byte(255);
 }
+INLINE places place_of(int place) { return in_own_byte(place); }
+INLINE places next_place(places x) { return (places)((uvec)x + (uvec)in_own_byte(1)); }
+INLINE vec where_equal(places a, places b, vec x) { return blend(a == b, x, (vec){0}); }
+#endif
 
-INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, const bool relu, float *y,
+INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, vec bias, const bool relu, float *y,
                      uint8_t *which) {
-  vec best = load_some(x + offsets[0], live);
+  vec best = load_some(x + offsets[0], live) + bias;
   ivec index = {0}, present = {0};
   for (int i = 1; i < count; i++) {
     present += 1;
-    vec next = load_some(x + offsets[i], live);
+    vec next = load_some(x + offsets[i], live) + bias;
     /* Larger, or NaN; the first NaN stays. */
     ivec take = ~(next <= best) & (best == best);
     best = blend(take, next, best);
@@ -64,17 +81,21 @@ INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t 
   store_indices(which, index, live);
 }
 
-INLINE void max_of(const float *x, const int64_t *offsets, int count, int64_t n, const bool relu, float *y,
-                   uint8_t *which) {
+INLINE void max_of(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
+                   const bool relu, float *y, uint8_t *which) {
+  const vec none = splat(-0.0f); /* which leaves a zero its sign */
   int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) max_some(x + j, offsets, count, LANES, relu, y + j, which + j);
-  if (j < n) max_some(x + j, offsets, count, n - j, relu, y + j, which + j);
+  for (int64_t b = 0; j + LANES <= n; j += LANES) {
+    max_some(x + j, offsets, count, LANES, bias ? load(bias + b) : none, relu, y + j, which + j);
+    b = b + LANES < n_bias ? b + LANES : 0;
+  }
+  if (j < n) max_some(x + j, offsets, count, n - j, none, relu, y + j, which + j);
 }
 
-void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, bool relu, float *y,
-                      uint8_t *which) {
-  if (relu) max_of(x, offsets, count, n, true, y, which);
-  else max_of(x, offsets, count, n, false, y, which);
+void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
+                      bool relu, float *y, uint8_t *which) {
+  if (relu) max_of(x, offsets, count, n, bias, n_bias, true, y, which);
+  else max_of(x, offsets, count, n, bias, n_bias, false, y, which);
 }
 
 INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
@@ -84,10 +105,10 @@ INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
 INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
                               const bool add, float *dx) {
   vec d = load_some(dy, live);
-  const uvec places = (uvec)load_places(which, live), step = (uvec)in_own_byte(1);
-  uvec present = {0};
-  for (int i = 0; i < count; i++, present += step)
-    put_some(dx + offsets[i], blend(places == present, d, (vec){0}), live, add);
+  const places stored = load_places(which, live);
+  places present = place_of(0);
+  for (int i = 0; i < count; i++, present = next_place(present))
+    put_some(dx + offsets[i], where_equal(stored, present, d), live, add);
 }
 
 INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
@@ -103,12 +124,12 @@ void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int6
   else max_backward(dy, which, offsets, count, n, false, dx);
 }
 
-INLINE void place_some(const float *dy, const uint8_t *which, ivec place, int64_t live, float *dx) {
-  store_some(dx, blend(load_places(which, live) == place, load_some(dy, live), (vec){0}), live);
+INLINE void place_some(const float *dy, const uint8_t *which, places place, int64_t live, float *dx) {
+  store_some(dx, where_equal(load_places(which, live), place, load_some(dy, live)), live);
 }
 
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx) {
-  const ivec own = in_own_byte(place);
+  const places own = place_of(place);
   int64_t j = 0;
   for (; j + LANES <= n; j += LANES) place_some(dy + j, which + j, own, LANES, dx + j);
   if (j < n) place_some(dy + j, which + j, own, n - j, dx + j);

@@ -108,6 +108,11 @@ typedef struct job {
   const ronde__op_call *call;
 } job;
 
+/* The pooling adds the bias to what it reads. */
+static bool pool_adds_bias(const ronde__op_desc *desc) {
+  return n_places(desc) > 0 && desc->attr.bias && desc->attr.act == RONDE__ACT_NONE;
+}
+
 /* Pixel (oh, ow) of an output block, before the pooling: y [N][bo]. */
 static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
   const state *s = j->s;
@@ -120,18 +125,19 @@ static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y)
   ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
                   call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, y,
                   false);
-  ronde__fused_bias_act(desc, call, ob, y, desc->out.n);
+  if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out.n);
 }
 
 /* One output, at element `at`, of the pooling. */
 static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
   const ronde__joined_pool *pool = &j->desc->attr.pool;
-  int64_t pixel = j->s->out_pixel;
+  int64_t pixel = j->s->out_pixel, bo = j->desc->out.block;
   for (int y = 0; y < pool->kernel[0]; y++)
     for (int x = 0; x < pool->kernel[1]; x++)
       convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
-  j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, pool->relu, j->call->out + at,
-                               (uint8_t *)j->call->saved + at);
+  const float *bias = pool_adds_bias(j->desc) ? j->call->param[1] + ob * bo : NULL;
+  j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
+                               j->call->out + at, (uint8_t *)j->call->saved + at);
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {

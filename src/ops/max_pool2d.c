@@ -22,8 +22,8 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, desc->attr.act == RONDE__ACT_RELU,
-                              call->out + at, (uint8_t *)call->saved + at);
+    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
+                              desc->attr.act == RONDE__ACT_RELU, call->out + at, (uint8_t *)call->saved + at);
   }
 }
 
