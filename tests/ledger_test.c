@@ -106,7 +106,7 @@ static const char *phases_sum_to_the_wall(const void *options) {
 
 static void test_phases_sum_to_the_wall(void **state) {
   static const char *const cases[] = {"batch=8 epochs=2 drill=load:15", "batch=8 epochs=2 drill=slow:0:15",
-                                      "batch=8 epochs=2 workers=3 drill=slow:1:15",
+                                      "batch=8 epochs=2 workers=3 overlap=on drill=slow:1:15",
                                       "batch=4 accumulate=2 epochs=2 workers=2 drill=slow:0:8"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) check_once(phases_sum_to_the_wall, cases[i]);
 }
@@ -162,9 +162,9 @@ static const char *slow_rank(const void *options) {
 }
 
 static void test_a_slow_rank_shows_in_its_forward_and_in_the_waiting_of_others(void **state) {
-  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 overlap=on");
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 overlap=off");
-  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 bucket-mb=0.001");
+  check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 overlap=on bucket-mb=0.001");
   check_once(slow_rank, "batch=6 workers=3 drill=slow:1:50 strategy=ps-sync servers=2");
 }
 
@@ -208,9 +208,9 @@ static ronde_tensor *normed_model(ronde_graph *graph, ronde_tensor *x, int64_t c
 
 static void test_the_late_rank_is_named_with_its_cause(void **state) {
   static const culprit culprits[] = {
-      {"batch=6 workers=3 drill=slow:1:50", "compute", small_model},
+      {"batch=6 workers=3 drill=slow:1:50 overlap=on", "compute", small_model},
       {"batch=6 workers=3 drill=slow:1:50 overlap=off bucket-mb=0.001", "compute", small_model},
-      {"batch=6 workers=3 drill=load:1:50", "load", small_model},
+      {"batch=6 workers=3 drill=load:1:50 overlap=on", "load", small_model},
       {"batch=6 workers=3 drill=slow:1:50 sync-bn=on", "compute", normed_model},
       {"batch=6 workers=3 drill=slow:1:50 strategy=ps-sync servers=2", "compute", small_model},
       {"batch=6 workers=3 drill=load:1:50 strategy=ps-sync", "load", small_model},
@@ -358,7 +358,7 @@ static void sum_trace(json_t *trace, double us[3][RONDE__N_PHASES], int n_ops[3]
 
 static void test_trace_holds_all_ranks(void **state) {
   ronde_source source = small_source(60, 9);
-  char *options = ronde__format("batch=6 epochs=2 workers=3 trace=on drill=slow:2:5 out=%s/run", folder);
+  char *options = ronde__format("batch=6 epochs=2 workers=3 overlap=on trace=on drill=slow:2:5 out=%s/run", folder);
   char *run_folder = ronde__format("%s/run", folder);
   json_decref(train_small(options, &source));
   json_t *run = json_file(run_folder, "run.json"), *trace = json_file(run_folder, "trace.json");
@@ -435,6 +435,21 @@ static void test_a_line_for_each_step(void **state) {
   json_decref(run);
 }
 
+/* Whether an exchange within one host has a core to itself. */
+static void test_overlap_by_rule(void **state) {
+  ronde_source source = small_source(20, 0);
+  for (int threads = 1; threads <= 2; threads++) {
+    char *options = ronde__format("batch=6 workers=2 threads=%d", threads);
+    json_t *run = train_small(options, &source);
+    assert_string_equal(text_at(run, "config.overlap"), ronde__cores() > 2 * threads ? "on" : "off");
+    json_decref(run);
+    free(options);
+  }
+  json_t *run = train_small("batch=6 workers=2 threads=1 strategy=ps-sync", &source);
+  assert_string_equal(text_at(run, "config.overlap"), "on");
+  json_decref(run);
+}
+
 /* The epoch's loss is the mean over its examples of the losses before each update. */
 static void test_train_loss_is_weighted_by_examples(void **state) {
   ronde_source source = small_source(20, 0);
@@ -465,6 +480,7 @@ int main(void) {
       TEST(test_ops_lie_inside_their_phases),
       TEST(test_trace_holds_all_ranks),
       TEST(test_a_line_for_each_step),
+      TEST(test_overlap_by_rule),
       TEST(test_train_loss_is_weighted_by_examples),
   };
 #undef TEST

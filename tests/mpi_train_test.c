@@ -41,7 +41,7 @@ static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   for (int workers = 2; workers <= 3; workers++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --transport mpi --out m",
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on --transport mpi --out m",
                      workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
@@ -72,7 +72,7 @@ static void processes_come_to_the_bits_of_threads(void **state) {
 static void gradients_travel_in_half_the_bytes(void **state) {
   need_mpi();
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --out w32"));
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --wire bf16 --out w16"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --wire bf16 --overlap on --out w16"));
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --wire bf16 --transport mpi --out m16"));
   json_t *whole = record("w32"), *half = record("w16"), *mpi = record("m16");
   assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(half, "result", "weights_sha256"));

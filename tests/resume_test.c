@@ -33,8 +33,9 @@ static void check_bits(int optimizer, int schedule, int workers) {
   int64_t n_steps = accumulate == 1 ? 21 : 12, first = draw(1, n_steps - 2), second = draw(1, n_steps - 1 - first);
   snprintf(options, sizeof options,
            SET "augment=crop,flip batch=8 epochs=3 lr=0.02 threads=1 seed=%d workers=%d accumulate=%d optimizer=%s "
-               "lr-schedule=%s",
-           (int)draw(1, 99), workers, accumulate, optimizers[optimizer], schedules[schedule]);
+               "lr-schedule=%s%s",
+           (int)draw(1, 99), workers, accumulate, optimizers[optimizer], schedules[schedule],
+           workers > 1 ? " overlap=on" : "");
   in(whole, "%s out=%s/whole-%d-%d", options, folder, optimizer, schedule);
   in(stopped, "%s out=%s/part-%d-%d", options, folder, optimizer, schedule);
   in(again, "resume=%s/part-%d-%d", folder, optimizer, schedule);
@@ -68,7 +69,7 @@ static void test_resumed_runs_end_with_the_same_bits(void **state) {
 /* By checkpoints on the way, at the end of an epoch and at the end of all, from a file by itself and by `auto`. */
 static void test_checkpoints_on_the_way(void **state) {
   char options[512], file[512];
-  const char *base = SET "batch=8 epochs=2 lr=0.02 optimizer=adam workers=2 threads=1";
+  const char *base = SET "batch=8 epochs=2 lr=0.02 optimizer=adam workers=2 overlap=on threads=1";
   json_t *whole, *run;
   assert_int_equal(train(base, 0, &whole), RONDE_OK);
   in(options, "%s out=%s/run resume=auto checkpoint-every=1 keep=100", base, folder);

@@ -71,7 +71,7 @@ static void test_a_step_of_many_is_a_step_of_one(void **state) {
       observed fresh = train(&problems[p], 14, NULL, "steps=1 lr=0 batch=%d", batches[b]);
       observed one = train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d", batches[b]);
       for (size_t w = 0; w < RONDE__COUNT(worlds); ++w) {
-        observed many = train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d strategy=allreduce workers=%d",
+        observed many = train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d strategy=allreduce overlap=on workers=%d",
                               batches[b], worlds[w]);
         assert_int_equal(many.examples, batches[b]);
         assert_true(replicas_equal(&many));
@@ -90,7 +90,7 @@ static void test_short_last_batches(void **state) {
   assert_int_equal(one.n_steps, 6);
   assert_int_equal(one.examples, 34);
   for (size_t w = 1; w < RONDE__COUNT(worlds); ++w) {
-    observed many = train(&problems[0], 17, NULL, "epochs=2 lr=0.1 momentum=0.9 batch=7 workers=%d", worlds[w]);
+    observed many = train(&problems[0], 17, NULL, "epochs=2 lr=0.1 momentum=0.9 batch=7 overlap=on workers=%d", worlds[w]);
     assert_int_equal(many.examples, 34);
     assert_true(replicas_equal(&many));
     check_close("short last batch", &many, &one, &fresh, 3);
@@ -142,7 +142,7 @@ static void plant_straying(ronde__job *job) { plant(job, step_with_a_straying_ra
 static void test_planted_bugs_are_seen(void **state) {
   observed fresh = train(&problems[0], 14, NULL, "steps=1 lr=0 batch=14");
   observed one = train(&problems[0], 14, NULL, "steps=1 lr=0.5 batch=14");
-  observed weak = train(&problems[0], 14, plant_weak, "steps=1 lr=0.5 batch=14 workers=7");
+  observed weak = train(&problems[0], 14, plant_weak, "steps=1 lr=0.5 batch=14 workers=7 overlap=on");
   assert_true(update_difference(&weak, &one, &fresh) > 100 * UPDATE_TOLERANCE);
   observed straying = train(&problems[0], 14, plant_straying, "steps=1 lr=0.5 batch=14 workers=3 sentinel=0");
   assert_false(replicas_equal(&straying));
@@ -167,16 +167,18 @@ static void test_two_runs_have_the_same_bits(void **state) {
   for (size_t p = 0; p < RONDE__COUNT(problems); ++p)
     for (size_t w = 0; w < RONDE__COUNT(worlds); ++w) {
       char options[128];
-      snprintf(options, sizeof options, "steps=5 lr=0.1 momentum=0.5 batch=13 workers=%d", worlds[w]);
+      snprintf(options, sizeof options, "steps=5 lr=0.1 momentum=0.5 batch=13 workers=%d%s", worlds[w],
+               w > 0 ? " overlap=on" : "");
       check_same_bits(&problems[p], options, options);
     }
 }
 
 static void test_how_work_is_done_changes_no_bit(void **state) {
   static const char *const pairs[][2] = {
-      {"workers=4 bucket-mb=0.001", "workers=4 bucket-mb=0.001 overlap=off"},
-      {"workers=4", "workers=4 overlap=off"},
-      {"workers=2", "workers=2 bucket-mb=0.001 overlap=off"}, /* of two there is one order */
+      {"workers=4 bucket-mb=0.001 overlap=on", "workers=4 bucket-mb=0.001 overlap=off"},
+      {"workers=4 overlap=on", "workers=4 overlap=off"},
+      {"workers=4 threads=1 overlap=on", "workers=4 threads=1"},
+      {"workers=2 overlap=on", "workers=2 bucket-mb=0.001 overlap=off"}, /* of two there is one order */
       {"workers=3 shard=static", "workers=3 shard=whole"},
       {"workers=7 shard=static", "workers=7 shard=whole"},
       {"workers=1", "workers=1 transport=threads"},

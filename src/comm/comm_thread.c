@@ -19,7 +19,7 @@ struct ronde__comm_thread {
   size_t capacity, first, n_queued;
   uint64_t n_submitted, n_done; /* n_done: skipped ones among them */
   uint64_t held;                /* no job behind so many is begun */
-  bool running, stop;
+  bool running, stop, is_alone; /* is_alone: without the thread */
   ronde_status status;
   ronde__event submitted, finished;
 };
@@ -61,14 +61,15 @@ static void *comm_main(void *arg) {
   return NULL;
 }
 
-ronde_status ronde__comm_thread_create(int rank, ronde__comm_thread **thread_out) {
+ronde_status ronde__comm_thread_create(int rank, bool alone, ronde__comm_thread **thread_out) {
   ronde__comm_thread *self;
   RONDE__ALLOC(self, sizeof *self, "communication thread");
   self->rank = rank;
   self->held = UINT64_MAX;
+  self->is_alone = alone;
   pthread_mutex_init(&self->lock, NULL);
-  ronde__busy_add(1);
-  int error = pthread_create(&self->thread, NULL, comm_main, self);
+  if (!alone) ronde__busy_add(1);
+  int error = alone ? 0 : pthread_create(&self->thread, NULL, comm_main, self);
   if (error) {
     ronde__busy_add(-1);
     pthread_mutex_destroy(&self->lock);
@@ -85,8 +86,10 @@ void ronde__comm_thread_destroy(ronde__comm_thread *self) {
   self->stop = true;
   pthread_mutex_unlock(&self->lock);
   ronde__event_signal(&self->submitted);
-  pthread_join(self->thread, NULL);
-  ronde__busy_add(-1);
+  if (!self->is_alone) {
+    pthread_join(self->thread, NULL);
+    ronde__busy_add(-1);
+  }
   pthread_mutex_destroy(&self->lock);
   free(self->jobs);
   ronde__free(self);

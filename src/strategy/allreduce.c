@@ -192,7 +192,7 @@ static ronde_status set_up(state *s) {
   if (transport->size == 1) return RONDE_OK;
   RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
   RONDE_TRY(make_buckets(s));
-  RONDE_TRY(ronde__comm_thread_create(transport->rank, &s->thread));
+  RONDE_TRY(ronde__comm_thread_create(transport->rank, !s->worker->overlap, &s->thread));
   rest(s);
   s->worker->param_needed = param_needed;
   s->worker->needed_user = s;

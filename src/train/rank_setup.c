@@ -69,7 +69,7 @@ static ronde_status start_server(ronde__rank *r) {
   int index = r->group->rank - ronde__job_first_server(r->job);
   if (index < 0 || index >= r->job->n_servers) return RONDE_OK;
   RONDE_TRY(make_server(r, NULL));
-  RONDE_TRY(ronde__comm_thread_create(r->group->rank, &r->server_thread));
+  RONDE_TRY(ronde__comm_thread_create(r->group->rank, false, &r->server_thread));
   return ronde__comm_thread_submit(r->server_thread, ronde__server_run, r->server);
 }
 
@@ -147,7 +147,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .batch = job->batch,
                               .clip = job->options->clip,
                               .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
-                              .overlap = job->options->overlap,
+                              .overlap = job->options->overlap == RONDE__OVERLAP_ON,
                               .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
                               .fused_update = job->fused_update,
                               .shared = r->shared,

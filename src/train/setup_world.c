@@ -94,6 +94,13 @@ static ronde_status check_backup(ronde__job *job) {
                     : RONDE_OK;
 }
 
+/* Within one host an exchange is copying: where all cores compute it would only take turns with them. Parameter servers
+ * wait for each other's messages. */
+static bool overlap_pays(const ronde__job *job) {
+  bool one_host = !job->mpi || ronde__transport_local(job->mpi) == job->mpi->size;
+  return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
+}
+
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   RONDE_TRY(resolve_servers(job));
@@ -120,6 +127,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
   }
+  if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
   if (o->collective != RONDE__COLLECTIVE_AUTO)
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
   if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
