@@ -41,8 +41,8 @@ static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   for (int workers = 2; workers <= 3; workers++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on --transport mpi --out m",
-                     workers));
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on "
+                     "--transport mpi --out m", workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
     assert_string_equal(string_at(mpi, "world", "transport"), "mpi");

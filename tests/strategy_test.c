@@ -71,8 +71,9 @@ static void test_a_step_of_many_is_a_step_of_one(void **state) {
       observed fresh = train(&problems[p], 14, NULL, "steps=1 lr=0 batch=%d", batches[b]);
       observed one = train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d", batches[b]);
       for (size_t w = 0; w < RONDE__COUNT(worlds); ++w) {
-        observed many = train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d strategy=allreduce overlap=on workers=%d",
-                              batches[b], worlds[w]);
+        observed many =
+            train(&problems[p], 14, NULL, "steps=1 lr=0.5 batch=%d strategy=allreduce overlap=on workers=%d",
+                  batches[b], worlds[w]);
         assert_int_equal(many.examples, batches[b]);
         assert_true(replicas_equal(&many));
         check_close(problems[p].name, &many, &one, &fresh, 1);
@@ -90,7 +91,8 @@ static void test_short_last_batches(void **state) {
   assert_int_equal(one.n_steps, 6);
   assert_int_equal(one.examples, 34);
   for (size_t w = 1; w < RONDE__COUNT(worlds); ++w) {
-    observed many = train(&problems[0], 17, NULL, "epochs=2 lr=0.1 momentum=0.9 batch=7 overlap=on workers=%d", worlds[w]);
+    observed many =
+        train(&problems[0], 17, NULL, "epochs=2 lr=0.1 momentum=0.9 batch=7 overlap=on workers=%d", worlds[w]);
     assert_int_equal(many.examples, 34);
     assert_true(replicas_equal(&many));
     check_close("short last batch", &many, &one, &fresh, 3);

@@ -197,7 +197,8 @@ static ronde_status test_near(message *m, bool *done_out) {
              : RONDE_OK;
 }
 
-/* Of a message or a part that has ended, with an error or without. MPI names one that is too long but not by how much. */
+/* Of a message or a part that has ended, with an error or without. MPI names one that is too long but not by how
+ * much. */
 static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_Status *status) {
   int class = MPI_SUCCESS, n = 0;
   if (error != MPI_SUCCESS) {
@@ -230,8 +231,8 @@ static ronde_status post_parts(endpoint *self, message *m) {
   return RONDE_OK;
 }
 
-/* The oldest part under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look into
- * the network for all of them: MPI_Test takes one for each. */
+/* The oldest part under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look
+ * into the network for all of them: MPI_Test takes one for each. */
 static bool test_heads(endpoint *self, message **at) {
   enum { HEADS = 64 };
   MPI_Request heads[HEADS];

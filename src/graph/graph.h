@@ -142,6 +142,8 @@ float *ronde__net_buffer_values(ronde__net *net, size_t *n_elems_out);
 /* One f32 buffer in logical order. */
 void ronde__net_get_buffer(const ronde__net *net, int buffer, float *logical_out);
 void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
+/* The longest slice of any parameter or buffer (tensor.h), at least 1. */
+int64_t ronde__net_slice_elems(const ronde__net *net);
 
 /* Makes the plan of a batch size, or prepares its ops, now (else the first use does): its cost belongs to set-up. */
 ronde_status ronde__net_prepare(ronde__net *net, int64_t n);

@@ -179,6 +179,15 @@ void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical) {
   ronde__weight_pack(&net->buffers[buffer].layout, logical, net->buffer_values + net->buffers[buffer].offset);
 }
 
+int64_t ronde__net_slice_elems(const ronde__net *net) {
+  int64_t longest = 1;
+  for (int i = 0; i < net->n_params; i++)
+    longest = ronde__max(longest, ronde__weight_slice_elems(&net->params[i].layout));
+  for (int i = 0; i < net->graph->n_buffers; i++)
+    longest = ronde__max(longest, ronde__weight_slice_elems(&net->buffers[i].layout));
+  return longest;
+}
+
 static float initial_value(const ronde__param *param, ronde__rng *rng) {
   switch (param->init) {
   case RONDE__INIT_NORMAL: return ronde__rng_normal(rng) * param->bound;
@@ -208,11 +217,9 @@ static void draw_part(void *arg, int thread, int n_threads) {
 }
 
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
-  int64_t longest = 0;
-  for (int i = 0; i < net->n_params; i++)
-    longest = ronde__max(longest, ronde__weight_slice_elems(&net->params[i].layout));
+  int64_t n = ronde__net_slice_elems(net) * ronde__pool_threads(net->options.pool);
   float *slices;
-  RONDE__ALLOC(slices, (size_t)(longest * ronde__pool_threads(net->options.pool)) * sizeof *slices, "initial weights");
+  RONDE__ALLOC(slices, (size_t)n * sizeof *slices, "initial weights");
   for (int i = 0; i < net->n_params; i++) {
     ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
     drawing d = {&net->graph->params[i], &net->params[i].layout, rng, net->values + net->params[i].offset, slices};

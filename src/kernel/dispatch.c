@@ -61,9 +61,9 @@ static const char *tile_name(const ronde__kernels *kernels) {
 }
 
 #ifdef RONDE_HAVE_XSMM
-/* Shapes at which libxsmm's kernels are slower than the tile, as measured in alternated runs. With AVX2 on Zen 4 (GFLOP/s,
- * tile and libxsmm): n 8: 65 and 26; n 16: 85 to 89 and 69 to 72; n 48: 89 and 81; n 37: 68 and 45; ldb 1024: 76
- * and 32; at n 24, 32, 64, 96 and other ldb libxsmm is 3 to 10 % faster, and more where count * k is below 30. With
+/* Shapes at which libxsmm's kernels are slower than the tile, as measured in alternated runs. With AVX2 on Zen 4
+ * (GFLOP/s, tile and libxsmm): n 8: 65 and 26; n 16: 85 to 89 and 69 to 72; n 48: 89 and 81; n 37: 68 and 45; ldb 1024:
+ * 76 and 32; at n 24, 32, 64, 96 and other ldb libxsmm is 3 to 10 % faster, and more where count * k is below 30. With
  * AVX-512 on Zen 5 the tile is faster where n is no multiple of 16 (lenet5's second convolution backward: 1.10). */
 static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shape *shape) {
   if (shape->n % kernels->vector) return true;

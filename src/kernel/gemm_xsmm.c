@@ -53,8 +53,8 @@ static int start(const ronde__kernels *kernels) {
   return libxsmm_get_target_archid() == arch ? arch : 0;
 }
 
-/* libxsmm's AVX-512 code goes through columns by four vectors; where one remains it sums that in several chains, as many as
- * m allows, and a row's bits would hang on how the batch is cut. */
+/* libxsmm's AVX-512 code goes through columns by four vectors; where one remains it sums that in several chains, as
+ * many as m allows, and a row's bits would hang on how the batch is cut. */
 static bool chains_hang_on_m(int arch, const ronde__gemm_shape *s) {
   return arch == LIBXSMM_X86_AVX512_CORE && (s->n - 1) % 64 < 16;
 }

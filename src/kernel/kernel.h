@@ -105,7 +105,7 @@ typedef struct ronde__kernels {
   ronde__gemm_fn gemm_tile;
 
   /* out[mi][kj] (+)= sum over r < rows, e < len of a[mi*a_stride + r*a_row + e] * b[kj*b_stride + r*b_row + e],
-   * mi < m, kj < k: weight gradients with the batch in the lanes. out row stride ldo. */
+   * mi < m, kj < k: weight gradients with the batch in the lanes. Rows of out lie ldo apart. */
   void (*dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
                    int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
 

@@ -111,7 +111,8 @@ static void check_rows(int m, int n, int k, ronde__gemm_impl impl) {
     ronde__gemm_run(&gemm, p.a.at + row * (shape.trans_a ? 1 : shape.lda), p.a_offsets, p.b.at, p.b_offsets, p.count,
                     parts.at + row * shape.ldc);
   }
-  if (!same_bits(whole.at, parts.at, whole.n)) fail_msg("m %d n %d k %d impl %d: other bits in parts", m, n, k, (int)impl);
+  if (!same_bits(whole.at, parts.at, whole.n))
+    fail_msg("m %d n %d k %d impl %d: other bits in parts", m, n, k, (int)impl);
   floats_free(&whole), floats_free(&parts);
   problem_free(&p);
 }

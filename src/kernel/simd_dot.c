@@ -27,6 +27,21 @@ typedef struct planes {
   int64_t ldo;
 } planes;
 
+/* Of the first `live` floats at e. */
+INLINE void add_products(const int m, const int k, const float *const a[TILE_M], const float *const b[TILE_K],
+                         int64_t e, int64_t live, vec sum[TILE_M][TILE_K]) {
+  vec x[TILE_M];
+  UNROLL
+  for (int i = 0; i < m; i++) x[i] = load_some(a[i] + e, live);
+  UNROLL
+  for (int j = 0; j < k; j++) {
+    vec y = load_some(b[j] + e, live);
+    IN_REGISTER(y);
+    UNROLL
+    for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
+  }
+}
+
 INLINE void tile(const int m, const int k, const planes *p) {
   vec sum[TILE_M][TILE_K];
   UNROLL
@@ -41,29 +56,8 @@ INLINE void tile(const int m, const int k, const planes *p) {
     for (int i = 0; i < m; i++) a[i] = p->a + i * p->a_stride + r * p->a_row;
     UNROLL
     for (int j = 0; j < k; j++) b[j] = p->b + j * p->b_stride + r * p->b_row;
-    for (int64_t e = 0; e < whole; e += LANES) {
-      vec x[TILE_M];
-      UNROLL
-      for (int i = 0; i < m; i++) x[i] = load(a[i] + e);
-      UNROLL
-      for (int j = 0; j < k; j++) {
-        vec y = load(b[j] + e);
-        IN_REGISTER(y);
-        UNROLL
-        for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
-      }
-    }
-    if (rest) {
-      vec x[TILE_M];
-      UNROLL
-      for (int i = 0; i < m; i++) x[i] = load_some(a[i] + whole, rest);
-      UNROLL
-      for (int j = 0; j < k; j++) {
-        vec y = load_some(b[j] + whole, rest);
-        UNROLL
-        for (int i = 0; i < m; i++) sum[i][j] += x[i] * y;
-      }
-    }
+    for (int64_t e = 0; e < whole; e += LANES) add_products(m, k, a, b, e, LANES, sum);
+    if (rest) add_products(m, k, a, b, whole, rest, sum);
   }
   UNROLL
   for (int i = 0; i < m; i++) {

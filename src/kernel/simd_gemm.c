@@ -1,6 +1,6 @@
 /* The own batch-reduce GEMM. C is cut into panels of two to four vectors of columns and tiles of ROWS rows, whose sums
- * stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in the
- * first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long
+ * stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in
+ * the first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long
  * reductions small. The sums of a row depend on that row of A alone, never on m. */
 #include "kernel/simd.h"
 

@@ -13,7 +13,9 @@ INLINE places load_places(const uint8_t *p, int64_t live) {
 }
 INLINE places place_of(int place) { return _mm_set1_epi8((char)place); }
 INLINE places next_place(places x) { return _mm_add_epi8(x, _mm_set1_epi8(1)); }
-INLINE vec where_equal(places a, places b, vec x) { return (vec)_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(a, b), (__m512)x); }
+INLINE vec where_equal(places a, places b, vec x) {
+  return (vec)_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(a, b), (__m512)x);
+}
 #else
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
@@ -61,8 +63,8 @@ INLINE places next_place(places x) { return (places)((uvec)x + (uvec)in_own_byte
 INLINE vec where_equal(places a, places b, vec x) { return blend(a == b, x, (vec){0}); }
 #endif
 
-INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, vec bias, const bool relu, float *y,
-                     uint8_t *which) {
+INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, vec bias, const bool relu,
+                     float *y, uint8_t *which) {
   vec best = load_some(x + offsets[0], live) + bias;
   ivec index = {0}, present = {0};
   for (int i = 1; i < count; i++) {

@@ -23,7 +23,6 @@ int64_t ronde__phys_blocks(const ronde__phys *phys) {
 int64_t ronde__phys_elems(const ronde__phys *phys) {
   int64_t pixels = phys->h * phys->w;
   switch (phys->layout) {
-  case RONDE__LANES: return phys->c * pixels * phys->block;
   case RONDE__BLOCKS: return ronde__phys_blocks(phys) * pixels * phys->n * phys->block;
   default: return phys->n * phys->c * pixels;
   }

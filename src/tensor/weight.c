@@ -31,21 +31,13 @@ int64_t ronde__weight_index(const ronde__weight_layout *l, int64_t o, int64_t i,
   }
 }
 
-/* How far apart in a block of output channels are the taps of an input, and its inputs. */
-static int64_t stride_t(const ronde__weight_layout *l) {
-  int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o;
-  return l->form == RONDE__BLOCKED ? ronde__ceil_div(l->i, l->block_i) * l->block_i * block : block;
-}
-
-static int64_t stride_i(const ronde__weight_layout *l) {
-  return l->form == RONDE__BLOCKED ? l->block_o : l->t * stride_t(l);
-}
-
 /* Output channels from o0 on that lie together; inputs in chunks whose blocks stay in the L1 cache, so that what is read
  * and what is written is touched once a line. */
 static void unpack_channels(const ronde__weight_layout *l, const float *packed, int64_t o0, int64_t n, float *out) {
-  int64_t row = l->i * l->t, step_i = stride_i(l), step_t = stride_t(l);
-  int64_t chunk = ronde__max(1, CHUNK_ELEMS / ((l->form == RONDE__PLAIN ? 1 : l->block_o) * l->t));
+  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? 1 : l->block_o;
+  int64_t step_i = l->form == RONDE__BLOCKED ? block : l->t * block;
+  int64_t step_t = l->form == RONDE__BLOCKED ? ronde__ceil_div(l->i, l->block_i) * l->block_i * block : block;
+  int64_t chunk = ronde__max(1, CHUNK_ELEMS / (block * l->t));
   for (int64_t i0 = 0; i0 < l->i; i0 += chunk)
     for (int64_t o = o0; o < o0 + n; o++) {
       const float *in = packed + ronde__weight_index(l, o, 0, 0);
@@ -60,13 +52,15 @@ static void unpack_channels(const ronde__weight_layout *l, const float *packed, 
     }
 }
 
-/* Written in the order in which they lie, which is faster than by rows. */
-static void pack_channels(const ronde__weight_layout *l, const float *in, int64_t o0, int64_t n, float *packed) {
-  int64_t row = l->i * l->t, step_o = l->form == RONDE__PLAIN ? row : 1;
+/* Up to a block of output channels from its first on. Written in the order in which they lie, which is faster than by
+ * rows. */
+static void pack_block(const ronde__weight_layout *l, const float *in, int64_t o0, int64_t n, float *packed) {
+  int64_t row = l->i * l->t, elems = ronde__weight_elems(l) / ronde__ceil_div(l->o, l->block_o);
+  memset(packed + o0 / l->block_o * elems, 0, (size_t)elems * sizeof *packed);
   for (int64_t i = 0; i < l->i; i++)
     for (int64_t t = 0; t < l->t; t++) {
       float *out = packed + ronde__weight_index(l, o0, i, t);
-      for (int64_t o = 0; o < n; o++) out[o * step_o] = in[o * row + i * l->t + t];
+      for (int64_t o = 0; o < n; o++) out[o] = in[o * row + i * l->t + t];
     }
 }
 
@@ -87,14 +81,15 @@ int64_t ronde__weight_unpack_slice(const ronde__weight_layout *l, const float *p
 }
 
 int64_t ronde__weight_pack_slice(const ronde__weight_layout *l, int64_t first, const float *logical, float *packed) {
-  int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? l->o : l->block_o;
-  int64_t begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
-  int64_t block_elems = ronde__weight_elems(l) / ronde__ceil_div(l->o, block);
-  for (int64_t o = begin; o < end; o += block) {
-    if (l->form != RONDE__PLAIN) memset(packed + o / block * block_elems, 0, (size_t)block_elems * sizeof *packed);
-    pack_channels(l, logical + (o - begin) * row, o, ronde__min(block, end - o), packed);
+  int64_t row = l->i * l->t, begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
+  int64_t n = (end - begin) * row;
+  if (l->form == RONDE__PLAIN) {
+    memcpy(packed + first, logical, (size_t)n * sizeof *packed);
+    return n;
   }
-  return (end - begin) * row;
+  for (int64_t o = begin; o < end; o += l->block_o)
+    pack_block(l, logical + (o - begin) * row, o, ronde__min(l->block_o, end - o), packed);
+  return n;
 }
 
 void ronde__weight_pack(const ronde__weight_layout *l, const float *logical, float *packed) {

@@ -302,7 +302,6 @@ static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
 
 static ronde_status list_tensors(ronde__saver *s) {
   int n_params, n_buffers;
-  int64_t longest = 1;
   const ronde__net_param *params = ronde__net_params(s->net, &n_params);
   const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
   size_t n = (size_t)(n_params * (1 + s->n_states) + n_buffers);
@@ -311,17 +310,15 @@ static ronde_status list_tensors(ronde__saver *s) {
   RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
   RONDE__ALLOC(s->counts, (size_t)n_buffers * sizeof *s->counts, "checkpoints");
   for (int i = 0; i < n_params; i++) {
-    longest = ronde__max(longest, ronde__weight_slice_elems(&params[i].layout));
     add_tensor(s, params[i].name, &params[i].shape, (piece){&params[i].layout, s->values + params[i].offset, NULL});
     if (!params[i].frozen) RONDE_TRY(add_states(s, &params[i]));
   }
   for (int i = 0; i < n_buffers; i++) {
-    longest = ronde__max(longest, ronde__weight_slice_elems(&buffers[i].layout));
     add_tensor(s, buffers[i].name, &buffers[i].shape,
                (piece){&buffers[i].layout, state_values(s, s->n_states) + buffers[i].offset,
                        buffers[i].is_counter ? &s->counts[i] : NULL});
   }
-  RONDE__ALLOC(s->slice, (size_t)longest * sizeof *s->slice, "checkpoints");
+  RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->net) * sizeof *s->slice, "checkpoints");
   return RONDE_OK;
 }
 

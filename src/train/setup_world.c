@@ -35,11 +35,12 @@ static ronde_status join_mpi(ronde__job *job) {
   return RONDE_OK;
 }
 
-/* Of the workers of this host. */
-static int default_threads(const ronde__job *job) {
-  int n = job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
-  return (int)ronde__max(1, ronde__cores() / n);
+static int ranks_here(const ronde__job *job) {
+  return job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
 }
+
+/* Of the workers of this host. */
+static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
 
 /* Before the workers are counted: under MPI the others are servers. */
 static ronde_status resolve_servers(ronde__job *job) {
@@ -97,7 +98,7 @@ static ronde_status check_backup(ronde__job *job) {
 /* Within one host an exchange is copying: where all cores compute it would only take turns with them. Parameter servers
  * wait for each other's messages. */
 static bool overlap_pays(const ronde__job *job) {
-  bool one_host = !job->mpi || ronde__transport_local(job->mpi) == job->mpi->size;
+  bool one_host = ranks_here(job) == ronde__job_ranks(job);
   return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
 }
 

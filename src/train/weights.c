@@ -63,18 +63,12 @@ static void reader_close(reader *r) {
 
 static ronde_status reader_open(ronde__net *net, bool with_buffers, reader *reader_out) {
   reader r = {.net = net};
-  int64_t longest = 1;
+  size_t bytes = (size_t)ronde__net_slice_elems(net) * sizeof *r.slice;
   RONDE_TRY(list_state(ronde__net_graph(net), with_buffers, &r.entries, &r.n));
-  for (int i = 0; i < r.n; i++) {
-    const ronde__weight_layout *layout;
-    if (r.entries[i].kind == COUNTER) continue;
-    packed_values(net, &r.entries[i], &layout);
-    longest = ronde__max(longest, ronde__weight_slice_elems(layout));
-  }
-  r.slice = ronde__alloc((size_t)longest * sizeof *r.slice);
+  r.slice = ronde__alloc(bytes);
   if (!r.slice) {
     reader_close(&r);
-    return ronde__fail(RONDE_E_MEMORY, "weights: no memory for %zu bytes", (size_t)longest * sizeof *r.slice);
+    return ronde__fail(RONDE_E_MEMORY, "weights: no memory for %zu bytes", bytes);
   }
   *reader_out = r;
   return RONDE_OK;
