@@ -51,7 +51,8 @@ run_suites() {
       sub(/^[^#]*#/, "", test); sub(/:.*/, "", test)
       sub(/^[^:]*: /, "", name); sub(/[ .].*/, "", name)
       good = $0 ~ / Passed /
-      if (good && !passed[test] && !skipped[test]) passed[test] = 1
+      if ($0 ~ /[*]Skipped /) skipped[test] = good = 1
+      else if (good && !passed[test] && !skipped[test]) passed[test] = 1
       if (!good && !failed[test]) failed[test] = 1
       print label name, passed[test] + 0, failed[test] + 0, skipped[test] + 0, $(NF - 1) >>suites
       n = split(reasons[test], listed, "\n")

@@ -22,10 +22,8 @@ static void cifar10_with(const char *name, const char *changed, int bytes, int l
   char *path = set_folder(name), file[32];
   for (int i = 1; i <= 6; ++i) {
     snprintf(file, sizeof file, i == 6 ? "test_batch.bin" : "data_batch_%d.bin", i);
-    if (strcmp(file, changed))
-      write_batch(path, file, RECORD * RECORDS, 0);
-    else if (bytes >= 0)
-      write_batch(path, file, (size_t)bytes, label);
+    if (strcmp(file, changed)) write_batch(path, file, RECORD * RECORDS, 0);
+    else if (bytes >= 0) write_batch(path, file, (size_t)bytes, label);
   }
   free(path);
 }

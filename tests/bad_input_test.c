@@ -203,10 +203,12 @@ static void write_weights(void) {
   write_changed("extra", EXTRA);
   write_changed("reshaped", RESHAPED);
   write_changed("with-nan", WITH_NAN);
-  static const char overlap[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                                "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}";
-  static const char huge[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],"
-                             "\"data_offsets\":[0,18446744073709551615]}}";
+  static const char overlap[] =
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+      "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}";
+  static const char huge[] =
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],"
+      "\"data_offsets\":[0,18446744073709551615]}}";
   write_raw("overlap", sizeof overlap - 1, overlap, 12);
   write_raw("huge-offsets", sizeof huge - 1, huge, 8);
   write_raw("huge-header", UINT64_MAX, "{}", 0);

@@ -77,8 +77,8 @@ static void the_rate_is_the_caller_s(void **unused) {
 static void peer_of_the_same_work_is_ranked(void **unused) {
   char options[256];
   make_peer("s/ronde/other/");
-  snprintf(options, sizeof options, "step " SMALL "--json --lr 0.01 --peers pytorch --peers-dir %s --out %s/out", folder,
-           folder);
+  snprintf(options, sizeof options, "step " SMALL "--json --lr 0.01 --peers pytorch --peers-dir %s --out %s/out",
+           folder, folder);
   json_t *bench = bench_of(options, 0);
   assert_true(json_is_true(json_object_get(bench, "ranked")));
   assert_int_equal(json_array_size(json_object_get(bench, "cases")), 2); /* the other variant was absent */

@@ -179,8 +179,11 @@ static void test_diff_names_the_first_tensor(void **state) {
 /* What is exported is what --save writes. */
 static void test_export_is_the_weights_alone(void **state) {
   char options[512];
-  in(options, SET "model=resnet18-cifar resize=8x8 data=synthetic:3x8x8:4:40 batch=10 momentum=0.9 steps=2 "
-                  "checkpoint-every=1 out=%s/run save=%s/saved", folder, folder);
+  in(options,
+     SET
+     "model=resnet18-cifar resize=8x8 data=synthetic:3x8x8:4:40 batch=10 momentum=0.9 steps=2 "
+     "checkpoint-every=1 out=%s/run save=%s/saved",
+     folder, folder);
   assert_int_equal(train(options, 0, NULL), RONDE_OK);
   in(options, "init=%s/run output=%s/net", folder, folder);
   ronde_config *config = config_make("export", options);

@@ -169,10 +169,8 @@ static void test_environment_is_read(void **state) {
 
 static void test_version_and_models_print_results(void **state) {
   (void)state;
-  static const char *const human[][2] = {{"version", "ronde "},
-                                         {"--version", "ronde "},
-                                         {"models", "lenet5"},
-                                         {"models lenet5", "conv1.weight"}};
+  static const char *const human[][2] = {
+      {"version", "ronde "}, {"--version", "ronde "}, {"models", "lenet5"}, {"models lenet5", "conv1.weight"}};
   outcome outcome;
   for (size_t i = 0; i < COUNT(human); i++) {
     run(human[i][0], NULL, &outcome);
@@ -180,9 +178,8 @@ static void test_version_and_models_print_results(void **state) {
     assert_non_null(strstr(outcome.out, human[i][1]));
     assert_string_equal(outcome.err, "");
   }
-  static const char *const json[][2] = {{"version --json", "isa"},
-                                        {"models --json", "models"},
-                                        {"models lenet5 --json --quiet", "tensors"}};
+  static const char *const json[][2] = {
+      {"version --json", "isa"}, {"models --json", "models"}, {"models lenet5 --json --quiet", "tensors"}};
   for (size_t i = 0; i < COUNT(json); i++) {
     run(json[i][0], NULL, &outcome);
     assert_int_equal(outcome.exit_code, 0);
@@ -237,9 +234,10 @@ static void check_says(const char *words, bool on_stdout, const char *const text
 #define SET "--data synthetic:1x28x28:10:60 "
 
 static void test_training_is_told_on_stderr(void **state) {
-  static const char *const epochs[] = {"epoch 1  loss ", "epoch 2  loss ", "test loss ", "accuracy ", "examples/s",
-                                       "completed: lenet5", "2 workers", "6 steps", "120 examples", "forward",
-                                       "communication", "evaluation", "convolution", "run/run.json", NULL};
+  static const char *const epochs[] = {
+      "epoch 1  loss ",    "epoch 2  loss ", "test loss ",  "accuracy ",    "examples/s",
+      "completed: lenet5", "2 workers",      "6 steps",     "120 examples", "forward",
+      "communication",     "evaluation",     "convolution", "run/run.json", NULL};
   static const char *const steps[] = {"step 2/3  epoch 1", "lr 0.05", NULL};
   check_says("train --model lenet5 --batch 20 --epochs 2 --workers 2 --out run " SET, false, epochs);
   check_says("train --model lenet5 --batch 20 --log-every 2 --lr 0.05 " SET, false, steps);

@@ -115,8 +115,8 @@ static void test_predict_sees_what_eval_sees_of_cifar(void **state) {
 
 /* Lists that do not fit the channels are refused. */
 static void test_predict_refuses_other_normalisation(void **state) {
-  static const char *const bad[][2] = {
-      {".5,.5", ".2,.2"}, {".5,.5,.5", ".2"}, {".5", "0"}, {"x", ".2"}, {".5,,.5", ".2,.2,.2"}, {".5,.5,.5,.5", ".2"}};
+  static const char *const bad[][2] = {{".5,.5", ".2,.2"}, {".5,.5,.5", ".2"},     {".5", "0"},
+                                       {"x", ".2"},        {".5,,.5", ".2,.2,.2"}, {".5,.5,.5,.5", ".2"}};
   write_cifar_npy();
   json_decref(run_job("init", "model=lenet5 output=%s/fresh"));
   char *path = ronde__format("%s/w", folder), *fresh = ronde__format("%s/fresh", folder);
@@ -142,7 +142,7 @@ static void test_predict_refuses_other_normalisation(void **state) {
 static ronde_status try_job(const char *verb, const char *options, const ronde_hooks *hooks) {
   ronde_config *config = config_make(verb, options);
   char *text = NULL;
-  ronde_status status = !strcmp(verb, "train") ? ronde_train(config, hooks, &text)
+  ronde_status status = !strcmp(verb, "train")  ? ronde_train(config, hooks, &text)
                         : !strcmp(verb, "eval") ? ronde_eval(config, hooks, &text)
                                                 : ronde_init(config, hooks, &text);
   ronde_config_destroy(config);
@@ -158,8 +158,9 @@ static void test_resize_goes_with_the_weights(void **state) {
   for (int i = 0; i < 12 * 400; ++i) x[i] = test_pixel(i / 400, i % 400);
   test_write_bytes(folder, "images.npy",
                    test_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (12, 20, 20), }", x, sizeof x));
-  json_t *run = run_job("train", "model=lenet5 data=mnist:%s resize=32x32 batch=8 epochs=8 optimizer=adam lr=0.003 "
-                                 "save=%s/w");
+  json_t *run = run_job("train",
+                        "model=lenet5 data=mnist:%s resize=32x32 batch=8 epochs=8 optimizer=adam lr=0.003 "
+                        "save=%s/w");
   assert_string_equal(text_at(run, "config.resize"), "32x32");
   assert_string_equal(text_at(run, "config.augment"), "off");
   assert_int_equal((int)real_at(run, "data.shape.1"), 32);
@@ -183,8 +184,8 @@ static void test_resize_goes_with_the_weights(void **state) {
 static void test_augmented_runs_agree(void **state) {
 #define RUN "model=lenet5 data=synthetic:3x32x32:10:60 batch=20 epochs=2 seed=5"
 #define CROPPED RUN " augment=crop,flip"
-  static const char *const options[] = {RUN, CROPPED, CROPPED " workers=2", CROPPED " workers=3 shard=whole",
-                                        RUN " augment=crop", RUN " augment=flip"};
+  static const char *const options[] = {
+      RUN, CROPPED, CROPPED " workers=2", CROPPED " workers=3 shard=whole", RUN " augment=crop", RUN " augment=flip"};
 #undef CROPPED
 #undef RUN
   double loss[RONDE__COUNT(options)];

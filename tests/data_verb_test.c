@@ -240,8 +240,8 @@ static void test_a_mirror_without_the_files(void **state) {
   test_server server = {.n_pages = 0};
   server_start(&server);
   char *options = ronde__format("data=cifar10 from=http://127.0.0.1:%d/deep/ output=%%s/new", server.port);
-  check_failed(&lines, run_action(get, options, NULL), RONDE_E_INPUT, "/deep/cifar-10-binary.tar.gz: ",
-               "the server says 404");
+  check_failed(&lines, run_action(get, options, NULL), RONDE_E_INPUT,
+               "/deep/cifar-10-binary.tar.gz: ", "the server says 404");
   free(options);
   server_stop(&server);
 }

@@ -99,9 +99,8 @@ static void a_step_trains_what_it_uses(void **unused) {
 static void workers_agree_on_a_changing_network(void **unused) {
   ronde_source source = small_source(20, 8);
   observed one = observe("batch=10 steps=4 exec=eager threads=1", &source, stochastic_depth, NULL);
-  observed two =
-      observe("batch=10 steps=4 exec=eager workers=2 overlap=on bucket-mb=0.001 threads=1", &source, stochastic_depth,
-              NULL);
+  observed two = observe("batch=10 steps=4 exec=eager workers=2 overlap=on bucket-mb=0.001 threads=1", &source,
+                         stochastic_depth, NULL);
   assert_int_equal(two.status, RONDE_OK);
   assert_true(replicas_equal(&two));
   for (size_t i = 0; i < one.n_weights; i++) assert_true(fabsf(one.weights[i] - two.weights[i]) <= 1e-5f);

@@ -188,7 +188,9 @@ typedef struct planted {
 } planted;
 
 static const planted plants[] = {
-    {"resnet18-1x28x28-b12", step_failures, true,
+    {"resnet18-1x28x28-b12",
+     step_failures,
+     true,
      {"bn1.bias", "layer3.0.bn2.bias", "layer2.0.downsample.1.bias", "fc.bias"}},
     {"resnet18-cifar-3x32x32-b42", step_failures, true, {"layer4.1.bn2.bias"}},
     {"resnet50-3x32x32-b42", step_failures, true, {"layer3.0.bn3.bias"}},
@@ -288,8 +290,7 @@ int main(void) {
     tests[RONDE__COUNT(cases) + i] =
         (struct CMUnitTest){names[i], test_planted_bugs, NULL, NULL, (void *)(uintptr_t)&plants[i]};
   }
-  tests[RONDE__COUNT(tests) - 1] =
-      (struct CMUnitTest){"planted bugs are seen: blocks", test_planted_bugs_in_blocks, NULL, NULL,
-                          (void *)(uintptr_t) "blocks-3x16x16-b5"};
+  tests[RONDE__COUNT(tests) - 1] = (struct CMUnitTest){"planted bugs are seen: blocks", test_planted_bugs_in_blocks,
+                                                       NULL, NULL, (void *)(uintptr_t) "blocks-3x16x16-b5"};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

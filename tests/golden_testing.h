@@ -200,8 +200,8 @@ static inline void subject_destroy(subject *s) {
 
 /* Forward and backward of examples [begin, end); returns the mean loss. */
 static inline double gradients(const golden *g, subject *s, int64_t begin, int64_t end) {
-  ronde__net_batch batch = {.n = end - begin, .x = g->x + begin * g->example_elems, .labels = g->labels + begin,
-                             .training = true};
+  ronde__net_batch batch = {
+      .n = end - begin, .x = g->x + begin * g->example_elems, .labels = g->labels + begin, .training = true};
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(s->net, &batch, 1.0f / (float)batch.n, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(s->net, false, NULL), RONDE_OK);

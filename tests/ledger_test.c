@@ -18,8 +18,8 @@ static int remove_folder(void **state) {
   return 0;
 }
 
-static const char *const worker_phases[] = {"load_s",     "forward_s", "backward_s", "exchange_s",
-                                            "wait_s",     "update_s",  "other_s"};
+static const char *const worker_phases[] = {"load_s", "forward_s", "backward_s", "exchange_s",
+                                            "wait_s", "update_s",  "other_s"};
 
 /* run.json of a run of the small network. One thread a rank: two that wait for each other take long where the cores are
  * taken away, and would hide the delays. */
@@ -52,12 +52,12 @@ static void check_once(const char *(*attempt)(const void *arg), const void *arg)
   if (wrong) fail_msg("never: %s", wrong);
 }
 
-#define HOLDS(condition)            \
-  do {                              \
-    if (!(condition)) {             \
-      json_decref(run);             \
-      return #condition;            \
-    }                               \
+#define HOLDS(condition) \
+  do {                   \
+    if (!(condition)) {  \
+      json_decref(run);  \
+      return #condition; \
+    }                    \
   } while (0)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */

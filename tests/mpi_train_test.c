@@ -20,7 +20,8 @@ static const char *string_at(const json_t *json, const char *object, const char 
 
 static void pause_s(double s) {
   struct timespec left = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-  while (nanosleep(&left, &left)) {}
+  while (nanosleep(&left, &left)) {
+  }
 }
 
 /* Processes whose command names this test's folder. */
@@ -42,7 +43,8 @@ static void processes_come_to_the_bits_of_threads(void **state) {
   for (int workers = 2; workers <= 3; workers++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on "
-                     "--transport mpi --out m", workers));
+                     "--transport mpi --out m",
+                     workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
     assert_string_equal(string_at(mpi, "world", "transport"), "mpi");

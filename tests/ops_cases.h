@@ -17,18 +17,28 @@ typedef struct op_case {
 #define SIGMOID RONDE__ACT_SIGMOID
 
 #define WINDOW(kh, kw, sh, sw, ph, pw) .kernel = {kh, kw}, .stride = {sh, sw}, .padding = {ph, pw}
-#define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...) \
-  {RONDE__OP_CONV2D, n, c, h, w, false, .attr = {WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__}}
-#define LINEAR(n, c, h, w, o, ...) {RONDE__OP_LINEAR, n, c, h, w, true, .attr = {.out_channels = o, __VA_ARGS__}}
-#define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...) \
-  {RONDE__OP_##kind##_POOL2D, n, c, h, w, false, .attr = {WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__}}
+#define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...)                                                            \
+  {                                                                                                                 \
+    RONDE__OP_CONV2D, n, c, h, w, false, .attr = { WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__ } \
+  }
+#define LINEAR(n, c, h, w, o, ...)                                                \
+  {                                                                               \
+    RONDE__OP_LINEAR, n, c, h, w, true, .attr = {.out_channels = o, __VA_ARGS__ } \
+  }
+#define POOL(kind, n, c, h, w, kh, kw, sh, sw, ph, pw, ...)                                               \
+  {                                                                                                       \
+    RONDE__OP_##kind##_POOL2D, n, c, h, w, false, .attr = { WINDOW(kh, kw, sh, sw, ph, pw), __VA_ARGS__ } \
+  }
 #define NORM(n, c, h, w, ...)                                                                         \
   {                                                                                                   \
     RONDE__OP_BATCH_NORM2D, n, c, h, w, false, .attr = {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__ } \
   }
 #define NORM_ADD(n, c, h, w, ...) \
-  {RONDE__OP_BATCH_NORM2D, n, c, h, w, false, .attr = {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}, .residual = true}
-#define PLAIN_OP(kind, n, c, h, w, is_vector, ...) {RONDE__OP_##kind, n, c, h, w, is_vector, .attr = {__VA_ARGS__}}
+  { RONDE__OP_BATCH_NORM2D, n, c, h, w, false, .attr = {.eps = 1e-5f, .momentum = 0.1f, __VA_ARGS__}, .residual = true }
+#define PLAIN_OP(kind, n, c, h, w, is_vector, ...)                   \
+  {                                                                  \
+    RONDE__OP_##kind, n, c, h, w, is_vector, .attr = { __VA_ARGS__ } \
+  }
 
 static const op_case op_cases[] = {
     /* 1x1 maps; dead taps: kernels of which most only meet padding */

@@ -20,13 +20,13 @@ typedef struct expected {
 } expected;
 
 typedef struct reference {
-  int n_inputs, n_params;       /* inputs with data; a loss's values too */
+  int n_inputs, n_params; /* inputs with data; a loss's values too */
   ronde__shape out_shape;
   float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout;
   int64_t n_param[RONDE__OP_MAX_PARAMS];
   int64_t *labels;
   expected out, din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
-  double loss_sum, loss_bound;  /* losses */
+  double loss_sum, loss_bound; /* losses */
   int64_t n_correct;
 } reference;
 
@@ -74,8 +74,9 @@ static inline ronde__ref_conv window_of(const op_case *c) {
 /* The output of a sliding window over [H, W]. */
 static inline ronde__shape window_shape(const op_case *c, int64_t channels) {
   const ronde__op_attr *a = &c->attr;
-  return (ronde__shape){3, {channels, (c->h + 2 * a->padding[0] - a->kernel[0]) / a->stride[0] + 1,
-                            (c->w + 2 * a->padding[1] - a->kernel[1]) / a->stride[1] + 1}};
+  return (ronde__shape){3,
+                        {channels, (c->h + 2 * a->padding[0] - a->kernel[0]) / a->stride[0] + 1,
+                         (c->w + 2 * a->padding[1] - a->kernel[1]) / a->stride[1] + 1}};
 }
 
 static inline void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {

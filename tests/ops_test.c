@@ -34,8 +34,7 @@ static bool check_threads(const op_case *c, const reference *ref, variant v, con
   for (int threads = 1; threads <= 3; threads++) {
     v.pool = pools[threads];
     if (!op_run_check(c, ref, &v, out, &bits[threads])) return false;
-    if (bits[threads] != bits[1])
-      return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
+    if (bits[threads] != bits[1]) return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
   }
   v.pool = NULL;
   if (!check_places(c, ref, v, out, bits[1])) return false;

@@ -43,7 +43,7 @@ typedef struct op_run {
   buffer out, dout, saved, work;
   double loss_sum;
   int64_t n_correct;
-  float *heard; /* the gradient of param[0] as backward said that it was final, */
+  float *heard;        /* the gradient of param[0] as backward said that it was final, */
   int64_t heard_first; /* from this element on; its size: nothing was said */
   uint64_t heard_rest; /* and the other parameters' */
 } op_run;
@@ -158,8 +158,11 @@ static inline bool describe(op_run *run) {
   shapes_of_inputs(c, in);
   if (op->infer(&c->attr, "op", in, labels, &out) != RONDE_OK) return found(run, "the shape is refused");
   if (!ronde__shape_equal(&out, &run->ref->out_shape)) return found(run, "wrong output shape");
-  *d = (ronde__op_desc){.attr = c->attr, .n_inputs = run->ref->n_inputs + op->wants_labels, .kernels = run->v->kernels,
-                        .gemm = run->v->gemm, .threads = ronde__pool_threads(run->v->pool)};
+  *d = (ronde__op_desc){.attr = c->attr,
+                        .n_inputs = run->ref->n_inputs + op->wants_labels,
+                        .kernels = run->v->kernels,
+                        .gemm = run->v->gemm,
+                        .threads = ronde__pool_threads(run->v->pool)};
   for (int i = 0; i < run->ref->n_inputs; i++) {
     bool target = op->is_loss && i == 1;
     d->in[i] = ronde__phys_make(target ? RONDE__ROWS : run->v->offered, c->n, input_channels(c, i), c->h, c->w);
@@ -310,8 +313,7 @@ static inline void op_run_backward(op_run *run) {
     for (int64_t i = 0; i < run->dout.n; i++)
       run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
   if (!op->is_view) op->backward(d, run->state, &run->call);
-  if (run->v->in_dout)
-    memcpy(run->din[run->v->in_dout - 1].at, run->dout.at, (size_t)run->dout.n * sizeof(float));
+  if (run->v->in_dout) memcpy(run->din[run->v->in_dout - 1].at, run->dout.at, (size_t)run->dout.n * sizeof(float));
 }
 
 /* ---- checks ---- */

@@ -60,9 +60,9 @@ static void short_last_batches_and_accumulation(void **state) {
 
 /* The state of each lives on the servers, a piece on each; clipping needs what all of them hold. */
 static void every_optimizer_and_clipping(void **state) {
-  static const char *const kinds[] = {
-      "optimizer=sgd momentum=0.9 nesterov=on weight-decay=0.01", "optimizer=adam eps=0.001",
-      "optimizer=adamw eps=0.001", "optimizer=adagrad eps=0.001", "optimizer=sgd clip=0.05"};
+  static const char *const kinds[] = {"optimizer=sgd momentum=0.9 nesterov=on weight-decay=0.01",
+                                      "optimizer=adam eps=0.001", "optimizer=adamw eps=0.001",
+                                      "optimizer=adagrad eps=0.001", "optimizer=sgd clip=0.05"};
   observed fresh = train(21, NULL, "steps=1 lr=0 batch=7");
   for (size_t k = 0; k < RONDE__COUNT(kinds); ++k)
     for (int dedicated = 0; dedicated < 2; ++dedicated) {
@@ -79,8 +79,9 @@ static void every_optimizer_and_clipping(void **state) {
 static void a_network_that_ships(void **state) {
   observed fresh = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=1 lr=0 batch=13");
   observed one = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=3 lr=0.1 batch=13");
-  observed many = train(0, NULL, "model=lenet5 data=synthetic:1x28x28:10:60 steps=3 lr=0.1 batch=13 "
-                                 "strategy=ps-sync workers=3 servers=3 bucket-mb=0.05");
+  observed many = train(0, NULL,
+                        "model=lenet5 data=synthetic:1x28x28:10:60 steps=3 lr=0.1 batch=13 "
+                        "strategy=ps-sync workers=3 servers=3 bucket-mb=0.05");
   check_close("lenet5", &many, &one, &fresh, 3);
   free(fresh.weights);
   free(one.weights);
@@ -230,9 +231,7 @@ static void asynchronous_workers_do_their_share(void **state) {
 
 /* ---- who waits for whom ------------------------------------------------------------------------------------------ */
 
-static void note_slowness(ronde__run *run) {
-  watched.slow_s = run->workers[SLOW_RANK].phase_s[RONDE__PHASE_FORWARD];
-}
+static void note_slowness(ronde__run *run) { watched.slow_s = run->workers[SLOW_RANK].phase_s[RONDE__PHASE_FORWARD]; }
 
 static void train_watched(const char *strategy, bool holds) {
   watched.holds = holds;

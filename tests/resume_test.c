@@ -32,8 +32,9 @@ static void check_bits(int optimizer, int schedule, int workers) {
   int accumulate = (int)draw(1, 2);
   int64_t n_steps = accumulate == 1 ? 21 : 12, first = draw(1, n_steps - 2), second = draw(1, n_steps - 1 - first);
   snprintf(options, sizeof options,
-           SET "augment=crop,flip batch=8 epochs=3 lr=0.02 threads=1 seed=%d workers=%d accumulate=%d optimizer=%s "
-               "lr-schedule=%s%s",
+           SET
+           "augment=crop,flip batch=8 epochs=3 lr=0.02 threads=1 seed=%d workers=%d accumulate=%d optimizer=%s "
+           "lr-schedule=%s%s",
            (int)draw(1, 99), workers, accumulate, optimizers[optimizer], schedules[schedule],
            workers > 1 ? " overlap=on" : "");
   in(whole, "%s out=%s/whole-%d-%d", options, folder, optimizer, schedule);
@@ -159,8 +160,8 @@ static ronde_tensor *value_model(ronde_graph *graph, ronde_tensor *x, int64_t cl
 
 /* With a rate of 0 a step's loss tells which examples it was of: the square of its weight times their mean square. */
 static void test_other_numbers_of_workers_take_each_example_once(void **state) {
-  ronde_source source = {.name = "values", .rank = 3, .dims = {1, 1, 1}, .target_elems = 1, .n_examples = {IDS, 0},
-                         .read = value_read};
+  ronde_source source = {
+      .name = "values", .rank = 3, .dims = {1, 1, 1}, .target_elems = 1, .n_examples = {IDS, 0}, .read = value_read};
   static const int workers[] = {3, 2, 4};
   static const int64_t stops[] = {4, 9, 0};
   char options[512];

@@ -86,7 +86,6 @@ static inline json_t *losses_of(const char *run) {
   return losses;
 }
 
-
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 /* Two checkpoints for sure, one of a stop and one of the end; those on the way depend on how busy the host is. */

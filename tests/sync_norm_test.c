@@ -12,8 +12,8 @@ static const int worlds[] = {2, 3, 4, 7};
 
 enum { SIDE = 8, PIXELS = 3 * SIDE * SIDE, CLASSES = 5 };
 
-static ronde_status read_images(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
-                                int64_t *labels, float *targets) {
+static ronde_status read_images(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                                float *targets) {
   for (int64_t i = 0; i < n; ++i) {
     for (int p = 0; p < PIXELS; ++p) x[i * PIXELS + p] = 2 * small_noise(ids[i], p) + (float)(ids[i] % CLASSES) / 4;
     labels[i] = ids[i] % CLASSES;
@@ -22,7 +22,11 @@ static ronde_status read_images(void *user, ronde_split split, const int64_t *id
 }
 
 static ronde_source images(int64_t n) {
-  return (ronde_source){.name = "images", .rank = 3, .dims = {3, SIDE, SIDE}, .classes = CLASSES, .n_examples = {n, 0},
+  return (ronde_source){.name = "images",
+                        .rank = 3,
+                        .dims = {3, SIDE, SIDE},
+                        .classes = CLASSES,
+                        .n_examples = {n, 0},
                         .read = read_images};
 }
 
@@ -147,8 +151,8 @@ static void test_a_step_of_many_is_a_step_of_one(void **state) {
                                       "batch=7 epochs=2 lr=0.1 bucket-mb=0.001",
                                       "batch=7 epochs=2 lr=0.1 bucket-mb=0.001 overlap=off"};
   static const char *const references[] = {"batch=14 steps=1 lr=0.5", "batch=7 epochs=2 lr=0.1 momentum=0.9",
-                                           "batch=5 epochs=2 lr=0.02 optimizer=adam eps=0.1",
-                                           "batch=7 epochs=2 lr=0.1", "batch=7 epochs=2 lr=0.1"};
+                                           "batch=5 epochs=2 lr=0.02 optimizer=adam eps=0.1", "batch=7 epochs=2 lr=0.1",
+                                           "batch=7 epochs=2 lr=0.1"};
   for (size_t i = 0; i < RONDE__COUNT(steps); ++i) check_synchronised(NULL, 17, steps[i], references[i], TOLERANCE);
 }
 

@@ -80,8 +80,11 @@ static bool hear_cancel(void *user) {
 static void check_callbacks(int workers, bool values) {
   heard h = {0};
   ronde_source source = values ? small_values(30, 12) : small_source(30, 12);
-  ronde_hooks hooks = {.model = values ? small_regression : small_model, .source = &source, .progress = hear_progress,
-                       .cancel = hear_cancel, .user = &h};
+  ronde_hooks hooks = {.model = values ? small_regression : small_model,
+                       .source = &source,
+                       .progress = hear_progress,
+                       .cancel = hear_cancel,
+                       .user = &h};
   char options[128];
   snprintf(options, sizeof options, "batch=8 epochs=3 lr=0.1 workers=%d", workers);
   json_t *run = job_run("train", options, &hooks);
@@ -282,8 +285,9 @@ static void test_broken_numbers_end_the_run(void **state) {
   int n_completed = 0, n_broken = 0;
   for (int steps = 1; steps <= 5; ++steps)
     for (int workers = 1; workers <= 3; workers += 2) {
-      const char *form = "model=mnist-small data=synthetic:1x12x12:10:60 batch=20 lr=1e9 steps=%d workers=%d "
-                         "out=%s/run save=%s/w-%d-%d.safetensors";
+      const char *form =
+          "model=mnist-small data=synthetic:1x12x12:10:60 batch=20 lr=1e9 steps=%d workers=%d "
+          "out=%s/run save=%s/w-%d-%d.safetensors";
       char *options = ronde__format(form, steps, workers, folder, folder, steps, workers);
       char saved[64];
       snprintf(saved, sizeof saved, "w-%d-%d.safetensors", steps, workers);
@@ -372,8 +376,8 @@ static void test_exit_codes(void **state) {
   static const struct {
     ronde_status status;
     int code;
-  } codes[] = {{RONDE_OK, 0},        {RONDE_E_INTERNAL, 1}, {RONDE_E_USAGE, 2},  {RONDE_E_INPUT, 3},
-               {RONDE_E_LOST, 4},    {RONDE_E_NUMERIC, 5},  {RONDE_E_WRITE, 6},  {RONDE_E_MEMORY, 6},
+  } codes[] = {{RONDE_OK, 0},           {RONDE_E_INTERNAL, 1},   {RONDE_E_USAGE, 2}, {RONDE_E_INPUT, 3},
+               {RONDE_E_LOST, 4},       {RONDE_E_NUMERIC, 5},    {RONDE_E_WRITE, 6}, {RONDE_E_MEMORY, 6},
                {RONDE_E_DIFFERENCE, 7}, {RONDE_E_CANCELLED, 130}};
   for (size_t i = 0; i < RONDE__COUNT(codes); ++i) {
     assert_int_equal(ronde_status_exit_code(codes[i].status), codes[i].code);

@@ -36,8 +36,12 @@ static inline ronde_status small_read(void *user, ronde_split split, const int64
 }
 
 static inline ronde_source small_source(int64_t n_train, int64_t n_test) {
-  return (ronde_source){.name = "small", .rank = 3, .dims = {1, SMALL_SIDE, SMALL_SIDE}, .classes = SMALL_CLASSES,
-                        .n_examples = {n_train, n_test}, .read = small_read};
+  return (ronde_source){.name = "small",
+                        .rank = 3,
+                        .dims = {1, SMALL_SIDE, SMALL_SIDE},
+                        .classes = SMALL_CLASSES,
+                        .n_examples = {n_train, n_test},
+                        .read = small_read};
 }
 
 static inline ronde_source small_values(int64_t n_train, int64_t n_test) {
@@ -200,8 +204,7 @@ static inline void observe_weights(ronde__run *run, observed *o) {
     ronde__net_get_buffer(net, i, next);
     next += ronde__shape_elems(&buffers[i].shape);
   }
-  for (int r = 0; r < o->world; ++r)
-    assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
+  for (int r = 0; r < o->world; ++r) assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
 }
 
 /* Looks at the ranks of a run that has succeeded, before they go. */

@@ -54,8 +54,7 @@ static void test_a_fused_update_is_the_same_update(void **state) {
 
 static void test_gradients_that_are_needed_whole_are_kept(void **state) {
   static const char *const needs[] = {"clip=1", "accumulate=2", "workers=2"};
-  for (size_t i = 0; i < RONDE__COUNT(needs); ++i)
-    free(train(&problems[0], "lr=0.1", needs[i], expect_apart).weights);
+  for (size_t i = 0; i < RONDE__COUNT(needs); ++i) free(train(&problems[0], "lr=0.1", needs[i], expect_apart).weights);
 }
 
 static void test_the_record_says_how(void **state) {

@@ -13,10 +13,8 @@
 static const struct {
   const char *peer, *variant, *script, *option;
 } variants[] = {
-    {"pytorch", "", "pytorch_step.py", NULL},
-    {"pytorch", "channels-last", "pytorch_step.py", "--channels-last"},
-    {"tensorflow", "", "tensorflow_step.py", NULL},
-    {"tensorflow", "tcmalloc", "tensorflow_step.py", "--tcmalloc"},
+    {"pytorch", "", "pytorch_step.py", NULL},       {"pytorch", "channels-last", "pytorch_step.py", "--channels-last"},
+    {"tensorflow", "", "tensorflow_step.py", NULL}, {"tensorflow", "tcmalloc", "tensorflow_step.py", "--tcmalloc"},
     {"mxnet", "", "mxnet_step.py", NULL},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -83,8 +81,8 @@ static void add_work(const bench *b, json_t *command, bool is_peer) {
 
 static void add_ronde(bench *b) {
   tool_system *system = &b->systems[b->n++];
-  *system = (tool_system){.name = "ronde", .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step",
-                                                                 "--serve")};
+  *system = (tool_system){.name = "ronde",
+                          .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step", "--serve")};
   add_work(b, system->command, false);
   json_array_append_new(system->command, json_sprintf("--threads=%s", option(b, "threads")));
   json_array_append_new(system->command, json_sprintf("--lr=%s", option(b, "lr")));
@@ -101,10 +99,9 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
                      strerror(errno));
   *system = (tool_system){.peer = peer, .variant = kind};
   snprintf(system->name, sizeof system->name, "%s%s%s", peer, *kind ? " " : "", kind);
-  system->command = json_pack("[s, o, o, o, o]", python,
-                              json_sprintf("%s/scripts/%s", folder, variants[variant].script),
-                              json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads),
-                              json_sprintf("--lr=%g", lr));
+  system->command =
+      json_pack("[s, o, o, o, o]", python, json_sprintf("%s/scripts/%s", folder, variants[variant].script),
+                json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads), json_sprintf("--lr=%g", lr));
   add_work(b, system->command, true);
   if (variants[variant].option) json_array_append_new(system->command, json_string(variants[variant].option));
   bool absent;
@@ -127,8 +124,7 @@ static ronde_status check_list(const char *list) {
     bool known = false;
     for (int i = 0; i < N_VARIANTS; i++)
       known |= strlen(variants[i].peer) == n && strncmp(variants[i].peer, list, n) == 0;
-    if (!known)
-      return tool_fail(RONDE_E_USAGE, "--peers: '%.*s' is not pytorch, tensorflow or mxnet", (int)n, list);
+    if (!known) return tool_fail(RONDE_E_USAGE, "--peers: '%.*s' is not pytorch, tensorflow or mxnet", (int)n, list);
   }
   return RONDE_OK;
 }

@@ -6,8 +6,9 @@
 
 /* ---- the same work ---- */
 
-static const char *const fields[] = {"model", "parameters", "forward_flops_per_example", "padding", "batch",
-                                     "dtype", "optimizer",  "momentum",                  "lr",      "threads"};
+static const char *const fields[] = {
+    "model", "parameters", "forward_flops_per_example", "padding", "batch", "dtype", "optimizer", "momentum",
+    "lr",    "threads"};
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
 /* Sums in f32 in another order: the loss is a mean over the batch of values of a few units. What one update made of it
@@ -111,10 +112,10 @@ ronde_status tool_step_json(const tool_system *systems, int n, const json_t *dif
     json_decref(cases);
     return status;
   }
-  *bench_out = json_pack("{s:s, s:s, s:O, s:b, s:O, s:o, s:o}", "schema", "ronde.bench.v1", "verb", "bench step",
-                         "machine", json_object_get(systems[0].about, "machine"), "ranked",
-                         json_array_size(differences) == 0, "differences", differences, "fastest_peer",
-                         fastest_peer(cases), "cases", cases);
+  *bench_out =
+      json_pack("{s:s, s:s, s:O, s:b, s:O, s:o, s:o}", "schema", "ronde.bench.v1", "verb", "bench step", "machine",
+                json_object_get(systems[0].about, "machine"), "ranked", json_array_size(differences) == 0,
+                "differences", differences, "fastest_peer", fastest_peer(cases), "cases", cases);
   return *bench_out ? RONDE_OK : tool_fail(RONDE_E_MEMORY, "bench step: no memory for the result");
 }
 

@@ -27,7 +27,7 @@ typedef struct tool_call {
   bool json, quiet;
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
-  char **argv; /* of the process, whole */
+  char **argv;                   /* of the process, whole */
   tool_axis axes[TOOL_MAX_AXES]; /* where the verb has them */
   int n_axes;
 } tool_call;

@@ -41,11 +41,16 @@ static ronde_status set_case(const tool_call *call, int index) {
 
 static const struct {
   const char *option, *strategies;
-} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},    {"transport", "allreduce,ps-sync,ps-async"},
-               {"bucket-mb", "allreduce,ps-sync,ps-async"},  {"overlap", "allreduce,ps-sync,ps-async"},
-               {"collective", "allreduce"},                  {"wire", "allreduce"},
-               {"servers", "ps-sync,ps-async"},              {"placement", "ps-sync,ps-async"},
-               {"backup", "ps-sync"},                        {"sentinel", "allreduce,ps-sync"},
+} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},
+               {"transport", "allreduce,ps-sync,ps-async"},
+               {"bucket-mb", "allreduce,ps-sync,ps-async"},
+               {"overlap", "allreduce,ps-sync,ps-async"},
+               {"collective", "allreduce"},
+               {"wire", "allreduce"},
+               {"servers", "ps-sync,ps-async"},
+               {"placement", "ps-sync,ps-async"},
+               {"backup", "ps-sync"},
+               {"sentinel", "allreduce,ps-sync"},
                {"lr-divide-workers", "ps-async"}};
 
 static bool is_among(const char *list, const char *name) {
@@ -105,10 +110,8 @@ static json_t *read_all(int fd) {
   /* A writer whose reader has gone would fail at its last line. */
   for (char rest[4096]; file && fread(rest, 1, sizeof rest, file) > 0;) {
   }
-  if (file)
-    fclose(file);
-  else
-    close(fd);
+  if (file) fclose(file);
+  else close(fd);
   return json;
 }
 
@@ -141,10 +144,8 @@ static ronde_status run_process(const json_t *command, json_t **run_out) {
   }
   ronde_status status = WIFEXITED(state) ? tool_status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
   if (status == RONDE_OK && !run) status = tool_fail(RONDE_E_INTERNAL, "compare: a run left no record");
-  if (status)
-    json_decref(run);
-  else
-    *run_out = run;
+  if (status) json_decref(run);
+  else *run_out = run;
   return status;
 }
 

@@ -8,9 +8,8 @@
 /* Of an epoch's row; means over the workers. */
 static const struct {
   const char *field, *text;
-} phases[TOOL_N_PHASES] = {{"load_s", "loading"},         {"forward_s", "forward"},
-                           {"backward_s", "backward"},    {"communication_s", "exchange"},
-                           {"update_s", "update"},        {"other_s", "other"}};
+} phases[TOOL_N_PHASES] = {{"load_s", "loading"},           {"forward_s", "forward"}, {"backward_s", "backward"},
+                           {"communication_s", "exchange"}, {"update_s", "update"},   {"other_s", "other"}};
 
 /* ---- gathering ---- */
 
@@ -213,10 +212,8 @@ static void print_phases(const json_t *cases) {
     const json_t *staleness = staleness_of(one);
     printf("%-28s %10.3f", tool_string(one, "name"), tool_number(json_object_get(one, "train_s"), "median"));
     for (int p = 0; p < TOOL_N_PHASES; p++) printf(" %9.3f", median_ms(one, phases[p].field));
-    if (staleness)
-      printf("  %.2f, at most %.0f\n", tool_number(staleness, "mean"), tool_number(staleness, "max"));
-    else
-      printf("  -\n");
+    if (staleness) printf("  %.2f, at most %.0f\n", tool_number(staleness, "mean"), tool_number(staleness, "max"));
+    else printf("  -\n");
   }
 }
 
@@ -225,9 +222,10 @@ static void print_ranking(const json_t *bench) {
   const char *by = tool_string(bench, "ranked_by"), *name = tool_string(first, "name");
   if (strcmp(by, "step_s") == 0) printf("speed: how many times as fast as %s, by the steps' medians\n", name);
   if (strcmp(by, "train_s") == 0)
-    printf("speed: how many times as fast as %s, by the seconds of training on the same examples: asynchronous workers\n"
-           "make an update each where the others make one of all, and a step of theirs is one worker's\n",
-           name);
+    printf(
+        "speed: how many times as fast as %s, by the seconds of training on the same examples: asynchronous workers\n"
+        "make an update each where the others make one of all, and a step of theirs is one worker's\n",
+        name);
 }
 
 void tool_bench_print(const json_t *bench) {

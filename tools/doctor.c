@@ -65,10 +65,8 @@ static int n_unreached(reach *hosts, int n) {
     if (code == 126 || code == 127)
       tool_fail(RONDE_E_LOST, "host %s is reached, but cannot run ronde as it is called here: %s", hosts[i].host,
                 hosts[i].last);
-    else if (code < 0)
-      tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, REACH_S);
-    else
-      tool_fail(RONDE_E_LOST, "host %s is not reached by ssh without a password: %s", hosts[i].host, hosts[i].last);
+    else if (code < 0) tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, REACH_S);
+    else tool_fail(RONDE_E_LOST, "host %s is not reached by ssh without a password: %s", hosts[i].host, hosts[i].last);
   }
   while (waitpid(-1, NULL, WNOHANG) > 0) {
   }

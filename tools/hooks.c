@@ -58,9 +58,8 @@ static void say_epoch(const ronde_progress *progress) {
   } else if (isfinite(progress->test_loss) && progress->test_loss > 0) {
     snprintf(test, sizeof test, "  test loss %.5g", progress->test_loss);
   }
-  tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch,
-           progress->loss, test, tool_count(progress->examples_per_s, rate),
-           tool_duration(progress->elapsed_s, elapsed));
+  tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch, progress->loss, test,
+           tool_count(progress->examples_per_s, rate), tool_duration(progress->elapsed_s, elapsed));
 }
 
 static void draw_bar(const ronde_progress *progress, int columns) {

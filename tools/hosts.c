@@ -126,10 +126,8 @@ static ronde_status read_file(const char *path, tool_hosts *hosts_out) {
   bool failed = ferror(file);
   fclose(file);
   ronde_status status;
-  if (!text)
-    status = tool_fail(RONDE_E_MEMORY, "no memory for the hosts");
-  else if (failed)
-    status = tool_fail(RONDE_E_INPUT, "--hostfile %s: cannot be read", path);
+  if (!text) status = tool_fail(RONDE_E_MEMORY, "no memory for the hosts");
+  else if (failed) status = tool_fail(RONDE_E_INPUT, "--hostfile %s: cannot be read", path);
   else if (n > MAX_FILE_BYTES || memchr(text, 0, n))
     status = tool_fail(RONDE_E_INPUT, "--hostfile %s: not a text of hosts", path);
   else {

@@ -220,10 +220,8 @@ static ronde_status start(launch *l, const tool_call *call, const tool_hosts *ho
   arguments a = {.n = 0};
   add(&a, MPIRUN);
   add(&a, "-np"), add(&a, ranks);
-  if (slots)
-    add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
-  else
-    add(&a, "--oversubscribe");
+  if (slots) add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
+  else add(&a, "--oversubscribe");
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, LAUNCHED);

@@ -102,8 +102,8 @@ static void say_late(const json_t *run) {
   double steps = 0;
   size_t i;
   if (!json_is_object(json_object_get(json_array_get(workers, 0), "late"))) return;
-  json_array_foreach(workers, i, row)
-    if (json_is_object(json_object_get(row, "late"))) steps += tool_number(json_object_get(row, "late"), "steps");
+  json_array_foreach(workers, i, row) if (json_is_object(json_object_get(row, "late"))) steps +=
+      tool_number(json_object_get(row, "late"), "steps");
   tool_say("\n  %6s %12s %7s %12s %12s  %s", "worker", "last to come", "%", "median", "in all", "mostly by");
   json_array_foreach(workers, i, row) {
     const json_t *late = json_object_get(row, "late");

@@ -5,10 +5,10 @@
 #include <ronde/ronde.h>
 
 #define RONDE__COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define RONDE_TRY(expr)                                                        \
-  do {                                                                         \
-    ronde_status try_status_ = (expr);                                         \
-    if (try_status_ != RONDE_OK) return try_status_;                           \
+#define RONDE_TRY(expr)                              \
+  do {                                               \
+    ronde_status try_status_ = (expr);               \
+    if (try_status_ != RONDE_OK) return try_status_; \
   } while (0)
 
 /* Logs one line at error level, with the calling thread's rank in front where one is set, and returns status. */
@@ -24,10 +24,10 @@ void ronde__log_demote(bool on);
 void *ronde__alloc(size_t bytes);
 void ronde__free(void *p);
 /* Assigns, or returns RONDE_E_MEMORY with one line that says how much for what. */
-#define RONDE__ALLOC(pointer, bytes, what)                                     \
-  do {                                                                         \
-    size_t alloc_bytes_ = (bytes);                                             \
-    (pointer) = ronde__alloc(alloc_bytes_);                                    \
+#define RONDE__ALLOC(pointer, bytes, what)                                                                   \
+  do {                                                                                                       \
+    size_t alloc_bytes_ = (bytes);                                                                           \
+    (pointer) = ronde__alloc(alloc_bytes_);                                                                  \
     if (!(pointer)) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes", (what), alloc_bytes_); \
   } while (0)
 /* Anonymous pages, zeroed, 2 MiB aligned and advised to be huge where they are large; untouched pages cost nothing. */
@@ -37,9 +37,9 @@ void ronde__pages_unmap(void *p, size_t bytes);
 char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 
-uint64_t ronde__now_ns(void);     /* monotonic */
-uint64_t ronde__cpu_ns(void);     /* of the process, all threads */
-int ronde__cores(void);           /* that this process may use: affinity and cgroup quota; at least 1 */
+uint64_t ronde__now_ns(void); /* monotonic */
+uint64_t ronde__cpu_ns(void); /* of the process, all threads */
+int ronde__cores(void);       /* that this process may use: affinity and cgroup quota; at least 1 */
 /* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
 int64_t ronde__peak_rss_bytes(void);

@@ -53,10 +53,8 @@ static void link_free(ronde__blocks *blocks, block *b) {
 
 static void unlink_free(ronde__blocks *blocks, block *b) {
   b->is_free = false;
-  if (b->previous)
-    b->previous->next = b->next;
-  else
-    blocks->free = b->next;
+  if (b->previous) b->previous->next = b->next;
+  else blocks->free = b->next;
   if (b->next) b->next->previous = b->previous;
 }
 

@@ -153,8 +153,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_thread_runs_once_a_call), cmocka_unit_test(workers_wake_from_sleep),
       cmocka_unit_test(no_pool_runs_on_the_caller),    cmocka_unit_test(impossible_sizes_are_refused),
-      cmocka_unit_test(a_deadline_ends_a_wait),
-      cmocka_unit_test(patience_outlasts_a_stop),
+      cmocka_unit_test(a_deadline_ends_a_wait),        cmocka_unit_test(patience_outlasts_a_stop),
       cmocka_unit_test(no_wake_up_is_missed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ typedef struct ronde__rng {
 
 ronde__rng ronde__rng_make(uint64_t seed, uint64_t stream);
 uint32_t ronde__rng_u32(ronde__rng *rng);
-void ronde__rng_skip(ronde__rng *rng, uint64_t n_u32); /* in constant time */
+void ronde__rng_skip(ronde__rng *rng, uint64_t n_u32);  /* in constant time */
 uint64_t ronde__rng_below(ronde__rng *rng, uint64_t n); /* uniform in [0, n), unbiased */
 float ronde__rng_uniform(ronde__rng *rng);              /* [0, 1), 24 bits */
 float ronde__rng_normal(ronde__rng *rng);               /* mean 0, variance 1 (Box-Muller) */

@@ -53,9 +53,16 @@ static int make_tree(void **state) {
 }
 
 static int remove_tree(void **state) {
-  static const char *const names[] = {
-      "/a/b/cpu.max", "/a/cpu.max", "/cpu/job/cpu.cfs_quota_us", "/cpu/job/cpu.cfs_period_us", "/cgroup", "/a/b", "/a",
-      "/cpu/job",     "/cpu",       ""};
+  static const char *const names[] = {"/a/b/cpu.max",
+                                      "/a/cpu.max",
+                                      "/cpu/job/cpu.cfs_quota_us",
+                                      "/cpu/job/cpu.cfs_period_us",
+                                      "/cgroup",
+                                      "/a/b",
+                                      "/a",
+                                      "/cpu/job",
+                                      "/cpu",
+                                      ""};
   int left = 0;
   for (size_t i = 0; i < RONDE__COUNT(names); i++) {
     char *path = path_of(names[i]);

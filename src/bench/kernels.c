@@ -133,10 +133,10 @@ static ronde_status row_json(const ronde_stepper *s, const rounds *r, int i, con
   double arithmetic_s = flops / p->flops_per_s, memory_s = bytes / p->bytes_per_s;
   double limit_s = arithmetic_s > memory_s ? arithmetic_s : memory_s;
   bool timed = seconds > 0;
-  json_t *json = json_pack("{s:s, s:s, s:s, s:f, s:o, s:f, s:f, s:s}", "op", row->op, "phase",
-                           ronde__phase_name(row->phase), "implementation", row->implementation, "calls_per_step",
-                           calls, "seconds", samples, "flops", flops, "bytes", bytes, "bound",
-                           arithmetic_s > memory_s ? "arithmetic" : "memory");
+  json_t *json =
+      json_pack("{s:s, s:s, s:s, s:f, s:o, s:f, s:f, s:s}", "op", row->op, "phase", ronde__phase_name(row->phase),
+                "implementation", row->implementation, "calls_per_step", calls, "seconds", samples, "flops", flops,
+                "bytes", bytes, "bound", arithmetic_s > memory_s ? "arithmetic" : "memory");
   json_object_set_new(json, "gflops_per_s", timed ? json_real(flops / seconds * 1e-9) : json_null());
   json_object_set_new(json, "gbytes_per_s", timed ? json_real(bytes / seconds * 1e-9) : json_null());
   json_object_set_new(json, "of_limit", timed && limit_s > 0 ? json_real(limit_s / seconds) : json_null());
@@ -159,8 +159,9 @@ static ronde_status to_json(const ronde_stepper *s, const rounds *r, const peaks
   json_object_set_new(json, "schema", json_string("ronde.bench.v1"));
   json_object_set_new(json, "verb", json_string("bench kernels"));
   json_object_set_new(json, "command", ronde__command_json());
-  json_object_set_new(json, "peak", json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s",
-                                              p->bytes_per_s * 1e-9));
+  json_object_set_new(
+      json, "peak",
+      json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9));
   json_object_set_new(json, "step_s", list_of(r->steps, r->n, 1));
   json_object_set_new(json, "kernels", rows);
   char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15));

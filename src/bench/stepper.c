@@ -113,14 +113,14 @@ ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
   const ronde__job *job = s->job;
   json_t *shape = json_array();
   for (int i = 0; i < job->shape.rank; i++) json_array_append_new(shape, json_integer(job->shape.dim[i]));
-  json_t *json = json_pack(
-      "{s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:i, s:o}", "system", "ronde", "model",
-      job->model_name, "shape", shape, "classes", (json_int_t)job->classes, "padding",
-      job->options->padding == RONDE__PADDING_SAME ? "same" : "valid", "batch", (json_int_t)job->batch, "parameters",
-      (json_int_t)ronde_graph_parameters(s->graph), "forward_flops_per_example",
-      (json_int_t)ronde_graph_forward_flops(s->graph), "dtype", ronde_config_get(job->config, "dtype"), "optimizer",
-      ronde_config_get(job->config, "optimizer"), "momentum", job->options->momentum, "lr", job->optim.lr, "threads",
-      job->threads, "machine", ronde__machine_json(job->kernels->isa));
+  json_t *json =
+      json_pack("{s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:i, s:o}", "system", "ronde", "model",
+                job->model_name, "shape", shape, "classes", (json_int_t)job->classes, "padding",
+                job->options->padding == RONDE__PADDING_SAME ? "same" : "valid", "batch", (json_int_t)job->batch,
+                "parameters", (json_int_t)ronde_graph_parameters(s->graph), "forward_flops_per_example",
+                (json_int_t)ronde_graph_forward_flops(s->graph), "dtype", ronde_config_get(job->config, "dtype"),
+                "optimizer", ronde_config_get(job->config, "optimizer"), "momentum", job->options->momentum, "lr",
+                job->optim.lr, "threads", job->threads, "machine", ronde__machine_json(job->kernels->isa));
   char *text = json ? json_dumps(json, JSON_REAL_PRECISION(15)) : NULL;
   json_decref(json);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the description");
@@ -169,12 +169,11 @@ ronde_status ronde_stepper_save(const ronde_stepper *s, const char *path) {
   ronde__shape x = {s->job->shape.rank + 1, {s->job->batch}};
   for (int i = 0; i < s->job->shape.rank; i++) x.dim[i + 1] = s->job->shape.dim[i];
   tensors[n] = (ronde__file_tensor){.name = INPUT_NAME, .dtype = RONDE__FILE_F32, .shape = x};
-  tensors[n + 1] =
-      (ronde__file_tensor){.name = LABELS_NAME, .dtype = RONDE__FILE_I64, .shape = {1, {s->job->batch}}};
+  tensors[n + 1] = (ronde__file_tensor){.name = LABELS_NAME, .dtype = RONDE__FILE_I64, .shape = {1, {s->job->batch}}};
   f.logical = ronde__alloc((size_t)longest * sizeof *f.logical);
-  ronde_status status = f.logical ? ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch, &f)
-                                  : ronde__fail(RONDE_E_MEMORY, "bench: no memory for a tensor of %lld elements",
-                                                (long long)longest);
+  ronde_status status =
+      f.logical ? ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch, &f)
+                : ronde__fail(RONDE_E_MEMORY, "bench: no memory for a tensor of %lld elements", (long long)longest);
   ronde__free(f.logical);
   ronde__free(tensors);
   return status;

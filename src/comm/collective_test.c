@@ -94,10 +94,8 @@ static bool same_and_right(const trial *t) {
 }
 
 static void make_group(bool self, int p, ronde__transport **transports) {
-  if (self)
-    assert_int_equal(ronde__transport_self(transports), RONDE_OK);
-  else
-    assert_int_equal(ronde__transport_threads(p, transports), RONDE_OK);
+  if (self) assert_int_equal(ronde__transport_self(transports), RONDE_OK);
+  else assert_int_equal(ronde__transport_threads(p, transports), RONDE_OK);
 }
 
 static void destroy_group(ronde__transport **transports, int p) {

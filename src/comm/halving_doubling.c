@@ -106,10 +106,8 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   int p = transport->size, rank = transport->rank;
   c.size = largest_power(p);
   c.rest = p - c.size;
-  if (rank >= 2 * c.rest)
-    c.corner = rank - c.rest;
-  else
-    c.corner = rank % 2 ? rank / 2 : -1;
+  if (rank >= 2 * c.rest) c.corner = rank - c.rest;
+  else c.corner = rank % 2 ? rank / 2 : -1;
   return run(&c);
 }
 

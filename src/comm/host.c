@@ -54,10 +54,10 @@ typedef struct peer {
 struct ronde__host {
   int place, n;
   uint64_t probe;
-  seat *seats; /* [n], shared */
-  ring *rings; /* [n][n], shared, behind them: from, to */
+  seat *seats;          /* [n], shared */
+  ring *rings;          /* [n][n], shared, behind them: from, to */
   pthread_mutex_t lock; /* guards what follows */
-  peer *peers;  /* [n] */
+  peer *peers;          /* [n] */
   arrival *free;
   uint64_t n_stamps;
 };

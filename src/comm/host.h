@@ -23,7 +23,7 @@ typedef struct ronde__host_transfer {
   size_t came; /* a receive: bytes of the message; only where they are as many as `bytes` were they copied */
   int error;   /* of the system, where the sender's memory could not be read: it is gone */
   _Atomic bool done;
-  _Atomic uint64_t stamp; /* of a send under way, never used again; else 0 */
+  _Atomic uint64_t stamp;                   /* of a send under way, never used again; else 0 */
   uint64_t from, from_stamp, from_stamp_at; /* of a receive that has met its send: there */
   bool copying;
 } ronde__host_transfer;

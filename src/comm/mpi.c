@@ -31,24 +31,24 @@ enum {
   LONG_SLEEP_NS = 500000, /* when nothing has come for ... */
   LONG_AFTER_NS = 20000000,
   BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
-  GRACE_NS = 200000000,   /* what a rank has sent before it left may still be on the way */
-  CANCEL_NS = 1000000000, /* a transfer that a live peer takes part in ends within this */
+  GRACE_NS = 200000000,     /* what a rank has sent before it left may still be on the way */
+  CANCEL_NS = 1000000000,   /* a transfer that a live peer takes part in ends within this */
   /* Below the eager limit of TCP. An all-reduce over three hosts takes 1.05 to 1.09 times the link's limit, against
    * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
   PART_BYTES = 60 << 10,
-  WINDOW = 8, /* parts under way */
+  WINDOW = 8,             /* parts under way */
   SHORT_BYTES = 32 << 10, /* what is longer is one of several under way, and its latency hidden */
   CONTROL_TAG = 0
 };
 
 typedef struct message {
-  struct message *next; /* among the free ones, or those in parts */
+  struct message *next;      /* among the free ones, or those in parts */
   MPI_Request parts[WINDOW]; /* part i at i % WINDOW; of a whole message the first */
   int peer;
   uint32_t tag;
   bool is_send, is_near, in_parts; /* is_near: within the host, without MPI */
   char *data;                      /* only read where is_send */
-  size_t bytes, came; /* came: of a receive */
+  size_t bytes, came;              /* came: of a receive */
   ronde__host_transfer near;
   /* In parts: */
   int64_t n_parts, n_posted, n_done;
@@ -305,10 +305,8 @@ static void hear(endpoint *self) {
   int done = 0;
   MPI_Status status;
   while (MPI_Test(&self->listening, &done, &status) == MPI_SUCCESS && done) {
-    if (self->heard == NOTICE_ABORTED)
-      atomic_store(&self->aborted, true);
-    else
-      atomic_store(&self->left_ns[status.MPI_SOURCE], ronde__now_ns());
+    if (self->heard == NOTICE_ABORTED) atomic_store(&self->aborted, true);
+    else atomic_store(&self->left_ns[status.MPI_SOURCE], ronde__now_ns());
     listen(self);
   }
   pthread_mutex_unlock(&self->lock);

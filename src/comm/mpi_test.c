@@ -71,10 +71,8 @@ static int every_length_arrives_whole(ronde__transport *transport) {
     ronde__request request;
     CHECK(data);
     for (size_t b = 0; b < lengths[i] && transport->rank == 0; b++) data[b + 1] = (unsigned char)(b * 7 + b / 256 + 1);
-    if (transport->rank == 0)
-      CHECK(transport->ops->isend(transport, 1, 3, data + 1, lengths[i], &request) == RONDE_OK);
-    else
-      CHECK(transport->ops->irecv(transport, 0, 3, data + 1, lengths[i], &request) == RONDE_OK);
+    if (transport->rank == 0) CHECK(transport->ops->isend(transport, 1, 3, data + 1, lengths[i], &request) == RONDE_OK);
+    else CHECK(transport->ops->irecv(transport, 0, 3, data + 1, lengths[i], &request) == RONDE_OK);
     CHECK(finish(transport, &request, 1) == RONDE_OK);
     for (size_t b = 0; b < lengths[i]; b++) CHECK(data[b + 1] == (unsigned char)(b * 7 + b / 256 + 1));
     CHECK(data[0] == 0 && data[lengths[i] + 1] == 0);
@@ -231,11 +229,11 @@ static const struct {
   int (*run)(ronde__transport *transport);
   int ranks;
 } scenarios[] = {
-    {"long", long_messages_keep_their_order, 2},
-    {"match", messages_match_by_tag_in_order, 2},  {"lengths", every_length_arrives_whole, 2},
-    {"threads", two_threads_of_a_rank_at_once, 3}, {"wrong-length", a_wrong_length_is_named, 2},
-    {"silent", a_silent_rank_is_named, 2},         {"leaves", a_rank_that_leaves_is_named, 2},
-    {"abort", an_abort_is_heard_by_all, 3},        {"collectives", every_collective_is_right, 0},
+    {"long", long_messages_keep_their_order, 2},   {"match", messages_match_by_tag_in_order, 2},
+    {"lengths", every_length_arrives_whole, 2},    {"threads", two_threads_of_a_rank_at_once, 3},
+    {"wrong-length", a_wrong_length_is_named, 2},  {"silent", a_silent_rank_is_named, 2},
+    {"leaves", a_rank_that_leaves_is_named, 2},    {"abort", an_abort_is_heard_by_all, 3},
+    {"collectives", every_collective_is_right, 0},
 };
 
 static int run_scenario(const char *name) {

@@ -56,8 +56,8 @@ struct endpoint {
   _Alignas(64) ronde__transport head;
   group *group;
   _Atomic bool left;
-  _Atomic int n_waiting;   /* threads of this rank in a wait, or gone from one with an error: the rank is not missing */
-  _Atomic bool told;       /* somebody has logged that this rank is missing */
+  _Atomic int n_waiting; /* threads of this rank in a wait, or gone from one with an error: the rank is not missing */
+  _Atomic bool told;     /* somebody has logged that this rank is missing */
   _Alignas(64) ronde__event event; /* a transfer of this rank is done, or the group has changed */
   _Alignas(64) pthread_mutex_t lock;
   queue *sends, *receives; /* the mailbox: [size], by source */

@@ -366,8 +366,9 @@ static void self_refuses_messages(void **state) {
   listen_begin();
   assert_int_equal(t->ops->isend(t, 0, 1, &x, sizeof x, &request), RONDE_E_INTERNAL);
   assert_int_equal(t->ops->irecv(t, 1, 1, &x, sizeof x, &request), RONDE_E_INTERNAL);
-  listen_end("transport self: a message with rank 0, but rank 0 is alone\n"
-             "transport self: a message with rank 1, but rank 0 is alone\n");
+  listen_end(
+      "transport self: a message with rank 0, but rank 0 is alone\n"
+      "transport self: a message with rank 1, but rank 0 is alone\n");
   assert_int_equal(t->ops->test(t, &request, &done), RONDE_OK);
   assert_true(done);
   assert_int_equal(wait(t, &request, 1), RONDE_OK);

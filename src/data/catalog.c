@@ -47,19 +47,18 @@ static char *find_file(const char *dir, const char *part, const char *kind) {
   return NULL;
 }
 
-
 /* Where a set without a DIR may lie, in order; NULL past the end. To be freed. */
 static char *place_to_look(int i, const char *name) {
   const char *own = getenv("RONDE_DATA"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   const char *none = "";
   switch (i) {
-    case 0: return is_set(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
-    case 1: return ronde__strdup(is_set(own) ? own : none);
-    case 2:
-      if (is_set(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
-      return is_set(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
-    case 3: return ronde__format("/usr/share/datasets/%s", name);
-    default: return NULL;
+  case 0: return is_set(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
+  case 1: return ronde__strdup(is_set(own) ? own : none);
+  case 2:
+    if (is_set(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
+    return is_set(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
+  case 3: return ronde__format("/usr/share/datasets/%s", name);
+  default: return NULL;
   }
 }
 
@@ -82,9 +81,8 @@ static ronde_status search(const ronde__set *set, probe_fn probe, const char *wh
       used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", dir);
     free(dir);
   }
-  return ronde__fail(RONDE_E_INPUT,
-                     "%s: its files were not found; looked for %s in %s (or give %s:DIR)", set->name, what, looked,
-                     set->name);
+  return ronde__fail(RONDE_E_INPUT, "%s: its files were not found; looked for %s in %s (or give %s:DIR)", set->name,
+                     what, looked, set->name);
 }
 
 static char *first_of_idx(const char *dir) { return find_file(dir, "train-images", "idx3"); }
@@ -292,10 +290,8 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   const struct entry *nearest = entries;
   for (size_t i = 1; i < RONDE__COUNT(entries); ++i)
     if (distance(spec, length, entries[i].name) < distance(spec, length, nearest->name)) nearest = &entries[i];
-  return ronde__fail(
-      RONDE_E_USAGE,
-      "data set %.*s is unknown: did you mean %s? There are " NAMES,
-      (int)ronde__min((int64_t)length, 100), spec, nearest->name);
+  return ronde__fail(RONDE_E_USAGE, "data set %.*s is unknown: did you mean %s? There are " NAMES,
+                     (int)ronde__min((int64_t)length, 100), spec, nearest->name);
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
@@ -306,9 +302,8 @@ ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_ou
   for (size_t i = 0; i < RONDE__COUNT(entries); ++i)
     if (strlen(entries[i].name) == length && !memcmp(entries[i].name, spec, length)) entry = &entries[i];
   if (!entry) return unknown_name(spec, length);
-  ronde__set set = {.name = ronde__strdup(entry->name),
-                    .class_limit = entry->class_limit,
-                    .normalization = entry->normalization};
+  ronde__set set = {
+      .name = ronde__strdup(entry->name), .class_limit = entry->class_limit, .normalization = entry->normalization};
   if (!set.name) return ronde__fail(RONDE_E_MEMORY, "data set %s: no memory", spec);
   ronde_status status = entry->find(rest, &set);
   /* Of the others the seed changes nothing, and must not make another cache file. */

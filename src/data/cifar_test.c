@@ -66,8 +66,8 @@ static ronde_status try_set(const char *name, const char *folder, bool cache, in
   return status;
 }
 
-static void check_example(ronde__data *data, int split, int64_t id, int64_t number, int classes,
-                          const double *mean, const double *deviation) {
+static void check_example(ronde__data *data, int split, int64_t id, int64_t number, int classes, const double *mean,
+                          const double *deviation) {
   float x[PIXELS];
   int64_t label;
   assert_int_equal(data->source.read(data->source.user, split, &id, 1, x, &label, NULL), RONDE_OK);
@@ -148,14 +148,14 @@ static void test_wrong_lengths_and_labels_are_named(void **state) {
   for (int cache = 0; cache < 2; ++cache) {
     test_bytes whole = records(1, 0, 2, 10);
     test_write(folder, "data_batch_2.bin", whole.data, whole.n - 1);
-    check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT, "data_batch_2.bin: offset 3073: ",
-                 "6145 bytes are no whole number of records of 3073");
+    check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT,
+                 "data_batch_2.bin: offset 3073: ", "6145 bytes are no whole number of records of 3073");
     test_write(folder, "data_batch_2.bin", "", 0);
     check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT, "data_batch_2.bin: ", "no examples");
     whole.data[3073] = 10;
     test_write(folder, "data_batch_2.bin", whole.data, whole.n);
-    check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT, "data_batch_2.bin: offset 3073: ",
-                 "label 10 of record 1 is beyond the 10 classes");
+    check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT,
+                 "data_batch_2.bin: offset 3073: ", "label 10 of record 1 is beyond the 10 classes");
     whole.data[3073] = 9;
     test_write(folder, "data_batch_2.bin", whole.data, whole.n);
     free(whole.data);
@@ -169,8 +169,8 @@ static void test_wrong_lengths_and_labels_are_named(void **state) {
     test_write(folder, "test.bin", whole.data, whole.n);
     check_failed(&lines, try_set("cifar100", folder, cache, 0), RONDE_E_INPUT, "test.bin: offset 1: ", "label 100");
     test_write_bytes(folder, "test.bin", records(1, 0, 1, 10));
-    check_failed(&lines, try_set("cifar100", folder, cache, 0), RONDE_E_INPUT, "test.bin: offset 0: ",
-                 "records of 3074");
+    check_failed(&lines, try_set("cifar100", folder, cache, 0), RONDE_E_INPUT,
+                 "test.bin: offset 0: ", "records of 3074");
     free(whole.data);
     write_cifar100(folder);
   }

@@ -7,14 +7,14 @@
 #include "tensor/tensor.h"
 
 typedef struct ronde__data_options {
-  const char *spec; /* NAME or NAME:DIR */
-  bool cache;       /* off: each rank decodes the files anew in every epoch, into memory of its own */
-  bool normalize;   /* with the set's usual mean and deviation, where it has them */
-  uint64_t seed;    /* of synthetic data */
-  int64_t classes;  /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
-  int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
+  const char *spec;     /* NAME or NAME:DIR */
+  bool cache;           /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;       /* with the set's usual mean and deviation, where it has them */
+  uint64_t seed;        /* of synthetic data */
+  int64_t classes;      /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
+  int64_t resize[2];    /* height and width that every image is brought to; 0: as stored */
   bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
-  bool crop, flip;   /* loaders change training images at random, drawn by the seed: see transform.h */
+  bool crop, flip;      /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
 #define RONDE__NORMALIZED_MAX 3 /* channels of a set that has a usual mean and deviation */
@@ -30,8 +30,8 @@ typedef struct ronde__normalization {
 typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
-  int64_t n_skipped; /* images that were left out */
-  bool augments;   /* loaders change training images, read does not */
+  int64_t n_skipped;                  /* images that were left out */
+  bool augments;                      /* loaders change training images, read does not */
   char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
 } ronde__data;

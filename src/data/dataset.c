@@ -13,8 +13,8 @@ typedef struct impl {
   const ronde__kernels *kernels;
   int n_scales; /* 1: all channels have the same; else one a channel */
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
-  int64_t sides[2], elems; /* of an image as it is read */
-  ronde__resizer *resizer; /* NULL: as it is stored */
+  int64_t sides[2], elems;                                           /* of an image as it is read */
+  ronde__resizer *resizer;                                           /* NULL: as it is stored */
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;

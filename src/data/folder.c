@@ -96,8 +96,7 @@ static ronde_status add_class(const char *folder, int64_t label, ronde__files *t
   int64_t others;
   RONDE_TRY(list(folder, KIND_FILE, &images, &others));
   ronde_status status = RONDE_OK;
-  if (images.n == 0)
-    status = ronde__fail(RONDE_E_INPUT, "%s: an empty class: no .png, .jpg or .jpeg in it", folder);
+  if (images.n == 0) status = ronde__fail(RONDE_E_INPUT, "%s: an empty class: no .png, .jpg or .jpeg in it", folder);
   for (int64_t i = 0; i < images.n && status == RONDE_OK; ++i) {
     status = add_path(to, images.path[i], label);
     images.path[i] = NULL; /* handed on */

@@ -234,8 +234,8 @@ static void test_claims_are_not_believed(void **state) {
   test_put_be(bomb.data + 20, 30000);
   test_put_be(bomb.data + 29, (uint32_t)crc32(0, bomb.data + 12, 17));
   put("set/train/cat/bomb.png", bomb);
-  check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT, "/cat/bomb.png: offset 16: ",
-               "30000x30000 pixels; no more than 67108864");
+  check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT,
+               "/cat/bomb.png: offset 16: ", "30000x30000 pixels; no more than 67108864");
 }
 
 static void test_sixteen_bits_become_eight(void **state) {
@@ -360,14 +360,10 @@ static void test_folders_of_both_formats(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_classes_are_folders_in_order),
-      TEST(test_grey_sets_and_val_and_flat_folders),
-      TEST(test_trees_that_are_no_sets),
-      TEST(test_sizes_must_be_one),
-      TEST(test_bad_images_are_named_or_skipped),
-      TEST(test_claims_are_not_believed),
-      TEST(test_sixteen_bits_become_eight),
-      TEST(test_the_cache_follows_the_tree),
+      TEST(test_classes_are_folders_in_order),    TEST(test_grey_sets_and_val_and_flat_folders),
+      TEST(test_trees_that_are_no_sets),          TEST(test_sizes_must_be_one),
+      TEST(test_bad_images_are_named_or_skipped), TEST(test_claims_are_not_believed),
+      TEST(test_sixteen_bits_become_eight),       TEST(test_the_cache_follows_the_tree),
   };
   int failed = ronde__image_supported() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 #ifdef RONDE_HAVE_JPEG

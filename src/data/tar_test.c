@@ -12,7 +12,10 @@ static test_bytes add_member(test_bytes archive, const char *name, char type, co
   snprintf((char *)block + 124, 12, "%011o", (unsigned)n);
   memset(block + 148, ' ', 8);
   block[156] = (uint8_t)type;
-  memcpy(block + 257, "ustar\0" "00", 8);
+  memcpy(block + 257,
+         "ustar\0"
+         "00",
+         8);
   for (int i = 0; i < 512; ++i) sum += block[i];
   snprintf((char *)block + 148, 8, "%06o", sum);
   archive = test_bytes_join(archive, test_bytes_make(block, 512));

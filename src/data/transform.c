@@ -46,19 +46,19 @@ ronde_status ronde__resizer_create(const int64_t from[2], const int64_t to[2], r
 void ronde__resizer_destroy(ronde__resizer *resizer) { ronde__free(resizer); }
 
 /* The same text for both types of items. */
-#define RESIZE_ROWS(type)                                                                 \
-  for (int64_t row = 0; row < n * r->to[0]; ++row) {                                      \
-    const tap *v = &r->taps[0][row % r->to[0]];                                           \
-    const type *plane = x + row / r->to[0] * (r->from[0] * r->from[1]);                   \
-    const type *a = plane + v->first * r->from[1], *b = plane + v->second * r->from[1];   \
-    float *out = y + row * r->to[1];                                                      \
-    for (int64_t w = 0; w < r->to[1]; ++w) {                                              \
-      const tap *h = &r->taps[1][w];                                                      \
-      float left = 1 - h->weight, right = h->weight;                                      \
-      float upper = left * (float)a[h->first] + right * (float)a[h->second];              \
-      float lower = left * (float)b[h->first] + right * (float)b[h->second];              \
-      out[w] = (1 - v->weight) * upper + v->weight * lower;                               \
-    }                                                                                     \
+#define RESIZE_ROWS(type)                                                               \
+  for (int64_t row = 0; row < n * r->to[0]; ++row) {                                    \
+    const tap *v = &r->taps[0][row % r->to[0]];                                         \
+    const type *plane = x + row / r->to[0] * (r->from[0] * r->from[1]);                 \
+    const type *a = plane + v->first * r->from[1], *b = plane + v->second * r->from[1]; \
+    float *out = y + row * r->to[1];                                                    \
+    for (int64_t w = 0; w < r->to[1]; ++w) {                                            \
+      const tap *h = &r->taps[1][w];                                                    \
+      float left = 1 - h->weight, right = h->weight;                                    \
+      float upper = left * (float)a[h->first] + right * (float)a[h->second];            \
+      float lower = left * (float)b[h->first] + right * (float)b[h->second];            \
+      out[w] = (1 - v->weight) * upper + v->weight * lower;                             \
+    }                                                                                   \
   }
 
 void ronde__resize_u8(const ronde__resizer *r, int64_t n, const uint8_t *x, float *y) { RESIZE_ROWS(uint8_t) }

@@ -206,10 +206,8 @@ static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const rond
 }
 
 ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o) {
-  ronde__op_attr attr = {.out_channels = o->out_channels,
-                         .groups = o->groups,
-                         .bias = !o->no_bias,
-                         .kaiming_normal = o->kaiming_normal};
+  ronde__op_attr attr = {
+      .out_channels = o->out_channels, .groups = o->groups, .bias = !o->no_bias, .kaiming_normal = o->kaiming_normal};
   for (int d = 0; d < 2; d++) {
     attr.kernel[d] = o->kernel[d];
     attr.stride[d] = o->stride[d] ? o->stride[d] : 1;

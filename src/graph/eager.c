@@ -333,10 +333,8 @@ static ronde_status define(ronde__eager *e, float *output_out) {
   if (status == RONDE_OK && !output_out) status = run_loss(e, graph);
   if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
   ronde_graph_destroy(graph);
-  if (status == RONDE_OK)
-    ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
-  else
-    ronde__tape_clear(e);
+  if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
+  else ronde__tape_clear(e);
   return status;
 }
 
@@ -405,10 +403,8 @@ static ronde_status create(ronde__net *net, const ronde__net_options *options, v
   *e = (ronde__eager){.net = net, .options = *options};
   ronde_status status = ronde__prepared_create(&e->prepared);
   if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
-  if (status != RONDE_OK)
-    destroy(e);
-  else
-    *execution_out = e;
+  if (status != RONDE_OK) destroy(e);
+  else *execution_out = e;
   return status;
 }
 

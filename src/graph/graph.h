@@ -56,7 +56,7 @@ struct ronde_graph {
   ronde__buffer *buffers;
   int n_tensors, n_nodes, n_params, n_buffers;
   ronde_status status;
-  int input, target, output, loss; /* tensors, -1: none */
+  int input, target, output, loss;       /* tensors, -1: none */
   const ronde__graph_listener *listener; /* NULL: the graph is recorded only */
   ronde_pass pass;
 };

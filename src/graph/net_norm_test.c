@@ -75,12 +75,9 @@ static void fuses_what_it_may(void **unused) {
     void (*build)(ronde_graph *graph, ronde_tensor *x);
     int norms, with_relu, with_add, with_both, adds;
   } wanted[] = {
-      {build_norm_block, 0, 1, 0, 1, 0},
-      {build_norm_downsample, 1, 0, 0, 1, 0},
-      {build_norm_before_shortcut, 0, 0, 1, 1, 0},
-      {build_norm_busy_shortcut, 0, 0, 3, 0, 2},
-      {build_norm_output, 0, 0, 1, 0, 0},
-      {build_norm_apart, 3, 0, 0, 0, 5},
+      {build_norm_block, 0, 1, 0, 1, 0},           {build_norm_downsample, 1, 0, 0, 1, 0},
+      {build_norm_before_shortcut, 0, 0, 1, 1, 0}, {build_norm_busy_shortcut, 0, 0, 3, 0, 2},
+      {build_norm_output, 0, 0, 1, 0, 0},          {build_norm_apart, 3, 0, 0, 0, 5},
   };
   for (size_t i = 0; i < RONDE__COUNT(normed_networks); i++) {
     ronde__prof *prof;

@@ -291,7 +291,9 @@ static void backward_stops_where_nothing_trains(void **unused) {
   static const struct {
     unsigned frozen;
     double backward; /* of fc1 10 -> 67, fc2 67 -> 20, fc3 20 -> 5: multiply-adds of one example */
-  } cases[] = {{0, 10 * 67 + 2 * 67 * 20 + 2 * 20 * 5}, {1 | 2, 67 * 20 + 2 * 20 * 5}, {1 | 2 | 4, 20 * 5},
+  } cases[] = {{0, 10 * 67 + 2 * 67 * 20 + 2 * 20 * 5},
+               {1 | 2, 67 * 20 + 2 * 20 * 5},
+               {1 | 2 | 4, 20 * 5},
                {4 | 8 | 16, 10 * 67 + 67 * 20 + 20 * 5}};
   assert_true(networks[0].build == build_mlp && networks[0].c == 10);
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {

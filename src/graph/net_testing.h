@@ -184,8 +184,10 @@ static inline void build_concat(ronde_graph *graph, ronde_tensor *x) {
 }
 
 static inline ronde_tensor *grouped(const ronde_tensor *x, const char *name, int64_t out, int kernel, int groups) {
-  return ronde_conv2d(x, name, &(ronde_conv2d_options){.out_channels = out, .kernel = {kernel, kernel},
-                                                       .padding = {kernel / 2, kernel / 2}, .groups = groups});
+  return ronde_conv2d(
+      x, name,
+      &(ronde_conv2d_options){
+          .out_channels = out, .kernel = {kernel, kernel}, .padding = {kernel / 2, kernel / 2}, .groups = groups});
 }
 
 /* Depthwise separable, then in groups, then in as many groups as channels but with more channels behind them. */
@@ -350,8 +352,8 @@ static inline ronde__ref_conv window_of(const ronde_graph *graph, const ronde__n
   const int64_t *d = graph->tensors[node->in[0]]->shape.dim;
   const ronde__op_attr *a = &node->attr;
   const int *kernel = a->kernel, *stride = a->stride, *padding = a->padding;
-  return (ronde__ref_conv){n, d[0], d[1], d[2], a->out_channels, kernel[0], kernel[1], stride[0], stride[1], padding[0],
-                           padding[1]};
+  return (ronde__ref_conv){n,         d[0],      d[1],      d[2],       a->out_channels, kernel[0],
+                           kernel[1], stride[0], stride[1], padding[0], padding[1]};
 }
 
 /* By the batch's statistics in training, else by the running ones. */

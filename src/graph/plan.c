@@ -336,10 +336,8 @@ ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_opti
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
   ronde__free(b.value_of);
-  if (status != RONDE_OK)
-    ronde__plan_destroy(plan);
-  else
-    *plan_out = plan;
+  if (status != RONDE_OK) ronde__plan_destroy(plan);
+  else *plan_out = plan;
   return status;
 }
 

@@ -38,8 +38,8 @@ static void add_row(ronde__plan_step *step, const ronde__plan_options *options, 
   bool taken = backward && desc->in_pieces && options->taker_name;
   char joint[64], name[192];
   joint_name(step, joint, sizeof joint);
-  snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "",
-           joint, taken ? "+" : "", taken ? options->taker_name : "");
+  snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "", joint,
+           taken ? "+" : "", taken ? options->taker_name : "");
   int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
                                  step->op->implementation(desc, step->state));
   if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));

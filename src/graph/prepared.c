@@ -65,10 +65,8 @@ static ronde_status add(ronde__prepared *prepared, const ronde__plan_options *op
     prepared->steps = steps;
   }
   ronde_status status = ronde__plan_step_prepare(step, options);
-  if (status != RONDE_OK)
-    ronde__plan_step_release(step);
-  else
-    prepared->steps[prepared->n_steps++] = *step;
+  if (status != RONDE_OK) ronde__plan_step_release(step);
+  else prepared->steps[prepared->n_steps++] = *step;
   return status;
 }
 

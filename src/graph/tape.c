@@ -9,10 +9,8 @@ void *ronde__tape_room(void *items, int n, int *capacity, size_t size) {
   if (n <= *capacity) return items;
   int larger = (int)ronde__max(64, 2 * (int64_t)n);
   void *moved = realloc(items, (size_t)larger * size);
-  if (moved)
-    *capacity = larger;
-  else
-    ronde__fail(RONDE_E_MEMORY, "tape: no memory for %d rows", n);
+  if (moved) *capacity = larger;
+  else ronde__fail(RONDE_E_MEMORY, "tape: no memory for %d rows", n);
   return moved;
 }
 

@@ -51,9 +51,9 @@ ronde_status ronde__download_check(const char *path, int64_t bytes, const char *
 
 #include <curl/curl.h>
 
-#define TRIES_MAX 20      /* each of which must bring something */
+#define TRIES_MAX 20 /* each of which must bring something */
 #define CONNECT_S 30L
-#define STALLED_S 60L     /* without a byte: the connection is given up */
+#define STALLED_S 60L /* without a byte: the connection is given up */
 #define REDIRECTS_MAX 10L
 
 bool ronde__download_supported(void) { return true; }
@@ -164,8 +164,7 @@ static ronde_status try_once(transfer *t, bool *again_out) {
   }
   if (t->have)
     return ronde__fail(RONDE_E_INPUT, "%s: %s; the next try goes on from %lld of %lld bytes in %s", t->what->url,
-                       reason,
-                       (long long)t->have, (long long)t->what->bytes, t->part);
+                       reason, (long long)t->have, (long long)t->what->bytes, t->part);
   return ronde__fail(RONDE_E_INPUT, "%s: %s", t->what->url, reason);
 }
 

@@ -8,8 +8,8 @@
 typedef struct ronde__download {
   const char *url; /* http:// or https:// */
   const char *path;
-  int64_t bytes;      /* of the whole file */
-  const char *sha256; /* 64 hex digits */
+  int64_t bytes;                                             /* of the whole file */
+  const char *sha256;                                        /* 64 hex digits */
   void (*progress)(void *user, int64_t done, int64_t total); /* may be NULL */
   bool (*cancel)(void *user);                                /* may be NULL */
   void *user;

@@ -198,12 +198,9 @@ static void test_cancelling_keeps_the_part(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_a_file_and_its_progress),
-      TEST(test_a_cut_connection_is_taken_up_again),
-      TEST(test_an_earlier_part_is_used),
-      TEST(test_wrong_contents_are_not_kept),
-      TEST(test_answers_that_are_errors),
-      TEST(test_folders_that_cannot_be_written),
+      TEST(test_a_file_and_its_progress),   TEST(test_a_cut_connection_is_taken_up_again),
+      TEST(test_an_earlier_part_is_used),   TEST(test_wrong_contents_are_not_kept),
+      TEST(test_answers_that_are_errors),   TEST(test_folders_that_cannot_be_written),
       TEST(test_cancelling_keeps_the_part),
   };
 #undef TEST

@@ -15,8 +15,8 @@ ronde_status ronde__folder_make(const char *path);
  * of them fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid. */
 typedef struct ronde__file_out {
   const char *path;
-  const char *base; /* the part of path after the folder */
-  int folder, file; /* descriptors; -1: closed */
+  const char *base;        /* the part of path after the folder */
+  int folder, file;        /* descriptors; -1: closed */
   uint64_t bytes, started; /* appended, and of these on their way to the disk */
   char temporary[64];
 } ronde__file_out;

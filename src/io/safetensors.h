@@ -14,7 +14,9 @@ typedef struct ronde__file_tensor {
   const void *data;   /* row-major, aligned to its elements */
 } ronde__file_tensor;
 
-typedef struct ronde__file_meta { const char *key, *value; } ronde__file_meta;
+typedef struct ronde__file_meta {
+  const char *key, *value;
+} ronde__file_meta;
 
 /* A file that is open: everything in it was checked (lengths, offsets without overlap or gap, dtypes, duplicate names),
  * nothing larger than the file was allocated. Tensors of other dtypes than F32, I64 and F64 / F16 / BF16 (converted to
@@ -31,9 +33,9 @@ typedef struct ronde__safetensors {
 /* Maps the file until it is closed: all text and data of file_out lie in it. RONDE_E_INPUT says in one line what is
  * wrong where. */
 ronde_status ronde__safetensors_open(const char *path, ronde__safetensors **file_out);
-void ronde__safetensors_close(ronde__safetensors *file); /* NULL is taken */
+void ronde__safetensors_close(ronde__safetensors *file);                                             /* NULL is taken */
 const ronde__file_tensor *ronde__safetensors_find(const ronde__safetensors *file, const char *name); /* NULL: absent */
-const char *ronde__safetensors_meta(const ronde__safetensors *file, const char *key);                 /* NULL: absent */
+const char *ronde__safetensors_meta(const ronde__safetensors *file, const char *key);                /* NULL: absent */
 /* RONDE_E_INPUT, naming tensor and index, where a value of an F32 tensor is NaN or Inf (also where an F64 is beyond
  * F32). */
 ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file);

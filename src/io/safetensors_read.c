@@ -21,8 +21,8 @@
 /* What a file's tensors and text lie in. */
 typedef struct impl {
   char *path;
-  json_t *root;    /* owns names, keys and values */
-  void *map;       /* NULL: the data is borrowed */
+  json_t *root; /* owns names, keys and values */
+  void *map;    /* NULL: the data is borrowed */
   size_t map_bytes;
   void *converted; /* tensors that cannot be used in place */
   size_t converted_bytes;
@@ -428,8 +428,8 @@ static ronde_status sums_compare(const ronde__safetensors *file, const uint64_t 
 ronde_status ronde__safetensors_verify(const ronde__safetensors *file, bool *checked_out) {
   const impl *own = file->impl;
   const ronde__file_tensor *list = ronde__safetensors_find(file, RONDE__CHECKSUMS);
-  bool fits = list && list->dtype == RONDE__FILE_I64 && list->shape.rank == 1 &&
-              list->shape.dim[0] == file->n_tensors + 1;
+  bool fits =
+      list && list->dtype == RONDE__FILE_I64 && list->shape.rank == 1 && list->shape.dim[0] == file->n_tensors + 1;
   bool wanted = list || ronde__safetensors_meta(file, RONDE__CHECKSUMS);
   if (wanted && !fits) return ronde__fail(RONDE_E_DIFFERENCE, "%s: its header is damaged: no checksums", own->path);
   if (wanted) RONDE_TRY(sums_compare(file, list->data));

@@ -207,9 +207,11 @@ static void other_dtypes_become_f32(void **state) {
   static const float want_f64[] = {1.5f, -2, 0.1f, INFINITY, NAN, -INFINITY, 0x1p-24f};
   static const float want_f16[] = {1.5f, -2, 0x1.998p-4f, 65504, NAN, -INFINITY, 0x1p-24f};
   static const float want_bf16[] = {1.5f, -2, 0x1.9ap-4f, 0x1.fep127f, NAN, -INFINITY, 0x1p-24f};
-  image file = image_make("{\"d\":{\"dtype\":\"F64\",\"shape\":[7],\"data_offsets\":[28,84]},"
-                          "\"h\":{\"dtype\":\"F16\",\"shape\":[7],\"data_offsets\":[0,14]},"
-                          "\"b\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[14,28]}}", 84);
+  image file = image_make(
+      "{\"d\":{\"dtype\":\"F64\",\"shape\":[7],\"data_offsets\":[28,84]},"
+      "\"h\":{\"dtype\":\"F16\",\"shape\":[7],\"data_offsets\":[0,14]},"
+      "\"b\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[14,28]}}",
+      84);
   unsigned char *data = file.bytes + file.n - 84;
   memcpy(data, f16, sizeof f16);
   memcpy(data + 14, bf16, sizeof bf16);
@@ -372,20 +374,13 @@ static void wrong_calls_and_places_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(malformed_headers_are_refused),
-      TEST(header_lengths_are_checked),
-      TEST(a_header_beyond_the_limit_is_refused),
-      TEST(deep_nesting_is_refused),
-      TEST(truncation_is_always_noticed),
-      TEST(unreadable_files_are_refused),
-      TEST(the_empty_file_of_the_format_is_good),
-      TEST(other_dtypes_become_f32),
-      TEST(data_of_any_alignment_can_be_used),
-      TEST(tensors_without_elements_need_no_conversion),
-      TEST(unknown_keys_of_a_tensor_are_allowed),
-      TEST(values_that_are_not_finite_are_named),
-      TEST(what_is_written_is_read_back),
-      TEST(written_data_is_aligned),
+      TEST(malformed_headers_are_refused),        TEST(header_lengths_are_checked),
+      TEST(a_header_beyond_the_limit_is_refused), TEST(deep_nesting_is_refused),
+      TEST(truncation_is_always_noticed),         TEST(unreadable_files_are_refused),
+      TEST(the_empty_file_of_the_format_is_good), TEST(other_dtypes_become_f32),
+      TEST(data_of_any_alignment_can_be_used),    TEST(tensors_without_elements_need_no_conversion),
+      TEST(unknown_keys_of_a_tensor_are_allowed), TEST(values_that_are_not_finite_are_named),
+      TEST(what_is_written_is_read_back),         TEST(written_data_is_aligned),
       TEST(wrong_calls_and_places_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

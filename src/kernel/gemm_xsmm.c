@@ -35,8 +35,7 @@ static void run_add(const ronde__gemm *gemm, const float *a, const uint64_t *a_o
   float sum[SUM_ELEMS] __attribute__((aligned(64)));
   if (count == 0) return;
   call(gemm, a, a_offsets, b, b_offsets, count, sum);
-  if (s->ldc == s->n)
-    gemm->kernels->add(c, sum, c, (int64_t)s->m * s->n);
+  if (s->ldc == s->n) gemm->kernels->add(c, sum, c, (int64_t)s->m * s->n);
   else
     for (int i = 0; i < s->m; i++) gemm->kernels->add(c + i * s->ldc, sum + i * s->n, c + i * s->ldc, s->n);
 }

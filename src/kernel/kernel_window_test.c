@@ -136,8 +136,7 @@ static void test_average_and_its_backward(void **state) {
       }
       kernels->avg_window_backward(y.at, offsets, count, n, factor, got.at, add);
       for (int i = 0; i < count; i++)
-        for (int64_t j = 0; j < n; j++)
-          dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + y.at[j] * factor;
+        for (int64_t j = 0; j < n; j++) dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + y.at[j] * factor;
       for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 3e-7f);
       floats_free(&x), floats_free(&y), floats_free(&dx), floats_free(&got);
     }

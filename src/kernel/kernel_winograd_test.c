@@ -36,8 +36,7 @@ static floats mapped(ronde__winograd_map map, floats *x) {
 static double convolved(const ronde__winograd_tile *x, const ronde__winograd_tile *w, int r, int c, int j) {
   double sum = 0;
   for (int kr = 0; kr < TAPS; kr++)
-    for (int kc = 0; kc < TAPS; kc++)
-      sum += (double)place(x, r + kr, c + kc)[j] * (double)place(w, kr, kc)[j];
+    for (int kc = 0; kc < TAPS; kc++) sum += (double)place(x, r + kr, c + kc)[j] * (double)place(w, kr, kc)[j];
   return sum;
 }
 

@@ -65,10 +65,8 @@ INLINE vec load_some(const float *p, int64_t live) {
   return x;
 }
 INLINE void store_some(float *p, vec x, int64_t live) {
-  if (live == LANES)
-    store(p, x);
-  else
-    memcpy(p, &x, (size_t)live * sizeof(float));
+  if (live == LANES) store(p, x);
+  else memcpy(p, &x, (size_t)live * sizeof(float));
 }
 #endif
 

@@ -3,10 +3,10 @@
 
 INLINE void apply_each(const int n, vec *x, const ronde__activation act) {
   switch (act) {
-    case RONDE__ACT_RELU: EACH x[i] = blend(x[i] < 0.0f, (vec){0}, x[i]); break; /* NaN stays */
-    case RONDE__ACT_TANH: tanh_each(n, x); break;
-    case RONDE__ACT_SIGMOID: sigmoid_each(n, x); break;
-    case RONDE__ACT_NONE: break;
+  case RONDE__ACT_RELU: EACH x[i] = blend(x[i] < 0.0f, (vec){0}, x[i]); break; /* NaN stays */
+  case RONDE__ACT_TANH: tanh_each(n, x); break;
+  case RONDE__ACT_SIGMOID: sigmoid_each(n, x); break;
+  case RONDE__ACT_NONE: break;
   }
 }
 
@@ -29,12 +29,12 @@ INLINE int64_t whole_vectors(const float *x, float *y, int64_t n_floats, float b
 }
 
 /* Calls a function with the activation as a constant, so that it is compiled once for each. */
-#define WITH_CONSTANT_ACT(call, ...)                                       \
-  switch (act) {                                                           \
-    case RONDE__ACT_NONE: call(__VA_ARGS__, RONDE__ACT_NONE); break;       \
-    case RONDE__ACT_RELU: call(__VA_ARGS__, RONDE__ACT_RELU); break;       \
-    case RONDE__ACT_TANH: call(__VA_ARGS__, RONDE__ACT_TANH); break;       \
-    case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break; \
+#define WITH_CONSTANT_ACT(call, ...)                                     \
+  switch (act) {                                                         \
+  case RONDE__ACT_NONE: call(__VA_ARGS__, RONDE__ACT_NONE); break;       \
+  case RONDE__ACT_RELU: call(__VA_ARGS__, RONDE__ACT_RELU); break;       \
+  case RONDE__ACT_TANH: call(__VA_ARGS__, RONDE__ACT_TANH); break;       \
+  case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break; \
   }
 
 /* The vector that `valid` cuts is computed whole where the row goes on behind it; its lanes past it are cleared. */
@@ -86,10 +86,10 @@ void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation ac
 
 INLINE vec derive(vec dy, vec y, const ronde__activation act) {
   switch (act) {
-    case RONDE__ACT_RELU: return blend(y <= 0.0f, (vec){0}, dy);
-    case RONDE__ACT_TANH: return dy * (1.0f - y * y);
-    case RONDE__ACT_SIGMOID: return dy * ((1.0f - y) * y);
-    case RONDE__ACT_NONE: break;
+  case RONDE__ACT_RELU: return blend(y <= 0.0f, (vec){0}, dy);
+  case RONDE__ACT_TANH: return dy * (1.0f - y * y);
+  case RONDE__ACT_SIGMOID: return dy * ((1.0f - y) * y);
+  case RONDE__ACT_NONE: break;
   }
   return dy;
 }

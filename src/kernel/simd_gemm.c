@@ -34,7 +34,7 @@ INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)(
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
 enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
 
-#define COLUMN(v) ((v) < vecs - 1 ? (v) * LANES : p.last)
+#define COLUMN(v) ((v) < vecs - 1 ? (v)*LANES : p.last)
 
 INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *whole) {
   const panel p = *whole; /* a copy: stores to C cannot change it */
@@ -82,7 +82,7 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
 
 /* Few rows take wider panels: more sums under way than one multiply-add takes cycles, and fewer loads for each. */
 #if RONDE_VECTOR_BYTES == 64
-#define EACH(X)                                                                                                       \
+#define EACH(X) \
   X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4) X(7, 3) X(8, 3) X(9, 3) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)
 #elif defined __aarch64__
 #define EACH(X) X(1, 4) X(2, 4) X(3, 4) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2)
@@ -93,7 +93,7 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
 #endif
 
 /* Tiles of one vector up to the widest. */
-#define FN(rows, vecs)                                                              \
+#define FN(rows, vecs)                                                             \
   static void tile_##rows##_##vecs(const panel *p) { tile(rows, vecs, false, p); } \
   static void tile_trans_##rows##_##vecs(const panel *p) { tile(rows, vecs, true, p); }
 #define FNS_2(rows) FN(rows, 1) FN(rows, 2)

@@ -118,12 +118,12 @@ static bool is_whole(const ronde__winograd_tile *t, int size) {
   return !t->row0 && !t->column0 && t->row1 == size && t->column1 == size;
 }
 
-#define CASE(MAP, in, out)                                                                             \
-  case RONDE__WINOGRAD_##MAP:                                                                          \
-    if (accumulate) sandwich(RONDE__WINOGRAD_##MAP, in, out, false, true, from, to, n);                \
-    else if (!is_whole(from, in) || !is_whole(to, out))                                                \
-      sandwich(RONDE__WINOGRAD_##MAP, in, out, false, false, from, to, n);                             \
-    else sandwich(RONDE__WINOGRAD_##MAP, in, out, true, false, from, to, n);                           \
+#define CASE(MAP, in, out)                                                              \
+  case RONDE__WINOGRAD_##MAP:                                                           \
+    if (accumulate) sandwich(RONDE__WINOGRAD_##MAP, in, out, false, true, from, to, n); \
+    else if (!is_whole(from, in) || !is_whole(to, out))                                 \
+      sandwich(RONDE__WINOGRAD_##MAP, in, out, false, false, from, to, n);              \
+    else sandwich(RONDE__WINOGRAD_##MAP, in, out, true, false, from, to, n);            \
     break;
 
 void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,

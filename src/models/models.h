@@ -5,16 +5,16 @@
 #include "base/base.h"
 
 typedef struct ronde__model_options {
-  bool padding_same;       /* mnist-*: --padding same|valid */
-  float dropout;           /* probability, for networks that have it */
+  bool padding_same; /* mnist-*: --padding same|valid */
+  float dropout;     /* probability, for networks that have it */
 } ronde__model_options;
 
 typedef struct ronde__model {
   const char *name, *about;
   ronde_tensor *(*build)(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options);
-  bool has_padding;        /* takes --padding */
-  float dropout;           /* usual probability; 0: the network has none */
-  int64_t shape[3];        /* usual input, C H W */
+  bool has_padding; /* takes --padding */
+  float dropout;    /* usual probability; 0: the network has none */
+  int64_t shape[3]; /* usual input, C H W */
   int64_t classes;
 } ronde__model;
 

@@ -2,7 +2,6 @@
  * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
-
 static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
   int places = desc->attr.exclude_padding ? w->count : desc->attr.kernel[0] * desc->attr.kernel[1];
   return 1.0f / (float)places;

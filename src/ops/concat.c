@@ -47,8 +47,7 @@ static run run_at(const ronde__op_desc *desc, int input, int64_t offset, int64_t
   *next_out = in->c;
   switch (in->layout) {
   case RONDE__ROWS: return (run){0, in->c * pixels, offset * pixels, out->c * pixels, in->n, in->c * pixels};
-  case RONDE__LANES:
-    return (run){0, pixels * bi, offset * pixels * bo, pixels * bo, in->c, pixels * bi};
+  case RONDE__LANES: return (run){0, pixels * bi, offset * pixels * bo, pixels * bo, in->c, pixels * bi};
   default:
     *next_out = ronde__min(in->c, ronde__min((c / bi + 1) * bi, (to / bo + 1) * bo - offset));
     return (run){

@@ -36,10 +36,13 @@ static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
 }
 
 /* What the per-op table calls a form whose products are of the GEMM: static text. names: RONDE__FORM_NAMES("form"). */
-#define RONDE__FORM_NAMES(form)                                            \
-  {{"xsmm", form " xsmm"},               {"tile-sse2", form " tile-sse2"}, \
-   {"tile-avx2", form " tile-avx2"},     {"tile-neon", form " tile-neon"}, \
-   {"tile-avx512", form " tile-avx512"}, {NULL, form}}
+#define RONDE__FORM_NAMES(form)                                                                 \
+  {                                                                                             \
+    {"xsmm", form " xsmm"}, {"tile-sse2", form " tile-sse2"}, {"tile-avx2", form " tile-avx2"}, \
+        {"tile-neon", form " tile-neon"}, {"tile-avx512", form " tile-avx512"}, {               \
+      NULL, form                                                                                \
+    }                                                                                           \
+  }
 const char *ronde__conv_form_name(const char *const names[][2], const ronde__gemm *gemm);
 
 bool ronde__conv_winograd_pays(const ronde__op_desc *desc);

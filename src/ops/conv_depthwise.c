@@ -71,8 +71,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel;
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel;
   direction forward = {ronde__axis_forward, in->w, s->in_pixel, out->h, out->w, s->out_pixel, 1, 1};
-  direction data = {ronde__axis_backward, out->w,      s->out_pixel, in->h, in->w, s->in_pixel,
-                    -s->h.stride,         -s->w.stride};
+  direction data = {ronde__axis_backward, out->w, s->out_pixel, in->h, in->w, s->in_pixel, -s->h.stride, -s->w.stride};
   ronde_status status = schedule_create(desc, s, &forward, &s->forward);
   if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
   if (status != RONDE_OK) release(s);
@@ -145,8 +144,8 @@ static void weight_taps(const job *j, int64_t block, int64_t tap0, int64_t tap1)
         int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
         for (int64_t ow = begin; ow < end && oh >= h0 && oh < h1; ow += length) {
           int64_t iw = ow * s->w.stride + t % s->w.kernel - s->w.padding;
-          j->desc->kernels->column_dots(dy + (oh * s->w.out + ow) * s->out_pixel,
-                                        x + (ih * s->w.in + iw) * s->in_pixel, length * rows, n, dw + t * n);
+          j->desc->kernels->column_dots(dy + (oh * s->w.out + ow) * s->out_pixel, x + (ih * s->w.in + iw) * s->in_pixel,
+                                        length * rows, n, dw + t * n);
         }
       }
 }

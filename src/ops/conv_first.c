@@ -175,8 +175,7 @@ static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow
     if (y < j->desc->out.h && x < j->desc->out.w)
       j->desc->kernels->max_place_backward(call->dout + from, (const uint8_t *)call->saved + from, place, s->out_pixel,
                                            to);
-    else
-      memset(to, 0, (size_t)s->out_pixel * sizeof *to);
+    else memset(to, 0, (size_t)s->out_pixel * sizeof *to);
   }
   return expanded;
 }

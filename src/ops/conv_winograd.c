@@ -103,8 +103,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
     s->data = pass_make(desc, &desc->out, &desc->in[0], top - TAPS + 1, left - TAPS + 1);
   ronde_status status = RONDE_OK;
   if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
-  if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps))
-    status = ronde__conv_blocks.prepare(desc, &s->taps);
+  if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps)) status = ronde__conv_blocks.prepare(desc, &s->taps);
   if (status != RONDE_OK) release(s);
   else *state_out = s;
   return status;

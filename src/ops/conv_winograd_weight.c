@@ -11,8 +11,8 @@ enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WIN
 ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out;
   p->rows = ronde__winograd_rows_of(out);
-  p->x = ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1],
-                                    &p->rows);
+  p->x =
+      ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1], &p->rows);
   p->dy = ronde__winograd_operand_of(out, RONDE__WINOGRAD_OUTPUT_GRADIENT, 0, 0, &p->rows);
   int64_t chunk = p->x.chunk + p->dy.chunk;
   p->group = ronde__winograd_group(&p->rows, chunk, p->rows.n_chunks * chunk <= ALL_ELEMS ? ALL_ELEMS : GROUP_ELEMS);

@@ -28,14 +28,14 @@ typedef struct ronde__joined_pool {
 typedef struct ronde__op_attr {
   int64_t out_channels; /* convolution, linear */
   int kernel[2], stride[2], padding[2];
-  int groups;            /* convolution; 0 means 1 */
+  int groups; /* convolution; 0 means 1 */
   bool bias, exclude_padding, kaiming_normal;
-  int n_inputs;          /* concatenation */
-  bool synchronised;     /* batch normalisation: by the statistics of all replicas' examples */
-  float eps, momentum;   /* batch normalisation */
-  float probability;     /* dropout: of a zero */
-  float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
-  ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
+  int n_inputs;            /* concatenation */
+  bool synchronised;       /* batch normalisation: by the statistics of all replicas' examples */
+  float eps, momentum;     /* batch normalisation */
+  float probability;       /* dropout: of a zero */
+  float label_smoothing;   /* cross entropy, in training: this part of the target goes to all classes alike */
+  ronde__activation act;   /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
   ronde__joined_pool pool; /* behind a convolution and its activation */
 } ronde__op_attr;
 
@@ -116,7 +116,7 @@ typedef struct ronde__op_call {
   float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
-  bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
+  bool leaves_dead;      /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
   ronde__op_taker taker; /* instead of dparam[0], where in_pieces */
   ronde__op_listener listener;
   float *saved;       /* what forward leaves to backward beside in and out */

@@ -27,10 +27,10 @@ static const char *const adam_states[] = {"exp_avg", "exp_avg_sq"};
 
 static int states_needed(ronde__optim_kind kind, double momentum) {
   switch (kind) {
-    case RONDE__OPTIM_SGD: return momentum != 0 ? 1 : 0;
-    case RONDE__OPTIM_ADAM:
-    case RONDE__OPTIM_ADAMW: return 2;
-    case RONDE__OPTIM_ADAGRAD: return 1;
+  case RONDE__OPTIM_SGD: return momentum != 0 ? 1 : 0;
+  case RONDE__OPTIM_ADAM:
+  case RONDE__OPTIM_ADAMW: return 2;
+  case RONDE__OPTIM_ADAGRAD: return 1;
   }
   return 0;
 }
@@ -122,12 +122,10 @@ static void update(const ronde__optim *optim, float *w, const float *g, size_t f
   int64_t elems = (int64_t)n;
   float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
   switch (optim->options.kind) {
-    case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w, g, state, elems); break;
-    case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w, g, state, elems); break;
-    case RONDE__OPTIM_ADAM:
-    case RONDE__OPTIM_ADAMW:
-      optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems);
-      break;
+  case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w, g, state, elems); break;
+  case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w, g, state, elems); break;
+  case RONDE__OPTIM_ADAM:
+  case RONDE__OPTIM_ADAMW: optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems); break;
   }
 }
 

@@ -292,7 +292,8 @@ static void what_is_dead_is_passed_over(void **state) {
   for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
     for (int loaded = 0; loaded < 2; ++loaded) {
       const ronde__optim_options *o = &cases[c].options;
-      ronde__optim *plain = create(o, ronde__kernels_available(0), N), *knows = create(o, ronde__kernels_available(0), N);
+      ronde__optim *plain = create(o, ronde__kernels_available(0), N),
+                   *knows = create(o, ronde__kernels_available(0), N);
       const char *name;
       bool passes = o->weight_decay == 0 && !(loaded && ronde__optim_n_states(plain));
       ronde__optim_set_dead(knows, dead, RONDE__COUNT(dead));

@@ -7,15 +7,18 @@
 
 #include "base/base.h"
 
-#define RONDE__PHASE_LIST(X)                                                   \
-  X(LOAD, "load") X(FORWARD, "forward") X(BACKWARD, "backward") X(EXCHANGE, "exchange") X(WAIT, "wait")                \
-  X(UPDATE, "update") X(OTHER, "other") X(EVAL, "eval") X(CHECKPOINT, "checkpoint")
+#define RONDE__PHASE_LIST(X) \
+  X(LOAD, "load")            \
+  X(FORWARD, "forward")      \
+  X(BACKWARD, "backward")    \
+  X(EXCHANGE, "exchange")    \
+  X(WAIT, "wait") X(UPDATE, "update") X(OTHER, "other") X(EVAL, "eval") X(CHECKPOINT, "checkpoint")
 
 typedef enum ronde__phase {
 #define RONDE_X(name, text) RONDE__PHASE_##name,
   RONDE__PHASE_LIST(RONDE_X)
 #undef RONDE_X
-  RONDE__N_PHASES
+      RONDE__N_PHASES
 } ronde__phase;
 
 const char *ronde__phase_name(ronde__phase phase);

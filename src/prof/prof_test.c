@@ -212,12 +212,11 @@ static void spans_beyond_the_bound_are_counted(void **state) {
 /* Three spans of a rank whose clock was 7000 us ahead and gains 100 us in 1000, beside one of the trace's clock. */
 static void clocks_are_turned_into_one(void **state) {
   enum { US = 1000 };
-  ronde__trace_rank ranks[] = {
-      {.rank = 0, .host = "a", .first_ns = 2000 * US},
-      {.rank = 1,
-       .host = "\"b\"",
-       .first_ns = 8900 * US,
-       .clock = {{9000 * US, 7000 * US, 3 * US}, {10000 * US, 7100 * US, 5 * US}}}};
+  ronde__trace_rank ranks[] = {{.rank = 0, .host = "a", .first_ns = 2000 * US},
+                               {.rank = 1,
+                                .host = "\"b\"",
+                                .first_ns = 8900 * US,
+                                .clock = {{9000 * US, 7000 * US, 3 * US}, {10000 * US, 7100 * US, 5 * US}}}};
   static const ronde__span first[] = {{2000 * US, 3000 * US, RONDE__PHASE_WAIT}};
   static const ronde__span second[] = {{8900 * US, 9000 * US, RONDE__PHASE_LOAD},
                                        {9000 * US, 9500 * US, RONDE__PHASE_FORWARD},
@@ -291,16 +290,11 @@ static void a_full_disk_is_noticed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phases_sum_to_the_wall),
-      cmocka_unit_test(a_planted_delay_appears_in_its_phase),
-      cmocka_unit_test(moving_keeps_the_sum),
-      cmocka_unit_test(equal_ops_share_a_row),
-      cmocka_unit_test(no_ledger_keeps_nothing),
-      cmocka_unit_test(trace_holds_the_spans_of_every_rank),
-      cmocka_unit_test(clocks_are_turned_into_one),
-      cmocka_unit_test(spans_beyond_the_bound_are_counted),
-      cmocka_unit_test(an_unwritable_path_is_named),
-      cmocka_unit_test(a_full_disk_is_noticed),
+      cmocka_unit_test(phases_sum_to_the_wall),      cmocka_unit_test(a_planted_delay_appears_in_its_phase),
+      cmocka_unit_test(moving_keeps_the_sum),        cmocka_unit_test(equal_ops_share_a_row),
+      cmocka_unit_test(no_ledger_keeps_nothing),     cmocka_unit_test(trace_holds_the_spans_of_every_rank),
+      cmocka_unit_test(clocks_are_turned_into_one),  cmocka_unit_test(spans_beyond_the_bound_are_counted),
+      cmocka_unit_test(an_unwritable_path_is_named), cmocka_unit_test(a_full_disk_is_noticed),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -19,7 +19,7 @@ typedef struct state {
   int n_sent, n_begun, n_updated; /* in this order; n_begun: of jobs alone */
   uint64_t n_before;              /* jobs of the thread before this step's */
   float *scratch;
-  float *residual; /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
+  float *residual;          /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
   ronde_status status;      /* of what was done inside a hook */
 } state;

@@ -9,8 +9,8 @@
 /* A stretch of the flat arrays: neighbouring parameters, or a part of one. */
 typedef struct ronde__bucket {
   size_t begin, end;
-  int n_params; /* with elements in it */
-  int n_ready;  /* of them: their elements in it are final in this step */
+  int n_params;               /* with elements in it */
+  int n_ready;                /* of them: their elements in it are final in this step */
   const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;
@@ -27,7 +27,7 @@ typedef struct ronde__buckets {
   ronde__bucket *at; /* [n], the last layers' first */
   int n;
   ronde__bucket_span *of_param; /* [parameters] */
-  int n_counted; /* of the parameter that becomes final part by part */
+  int n_counted;                /* of the parameter that becomes final part by part */
 } ronde__buckets;
 
 /* A bucket is full once it has bucket_bytes; a parameter of k times as much or more has k buckets of its own, cut where

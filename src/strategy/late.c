@@ -41,10 +41,8 @@ ronde_status ronde__late_create(int n_ranks, ronde__late **late_out) {
   RONDE__ALLOC(late, sizeof *late, "late ranks");
   *late = (ronde__late){.n_ranks = n_ranks, .rng = ronde__rng_make(0, RONDE__STREAM_SAMPLES)};
   ronde_status status = make_room(late);
-  if (status == RONDE_OK)
-    *late_out = late;
-  else
-    ronde__late_destroy(late);
+  if (status == RONDE_OK) *late_out = late;
+  else ronde__late_destroy(late);
   return status;
 }
 

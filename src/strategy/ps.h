@@ -7,15 +7,15 @@
 /* Kept apart from the tags of collectives, which may be under way between the same ranks. */
 enum {
   RONDE__PS_PLAN =
-      0x100000,      /* scheduler to server: ronde__ps_plan, then the lengths of its pieces, [n_buckets] uint64 */
-  RONDE__PS_VALUES,  /* scheduler to server at the start: its pieces of the parameters, one a message */
-  RONDE__PS_STATES,  /* the same of the optimizer's arrays, one after the other; and back, on request */
-  RONDE__PS_HEAD,    /* worker to server: ronde__ps_head */
-  RONDE__PS_PART,    /* worker to server: ronde__part */
-  RONDE__PS_PARTS,   /* server 0 to worker: ronde__part [workers] */
-  RONDE__PS_NORM,    /* between servers: sums of squares, for clipping */
-  RONDE__PS_ANSWER,  /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
-  RONDE__PS_UPDATES, /* server to scheduler, in front of the states: int64 updates so far */
+      0x100000,       /* scheduler to server: ronde__ps_plan, then the lengths of its pieces, [n_buckets] uint64 */
+  RONDE__PS_VALUES,   /* scheduler to server at the start: its pieces of the parameters, one a message */
+  RONDE__PS_STATES,   /* the same of the optimizer's arrays, one after the other; and back, on request */
+  RONDE__PS_HEAD,     /* worker to server: ronde__ps_head */
+  RONDE__PS_PART,     /* worker to server: ronde__part */
+  RONDE__PS_PARTS,    /* server 0 to worker: ronde__part [workers] */
+  RONDE__PS_NORM,     /* between servers: sums of squares, for clipping */
+  RONDE__PS_ANSWER,   /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
+  RONDE__PS_UPDATES,  /* server to scheduler, in front of the states: int64 updates so far */
   RONDE__PS_DECISION, /* backup: server 0 to the other servers: ronde__ps_decision */
   RONDE__PS_NEWS,     /* backup: server 0 to worker, in front of the parameters: ronde__ps_news, then the outcomes */
   RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
@@ -28,7 +28,7 @@ typedef struct ronde__ps_plan {
 } ronde__ps_plan;
 
 typedef enum ronde__ps_kind {
-  RONDE__PS_STEP,      /* a step begins: pushes and a part follow */
+  RONDE__PS_STEP,       /* a step begins: pushes and a part follow */
   RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
   RONDE__PS_FETCH,      /* asynchronous: the worker wants the parameters as they are */
   RONDE__PS_END
@@ -52,7 +52,7 @@ typedef struct ronde__ps_answer {
 typedef enum ronde__ps_verdict {
   RONDE__PS_DO_CLOSE,  /* the step is what `counted` have pushed: update, and answer them */
   RONDE__PS_DO_ANSWER, /* the worker's push is too late, or it has none: answer it with the parameters as they are */
-  RONDE__PS_DO_END    /* all workers have gone */
+  RONDE__PS_DO_END     /* all workers have gone */
 } ronde__ps_verdict;
 
 typedef struct ronde__ps_decision {
@@ -69,7 +69,7 @@ typedef struct ronde__ps_outcome {
 } ronde__ps_outcome;
 
 typedef struct ronde__ps_news {
-  int64_t n_outcomes;  /* of the worker's step, and of those that have ended since */
+  int64_t n_outcomes; /* of the worker's step, and of those that have ended since */
   uint64_t waited_ns; /* from when its push was complete until the step was: by the server's clock */
 } ronde__ps_news;
 

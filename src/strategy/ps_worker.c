@@ -215,8 +215,8 @@ static ronde_status tell(state *s, ronde__ps_kind kind) {
 static ronde_status take_server_state(state *s, int server, int64_t *n_updates_out) {
   ronde__optim *optim = s->worker->optim;
   int rank = rank_of(s, server);
-  RONDE_TRY(ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_UPDATES), n_updates_out,
-                                     sizeof *n_updates_out));
+  RONDE_TRY(
+      ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_UPDATES), n_updates_out, sizeof *n_updates_out));
   for (int i = 0; i < ronde__optim_n_states(optim); i++) {
     const char *name;
     float *values = ronde__optim_state(optim, i, &name);

@@ -24,14 +24,14 @@ typedef struct ronde__ps_worker {
   int n_servers, n_sent;
   ronde__ps_head *head;      /* [servers] */
   ronde__ps_answer *answers; /* [servers] */
-  ronde__ps_head own;        /* asynchronous: of this step, but for the version; those of the last may be on their way */
-  bool begun;                /* and its push */
-  ronde__request *requests;  /* [n_requests], which is all of the following */
-  ronde__request *heads;     /* [servers] */
-  ronde__request *pushes;    /* [CREDITS][servers] */
-  ronde__request *pulls;     /* [buckets][servers] */
-  ronde__request *replies;   /* [servers] */
-  ronde__request *ends;      /* [servers + 1] */
+  ronde__ps_head own;       /* asynchronous: of this step, but for the version; those of the last may be on their way */
+  bool begun;               /* and its push */
+  ronde__request *requests; /* [n_requests], which is all of the following */
+  ronde__request *heads;    /* [servers] */
+  ronde__request *pushes;   /* [CREDITS][servers] */
+  ronde__request *pulls;    /* [buckets][servers] */
+  ronde__request *replies;  /* [servers] */
+  ronde__request *ends;     /* [servers + 1] */
   int n_requests;
   ronde__part part, *parts; /* [workers] */
   ronde_status status;      /* of what went wrong inside a hook */

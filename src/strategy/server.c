@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-
 static ronde_status wait_for(ronde__server *s, ronde__request *requests, int n) {
   return s->o.group->ops->wait(s->o.group, requests, n, RONDE__PS_IDLE_NS);
 }

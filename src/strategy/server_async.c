@@ -37,15 +37,13 @@ static ronde_status update(ronde__server *s, int w) {
 
 static ronde_status go_on(ronde__server *s, int w) {
   switch (s->clients[w]) {
-    case RONDE__CLIENT_LISTENING:
-      if (s->heads[w].kind == RONDE__PS_STEP) return ronde__client_receive(s, w);
-      if (s->heads[w].kind == RONDE__PS_FETCH) return answer(s, w);
-      s->clients[w] = RONDE__CLIENT_GONE;
-      return RONDE_OK;
-    case RONDE__CLIENT_PUSHING:
-      RONDE_TRY(update(s, w));
-      return answer(s, w);
-    default: return ronde__client_listen(s, w);
+  case RONDE__CLIENT_LISTENING:
+    if (s->heads[w].kind == RONDE__PS_STEP) return ronde__client_receive(s, w);
+    if (s->heads[w].kind == RONDE__PS_FETCH) return answer(s, w);
+    s->clients[w] = RONDE__CLIENT_GONE;
+    return RONDE_OK;
+  case RONDE__CLIENT_PUSHING: RONDE_TRY(update(s, w)); return answer(s, w);
+  default: return ronde__client_listen(s, w);
   }
 }
 

@@ -115,10 +115,8 @@ static ronde_status update(backup *b, const ronde__rank_set *counted) {
     RONDE_TRY(ronde__server_note_order(s, w));
     head = &s->heads[w];
     examples += head->examples;
-    if (sum)
-      s->o.kernels->add(sum, ronde__client_place(s, w), sum, (int64_t)s->n);
-    else
-      sum = ronde__client_place(s, w);
+    if (sum) s->o.kernels->add(sum, ronde__client_place(s, w), sum, (int64_t)s->n);
+    else sum = ronde__client_place(s, w);
   }
   float scale = (float)((double)head->step_examples / (double)examples);
   if (scale != 1) s->o.kernels->scale(sum, scale, (int64_t)s->n);

@@ -23,12 +23,12 @@ struct ronde__server {
   int n_buckets;
   size_t *begin; /* [n_buckets + 1]: of its pieces, packed one behind the other */
   size_t n;
-  float *values;  /* [n] */
-  float *pushed;  /* [workers][n]; the first becomes their sum */
+  float *values; /* [n] */
+  float *pushed; /* [workers][n]; the first becomes their sum */
   ronde__ps_head *heads;
-  ronde__part *parts;       /* [workers] */
-  double *squares;          /* [servers] */
-  int *server_ranks;        /* [servers] */
+  ronde__part *parts; /* [workers] */
+  double *squares;    /* [servers] */
+  int *server_ranks;  /* [servers] */
   ronde__view view;
   ronde__transport *servers; /* through the view */
   /* [n_requests]: [n_buckets][workers], then [workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
@@ -56,7 +56,7 @@ ronde_status ronde__server_give_state(ronde__server *server);
 /* Where the order is recorded: that the push of worker w has just made an update, or a part of one. */
 ronde_status ronde__server_note_order(ronde__server *server, int w);
 /* The ways to serve, until all workers are done. */
-ronde_status ronde__server_on_arrival(ronde__server *server);   /* server_async.c */
+ronde_status ronde__server_on_arrival(ronde__server *server);  /* server_async.c */
 ronde_status ronde__server_with_backup(ronde__server *server); /* server_backup.c */
 
 /* ---- workers that are served apart (server_clients.c) --------------------------------------------------------------

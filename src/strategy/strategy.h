@@ -28,7 +28,7 @@ typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
   ronde__transport *group;     /* with servers among its ranks, where the strategy has them: server i is */
   int n_servers, first_server; /* rank first_server + i */
-  int backup; /* workers that a step does not wait for; 0: none */
+  int backup;                  /* workers that a step does not wait for; 0: none */
   const ronde__kernels *kernels;
   ronde__pool *pool;
   ronde__prof *prof;
@@ -37,8 +37,8 @@ typedef struct ronde__worker {
   ronde__loader *loader;
   const ronde__allreduce *collective; /* NULL: one rank alone */
   uint64_t seed;                      /* of dropout */
-  int64_t batch; /* examples of a global batch */
-  double clip;   /* 0: off */
+  int64_t batch;                      /* examples of a global batch */
+  double clip;                        /* 0: off */
   int64_t bucket_bytes;
   bool wire_bf16; /* gradients travel as bfloat16 */
   bool overlap;
@@ -47,9 +47,9 @@ typedef struct ronde__worker {
   void *needed_user;
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
-  int update_slot; /* of the optimizer, in the ledger */
+  int update_slot;   /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
-  double *shared;  /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
+  double *shared;    /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
   uint64_t bus_ns,
       bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
   /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It is
@@ -123,7 +123,7 @@ typedef struct ronde__part {
   uint64_t ready_ns;                       /* from when the ranks last met until its last gradient was ready */
   uint64_t spent_ns[RONDE__N_LATE_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
   int32_t cancel;
-  int32_t broken; /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
+  int32_t broken;  /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
   int32_t n_begun; /* all-reduce: buckets whose turn can no longer be changed */
 } ronde__part;
 

@@ -30,9 +30,9 @@ typedef struct watch {
   void *user;
   ronde__part *part;
   _Atomic int32_t broken; /* of the part: pieces of a gradient come from several threads */
-  bool last;           /* the gradients of this batch are the step's */
-  size_t seen;         /* of the gradient that becomes final part by part: from here on it was looked at; 0: none */
-  ronde__phase phase; /* the present one */
+  bool last;              /* the gradients of this batch are the step's */
+  size_t seen;            /* of the gradient that becomes final part by part: from here on it was looked at; 0: none */
+  ronde__phase phase;     /* the present one */
 } watch;
 
 /* A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
@@ -250,8 +250,8 @@ void ronde__worker_update_range(ronde__worker *worker, ronde__stretch stretch) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
   ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + stretch.begin,
                         ronde__net_gradients(worker->net) + stretch.begin, stretch.begin, stretch.n);
-  ronde__prof_op_add(worker->prof, worker->update_slot, begin,
-                     ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), 0);
+  ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE),
+                     0);
 }
 
 static void finish_alone(ronde__worker *worker, double lr, const ronde__part *part, ronde__step_result *result_out) {

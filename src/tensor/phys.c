@@ -83,8 +83,7 @@ static void zero_padding(const ronde__phys *phys, float *x) {
   int64_t rows = phys->h * phys->w * phys->n, tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   if (tail == 0) return;
   float *last = x + (ronde__phys_blocks(phys) - 1) * rows * phys->block;
-  for (int64_t r = 0; r < rows; r++)
-    memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
+  for (int64_t r = 0; r < rows; r++) memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
 }
 
 /* Two BLOCKS forms with different splits of the features into channels and pixels. */

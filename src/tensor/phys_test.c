@@ -24,7 +24,7 @@ static void channel_blocks(void **unused) {
     int64_t block = ronde__channel_block(c), blocks = ronde__ceil_div(c, block);
     assert_in_range(block, 16, 64);
     assert_int_equal(block % RONDE__QUANTUM, 0);
-    assert_int_equal(blocks, ronde__ceil_div(c, 64)); /* no more blocks than needed */
+    assert_int_equal(blocks, ronde__ceil_div(c, 64));                  /* no more blocks than needed */
     assert_true(block == 16 || (block - RONDE__QUANTUM) * blocks < c); /* nor wider ones */
   }
   assert_int_equal(ronde__channel_block(10), 16);

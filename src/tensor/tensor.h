@@ -24,7 +24,7 @@ void ronde__shape_text(const ronde__shape *shape, char *text, size_t size);
 typedef enum ronde__layout { RONDE__ROWS, RONDE__LANES, RONDE__BLOCKS } ronde__layout;
 
 #define RONDE__MAX_BLOCK 64 /* channels of a block */
-#define RONDE__QUANTUM 16 /* floats; blocks are multiples of it on every instruction set */
+#define RONDE__QUANTUM 16   /* floats; blocks are multiples of it on every instruction set */
 
 /* The physical form of one activation in a plan. */
 typedef struct ronde__phys {
@@ -70,8 +70,7 @@ void ronde__weight_unpack(const ronde__weight_layout *layout, const float *packe
  * with logical element `first`, where one before it ended, and returns its number of elements, which is at most
  * ronde__weight_slice_elems. */
 int64_t ronde__weight_slice_elems(const ronde__weight_layout *layout);
-int64_t ronde__weight_unpack_slice(const ronde__weight_layout *layout, const float *packed, int64_t first,
-                                   float *out);
+int64_t ronde__weight_unpack_slice(const ronde__weight_layout *layout, const float *packed, int64_t first, float *out);
 /* The other way, padding beside the slice included. */
 int64_t ronde__weight_pack_slice(const ronde__weight_layout *layout, int64_t first, const float *logical,
                                  float *packed);

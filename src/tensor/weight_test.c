@@ -60,9 +60,8 @@ static void check(const ronde__weight_layout *l) {
 
 static void round_trips(void **unused) {
   static const int64_t shapes[][3] = {
-      {1, 1, 1},     {6, 1, 25},   {16, 6, 25}, {67, 3, 9},  {3, 67, 9},  {10, 400, 1},
-      {128, 128, 1}, {130, 67, 4}, {1, 513, 1}, {513, 1, 1}, {64, 64, 9},
-      {200, 900, 1}, {70, 2100, 1}, /* in several slices */
+      {1, 1, 1},    {6, 1, 25},  {16, 6, 25}, {67, 3, 9},  {3, 67, 9},    {10, 400, 1},  {128, 128, 1},
+      {130, 67, 4}, {1, 513, 1}, {513, 1, 1}, {64, 64, 9}, {200, 900, 1}, {70, 2100, 1}, /* in several slices */
   };
   for (size_t s = 0; s < RONDE__COUNT(shapes); s++)
     for (ronde__weight_form form = RONDE__PLAIN; form <= RONDE__PANELS; form++) {

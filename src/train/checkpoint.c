@@ -39,7 +39,7 @@ struct ronde__saver {
   float *values; /* [n_elems], then [n_states][n_trained], then [n_buffer_elems] */
   size_t n_elems, n_trained, n_buffer_elems, bytes;
   int n_states;
-  int64_t *counts;    /* [buffers] */
+  int64_t *counts; /* [buffers] */
   int64_t n_updates;
   ronde__file_tensor *tensors;
   piece *pieces; /* [n_tensors] */
@@ -73,24 +73,22 @@ static json_t *place_json(const ronde__saver *s) {
   const ronde__place *p = &s->place;
   int64_t per_epoch = s->job->steps_per_epoch, epoch = p->step ? (p->step - 1) / per_epoch + 1 : 1;
   return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step,
-                   "skipped", (json_int_t)p->skipped, "epoch",
-                   (json_int_t)epoch, "steps_of_epoch", (json_int_t)(p->step - (epoch - 1) * per_epoch), "closed",
-                   p->closed, "optimizer_updates", (json_int_t)s->n_updates, "epoch_sums", "steps",
-                   (json_int_t)p->sums.steps, "examples", (json_int_t)p->sums.examples, "correct",
-                   (json_int_t)p->sums.n_correct, "loss", p->sums.loss_sum, "best", best_json(&p->best));
+                   "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)epoch, "steps_of_epoch",
+                   (json_int_t)(p->step - (epoch - 1) * per_epoch), "closed", p->closed, "optimizer_updates",
+                   (json_int_t)s->n_updates, "epoch_sums", "steps", (json_int_t)p->sums.steps, "examples",
+                   (json_int_t)p->sums.examples, "correct", (json_int_t)p->sums.n_correct, "loss", p->sums.loss_sum,
+                   "best", best_json(&p->best));
 }
 
 static char *note_text(const ronde__saver *s) {
   const ronde__job *job = s->job;
   const ronde_source *source = &job->data->source;
-  json_t *note =
-      json_pack("{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema",
-                RONDE__CHECKPOINT_SCHEMA, "place", place_json(s), "data", "name", ronde__json_text(source->name),
-                "sha256", job->data->sha256, "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN],
-                "given",
-                ronde__config_given(job->given), "config", ronde__config_json(job->config), "choices", "isa",
-                job->kernels->isa, "gemm", ronde__gemm_name(job->gemm), "world", "workers",
-                job->world, "strategy", job->strategy->name);
+  json_t *note = json_pack(
+      "{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema", RONDE__CHECKPOINT_SCHEMA,
+      "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
+      "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
+      "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
+      ronde__gemm_name(job->gemm), "world", "workers", job->world, "strategy", job->strategy->name);
   char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   json_decref(note);
   return text;
@@ -143,8 +141,7 @@ static ronde_status write_snapshot(ronde__saver *s) {
   ronde__weights_notes notes;
   ronde__weights_describe(s->job, &notes);
   char *note = note_text(s);
-  char *path =
-      ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/step-%" PRId64 ".safetensors", s->folder, s->place.step);
+  char *path = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/step-%" PRId64 ".safetensors", s->folder, s->place.step);
   ronde_status status = RONDE_OK;
   if (!note || !path) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a checkpoint", s->folder);
   if (status == RONDE_OK) {

@@ -283,8 +283,7 @@ ronde_status ronde__config_take(ronde_config *config, const json_t *given, bool 
   json_t *value;
   json_object_foreach((json_t *)given, name, value) {
     const ronde__option *o = find(config->verb, name);
-    if (!o || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value))
-      continue;
+    if (!o || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value)) continue;
     RONDE_TRY(ronde_config_set(config, name, json_string_value(value)));
   }
   return RONDE_OK;

@@ -40,7 +40,7 @@ struct ronde_config {
   uint64_t set_mask[RONDE__MAX_OPTIONS /
                     64]; /* bit i: option i of the table was set by the user (command line or environment) */
   uint64_t environment_mask[RONDE__MAX_OPTIONS / 64]; /* by the environment: errors then name the variable */
-  char *texts[RONDE__MAX_OPTIONS]; /* that ronde_config_get has handed out */
+  char *texts[RONDE__MAX_OPTIONS];                    /* that ronde_config_get has handed out */
 };
 
 /* A copy to resolve automatic values in (in its `options`), where a job was lent a const config. */
@@ -57,7 +57,7 @@ json_t *ronde__config_json(const ronde_config *config);
 /* The options that the user set, by name, as text; what ronde__config_take reads. */
 json_t *ronde__config_given(const ronde_config *config);
 /* Sets each option that was not set from such texts, unless `leave` says so; options of another version are left. */
-ronde_status ronde__config_take(ronde_config *config, const json_t *given,
-                                bool (*leave)(void *user, const char *name), void *user);
+ronde_status ronde__config_take(ronde_config *config, const json_t *given, bool (*leave)(void *user, const char *name),
+                                void *user);
 
 #endif

@@ -198,11 +198,10 @@ static void test_environment_is_checked(void **state) {
 
 static void test_neutral_values_are_not_set(void **state) {
   ronde_config *config = *state;
-  static const char *const neutral[][2] = {{"augment", "off"},    {"dropout", "0"},     {"clip", "0"},
-                                           {"nesterov", "off"},   {"shuffle", "off"},   {"shuffle", "on"},
-                                           {"weight-decay", "0"}, {"eps", "auto"},      {"betas", "0.9,0.999"},
-                                           {"padding", "same"},   {"strategy", "auto"}, {"lr", "1e-2"},
-                                           {"local-batch", "0"},  {"bucket-mb", "4.0"}};
+  static const char *const neutral[][2] = {
+      {"augment", "off"},   {"dropout", "0"},      {"clip", "0"},        {"nesterov", "off"},    {"shuffle", "off"},
+      {"shuffle", "on"},    {"weight-decay", "0"}, {"eps", "auto"},      {"betas", "0.9,0.999"}, {"padding", "same"},
+      {"strategy", "auto"}, {"lr", "1e-2"},        {"local-batch", "0"}, {"bucket-mb", "4.0"}};
   for (size_t i = 0; i < RONDE__COUNT(neutral); i++) {
     assert_int_equal(ronde_config_set(config, neutral[i][0], neutral[i][1]), RONDE_OK);
     assert_false(ronde__config_is_set(config, neutral[i][0]));

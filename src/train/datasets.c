@@ -29,10 +29,9 @@ ronde_status ronde_data_list(char **json_out) {
     char *place = ronde__set_place(r->name);
     int64_t bytes = 0;
     for (int f = 0; f < RONDE__REMOTE_FILES && r->files[f].name; ++f) bytes += r->files[f].bytes;
-    json_array_append_new(sets, json_pack("{s:s, s:s, s:s, s:I, s:o}", "name", r->name, "about", r->about, "url",
-                                          r->url,
-                                          "download_bytes", (json_int_t)bytes, "folder",
-                                          place ? ronde__json_text(place) : json_null()));
+    json_array_append_new(
+        sets, json_pack("{s:s, s:s, s:s, s:I, s:o}", "name", r->name, "about", r->about, "url", r->url,
+                        "download_bytes", (json_int_t)bytes, "folder", place ? ronde__json_text(place) : json_null()));
     free(place);
   }
   return give_text(json_pack("{s:o}", "sets", sets), json_out);
@@ -71,14 +70,13 @@ static json_t *describe(const ronde__data *data) {
   for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
     json_array_append_new(names, ronde__json_text(ronde__data_class_name(data, k)));
   bool named = json_array_size(names) > 0;
-  json_t *json = json_pack("{s:o, s:I, s:I, s:[I, I, I], s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
-                           "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
-                           (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape", (json_int_t)source->dims[0],
-                           (json_int_t)source->dims[1], (json_int_t)source->dims[2], "classes",
-                           (json_int_t)source->classes, "type",
-                           ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256",
-                           data->sha256,
-                           "skipped_images", (json_int_t)data->n_skipped);
+  json_t *json =
+      json_pack("{s:o, s:I, s:I, s:[I, I, I], s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
+                "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
+                (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape", (json_int_t)source->dims[0],
+                (json_int_t)source->dims[1], (json_int_t)source->dims[2], "classes", (json_int_t)source->classes,
+                "type", ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256", data->sha256,
+                "skipped_images", (json_int_t)data->n_skipped);
   if (json && named) json_object_set(json, "class_names", names);
   json_decref(names);
   return json;

@@ -113,8 +113,8 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   RONDE_TRY(ronde__gather_check_facts(r->facts, ronde__job_ranks(r->job)));
   RONDE_TRY(pack_rows(r, &rows));
   size_t bytes = (size_t)r->facts[rank].n_ops * sizeof *rows;
-  ronde_status status = rank == 0 ? receive_rows(r, rows)
-                                  : ronde__transport_send(r->group, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
+  ronde_status status =
+      rank == 0 ? receive_rows(r, rows) : ronde__transport_send(r->group, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
   ronde__free(rows);
   return status;
 }

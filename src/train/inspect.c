@@ -42,11 +42,11 @@ ronde_status ronde_ckpt_info(const char *path, char **json_out) {
   for (int i = 0; i < r->file->n_tensors; i++) bytes += tensor_bytes(&r->file->tensors[i]);
   const char *note = ronde__safetensors_meta(r->file, RONDE__CHECKPOINT_NOTE);
   json_t *state = note ? json_loads(note, 0, NULL) : NULL;
-  json_t *json = json_pack("{s:o, s:s, s:o, s:o, s:I, s:o, s:o}", "file", ronde__json_text(r->path), "kind",
-                           state ? "checkpoint" : "weights", "model",
-                           ronde__json_text(ronde__safetensors_meta(r->file, "model")), "shape",
-                           ronde__json_text(ronde__safetensors_meta(r->file, "shape")), "data_bytes", (json_int_t)bytes,
-                           "state", state ? state : json_null(), "tensors", tensors_json(r->file));
+  json_t *json =
+      json_pack("{s:o, s:s, s:o, s:o, s:I, s:o, s:o}", "file", ronde__json_text(r->path), "kind",
+                state ? "checkpoint" : "weights", "model", ronde__json_text(ronde__safetensors_meta(r->file, "model")),
+                "shape", ronde__json_text(ronde__safetensors_meta(r->file, "shape")), "data_bytes", (json_int_t)bytes,
+                "state", state ? state : json_null(), "tensors", tensors_json(r->file));
   ronde__resume_close(r);
   return text_of(json, json_out);
 }
@@ -142,9 +142,12 @@ static ronde_status tell_comparison(const comparison *c, char **json_out) {
                            "largest_tensor", ronde__json_text(c->largest_tensor));
   RONDE_TRY(text_of(json, json_out));
   if (c->n_differ == 0) return RONDE_OK;
-  return ronde__fail(RONDE_E_DIFFERENCE, "%s and %s differ in %" PRId64 " of %" PRId64 " tensors, the first is %s; "
-                     "the largest difference is %.9g%s%s", c->a, c->b, c->n_differ, c->n_tensors, c->first, c->largest,
-                     c->largest_tensor ? ", in " : "", c->largest_tensor ? c->largest_tensor : "");
+  return ronde__fail(RONDE_E_DIFFERENCE,
+                     "%s and %s differ in %" PRId64 " of %" PRId64
+                     " tensors, the first is %s; "
+                     "the largest difference is %.9g%s%s",
+                     c->a, c->b, c->n_differ, c->n_tensors, c->first, c->largest, c->largest_tensor ? ", in " : "",
+                     c->largest_tensor ? c->largest_tensor : "");
 }
 
 ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {

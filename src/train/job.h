@@ -46,29 +46,29 @@ typedef struct ronde__job {
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
   const ronde__allreduce *collective; /* NULL: auto */
-  ronde__transport *mpi; /* of this process's rank; NULL: all ranks are in this process */
-  int world, threads; /* world: workers */
-  int n_servers;      /* of parameters; 0: the strategy has none */
-  bool records_order; /* of asynchronous pushes: for a test that replays them */
-  bool dedicated;     /* servers are ranks behind the workers'; else they live beside the first workers */
-  int *worker_ranks;  /* [world] */
-  int64_t batch, local_batch;                        /* global, and the largest of a rank */
+  ronde__transport *mpi;              /* of this process's rank; NULL: all ranks are in this process */
+  int world, threads;                 /* world: workers */
+  int n_servers;                      /* of parameters; 0: the strategy has none */
+  bool records_order;                 /* of asynchronous pushes: for a test that replays them */
+  bool dedicated;             /* servers are ranks behind the workers'; else they live beside the first workers */
+  int *worker_ranks;          /* [world] */
+  int64_t batch, local_batch; /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
-  char *best_path; /* where the weights of the best test go, or NULL */
+  char *best_path;   /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   uint64_t drill_load_ns, drill_slow_ns;
-  int drill_load_rank;             /* -1: all */
-  int drill_slow_rank;             /* -1: none */
-  int64_t drill_slow_step;         /* the first that is slow */
+  int drill_load_rank;     /* -1: all */
+  int drill_slow_rank;     /* -1: none */
+  int64_t drill_slow_step; /* the first that is slow */
   int drill_drift_rank;
-  int64_t drill_drift_step;        /* 0: none */
-  ronde__safetensors *init;        /* --init, or NULL */
-  char *new_head;                  /* the output layer that is not taken from it, or NULL */
-  struct ronde__resume *resume;    /* --resume, or NULL: checkpoint.h */
-  int64_t checkpoint_steps;        /* between two checkpoints; 0: see checkpoint_ns */
-  uint64_t checkpoint_ns;          /* 0: none but at an interruption */
+  int64_t drill_drift_step;     /* 0: none */
+  ronde__safetensors *init;     /* --init, or NULL */
+  char *new_head;               /* the output layer that is not taken from it, or NULL */
+  struct ronde__resume *resume; /* --resume, or NULL: checkpoint.h */
+  int64_t checkpoint_steps;     /* between two checkpoints; 0: see checkpoint_ns */
+  uint64_t checkpoint_ns;       /* 0: none but at an interruption */
 } ronde__job;
 
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */

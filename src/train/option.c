@@ -122,14 +122,11 @@ ronde_status ronde__option_set(const ronde__option *o, ronde__options *options, 
   void *field = (char *)options + o->offset;
   switch (o->kind) {
   case RONDE__OPTION_KIND_BOOL:
-  case RONDE__OPTION_KIND_ENUM:
-    return set_choice(o, field, value, label);
+  case RONDE__OPTION_KIND_ENUM: return set_choice(o, field, value, label);
   case RONDE__OPTION_KIND_INT:
   case RONDE__OPTION_KIND_REAL:
-  case RONDE__OPTION_KIND_AUTO:
-    return set_number(o, field, value, label);
-  case RONDE__OPTION_KIND_TEXT:
-    return set_text(field, value, label);
+  case RONDE__OPTION_KIND_AUTO: return set_number(o, field, value, label);
+  case RONDE__OPTION_KIND_TEXT: return set_text(field, value, label);
   case RONDE__OPTION_KIND_PAIR: {
     double pair[2];
     if (!parse_pair(value, pair)) {
@@ -157,19 +154,13 @@ char *ronde__option_text(const ronde__option *o, const ronde__options *options) 
   locale_t before = uselocale(numbers_locale());
   char *text = NULL;
   switch (o->kind) {
-  case RONDE__OPTION_KIND_BOOL:
-    text = ronde__strdup(*(const bool *)field ? "on" : "off");
-    break;
-  case RONDE__OPTION_KIND_INT:
-    text = ronde__format("%" PRId64, *(const int64_t *)field);
-    break;
+  case RONDE__OPTION_KIND_BOOL: text = ronde__strdup(*(const bool *)field ? "on" : "off"); break;
+  case RONDE__OPTION_KIND_INT: text = ronde__format("%" PRId64, *(const int64_t *)field); break;
   case RONDE__OPTION_KIND_AUTO:
   case RONDE__OPTION_KIND_REAL:
     text = o->kind == RONDE__OPTION_KIND_AUTO && *real < 0 ? ronde__strdup("auto") : real_text(*real);
     break;
-  case RONDE__OPTION_KIND_TEXT:
-    text = ronde__strdup(*(char *const *)field ? *(char *const *)field : "");
-    break;
+  case RONDE__OPTION_KIND_TEXT: text = ronde__strdup(*(char *const *)field ? *(char *const *)field : ""); break;
   case RONDE__OPTION_KIND_PAIR: {
     char *first = real_text(real[0]), *second = real_text(real[1]);
     text = first && second ? ronde__format("%s,%s", first, second) : NULL;
@@ -191,21 +182,15 @@ json_t *ronde__option_json(const ronde__option *o, const ronde__options *options
   const void *field = (const char *)options + o->offset;
   const double *real = field;
   switch (o->kind) {
-  case RONDE__OPTION_KIND_BOOL:
-    return json_boolean(*(const bool *)field);
-  case RONDE__OPTION_KIND_INT:
-    return json_integer(*(const int64_t *)field);
-  case RONDE__OPTION_KIND_REAL:
-    return json_real(*real);
-  case RONDE__OPTION_KIND_AUTO:
-    return *real < 0 ? json_string("auto") : json_real(*real);
-  case RONDE__OPTION_KIND_PAIR:
-    return json_pack("[f, f]", real[0], real[1]);
+  case RONDE__OPTION_KIND_BOOL: return json_boolean(*(const bool *)field);
+  case RONDE__OPTION_KIND_INT: return json_integer(*(const int64_t *)field);
+  case RONDE__OPTION_KIND_REAL: return json_real(*real);
+  case RONDE__OPTION_KIND_AUTO: return *real < 0 ? json_string("auto") : json_real(*real);
+  case RONDE__OPTION_KIND_PAIR: return json_pack("[f, f]", real[0], real[1]);
   case RONDE__OPTION_KIND_TEXT:
     if (!*(char *const *)field) return json_null();
     break;
-  case RONDE__OPTION_KIND_ENUM:
-    break;
+  case RONDE__OPTION_KIND_ENUM: break;
   }
   char *text = ronde__option_text(o, options);
   json_t *json = text ? ronde__json_text(text) : NULL;

@@ -166,8 +166,7 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   }
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init);
-    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), names,
-                      examples);
+    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), names, examples);
   }
   json_decref(names);
   ronde__net_destroy(net);

@@ -12,7 +12,8 @@ enum { TAG_EPOCH = 0 };
 static void planted_delay(void *arg) {
   uint64_t ns = *(const uint64_t *)arg;
   struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-  while (nanosleep(&left, &left)) {}
+  while (nanosleep(&left, &left)) {
+  }
 }
 
 static ronde_status settle(ronde__rank *r) {
@@ -157,8 +158,8 @@ static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *s
     epoch->sums.loss_sum += result->loss_sum;
     epoch->sums.n_correct += result->n_correct;
   }
-  r->place = (ronde__place){
-      .step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
+  r->place =
+      (ronde__place){.step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
   if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
     r->own.examples += step->own_examples;
   else if (result->missed) r->own.missed++;
@@ -182,9 +183,9 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (skipped) skip(r, step, &result);
   int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
   count_step(r, epoch, step, &result, n, skipped);
-  ronde__step_report report = {step->step, epoch->epoch, n,
-                               skipped || n == 0 ? NAN : result.loss_sum / (double)n,
-                               step->lr,   end - begin,  result.left_out};
+  ronde__step_report report = {
+      step->step,  epoch->epoch,   n, skipped || n == 0 ? NAN : result.loss_sum / (double)n, step->lr,
+      end - begin, result.left_out};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
   RONDE_TRY(save(r, result.cancelled));

@@ -10,11 +10,11 @@
 /* What all ranks learn from each other at the end of an epoch. */
 typedef struct ronde__epoch_part {
   uint64_t ns[RONDE__N_PHASES];
-  ronde__score score; /* of its share of the test examples */
-  int64_t examples;   /* that it trained on */
+  ronde__score score;      /* of its share of the test examples */
+  int64_t examples;        /* that it trained on */
   int64_t dropped, missed; /* steps whose part it made too late, or not at all */
-  ronde__sums sums;   /* asynchronous: of its own steps */
-  int64_t end;        /* asynchronous: the status that its steps ended with */
+  ronde__sums sums;        /* asynchronous: of its own steps */
+  int64_t end;             /* asynchronous: the status that its steps ended with */
 } ronde__epoch_part;
 
 typedef struct ronde__epoch {
@@ -32,7 +32,7 @@ typedef struct ronde__epoch {
 typedef struct ronde__step_report {
   int64_t step, epoch, examples;
   double loss, lr;
-  uint64_t ns; /* of this step */
+  uint64_t ns;                     /* of this step */
   const ronde__rank_set *left_out; /* see ronde__step_result */
 } ronde__step_report;
 
@@ -72,22 +72,22 @@ typedef struct ronde__rank {
   ronde__worker worker;
   ronde__late *late; /* rank 0 of workers that all wait for the last, else NULL */
   void *strategy_state;
-  ronde__server *server; /* of this rank, or NULL */
+  ronde__server *server;             /* of this rank, or NULL */
   ronde__comm_thread *server_thread; /* where the rank is a worker too */
-  ronde__epoch_part *parts; /* [world] */
-  ronde__epoch_part own;    /* what it has done of this epoch: examples, dropped, missed */
-  double *shared;           /* of the worker */
+  ronde__epoch_part *parts;          /* [world] */
+  ronde__epoch_part own;             /* what it has done of this epoch: examples, dropped, missed */
+  double *shared;                    /* of the worker */
   ronde__place place;
   float *kept_buffers; /* as they were before the step, where it may be left out */
   int64_t *kept_counts;
-  ronde__saver *saver; /* rank 0, where there is an --out; else NULL */
+  ronde__saver *saver;      /* rank 0, where there is an --out; else NULL */
   ronde__rank_facts *facts; /* [ranks], once gathered; else NULL */
   ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
   void *op_rows;            /* their texts */
   int n_ops;
   ronde__clock_reading *clocks; /* rank 0, where processes are traced: [world][2], against its own; else NULL */
   bool traced;                  /* and their trace is written */
-  bool agreed; /* it ended by what all ranks know: nobody waits for it */
+  bool agreed;                  /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* rank_setup.c: everything up to the first step, */

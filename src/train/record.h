@@ -43,7 +43,7 @@ typedef struct ronde__record_epoch {
   double wall_s, cpu_s; /* cpu_s: of the whole process, all workers */
   double phase_s[RONDE__N_PHASES];
   double train_loss, train_accuracy, test_loss, test_accuracy;
-  double lr; /* of the last step */
+  double lr;                 /* of the last step */
   int64_t left_out_examples; /* of parts of its steps that came too late: see --backup */
 } ronde__record_epoch;
 
@@ -53,9 +53,9 @@ typedef struct ronde__record_worker {
   const char *role; /* "worker", "server", ... */
   int64_t examples;
   double wall_s, phase_s[RONDE__N_PHASES];
-  int64_t peak_rss_bytes; /* < 0 where workers share a process */
-  const char *host;       /* NULL: this one */
-  const ronde__late_row *late; /* NULL: nobody waits for it */
+  int64_t peak_rss_bytes;              /* < 0 where workers share a process */
+  const char *host;                    /* NULL: this one */
+  const ronde__late_row *late;         /* NULL: nobody waits for it */
   int64_t dropped_parts, missed_parts; /* that it made too late, and not at all */
 } ronde__record_worker;
 
@@ -123,7 +123,7 @@ typedef struct ronde__record {
   double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;
   int64_t skipped_steps; /* among the steps: their updates were left out */
-  ronde__energy energy; /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
+  ronde__energy energy;  /* begun by ronde__record_begin; the trainer updates it at times (once an epoch, and about once
                            a minute) */
   const char *weights_sha256, *state_sha256;
   ronde__record_best best;
@@ -149,7 +149,7 @@ typedef struct ronde__steps ronde__steps;
 
 typedef struct ronde__steps_line {
   int64_t step, epoch, examples;
-  double loss, lr, wall_s; /* wall_s: of this step */
+  double loss, lr, wall_s;         /* wall_s: of this step */
   const ronde__rank_set *left_out; /* ranks whose parts came too late; NULL: not written */
 } ronde__steps_line;
 

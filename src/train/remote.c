@@ -10,8 +10,13 @@
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
-static const char *const cifar10_members[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                              "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin", NULL};
+static const char *const cifar10_members[] = {"data_batch_1.bin",
+                                              "data_batch_2.bin",
+                                              "data_batch_3.bin",
+                                              "data_batch_4.bin",
+                                              "data_batch_5.bin",
+                                              "test_batch.bin",
+                                              NULL};
 static const char *const cifar100_members[] = {"train.bin", "test.bin", NULL};
 
 static const ronde__remote table[] = {
@@ -154,9 +159,9 @@ static ronde_status get_one(const ronde__remote *remote, const ronde__remote_fil
     status = get_file(file, url, path, hooks, &there);
     if (status == RONDE_OK && remote->members) status = unpack(remote, path, dir);
   }
-  if (status == RONDE_OK && json_array_append_new(files, json_pack("{s:s, s:I, s:s, s:b}", "file", file->name, "bytes",
-                                                                   (json_int_t)file->bytes, "sha256", file->sha256,
-                                                                   "was_there", there)))
+  if (status == RONDE_OK &&
+      json_array_append_new(files, json_pack("{s:s, s:I, s:s, s:b}", "file", file->name, "bytes",
+                                             (json_int_t)file->bytes, "sha256", file->sha256, "was_there", there)))
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
   free(url);
   free(path);

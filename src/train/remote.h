@@ -15,7 +15,7 @@ typedef struct ronde__remote_file {
 
 typedef struct ronde__remote {
   const char *name, *about;
-  const char *url; /* of the folder */
+  const char *url;                               /* of the folder */
   ronde__remote_file files[RONDE__REMOTE_FILES]; /* up to the first without a name */
   const char *const *members; /* the one file is an archive, of which these are kept; NULL-terminated. NULL: none */
 } ronde__remote;

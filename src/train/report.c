@@ -21,22 +21,22 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   r->examples_done += report->examples;
   if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
   if (r->steps) {
-    ronde__steps_line line = {report->step, report->epoch, report->examples,
-                              report->loss, report->lr,    seconds(report->ns), report->left_out};
+    ronde__steps_line line = {report->step, report->epoch,       report->examples, report->loss,
+                              report->lr,   seconds(report->ns), report->left_out};
     RONDE_TRY(ronde__steps_add(r->steps, &line));
   }
   if (!job->hooks.progress) return RONDE_OK;
   double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
-  ronde_progress progress = {.step = report->step,
-                             .steps = job->steps,
-                             .epoch = report->epoch,
-                             .loss = report->loss,
-                             .lr = report->lr,
-                             .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0,
-                             .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)(report->step - resumed_step(job)) *
-                                       (double)(job->steps - report->step),
-                             .test_accuracy = -1};
+  ronde_progress progress = {
+      .step = report->step,
+      .steps = job->steps,
+      .epoch = report->epoch,
+      .loss = report->loss,
+      .lr = report->lr,
+      .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0,
+      .elapsed_s = elapsed,
+      .left_s = elapsed / (double)(report->step - resumed_step(job)) * (double)(job->steps - report->step),
+      .test_accuracy = -1};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
 }
@@ -265,8 +265,8 @@ static ronde_status write_trace(const ronde__run *r) {
   RONDE__ALLOC(profs, (size_t)n * sizeof *profs, "trace");
   for (int i = 0; i < n; i++) profs[i] = r->ranks[i].prof;
   char *path = ronde__format("%s/trace.json", r->job->options->out);
-  ronde_status status = path ? ronde__prof_write_trace(profs, n, path)
-                             : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
+  ronde_status status =
+      path ? ronde__prof_write_trace(profs, n, path) : ronde__fail(RONDE_E_MEMORY, "trace: no memory for its name");
   ronde__free(profs);
   free(path);
   return status;

@@ -89,8 +89,8 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
   json_int_t epoch, step, correct, examples;
   double value, loss;
   if (json_is_null(best)) return RONDE_OK;
-  if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step,
-                  "loss", &loss, "correct", &correct, "examples", &examples) ||
+  if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step, "loss",
+                  &loss, "correct", &correct, "examples", &examples) ||
       epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
   r->place.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
@@ -208,15 +208,39 @@ void ronde__resume_close(ronde__resume *r) {
 /* ---- options ---- */
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {
-    "data",       "cache",           "epochs",     "steps",    "workers",       "threads",
-    "transport",  "strategy",        "collective", "servers",  "placement",     "wire",             "backup",
-    "shard",      "bucket-mb",       "overlap",    "out",      "save",          "trace",
-    "log-every",  "dry-run",         "drill",      "keep",     "resume",        "checkpoint-every",
-    "eval-every", "target-accuracy", "save-best",  "sentinel", "skip-bad-steps"};
+static const char *const free_options[] = {"data",
+                                           "cache",
+                                           "epochs",
+                                           "steps",
+                                           "workers",
+                                           "threads",
+                                           "transport",
+                                           "strategy",
+                                           "collective",
+                                           "servers",
+                                           "placement",
+                                           "wire",
+                                           "backup",
+                                           "shard",
+                                           "bucket-mb",
+                                           "overlap",
+                                           "out",
+                                           "save",
+                                           "trace",
+                                           "log-every",
+                                           "dry-run",
+                                           "drill",
+                                           "keep",
+                                           "resume",
+                                           "checkpoint-every",
+                                           "eval-every",
+                                           "target-accuracy",
+                                           "save-best",
+                                           "sentinel",
+                                           "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
-static const char *const worker_options[] = {"threads", "transport", "strategy",  "collective", "servers", "placement",
-                                             "backup",  "wire",      "shard",     "bucket-mb", "overlap",    "sentinel"};
+static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
+                                             "backup",  "wire",      "shard",    "bucket-mb",  "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
 static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};

@@ -67,9 +67,11 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_saving, ronde__report_cancel};
   RONDE__ALLOC(threads, (size_t)n * sizeof *threads, "ranks");
   for (int i = 0; i < n; i++)
-    r->ranks[i] =
-        (ronde__rank){.job = r->job, .group = r->transports[i], .transport = r->transports[i], .reporter = &reporter,
-                      .max_steps = r->max_steps};
+    r->ranks[i] = (ronde__rank){.job = r->job,
+                                .group = r->transports[i],
+                                .transport = r->transports[i],
+                                .reporter = &reporter,
+                                .max_steps = r->max_steps};
   for (int i = 1; i < n; i++, n_started++)
     if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));

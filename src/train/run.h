@@ -23,15 +23,15 @@ typedef struct ronde__run {
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
   int64_t examples_done;
-  double first_loss, last_loss;  /* of the steps so far */
+  double first_loss, last_loss; /* of the steps so far */
   bool warned_of_loss;
-  uint64_t steps_ns;             /* time of the steps so far */
-  double *step_seconds;          /* --dry-run: [max_steps] */
+  uint64_t steps_ns;    /* time of the steps so far */
+  double *step_seconds; /* --dry-run: [max_steps] */
   int64_t n_step_seconds, max_steps;
   pthread_mutex_t mutex;
   bool failed;
-  ronde__log_group errors;       /* of all ranks */
-  ronde_status status;           /* the first that is not the echo of another */
+  ronde__log_group errors; /* of all ranks */
+  ronde_status status;     /* the first that is not the echo of another */
 } ronde__run;
 
 /* Whether rank 0, who reports, is here. */

@@ -36,8 +36,7 @@ static ronde_status name_difference(const ronde__rank *r, const uint64_t *sums, 
                          "step %" PRId64 ": the workers' weights differ: %s of rank %d is not that of %s", step,
                          params[i].name, rank, world > 2 ? "most" : "rank 0");
     }
-  return ronde__fail(RONDE_E_INTERNAL, "step %" PRId64 ": the workers' weights changed while they were compared",
-                     step);
+  return ronde__fail(RONDE_E_INTERNAL, "step %" PRId64 ": the workers' weights changed while they were compared", step);
 }
 
 static ronde_status find_difference(ronde__rank *r, int64_t step) {
@@ -46,8 +45,7 @@ static ronde_status find_difference(ronde__rank *r, int64_t step) {
   uint64_t *sums;
   RONDE__ALLOC(sums, (size_t)(r->job->world * n_params) * sizeof *sums, "sentinel");
   for (int i = 0; i < n_params; i++) sums[r->transport->rank * n_params + i] = hash_param(r->net, i);
-  ronde_status status =
-      ronde__allgather_ring(r->transport, TAG, sums, (size_t)n_params * sizeof *sums);
+  ronde_status status = ronde__allgather_ring(r->transport, TAG, sums, (size_t)n_params * sizeof *sums);
   if (status == RONDE_OK) {
     r->agreed = true;
     status = r->transport->rank == 0 ? name_difference(r, sums, step) : RONDE_E_DIFFERENCE;
@@ -60,8 +58,7 @@ ronde_status ronde__sentinel_check(ronde__rank *r, int64_t step) {
   uint64_t *sums;
   int world = r->job->world;
   RONDE__ALLOC(sums, (size_t)world * sizeof *sums, "sentinel");
-  sums[r->transport->rank] =
-      ronde__checksum(ronde__net_values(r->net), ronde__net_n_elems(r->net) * sizeof(float));
+  sums[r->transport->rank] = ronde__checksum(ronde__net_values(r->net), ronde__net_n_elems(r->net) * sizeof(float));
   ronde_status status = ronde__allgather_ring(r->transport, TAG, sums, sizeof *sums);
   bool same = true;
   for (int other = 1; other < world; other++) same &= sums[other] == sums[0];
