@@ -147,13 +147,13 @@ static void overwrite_instead_of_adding(const ronde__op_desc *d, const void *sta
 
 static ronde__op_call silent(const ronde__op_call *call) {
   ronde__op_call other = *call;
-  other.listener = (ronde__op_listener){0};
+  other.listener = (ronde__gradient_listener){0};
   return other;
 }
 
 static void tell_too_early(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   ronde__op_call other = silent(call);
-  ronde__op_params_done(call, 0);
+  ronde__op_gradients_final(d, call);
   sound->backward(d, state, &other);
 }
 

@@ -43,9 +43,9 @@ typedef struct op_run {
   buffer out, dout, saved, work;
   double loss_sum;
   int64_t n_correct;
-  float *heard;        /* the gradient of param[0] as backward said that it was final, */
-  int64_t heard_first; /* from this element on; its size: nothing was said */
-  uint64_t heard_rest; /* and the other parameters' */
+  /* The gradients as backward told that they were final, each from this element on; its size: nothing was told. */
+  float *heard[RONDE__OP_MAX_PARAMS];
+  size_t heard_first[RONDE__OP_MAX_PARAMS];
 } op_run;
 
 static char finding[640];
@@ -200,7 +200,7 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
   for (int i = 0; i < d->n_params; i++) {
     run->param[i] = buffer_make(ronde__weight_elems(&d->param[i]));
     run->dparam[i] = buffer_make(run->param[i].n);
-    if (i == 0) run->heard = malloc((size_t)run->param[0].n * sizeof(float));
+    run->heard[i] = malloc((size_t)run->param[i].n * sizeof(float));
     put_weight(&d->param[i], ref->param[i], run->param[i].at);
   }
   ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
@@ -221,7 +221,7 @@ static inline void op_run_close(op_run *run) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(run->in[i].block), free(run->din[i].block);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->param[i].block), free(run->dparam[i].block);
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) free(run->state_of[i].block);
-  free(run->heard);
+  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->heard[i]);
   free(run->out.block), free(run->dout.block), free(run->saved.block), free(run->work.block);
 }
 
@@ -238,19 +238,14 @@ static inline uint64_t digest(uint64_t d, const buffer *b) {
   return d;
 }
 
-static inline uint64_t digest_of_rest(const op_run *run) {
-  uint64_t d = 1;
-  for (int i = 1; i < run->desc.n_params; i++) d = digest(d, &run->dparam[i]);
-  return d;
-}
-
-static inline void hear(void *user, size_t first) {
+/* A parameter's last elements come first. */
+static inline void hear(void *user, const ronde__gradient *g) {
   op_run *run = user;
-  int64_t n = run->heard_first - (int64_t)first;
-  if (n > 0) memcpy(run->heard + first, run->dparam[0].at + first, (size_t)n * sizeof(float));
-  else found(run, "param[0] is told to be final from element %d on, behind %d", (int)first, (int)run->heard_first);
-  run->heard_first = (int64_t)first;
-  run->heard_rest = digest_of_rest(run);
+  if (g->data != run->dparam[g->param].at + g->begin || g->end != run->heard_first[g->param] || g->begin >= g->end)
+    found(run, "elements %zu to %zu of param[%d] are told to be final behind %zu", g->begin, g->end, g->param,
+          run->heard_first[g->param]);
+  else memcpy(run->heard[g->param] + g->begin, g->data, (g->end - g->begin) * sizeof(float));
+  run->heard_first[g->param] = g->begin;
 }
 
 static inline void bind(op_run *run, bool backward) {
@@ -298,8 +293,8 @@ static inline void op_run_backward(op_run *run) {
   if (run->dout.at) put_padded(&d->out, run->ref->dout, run->dout.at);
   run->call.dout = run->dout.at;
   run->call.accumulate_dparam = run->v->accumulate;
-  run->call.listener = (ronde__op_listener){hear, run};
-  run->heard_first = run->dparam[0].n;
+  run->call.listener = (ronde__gradient_listener){hear, run};
+  for (int i = 0; i < d->n_params; i++) run->heard_first[i] = (size_t)run->dparam[i].n;
   for (int i = 0; i < run->ref->n_inputs; i++) {
     run->call.din[i] = i + 1 == run->v->in_dout ? run->dout.at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
@@ -382,11 +377,11 @@ static inline bool backward_holds(op_run *run) {
         return found(run, "backward changed a parameter");
     held = weight_holds(run, weight_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
   }
-  int64_t first = run->heard_first, n = run->dparam[0].n - first;
-  if (held && n > 0 && memcmp(run->heard + first, run->dparam[0].at + first, (size_t)n * sizeof(float)) != 0)
-    return found(run, "the weight's gradient changed behind being final");
-  if (held && n > 0 && run->heard_rest != digest_of_rest(run))
-    return found(run, "the bias's gradient changed behind being final");
+  for (int i = 0; i < run->desc.n_params && held; i++) {
+    size_t first = run->heard_first[i], n = (size_t)run->dparam[i].n - first;
+    if (n && memcmp(run->heard[i] + first, run->dparam[i].at + first, n * sizeof(float)) != 0)
+      return found(run, "the %s's gradient changed behind being final", i ? "bias" : "weight");
+  }
   for (int i = 0; i < ref->n_inputs && held; i++)
     if (run->din[i].at)
       held = activation_holds(run, "input gradient", &run->desc.in[i], run->din[i].at, &ref->din[i], true);

@@ -41,36 +41,28 @@ typedef struct pair {
   int n_left; /* dead elements that were not set to zero */
 } pair;
 
-static void compare(void *user, int param) {
+static void compare(void *user, const ronde__gradient *g) {
   pair *both = user;
-  int n_params;
-  const ronde__net_param *p = &ronde__net_params(both->kept, &n_params)[param];
-  const float *gradient = ronde__net_gradient(both->transient, param);
-  const float *expected = ronde__net_gradient(both->kept, param);
-  for (size_t j = 0; j < p->n_packed && gradient; j++) {
-    if (is_dead(both->kept, p->offset + j)) both->n_left += gradient[j] != 0;
-    else assert_memory_equal(&gradient[j], &expected[j], sizeof(float));
+  const float *expected = ronde__net_gradients(both->kept) + g->begin;
+  for (size_t j = 0; j < g->end - g->begin && !g->concurrent; j++) {
+    if (is_dead(both->kept, g->begin + j)) both->n_left += g->data[j] != 0;
+    else assert_memory_equal(&g->data[j], &expected[j], sizeof(float));
   }
 }
 
-static void take_piece(void *user, int param, size_t first, const float *gradient, size_t n) {}
-
-/* Gradients that are not kept lie where anything else has lain before: dead ones are set, unless nobody reads them. */
-static void dead_gradients_need_not_be_set_where_nobody_reads_them(void **unused) {
+/* Gradients that are not kept lie where anything else has lain before: nobody spends time on setting dead ones. */
+static void transient_dead_gradients_are_not_set(void **unused) {
   static const network small = {"dead_taps", 3, 4, 4, build_dead_taps};
   ronde_graph *graph = graph_of(&small);
   pair both = {net_of(graph), make_net(graph, true), 0};
   examples e = examples_make(graph, 5);
+  ronde__net_hooks hooks = {.gradient = compare, .user = &both};
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(both.kept, &e.batch, 0.2f, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(both.kept, false, NULL), RONDE_OK);
-  for (int unread = 0; unread < 2; unread++) {
-    ronde__net_hooks hooks = {
-        .gradient_ready = compare, .gradient_piece = take_piece, .user = &both, .dead_unread = unread};
-    assert_int_equal(ronde__net_forward(both.transient, &e.batch, 0.2f, NULL, &result), RONDE_OK);
-    assert_int_equal(ronde__net_backward(both.transient, false, &hooks), RONDE_OK);
-    assert_int_equal(both.n_left > 0, unread);
-  }
+  assert_int_equal(ronde__net_forward(both.transient, &e.batch, 0.2f, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(both.transient, false, &hooks), RONDE_OK);
+  assert_true(both.n_left > 0);
   examples_free(&e);
   ronde__net_destroy(both.kept);
   ronde__net_destroy(both.transient);
@@ -128,7 +120,7 @@ static void a_tap_lives_where_any_layer_needs_it(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(dead_gradients_stay_zero),
-      cmocka_unit_test(dead_gradients_need_not_be_set_where_nobody_reads_them),
+      cmocka_unit_test(transient_dead_gradients_are_not_set),
       cmocka_unit_test(taps_in_the_padding_are_dead),
       cmocka_unit_test(a_tap_lives_where_any_layer_needs_it),
   };

@@ -137,9 +137,9 @@ typedef struct seen {
   int n_ready[8];
 } seen;
 
-static void ready(void *user, int param) {
+static void final(void *user, const ronde__gradient *gradient) {
   seen *s = user;
-  s->n_ready[param]++;
+  s->n_ready[gradient->param]++;
 }
 
 static void build_short(ronde_graph *graph, ronde_tensor *x) {
@@ -157,7 +157,7 @@ static void a_parameter_left_out_has_no_gradient(void **unused) {
   ronde__net *net = net_of(graph, &less);
   examples e = examples_make(graph, 4);
   seen s = {{0}};
-  ronde__net_hooks hooks = {.gradient_ready = ready, .user = &s};
+  ronde__net_hooks hooks = {.gradient = final, .user = &s};
   ronde__net_result result;
   int n;
   ronde__net_params(net, &n);

@@ -20,7 +20,8 @@ typedef struct ronde__executor {
   ronde_status (*backward)(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
   /* As ronde__net_pass_empty, where a synchronised op is in the network. NULL: there is none. */
   ronde_status (*pass_empty)(void *execution, bool backward, const ronde__net_hooks *hooks);
-  /* As ronde__net_gradient, where gradients are transient. NULL: they never are. */
+  /* Where the gradient of a parameter lies that no step has reached, where gradients are transient. NULL: they never
+   * are. */
   float *(*gradient)(const void *execution, int param);
   size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients */
 } ronde__executor;

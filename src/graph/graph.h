@@ -121,12 +121,9 @@ size_t ronde__net_n_trained(const ronde__net *net); /* of those that train, whic
 float *ronde__net_values(ronde__net *net);
 float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not train, or does not keep them */
 /* Where gradients are zero, whatever the examples: taps of convolutions that meet nothing but padding. Ascending, none
- * across two parameters. Kept ones are zero from the start, and left so by all who write there. A net that
- * is defined anew in each pass has none. */
+ * across two parameters. Kept ones are zero from the start, and left so by all who write there; transient ones are not
+ * set. A net that is defined anew in each pass has none. */
 const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out);
-/* One parameter's gradient, packed, without the padding behind it. Where gradients are transient: only within its
- * gradient_ready; NULL where all of it has gone out in pieces. */
-const float *ronde__net_gradient(const ronde__net *net, int param);
 
 /* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
@@ -168,19 +165,11 @@ typedef struct ronde__net_result {
  * the same order. NULL: this replica is alone. */
 typedef struct ronde__net_hooks {
   void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
-  /* Its last contribution was added; backward order, none frozen. Where gradients are transient, this backward reads the
-   * parameter no more; where they are kept it may, until it is done. */
-  void (*gradient_ready)(void *user, int param);
-  /* The same of its elements from `first` of the flat arrays on, of which there may be more each time; gradient_ready
-   * follows, and none of another parameter is between. Only where gradients are kept; NULL: no interest. */
-  void (*gradient_tail)(void *user, int param, size_t first);
+  /* Some of a parameter's gradient is final (op.h); parameters in backward order, none frozen, the events of one not
+   * between those of another unless they are concurrent. NULL: no interest. */
+  void (*gradient)(void *user, const ronde__gradient *gradient);
   ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
   void *user;
-  bool dead_unread; /* nobody reads gradients of ronde__net_dead in this pass: transient ones need not be set there */
-  /* Where gradients are transient: elements [first, first + n) of the flat arrays, all of one parameter, have their
-   * gradient, and this backward reads these elements of the parameter no more. From any thread of the pool, each
-   * element at most once; gradient_ready of the parameter follows. */
-  void (*gradient_piece)(void *user, int param, size_t first, const float *gradient, size_t n);
 } ronde__net_hooks;
 
 /* Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
@@ -193,6 +182,8 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);
+/* For executors: tells that all of a parameter's gradient, which lies where the net keeps it, is final. */
+void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks);
 /* The longest part that this net shares; 0: none. */
 size_t ronde__net_part_elems(const ronde__net *net);
 /* The output without loss: y [n][elems], ROWS. */

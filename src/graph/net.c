@@ -147,8 +147,6 @@ static float *gradient_at(const ronde__net *net, int param) {
   return net->executor->gradient(net->execution, param);
 }
 
-const float *ronde__net_gradient(const ronde__net *net, int param) { return gradient_at(net, param); }
-
 void ronde__net_get(const ronde__net *net, int param, float *logical_out) {
   ronde__weight_unpack(&net->params[param].layout, net->values + net->params[param].offset, logical_out);
 }
@@ -250,12 +248,19 @@ ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, 
   return net->executor->forward(net->execution, batch, loss_scale, hooks, result_out);
 }
 
+void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks) {
+  const ronde__net_param *p = &net->params[param];
+  if (hooks && hooks->gradient)
+    hooks->gradient(hooks->user,
+                    &(ronde__gradient){param, p->offset, p->offset + p->n_packed, gradient_at(net, param), false});
+}
+
 /* Parameters that this pass did not reach: their gradient is zero, and final. */
 static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
   for (int i = net->n_params - 1; i >= 0; i--) {
     if (net->touched[i] || net->params[i].frozen) continue;
     if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
-    if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, i);
+    ronde__net_tell_gradient(net, i, hooks);
   }
 }
 

@@ -142,18 +142,28 @@ typedef struct witness {
   ronde__net *net;
   int n_ready, n_needed;
   int order[32];
-  float *seen[32]; /* by parameter: its gradient when it was said to be ready */
+  float *seen[32]; /* by parameter: its gradient when it was said to be final */
+  size_t at;       /* of the last parameter: elements from here on are final; 0: all of them */
+  int n_events;
   bool needed[32];
 } witness;
 
-static void note_ready(void *user, int param) {
+/* A parameter's last elements come first, and those of another not in between. */
+static void note_final(void *user, const ronde__gradient *g) {
   witness *w = user;
   int n_params;
-  const ronde__net_param *p = &ronde__net_params(w->net, &n_params)[param];
-  assert_null(w->seen[param]);
-  w->seen[param] = malloc(p->n_elems * sizeof(float));
-  memcpy(w->seen[param], ronde__net_gradients(w->net) + p->offset, p->n_elems * sizeof(float));
-  w->order[w->n_ready++] = param;
+  const ronde__net_param *p = &ronde__net_params(w->net, &n_params)[g->param];
+  size_t end = w->seen[g->param] ? w->at : p->offset + p->n_packed;
+  assert_true(w->at == 0 || w->order[w->n_ready - 1] == g->param);
+  assert_true(g->end == end && g->begin < end && g->begin >= p->offset);
+  assert_ptr_equal(g->data, ronde__net_gradients(w->net) + g->begin);
+  if (!w->seen[g->param]) {
+    w->seen[g->param] = calloc(p->n_elems, sizeof(float));
+    w->order[w->n_ready++] = g->param;
+  }
+  memcpy(w->seen[g->param] + (g->begin - p->offset), g->data, (g->end - g->begin) * sizeof(float));
+  w->at = g->begin > p->offset ? g->begin : 0;
+  w->n_events++;
 }
 
 static void note_needed(void *user, int param) {
@@ -169,7 +179,7 @@ static void gradients_are_ready_once_and_final(void **unused) {
     ronde__net *net = net_of(graph, NULL, true);
     examples e = examples_make(graph, 5);
     witness w = {.net = net};
-    ronde__net_hooks hooks = {.param_needed = note_needed, .gradient_ready = note_ready, .user = &w};
+    ronde__net_hooks hooks = {.param_needed = note_needed, .gradient = note_final, .user = &w};
     ronde__net_result result;
     size_t n;
     assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, &hooks, &result), RONDE_OK);
@@ -222,13 +232,13 @@ static void unreached_parameters_have_no_gradient(void **unused) {
 
 typedef struct tally {
   const ronde_graph *graph;
-  int n_ready;
+  unsigned told; /* bit p: parameter p was told */
 } tally;
 
-static void note_trained(void *user, int param) {
+static void note_trained(void *user, const ronde__gradient *gradient) {
   tally *t = user;
-  assert_false(t->graph->params[param].frozen);
-  t->n_ready++;
+  assert_false(t->graph->params[gradient->param].frozen);
+  t->told |= 1u << gradient->param;
 }
 
 /* The gradients of those that train, against the whole network's [all parameters]. */
@@ -253,11 +263,11 @@ static void check_frozen(const network *network, unsigned mask, const examples *
   for (int p = 0; p < graph->n_params; p++) n_frozen += graph->params[p].frozen = mask >> p & 1;
   ronde__net *net = net_of(graph, NULL, true);
   tally t = {.graph = graph};
-  ronde__net_hooks hooks = {.gradient_ready = note_trained, .user = &t};
+  ronde__net_hooks hooks = {.gradient = note_trained, .user = &t};
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(net, &e->batch, 0.2f, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
-  assert_int_equal(t.n_ready, graph->n_params - n_frozen);
+  assert_int_equal(__builtin_popcount(t.told), graph->n_params - n_frozen);
   check_trained(network->name, net, whole);
   assert_true(ronde__net_executed_flops(net, e->batch.n) <= flops);
   if (mask & 1) assert_true(ronde__net_executed_flops(net, e->batch.n) < flops); /* the first layer's weight */
@@ -348,57 +358,32 @@ static void parameters_are_kept(void **unused) {
   ronde_graph_destroy(graph);
 }
 
-/* A gradient that becomes final part by part, from its end. */
-typedef struct tails {
-  ronde__net *net;
-  float *seen; /* [elements] */
-  int param, n_tails, n_ready;
-  size_t first;
-} tails;
-
-static void note_tail(void *user, int param, size_t first) {
-  tails *t = user;
-  int n_params;
-  const ronde__net_param *p = &ronde__net_params(t->net, &n_params)[param];
-  size_t end = p->offset + p->n_packed;
-  if (t->param == param) end = t->first;
-  assert_true(first > p->offset && first < end);
-  memcpy(t->seen + first, ronde__net_gradients(t->net) + first, (end - first) * sizeof(float));
-  t->param = param, t->first = first;
-  t->n_tails++;
-}
-
-static void note_rest(void *user, int param) {
-  tails *t = user;
-  int n_params;
-  const ronde__net_param *p = &ronde__net_params(t->net, &n_params)[param];
-  assert_true(t->param < 0 || t->param == param);
-  size_t end = t->param == param ? t->first : p->offset + p->n_packed;
-  memcpy(t->seen + p->offset, ronde__net_gradients(t->net) + p->offset, (end - p->offset) * sizeof(float));
-  t->param = -1;
-  t->n_ready++;
-}
-
 static void build_wide(ronde_graph *graph, ronde_tensor *x) {
   x = ronde_tanh(ronde_linear(x, "fc1", 20, true));
   x = ronde_tanh(ronde_linear(x, "fc2", 1700, true));
   ronde_graph_set_output(graph, ronde_linear(x, "fc3", 5, true));
 }
 
+/* The exchange of a large gradient can begin before the rest of it is there. */
 static void gradients_are_final_part_by_part(void **unused) {
   static const network wide = {"wide", 20, 0, 0, build_wide};
   ronde_graph *graph = graph_of(&wide);
   ronde__net *net = net_of(graph, NULL, true);
   examples e = examples_make(graph, 5);
-  tails t = {.net = net, .param = -1, .seen = calloc(ronde__net_n_elems(net), sizeof *t.seen)};
-  ronde__net_hooks hooks = {.gradient_ready = note_rest, .gradient_tail = note_tail, .user = &t};
+  witness w = {.net = net};
+  ronde__net_hooks hooks = {.gradient = note_final, .user = &w};
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, &hooks, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(net, false, &hooks), RONDE_OK);
-  assert_int_equal(t.n_ready, 6);
-  assert_int_equal(t.n_tails, 3); /* fc2's weight */
-  assert_memory_equal(t.seen, ronde__net_gradients(net), ronde__net_n_trained(net) * sizeof(float));
-  free(t.seen);
+  assert_int_equal(w.n_ready, 6);
+  assert_int_equal(w.n_events, 6 + 3); /* fc2's weight */
+  assert_int_equal(w.at, 0);
+  for (int p = 0; p < graph->n_params; p++) {
+    int n_params;
+    const ronde__net_param *param = &ronde__net_params(net, &n_params)[p];
+    assert_memory_equal(w.seen[p], ronde__net_gradients(net) + param->offset, param->n_elems * sizeof(float));
+    free(w.seen[p]);
+  }
   examples_free(&e);
   ronde__net_destroy(net);
   ronde_graph_destroy(graph);

@@ -227,10 +227,11 @@ static bool adds_to_gradients(const planned *p, const ronde__plan_step *step, co
   return n_begun > 0;
 }
 
-/* Kept gradients of dead taps were zero from the start, where no other step shares the parameter. */
-static bool leaves_dead(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+/* Kept gradients of dead taps were zero from the start, where no other step shares the parameter; of transient ones
+ * nobody reads them. */
+static bool leaves_dead(const planned *p, const ronde__plan_step *step) {
   const ronde__plan_param *param = &p->plan->params[step->param[0]];
-  return step->op->dead_tap && param->first == param->last && (p->gradients || (hooks && hooks->dead_unread));
+  return step->op->dead_tap && param->first == param->last;
 }
 
 /* Backward of one step; what hears of its gradients. */
@@ -239,50 +240,55 @@ typedef struct running {
   const ronde__plan_step *step;
   const ronde__net_hooks *hooks;
   bool *touched;
-  int n_left;     /* parameters, from the first on, whose gradients are not told of */
-  uint64_t begin; /* of the op's time, which what listens has no part in */
+  size_t untold[RONDE__OP_MAX_PARAMS]; /* of each parameter's gradient: elements from the first on */
+  uint64_t begin;                      /* of the op's time, which what listens has no part in */
 } running;
 
-static void take_piece(void *user, size_t begin, const float *gradient, size_t n) {
-  const running *r = user;
-  int param = r->step->param[0];
-  r->hooks->gradient_piece(r->hooks->user, param, r->p->params[param].offset + begin, gradient, n);
+/* Where several steps share a parameter, the last of them finishes its gradient. */
+static bool finishes(const running *r, int j) {
+  return r->p->plan->params[r->step->param[j]].last == r->step - r->p->plan->steps && !r->step->desc.frozen[j];
 }
 
-static bool is_listening(const running *r, int j) {
-  const ronde__plan *plan = r->p->plan;
-  bool is_last = plan->params[r->step->param[j]].last == r->step - plan->steps;
-  return r->hooks && is_last && !r->step->desc.frozen[j];
+/* An op's event becomes the network's. */
+static void tell(const running *r, const ronde__gradient *of_op) {
+  if (!r->hooks || !r->hooks->gradient || !finishes(r, of_op->param)) return;
+  ronde__gradient gradient = *of_op;
+  gradient.param = r->step->param[of_op->param];
+  gradient.begin += r->p->params[gradient.param].offset;
+  gradient.end += r->p->params[gradient.param].offset;
+  r->hooks->gradient(r->hooks->user, &gradient);
 }
 
-/* All but the first n_left parameters' gradients are final. */
-static void tell_gradients(running *r, int n_left) {
-  while (r->n_left > n_left) {
-    int j = --r->n_left;
-    if (!r->step->desc.frozen[j]) r->touched[r->step->param[j]] = true;
-    if (is_listening(r, j) && r->hooks->gradient_ready) r->hooks->gradient_ready(r->hooks->user, r->step->param[j]);
-  }
-}
-
-/* In the table, the op's parts are calls of their own. */
-static void params_done(void *user, size_t first) {
+/* In the table, the op's parts are calls of their own. Transient gradients whose op may still read the parameter are
+ * told when it has ended. */
+static void on_final(void *user, const ronde__gradient *gradient) {
   running *r = user;
-  int param = r->step->param[0];
+  if (gradient->concurrent) tell(r, gradient);
+  if (gradient->concurrent || !r->p->gradients) return;
   ronde__prof_op_add(r->p->options.prof, r->step->backward_slot, r->begin, op_clock(r->p), 0);
-  tell_gradients(r, first > 0);
-  if (first && is_listening(r, 0) && r->hooks->gradient_tail)
-    r->hooks->gradient_tail(r->hooks->user, param, r->p->params[param].offset + first);
+  r->untold[gradient->param] = gradient->begin;
+  tell(r, gradient);
   r->begin = op_clock(r->p);
+}
+
+static void tell_rest(running *r) {
+  for (int j = r->step->desc.n_params - 1; j >= 0; j--) {
+    int param = r->step->param[j];
+    if (r->step->desc.frozen[j]) continue;
+    r->touched[param] = true;
+    if (r->untold[j]) tell(r, &(ronde__gradient){j, 0, r->untold[j], gradient_at(r->p, param), false});
+  }
 }
 
 static void run_backward_op(running *r, ronde__op_call *call) {
   const ronde__plan_step *step = r->step;
-  call->taker = (ronde__op_taker){take_piece, r};
-  if (r->p->gradients) call->listener = (ronde__op_listener){params_done, r};
+  for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = r->p->params[step->param[j]].n_packed;
+  if (step->desc.in_pieces) r->untold[0] = 0;
+  call->listener = (ronde__gradient_listener){on_final, r};
   r->begin = op_clock(r->p);
   step->op->backward(&step->desc, step->state, call);
   ronde__prof_op_add(r->p->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);
-  tell_gradients(r, 0);
+  tell_rest(r);
 }
 
 static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
@@ -294,9 +300,9 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     ronde__op_call call;
     bind(p, plan, step, true, &call);
     call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
-    call.leaves_dead = leaves_dead(p, step, hooks);
+    call.leaves_dead = leaves_dead(p, step);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
-    running r = {.p = p, .step = step, .hooks = hooks, .touched = touched, .n_left = step->desc.n_params};
+    running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};
     run_backward_op(&r, &call);
   }
   return RONDE_OK;
@@ -329,10 +335,7 @@ static double executed_flops(const void *execution, int64_t n) {
 
 static size_t arena_bytes(const void *execution) { return ((const planned *)execution)->arena_bytes; }
 
-static float *gradient(const void *execution, int param) {
-  const planned *p = execution;
-  return !p->gradients && p->plan->params[param].in_pieces ? NULL : gradient_at(p, param);
-}
+static float *gradient(const void *execution, int param) { return gradient_at(execution, param); }
 
 const ronde__executor ronde__executor_planned = {
     .create = create,

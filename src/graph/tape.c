@@ -160,7 +160,7 @@ ronde_status ronde__tape_backward(ronde__eager *e, bool accumulate, const ronde_
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       if (step->desc.frozen[j]) continue;
       touched[step->param[j]] = true;
-      if (hooks && hooks->gradient_ready) hooks->gradient_ready(hooks->user, step->param[j]);
+      ronde__net_tell_gradient(e->net, step->param[j], hooks);
     }
   }
   return RONDE_OK;

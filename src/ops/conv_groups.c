@@ -41,7 +41,7 @@ static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, 
   int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out);
   int64_t weights = ronde__weight_elems(&s->group.param[0]), biases = s->group.param[1].o;
   ronde__op_call c = *call;
-  c.listener = (ronde__op_listener){0}; /* the other groups' gradients are not there yet */
+  c.listener = (ronde__gradient_listener){0}; /* the other groups' gradients are not there yet */
   c.in[0] += g * in;
   c.out += g * out;
   c.dout = past(c.dout, g * out);

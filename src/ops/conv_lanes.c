@@ -194,7 +194,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
-  ronde__op_params_done(call, 0);
+  ronde__op_gradients_final(desc, call);
   if (!call->din[0]) return;
   transpose_weights(state, &desc->param[0], call->param[0], call->work);
   ronde__pool_run(call->pool, data_part, &j);

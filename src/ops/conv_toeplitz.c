@@ -256,7 +256,7 @@ static void backward(const ronde__op_desc *desc, const void *opaque, const ronde
     ronde__pool_run(call->pool, transform_input_part, &weight);
     ronde__pool_run(call->pool, weight_part, &(weight_job){&weight, data.operand});
   }
-  ronde__op_params_done(call, 0);
+  ronde__op_gradients_final(desc, call);
   if (call->din[0]) run_pass(data);
 }
 

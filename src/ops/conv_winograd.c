@@ -266,7 +266,7 @@ static void backward(const ronde__op_desc *desc, const void *opaque, const ronde
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) weight_gradient(desc, s, call);
-  ronde__op_params_done(call, 0);
+  ronde__op_gradients_final(desc, call);
   if (call->din[0]) data_gradient(desc, s, call);
 }
 

@@ -218,7 +218,9 @@ static void weight_rows(const job *j, int64_t ob, int64_t term, int64_t row0, in
   uint64_t zero = 0;
   ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
                   &zero, 1, dw);
-  if (j->desc->in_pieces) call->taker.take(call->taker.user, (size_t)place, dw, (size_t)(pair->set.shape.m * bo));
+  if (!j->desc->in_pieces) return;
+  size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
+  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true});
 }
 
 static void weight_part(void *arg, int thread, int n_threads) {
@@ -268,12 +270,14 @@ static void blocks_part(void *arg, int thread, int n_threads) {
 
 /* From the last piece to the first, as the flat arrays are exchanged. */
 static void backward_blocks(job j) {
+  if (j.desc->attr.bias) ronde__op_gradient_final(j.call, 1, 0, (size_t)ronde__weight_elems(&j.desc->param[1]));
   int64_t out_blocks = ronde__phys_blocks(&j.desc->out), piece = ronde__gemm_piece(out_blocks, j.desc->out.block);
   for (int64_t end = out_blocks; end > 0; end = j.ob0) {
     j.ob0 = (end - 1) / piece * piece;
     j.n_obs = end - j.ob0;
     ronde__pool_run(j.call->pool, blocks_part, &j);
-    ronde__op_params_done(j.call, (size_t)(j.ob0 * slab(j.desc)));
+    if (!j.desc->in_pieces)
+      ronde__op_gradient_final(j.call, 0, (size_t)(j.ob0 * slab(j.desc)), (size_t)(end * slab(j.desc)));
   }
 }
 

@@ -72,26 +72,31 @@ typedef struct ronde__op_desc {
   int layer;                              /* of the graph's nodes: tells one dropout from another */
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
   bool frozen[RONDE__OP_MAX_PARAMS];      /* not trained: calls have no gradient of it (dparam NULL) */
-  bool in_pieces;                         /* backward hands out the gradient of param[0] in pieces, and keeps none */
+  bool in_pieces;                         /* backward tells the gradient of param[0] concurrently, and keeps none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
 } ronde__op_desc;
 
-/* Takes a piece of the gradient of param[0], elements [begin, begin + n), once it is final and backward has read these
- * elements of the parameter for the last time: they may change within. From any thread of the pool. */
-typedef struct ronde__op_taker {
-  void (*take)(void *user, size_t begin, const float *gradient, size_t n);
-  void *user;
-} ronde__op_taker;
+/* A gradient event: elements [begin, end) of a parameter's gradient are final, and lie at `data` [end - begin]. It is
+ * the one way in which gradients are handed on, from an op to the executor and from there to the strategy.
+ * Each element is told once. Of dead taps (op.dead_tap) data is zero where gradients are kept; else it may hold anything
+ * there: they have no gradient, and nobody may read one.
+ *
+ * Kept gradients: told on the calling thread, a parameter's last elements first; data stays. Backward may read the
+ * parameter again. Transient ones: data is valid within the call only, and backward reads these elements of the
+ * parameter no more, so that they may be updated within. */
+typedef struct ronde__gradient {
+  int param;         /* from an op: of its own; behind the executor: of the network */
+  size_t begin, end; /* from an op: in the packed parameter; behind the executor: in the flat arrays */
+  const float *data;
+  bool concurrent; /* transient: told from any thread of the pool, in any order, within the op's own time */
+} ronde__gradient;
 
-/* Is told what is final of the parameters' gradients while backward has more to do, for which it may read the
- * parameters again: elements of param[0] from `first` on, of which more each time, and all of the others'. NULL: nobody
- * listens. */
-typedef struct ronde__op_listener {
-  void (*params_done)(void *user, size_t first);
+typedef struct ronde__gradient_listener {
+  void (*final)(void *user, const ronde__gradient *gradient); /* NULL: nobody listens */
   void *user;
-} ronde__op_listener;
+} ronde__gradient_listener;
 
 /* What each replica contributed to a synchronised op: `n` parts, in the order of replicas, `stride` f64 apart. */
 typedef struct ronde__parts {
@@ -113,12 +118,11 @@ typedef struct ronde__op_call {
   int64_t first_example;                /* of this batch, in the step's list */
   float *dout;                          /* may be overwritten: its last use */
   float *din[RONDE__OP_MAX_INPUTS];     /* one of them may be dout, as dinput_in_dout says */
-  float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen */
+  float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen; not param[0]'s where in_pieces */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam;
-  bool leaves_dead;      /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
-  ronde__op_taker taker; /* instead of dparam[0], where in_pieces */
-  ronde__op_listener listener;
+  bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
+  ronde__gradient_listener listener;
   float *saved;       /* what forward leaves to backward beside in and out */
   float *work;        /* scratch of this call */
   float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
@@ -129,8 +133,16 @@ typedef struct ronde__op_call {
   ronde__pool *pool;
 } ronde__op_call;
 
-static inline void ronde__op_params_done(const ronde__op_call *call, size_t first) {
-  if (call->listener.params_done) call->listener.params_done(call->listener.user, first);
+/* From within backward, which need not tell what is final only at its end. */
+static inline void ronde__op_gradient_final(const ronde__op_call *call, int param, size_t begin, size_t end) {
+  if (call->listener.final && call->dparam[param])
+    call->listener.final(call->listener.user,
+                         &(ronde__gradient){param, begin, end, call->dparam[param] + begin, false});
+}
+/* The same of all parameters. */
+static inline void ronde__op_gradients_final(const ronde__op_desc *desc, const ronde__op_call *call) {
+  for (int i = desc->n_params - 1; i >= 0; i--)
+    ronde__op_gradient_final(call, i, 0, (size_t)ronde__weight_elems(&desc->param[i]));
 }
 
 typedef struct ronde__op {

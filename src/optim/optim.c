@@ -14,8 +14,8 @@ struct ronde__optim {
   int n_states;
   float *state[2]; /* [n] each */
   const ronde__stretch *dead;
-  int n_dead, n_passed; /* n_passed: all of them, or none */
-  bool looked;          /* which; anew when the state was loaded */
+  int n_dead;
+  bool passes_dead, looked; /* passes_dead is known once it was looked; anew when the state was loaded */
   union {
     ronde__sgd_args sgd;
     ronde__adam_args adam;
@@ -105,7 +105,7 @@ static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
 void ronde__optim_begin(ronde__optim *optim, double lr) {
   const ronde__optim_options *o = &optim->options;
   ++optim->n_updates;
-  if (!optim->looked) optim->n_passed = stays(optim) ? optim->n_dead : 0;
+  if (!optim->looked) optim->passes_dead = stays(optim);
   optim->looked = true;
   if (o->kind == RONDE__OPTIM_SGD) {
     optim->args.sgd = (ronde__sgd_args){(float)lr, (float)o->momentum, (float)o->weight_decay, o->nesterov};
@@ -115,8 +115,6 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
     optim->args.adam = adam_args(optim, lr);
   }
 }
-
-bool ronde__optim_passes_dead(const ronde__optim *optim) { return optim->n_passed == optim->n_dead; }
 
 static void update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   int64_t elems = (int64_t)n;
@@ -129,10 +127,23 @@ static void update(const ronde__optim *optim, float *w, const float *g, size_t f
   }
 }
 
+/* Of what is dead and not passed over: decay and old state still move it. */
+static void update_dead(const ronde__optim *optim, float *w, size_t first, size_t n) {
+  static const float zeros[CHUNK];
+  for (size_t at = 0, some; at < n; at += some) {
+    some = n - at < CHUNK ? n - at : CHUNK;
+    update(optim, w + at, zeros, first + at, some);
+  }
+}
+
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
-  ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_passed, first, first + n);
-  for (ronde__stretch s; ronde__gaps_next(&live, &s);)
-    update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
+  size_t at = first, end = first + n;
+  ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_dead, first, end);
+  for (ronde__stretch s = {0}; at < end; at = s.begin + s.n) {
+    if (!ronde__gaps_next(&live, &s)) s = (ronde__stretch){end, 0};
+    if (!optim->passes_dead) update_dead(optim, w + (at - first), at, s.begin - at);
+    if (s.n) update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
+  }
 }
 
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {

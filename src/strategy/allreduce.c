@@ -67,9 +67,9 @@ static void send_ready(state *s, int n) {
   }
 }
 
-static void gradient_ready(void *user, int param, size_t first) {
+static void gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
-  ronde__buckets_final(&s->cut, param, first);
+  ronde__buckets_final(&s->cut, gradient);
   if (s->worker->overlap) send_ready(s, s->cut.n - 1);
 }
 
@@ -154,7 +154,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
-  RONDE_TRY(ronde__worker_gradients(worker, step, gradient_ready, s, &s->part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){gradient_final, s}, &s->part));
   RONDE_TRY(meet(s));
   *result_out = ronde__parts_join(s->parts, transport->size);
   ronde_status status = update(s, step->lr, result_out->broken_rank >= 0);

@@ -16,6 +16,12 @@ static void find_dead(const ronde__net *net, ronde__bucket *bucket) {
   }
 }
 
+/* Elements of both [begin, end) and [other_begin, other_end). */
+static size_t overlap(size_t begin, size_t end, size_t other_begin, size_t other_end) {
+  size_t first = begin > other_begin ? begin : other_begin, last = end < other_end ? end : other_end;
+  return first < last ? last - first : 0;
+}
+
 static int64_t n_pieces(const ronde__net_param *p, int64_t bucket_bytes) {
   int64_t bytes = (int64_t)(p->n_elems * sizeof(float)), least = LINE * sizeof(float);
   return p->frozen ? 0 : ronde__max(1, bytes / ronde__max(bucket_bytes, least));
@@ -34,7 +40,9 @@ static size_t cut_at(const ronde__net *net, const ronde__net_param *p, int64_t k
   return ronde__gaps_next(&rest, &next) ? next.begin : end;
 }
 
-static void append(ronde__buckets *b, int param, ronde__stretch piece, bool alone, int64_t bucket_bytes) {
+/* packed_end: of the parameter. */
+static void append(ronde__buckets *b, int param, ronde__stretch piece, size_t packed_end, bool alone,
+                   int64_t bucket_bytes) {
   ronde__bucket *last = &b->at[ronde__max(0, b->n - 1)];
   ronde__bucket_span *span = &b->of_param[param];
   if (b->n == 0 || alone || (int64_t)((last->end - last->begin) * sizeof(float)) >= bucket_bytes) {
@@ -42,7 +50,7 @@ static void append(ronde__buckets *b, int param, ronde__stretch piece, bool alon
     *last = (ronde__bucket){.end = piece.begin + piece.n};
   }
   last->begin = piece.begin;
-  last->n_params++;
+  last->n_packed += overlap(piece.begin, piece.begin + piece.n, 0, packed_end);
   if (span->last < span->first) span->first = b->n - 1;
   span->last = b->n - 1;
 }
@@ -67,7 +75,8 @@ ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ro
     b.of_param[i] = (ronde__bucket_span){0, -1};
     for (int64_t k = n - 1; k >= 0; k--) {
       size_t begin = cut_at(net, &params[i], k, n), end = cut_at(net, &params[i], k + 1, n);
-      if (begin < end) append(&b, i, (ronde__stretch){begin, end - begin}, n > 1, bucket_bytes);
+      size_t packed_end = params[i].offset + params[i].n_packed;
+      if (begin < end) append(&b, i, (ronde__stretch){begin, end - begin}, packed_end, n > 1, bucket_bytes);
     }
   }
   for (int i = 0; i < b.n; i++) find_dead(net, &b.at[i]);
@@ -82,15 +91,13 @@ void ronde__buckets_free(ronde__buckets *buckets) {
 }
 
 void ronde__buckets_begin(ronde__buckets *buckets) {
-  for (int b = 0; b < buckets->n; b++) buckets->at[b].n_ready = 0;
-  buckets->n_counted = 0;
+  for (int b = 0; b < buckets->n; b++) buckets->at[b].n_final = 0;
 }
 
-void ronde__buckets_final(ronde__buckets *buckets, int param, size_t first) {
-  ronde__bucket_span span = buckets->of_param[param];
-  int b = span.first + buckets->n_counted;
-  for (; b <= span.last && buckets->at[b].begin >= first; b++) buckets->at[b].n_ready++;
-  buckets->n_counted = first ? b - span.first : 0;
+void ronde__buckets_final(ronde__buckets *buckets, const ronde__gradient *g) {
+  ronde__bucket_span span = buckets->of_param[g->param];
+  for (int b = span.first; b <= span.last; b++)
+    buckets->at[b].n_final += overlap(g->begin, g->end, buckets->at[b].begin, buckets->at[b].end);
 }
 
 /* Between the dead stretches k - 1 and k. */

@@ -9,8 +9,8 @@
 /* A stretch of the flat arrays: neighbouring parameters, or a part of one. */
 typedef struct ronde__bucket {
   size_t begin, end;
-  int n_params;               /* with elements in it */
-  int n_ready;                /* of them: their elements in it are final in this step */
+  size_t n_packed;            /* elements of it that are a parameter's, and not the padding behind one */
+  size_t n_final;             /* of them: final in this step */
   const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;
@@ -27,7 +27,6 @@ typedef struct ronde__buckets {
   ronde__bucket *at; /* [n], the last layers' first */
   int n;
   ronde__bucket_span *of_param; /* [parameters] */
-  int n_counted;                /* of the parameter that becomes final part by part */
 } ronde__buckets;
 
 /* A bucket is full once it has bucket_bytes; a parameter of k times as much or more has k buckets of its own, cut where
@@ -37,9 +36,8 @@ void ronde__buckets_free(ronde__buckets *buckets);
 
 /* A step begins: nothing is final. */
 void ronde__buckets_begin(ronde__buckets *buckets);
-/* The parameter's elements from `first` of the flat arrays on are final; 0: all. */
-void ronde__buckets_final(ronde__buckets *buckets, int param, size_t first);
-static inline bool ronde__bucket_is_ready(const ronde__bucket *bucket) { return bucket->n_ready == bucket->n_params; }
+void ronde__buckets_final(ronde__buckets *buckets, const ronde__gradient *gradient);
+static inline bool ronde__bucket_is_ready(const ronde__bucket *bucket) { return bucket->n_final == bucket->n_packed; }
 
 /* Moves the bucket's gradients that are not dead to its beginning, n_live of them, in their order; and back again, the
  * dead ones zero. gradients: the flat array. */

@@ -66,7 +66,7 @@ static void buckets_hold_what_trains_from_the_end(void **state) {
         assert_int_equal(within, span.first <= b && b <= span.last);
         n_within += within;
       }
-      assert_int_equal(buckets.at[b].n_params, n_within);
+      assert_true(buckets.at[b].n_packed > 0 && buckets.at[b].n_packed <= buckets.at[b].end - end);
       size_t bytes = (buckets.at[b].end - end) * sizeof(float);
       if (n_within == 1) assert_true((int64_t)bytes < 3 * ronde__max(sizes[i], 64));
     }
@@ -88,6 +88,11 @@ static int n_ready(const ronde__buckets *buckets) {
   return n;
 }
 
+/* Elements [begin, end) of a parameter, which may lie in any number of buckets. */
+static void tell(ronde__buckets *buckets, int param, size_t begin, size_t end) {
+  ronde__buckets_final(buckets, &(ronde__gradient){.param = param, .begin = begin, .end = end});
+}
+
 /* One parameter after the other, and of the large one first some of its last elements, then more. */
 static void buckets_are_ready_with_their_elements(void **state) {
   ronde_graph *graph;
@@ -98,7 +103,7 @@ static void buckets_are_ready_with_their_elements(void **state) {
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
   ronde__net *net = make_net(graph);
   int n_params;
-  const ronde__net_param *large = ronde__net_params(net, &n_params);
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
   ronde__buckets buckets;
   assert_int_equal(ronde__buckets_make(net, 4096, &buckets), RONDE_OK);
   ronde__bucket_span span = buckets.of_param[0];
@@ -106,15 +111,15 @@ static void buckets_are_ready_with_their_elements(void **state) {
   for (int step = 0; step < 2; step++) {
     ronde__buckets_begin(&buckets);
     assert_int_equal(n_ready(&buckets), 0);
-    for (int p = n_params - 1; p > 0; p--) ronde__buckets_final(&buckets, p, 0);
+    for (int p = n_params - 1; p > 0; p--) tell(&buckets, p, params[p].offset, params[p].offset + params[p].n_packed);
     assert_int_equal(n_ready(&buckets), span.first);
-    ronde__buckets_final(&buckets, 0, buckets.at[span.first].begin + 1);
-    assert_int_equal(n_ready(&buckets), span.first);
-    ronde__buckets_final(&buckets, 0, buckets.at[span.first + 1].begin);
-    assert_int_equal(n_ready(&buckets), span.first + 2);
-    ronde__buckets_final(&buckets, 0, large->offset + 1);
-    assert_int_equal(n_ready(&buckets), span.last);
-    ronde__buckets_final(&buckets, 0, 0);
+    size_t cuts[] = {params[0].offset + params[0].n_packed, buckets.at[span.first].begin + 1,
+                     buckets.at[span.first + 1].begin, params[0].offset + 1, params[0].offset};
+    int ready[] = {span.first, span.first + 2, span.last, buckets.n};
+    for (int i = 0; i < 4; i++) {
+      tell(&buckets, 0, cuts[i + 1], cuts[i]);
+      assert_int_equal(n_ready(&buckets), ready[i]);
+    }
     assert_int_equal(n_ready(&buckets), buckets.n);
   }
   ronde__buckets_free(&buckets);

@@ -71,7 +71,8 @@ ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *
   ronde__ps_begin_step(s, head_of(worker, step));
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
-  RONDE_TRY(ronde__worker_gradients(worker, step, any ? ronde__ps_gradient_ready : NULL, s, &s->part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){any ? ronde__ps_gradient_final : NULL, s},
+                                    &s->part));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   if (any) ronde__ps_send_ready(s);
   RONDE_TRY(s->status);

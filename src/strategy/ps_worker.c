@@ -87,9 +87,9 @@ void ronde__ps_send_ready(state *s) {
   }
 }
 
-void ronde__ps_gradient_ready(void *user, int param, size_t first) {
+void ronde__ps_gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
-  ronde__buckets_final(&s->cut, param, first);
+  ronde__buckets_final(&s->cut, gradient);
   if (s->worker->overlap) ronde__ps_send_ready(s);
 }
 
@@ -136,7 +136,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   if (worker->backup > 0) return ronde__ps_step_with_backup(s, step, result_out);
   ronde__ps_begin_step(s, (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr});
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
-  RONDE_TRY(ronde__worker_gradients(worker, step, ronde__ps_gradient_ready, s, &s->part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){ronde__ps_gradient_final, s}, &s->part));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__ps_send_ready(s);
   RONDE_TRY(s->status);
@@ -154,7 +154,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
 /* ---- a step of this worker alone ------------------------------------------------------------------------------------ */
 
 /* Gradients that are not on their way yet are of parameters that have all been pulled. */
-static void own_gradient_ready(void *user, int param, size_t first) {
+static void own_gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
   if (!s->begun && s->status == RONDE_OK) {
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
@@ -167,7 +167,7 @@ static void own_gradient_ready(void *user, int param, size_t first) {
     if (s->status == RONDE_OK) s->status = ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s);
     s->begun = true;
   }
-  ronde__ps_gradient_ready(s, param, first);
+  ronde__ps_gradient_final(s, gradient);
 }
 
 static ronde_status begin_replies(state *s) {
@@ -189,7 +189,8 @@ static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_
   s->begun = false;
   s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
-  RONDE_TRY(ronde__worker_gradients(worker, &own, any ? own_gradient_ready : NULL, s, &part));
+  RONDE_TRY(
+      ronde__worker_gradients(worker, &own, (ronde__gradient_listener){any ? own_gradient_final : NULL, s}, &part));
   ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(s->status);
   *result_out = ronde__parts_join(&part, 1);

@@ -46,8 +46,8 @@ ronde_status ronde__ps_end_own_push(void *worker); /* sends what this rank found
 
 /* In lockstep with the servers: nothing of this step is ready or sent yet; what ronde__ps_send_head will send. */
 void ronde__ps_begin_step(ronde__ps_worker *worker, ronde__ps_head head);
-/* As `ready` of ronde__worker_gradients: buckets that are complete go out, at once where exchanges overlap. */
-void ronde__ps_gradient_ready(void *worker, int param, size_t first);
+/* For a ronde__gradient_listener: buckets that are complete go out, at once where exchanges overlap. */
+void ronde__ps_gradient_final(void *worker, const ronde__gradient *gradient);
 /* The others. An error is in status. */
 void ronde__ps_send_ready(ronde__ps_worker *worker);
 /* The receives lie ready before the job that waits for them has its turn. */

@@ -128,12 +128,10 @@ typedef struct ronde__part {
 } ronde__part;
 
 /* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the
- * net (zeros where the rank has no example), and what was found in part_out. `ready` (may be NULL) is called for each
- * parameter, last layers first, when its gradient is final, with part_out complete but for what later gradients may
- * show; the ledger is then in phase backward. first: 0; or before that, once or more, of the flat arrays, where the
- * elements that are final begin. Where updates are fused, they are done within. */
-ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
-                                     void (*ready)(void *user, int param, size_t first), void *user,
+ * net (zeros where the rank has no example), and what was found in part_out. The listener is told of each gradient that
+ * is final, last layers first, with part_out complete but for what later gradients may show; the ledger is then in phase
+ * backward. Where updates are fused, they are done within, and nobody listens. */
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
                                      ronde__part *part_out);
 /* The parts [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__parts_join(const ronde__part *parts, int n);

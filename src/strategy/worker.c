@@ -26,25 +26,12 @@ const ronde__strategy *ronde__strategy_find(const char *name) {
 
 typedef struct watch {
   ronde__worker *worker;
-  void (*ready)(void *user, int param, size_t first);
-  void *user;
+  ronde__gradient_listener listener;
   ronde__part *part;
-  _Atomic int32_t broken; /* of the part: pieces of a gradient come from several threads */
+  _Atomic int32_t broken; /* of the part: concurrent gradients come from several threads */
   bool last;              /* the gradients of this batch are the step's */
-  size_t seen;            /* of the gradient that becomes final part by part: from here on it was looked at; 0: none */
   ronde__phase phase;     /* the present one */
 } watch;
-
-/* A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
-static void gradient_piece(void *user, int param, size_t first, const float *gradient, size_t n) {
-  watch *w = user;
-  ronde__worker *worker = w->worker;
-  if (atomic_load_explicit(&w->broken, memory_order_relaxed)) return;
-  ronde__optim_fetch(worker->optim, first + n, n); /* pieces mostly follow each other */
-  if (worker->kernels->all_finite(gradient, (int64_t)n))
-    ronde__optim_range(worker->optim, ronde__net_values(worker->net) + first, gradient, first, n);
-  else atomic_store(&w->broken, 2 + param);
-}
 
 /* Where the rank's time went since the last step's meeting; its waiting is in no cause. */
 static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t spent_ns[RONDE__N_LATE_CAUSES]) {
@@ -58,12 +45,19 @@ static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t sp
       ns[RONDE__PHASE_UPDATE] + ns[RONDE__PHASE_OTHER] + ns[RONDE__PHASE_EVAL] + ns[RONDE__PHASE_CHECKPOINT];
 }
 
-static void update_one(ronde__worker *worker, const ronde__net_param *p, const float *gradient) {
+static void update_one(ronde__worker *worker, const ronde__gradient *g) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
-  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + p->offset, gradient, p->offset,
-                        p->n_packed);
+  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + g->begin, g->data, g->begin,
+                        g->end - g->begin);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD),
                      0);
+}
+
+/* Within the op that has just made it. */
+static void update_concurrently(const ronde__worker *worker, const ronde__gradient *g) {
+  size_t n = g->end - g->begin;
+  ronde__optim_fetch(worker->optim, g->end, n); /* the next ones mostly follow */
+  ronde__optim_range(worker->optim, ronde__net_values(worker->net) + g->begin, g->data, g->begin, n);
 }
 
 static void param_needed(void *user, int param) {
@@ -71,38 +65,38 @@ static void param_needed(void *user, int param) {
   w->worker->param_needed(w->worker->needed_user, param);
 }
 
-/* Of what can be anything else than zero, elements [begin, end) of the flat arrays. */
-static bool gradient_finite(const ronde__worker *worker, const ronde__net_param *p, const float *gradient, size_t begin,
-                            size_t end) {
+/* Of what has a gradient. */
+static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
   int n_dead;
   const ronde__stretch *dead = ronde__net_dead(worker->net, &n_dead);
-  ronde__gaps live = ronde__gaps_of(dead, n_dead, begin, end);
+  ronde__gaps live = ronde__gaps_of(dead, n_dead, g->begin, g->end);
   for (ronde__stretch s; ronde__gaps_next(&live, &s);)
-    if (!worker->kernels->all_finite(gradient + (s.begin - p->offset), (int64_t)s.n)) return false;
+    if (!worker->kernels->all_finite(g->data + (s.begin - g->begin), (int64_t)s.n)) return false;
   return true;
 }
 
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
- * name. first: 0, or where what is final of it begins. */
-static void gradient_final(watch *w, int param, size_t first) {
-  if (!w->last) return;
+ * name. A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
+static void gradient_final(void *user, const ronde__gradient *g) {
+  watch *w = user;
   ronde__worker *worker = w->worker;
-  int n_params;
-  const ronde__net_param *p = &ronde__net_params(worker->net, &n_params)[param];
-  const float *gradient = ronde__net_gradient(worker->net, param);
-  size_t begin = first ? first : p->offset, end = w->seen ? w->seen : p->offset + p->n_packed;
-  if (gradient && !w->broken && !gradient_finite(worker, p, gradient, begin, end)) w->broken = 2 + param;
-  if (gradient && !w->broken && worker->fused_update) update_one(worker, p, gradient);
-  w->seen = first;
+  if (!w->last) return;
+  bool broken = atomic_load_explicit(&w->broken, memory_order_relaxed) != 0;
+  if (!broken && !is_finite(worker, g)) {
+    atomic_store(&w->broken, 2 + g->param);
+    broken = true;
+  }
+  if (g->concurrent) {
+    if (!broken) update_concurrently(worker, g);
+    return;
+  }
+  if (worker->fused_update && !broken) update_one(worker, g);
   w->part->broken = w->broken;
   uint64_t now = worker->transport->ops->now_ns(worker->transport);
   w->part->ready_ns = now - worker->met_ns;
   note_spent(worker, now, w->part->spent_ns);
-  if (w->ready) w->ready(w->user, param, first);
+  if (w->listener.final) w->listener.final(w->listener.user, g);
 }
-
-static void gradient_ready(void *user, int param) { gradient_final(user, param, 0); }
-static void gradient_tail(void *user, int param, size_t first) { gradient_final(user, param, first); }
 
 /* What of an exchange was before the last rank was ready. */
 static void move_waiting(ronde__prof *prof, uint64_t latest_ns, uint64_t begin_ns, uint64_t end_ns) {
@@ -140,21 +134,22 @@ static void enter(watch *w, ronde__phase phase) {
 }
 
 /* The rank has no example in its last batch: what earlier batches gave, or zeros, is final. */
-static void all_ready(watch *w, bool any) {
+static void all_final(watch *w, bool any) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(w->worker->net, &n_params);
-  if (!any) memset(ronde__net_gradients(w->worker->net), 0, ronde__net_n_trained(w->worker->net) * sizeof(float));
-  for (int i = n_params - 1; i >= 0; i--)
-    if (!params[i].frozen) gradient_ready(w, i);
+  float *gradients = ronde__net_gradients(w->worker->net);
+  if (!any) memset(gradients, 0, ronde__net_n_trained(w->worker->net) * sizeof *gradients);
+  for (int i = n_params - 1; i >= 0; i--) {
+    size_t begin = params[i].offset, end = begin + params[i].n_packed;
+    if (!params[i].frozen) gradient_final(w, &(ronde__gradient){i, begin, end, gradients + begin, false});
+  }
 }
 
 /* Forward and backward of one batch, or the part that a rank without an example takes in it. */
 static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__step *step, bool accumulate) {
   ronde__worker *worker = w->worker;
   ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
-                            .gradient_ready = gradient_ready,
-                            .gradient_tail = worker->overlap ? gradient_tail : NULL,
-                            .gradient_piece = gradient_piece,
+                            .gradient = gradient_final,
                             .share = worker->shared ? share : NULL,
                             .user = w};
   ronde__net_result result = {0};
@@ -167,7 +162,6 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   w->part->n_correct += result.n_correct;
   if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
-  hooks.dead_unread = worker->fused_update && ronde__optim_passes_dead(worker->optim);
   /* Backward writes all gradients; an exchange of the last ones may still be under way where a pass had no need of
    * them. */
   for (int i = 0; i < n_params && worker->param_needed; i++) param_needed(w, i);
@@ -176,11 +170,10 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
                       : ronde__net_pass_empty(worker->net, true, &hooks);
 }
 
-ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step,
-                                     void (*ready)(void *user, int param, size_t first), void *user,
+ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
                                      ronde__part *part_out) {
   *part_out = (ronde__part){.cancel = step->cancel};
-  watch w = {.worker = worker, .ready = ready, .user = user, .part = part_out};
+  watch w = {.worker = worker, .listener = listener, .part = part_out};
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
     w.last = i == step->n_batches - 1;
@@ -195,7 +188,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
                                   true,    worker->seed, (uint64_t)step->step, first};
     RONDE_TRY(pass(&w, &net_batch, step, any));
     any |= batch.n > 0;
-    if (w.last && batch.n == 0) all_ready(&w, any);
+    if (w.last && batch.n == 0) all_final(&w, any);
   }
   return RONDE_OK;
 }
@@ -262,7 +255,7 @@ static void finish_alone(ronde__worker *worker, double lr, const ronde__part *pa
 
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
   ronde__part part;
-  RONDE_TRY(ronde__worker_gradients(worker, step, NULL, NULL, &part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){0}, &part));
   finish_alone(worker, step->lr, &part, result_out);
   return RONDE_OK;
 }
