@@ -336,15 +336,63 @@ static void what_has_no_effect_is_refused(void **state) {
   check_refused("workers=2 strategy=ps-async batch=6 lr-scale-workers=on", "--lr-scale-workers");
 }
 
+/* ---- taps that meet nothing but padding ------------------------------------------------------------------------------ */
+
+static observed train_dead_taps(const char *options, const char *strategy) {
+  char all[512];
+  ronde_source source = small_source(24, 0);
+  snprintf(all, sizeof all, "threads=1 epochs=2 batch=6 lr=0.05 %s %s", options, strategy);
+  observed o = observe(all, &source, dead_taps_model, NULL);
+  if (o.status != RONDE_OK) fail_msg("%s: status %d", all, o.status);
+  return o;
+}
+
+/* Their weights are decayed all the same, by each worker for itself where all make the same updates. */
+static void dead_taps_change_no_bit(void **state) {
+  static const char *const kinds[] = {"", "weight-decay=0.1 momentum=0.9", "optimizer=adam weight-decay=0.1",
+                                      "optimizer=adamw overlap=off", "weight-decay=0.1 accumulate=2"};
+  for (size_t k = 0; k < RONDE__COUNT(kinds); ++k) {
+    observed ring = train_dead_taps(kinds[k], "workers=2 bucket-mb=0.02 collective=ring");
+    observed one = train_dead_taps(kinds[k], "workers=1");
+    observed beside = train_dead_taps(kinds[k], "workers=2 bucket-mb=0.02 strategy=ps-sync servers=2");
+    observed apart = train_dead_taps(kinds[k], "workers=2 strategy=ps-sync servers=3 placement=dedicated");
+    observed alone = train_dead_taps(kinds[k], "workers=1 bucket-mb=0.02 strategy=ps-async");
+    if (!bits_equal(&beside, &ring) || !bits_equal(&apart, &ring) || !bits_equal(&alone, &one))
+      fail_msg("'%s': a run with parameter servers has other bits", kinds[k]);
+    assert_true(replicas_equal(&beside) && replicas_equal(&apart));
+    free(ring.weights), free(one.weights), free(beside.weights), free(apart.weights), free(alone.weights);
+  }
+}
+
+static double bytes_sent(const char *options) {
+  char all[256];
+  ronde_source source = small_source(24, 0);
+  ronde_hooks hooks = {.model = dead_taps_model, .source = &source};
+  snprintf(all, sizeof all, "threads=1 steps=20 batch=6 workers=2 %s", options);
+  json_t *run = job_run("train", all, &hooks);
+  double bytes = real_at(run, "communication.bytes_sent");
+  json_decref(run);
+  return bytes;
+}
+
+/* Of the model's weights 0.3 are live. Who makes updates of its own must be sent what decay has made of the others. */
+static void dead_taps_are_not_sent(void **state) {
+  double lean = bytes_sent("strategy=ps-sync servers=2");
+  assert_true(bytes_sent("strategy=ps-sync servers=2 weight-decay=0.1") == lean);
+  double whole = bytes_sent("strategy=ps-async servers=2 weight-decay=0.1");
+  assert_true(bytes_sent("strategy=ps-async servers=2") < 0.5 * whole && lean < 0.5 * whole);
+}
+
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
 
 /* The optimizer's state is gathered from the servers, and handed out again, also to another number of them. */
-static void a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
+static void check_resumed(ronde_model_fn model, const char *optimizer) {
   char folder[] = "/tmp/ronde-ps-XXXXXX", options[512];
   assert_non_null(mkdtemp(folder));
   ronde_source source = small_source(40, 0);
-  ronde_hooks hooks = {.model = small_model, .source = &source};
-  const char *common = "threads=1 batch=8 optimizer=adam strategy=ps-sync workers=3";
+  ronde_hooks hooks = {.model = model, .source = &source};
+  char common[256];
+  snprintf(common, sizeof common, "threads=1 batch=8 strategy=ps-sync workers=3 %s", optimizer);
   snprintf(options, sizeof options, "%s steps=15 servers=2", common);
   json_t *whole = job_run("train", options, &hooks);
   snprintf(options, sizeof options, "%s steps=7 servers=2 checkpoint-every=7 out=%s", common, folder);
@@ -358,6 +406,12 @@ static void a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
   json_decref(rest);
   snprintf(options, sizeof options, "rm -r %s", folder);
   assert_int_equal(system(options), 0);
+}
+
+static void a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
+  check_resumed(small_model, "optimizer=adam");
+  check_resumed(dead_taps_model, "optimizer=adam weight-decay=0.1");
+  check_resumed(dead_taps_model, "momentum=0.9");
 }
 
 int main(void) {
@@ -375,6 +429,8 @@ int main(void) {
       cmocka_unit_test(the_record_has_the_servers),
       cmocka_unit_test(broken_numbers_end_or_are_left_out),
       cmocka_unit_test(what_has_no_effect_is_refused),
+      cmocka_unit_test(dead_taps_change_no_bit),
+      cmocka_unit_test(dead_taps_are_not_sent),
       cmocka_unit_test(a_resumed_run_has_the_bits_of_a_whole_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,15 +14,6 @@ typedef struct problem {
   bool values;
 } problem;
 
-/* Of conv2's taps four meet more than padding, of conv3's and conv4's one. */
-static ronde_tensor *dead_taps_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  ronde_conv2d_options conv = {.out_channels = 40, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {2, 2}});
-  x = ronde_tanh(ronde_conv2d(ronde_tanh(ronde_conv2d(x, "conv1", &conv)), "conv2", &conv));
-  x = ronde_tanh(ronde_conv2d(ronde_tanh(ronde_conv2d(x, "conv3", &conv)), "conv4", &conv));
-  return ronde_linear(ronde_flatten(x), "fc1", classes, true);
-}
-
 static const problem problems[] = {
     {"small", "", small_model, false},
     {"regression", "", small_regression, true},

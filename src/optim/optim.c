@@ -102,11 +102,16 @@ static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
   return args;
 }
 
+bool ronde__optim_moves_dead(ronde__optim *optim) {
+  if (!optim->looked) optim->passes_dead = stays(optim);
+  optim->looked = true;
+  return !optim->passes_dead;
+}
+
 void ronde__optim_begin(ronde__optim *optim, double lr) {
   const ronde__optim_options *o = &optim->options;
   ++optim->n_updates;
-  if (!optim->looked) optim->passes_dead = stays(optim);
-  optim->looked = true;
+  ronde__optim_moves_dead(optim);
   if (o->kind == RONDE__OPTIM_SGD) {
     optim->args.sgd = (ronde__sgd_args){(float)lr, (float)o->momentum, (float)o->weight_decay, o->nesterov};
   } else if (o->kind == RONDE__OPTIM_ADAGRAD) {
@@ -144,6 +149,11 @@ void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, siz
     if (!optim->passes_dead) update_dead(optim, w + (at - first), at, s.begin - at);
     if (s.n) update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
   }
+}
+
+void ronde__optim_dead(const ronde__optim *optim, float *w) {
+  for (int i = 0; i < optim->n_dead && !optim->passes_dead; ++i)
+    update_dead(optim, w + optim->dead[i].begin, optim->dead[i].begin, optim->dead[i].n);
 }
 
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {

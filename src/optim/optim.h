@@ -38,7 +38,11 @@ void ronde__optim_begin(ronde__optim *optim, double lr);
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n);
 /* Begins to fetch the state of a range that is updated soon; a range may reach beyond the end. */
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n);
-/* The same, split over the pool at multiples of 4096 elements. */
+/* Instead of a range, where somebody else updates the rest: what is dead of the whole w. */
+void ronde__optim_dead(const ronde__optim *optim, float *w);
+/* Whether updates change what is dead. */
+bool ronde__optim_moves_dead(ronde__optim *optim);
+/* The same as ronde__optim_range, split over the pool at multiples of 4096 elements. */
 void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
                            size_t n);
 /* begin and the whole range; w and g are those of the whole. */

@@ -116,19 +116,47 @@ void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
   }
 }
 
+void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *packed) {
+  for (int k = 0; k <= b->n_dead; k++) {
+    ronde__stretch live = live_stretch(b, k);
+    memcpy(packed, flat + live.begin, live.n * sizeof *packed);
+    packed += live.n;
+  }
+}
+
+void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *flat) {
+  for (int k = 0; k <= b->n_dead; k++) {
+    ronde__stretch live = live_stretch(b, k);
+    memcpy(flat + live.begin, packed, live.n * sizeof *packed);
+    packed += live.n;
+  }
+}
+
+void ronde__bucket_clear_dead(const ronde__bucket *b, float *gradients) {
+  size_t packed_end = b->begin + b->n_live;
+  for (int k = 0; k < b->n_dead && b->dead[k].begin < packed_end; k++) /* behind it nothing was written */
+    memset(gradients + b->dead[k].begin, 0, b->dead[k].n * sizeof *gradients);
+}
+
 void ronde__bucket_unpack(const ronde__bucket *b, float *gradients) {
-  size_t packed_end = b->begin + b->n_live, at = packed_end;
+  size_t at = b->begin + b->n_live;
   for (int k = b->n_dead; k >= 0 && b->n_dead; k--) {
     ronde__stretch live = live_stretch(b, k);
     at -= live.n;
     memmove(gradients + live.begin, gradients + at, live.n * sizeof *gradients);
   }
-  for (int k = 0; k < b->n_dead && b->dead[k].begin < packed_end; k++) /* behind it nothing was written */
-    memset(gradients + b->dead[k].begin, 0, b->dead[k].n * sizeof *gradients);
+  ronde__bucket_clear_dead(b, gradients);
+}
+
+void ronde__buckets_take_dead(ronde__buckets *buckets) {
+  for (ronde__bucket *b = buckets->at; b < buckets->at + buckets->n; b++) {
+    b->n_dead = 0;
+    b->n_live = b->end - b->begin;
+  }
 }
 
 ronde__stretch ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers) {
-  int64_t n = (int64_t)(bucket->end - bucket->begin), n_lines = ronde__ceil_div(n, LINE);
+  int64_t n = (int64_t)bucket->n_live, n_lines = ronde__ceil_div(n, LINE);
   int64_t begin = ronde__min(ronde__share_begin(n_lines, index, n_servers) * LINE, n);
   int64_t end = ronde__min(ronde__share_begin(n_lines, index + 1, n_servers) * LINE, n);
   return (ronde__stretch){bucket->begin + (size_t)begin, (size_t)(end - begin)};

@@ -43,10 +43,17 @@ static inline bool ronde__bucket_is_ready(const ronde__bucket *bucket) { return 
  * dead ones zero. gradients: the flat array. */
 void ronde__bucket_pack(const ronde__bucket *bucket, float *gradients);
 void ronde__bucket_unpack(const ronde__bucket *bucket, float *gradients);
+/* Instead of unpack, where nobody reads the others any more: only sets the dead ones to zero again. */
+void ronde__bucket_clear_dead(const ronde__bucket *bucket, float *gradients);
+/* What is live of the bucket in flat, in its order, to and from packed [n_live]; the rest of flat stays as it is. */
+void ronde__bucket_gather(const ronde__bucket *bucket, const float *flat, float *packed_out);
+void ronde__bucket_scatter(const ronde__bucket *bucket, const float *packed, float *flat);
+/* All of it is exchanged from now on, whatever is dead. */
+void ronde__buckets_take_dead(ronde__buckets *buckets);
 
-/* What server `index` of n keeps of a bucket: as even as whole cache lines allow, so that every server has its part of
- * every large tensor, and all of them work on each bucket at once. Pieces cover the bucket in the order of servers; one
- * may be empty. */
+/* What server `index` of n keeps of a packed bucket, as places behind its beginning: as even as whole cache lines allow,
+ * so that every server has its part of every large tensor, and all of them work on each bucket at once. Pieces cover what
+ * is live in the order of servers; one may be empty. */
 ronde__stretch ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers);
 
 #endif

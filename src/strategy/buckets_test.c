@@ -14,7 +14,7 @@ static void pieces_cover_a_bucket_evenly(void **state) {
   static const size_t lengths[] = {1, 15, 16, 17, 64, 1000, 65536 + 16};
   for (size_t l = 0; l < RONDE__COUNT(lengths); l++)
     for (int n_servers = 1; n_servers <= 7; n_servers++) {
-      ronde__bucket bucket = {.begin = 4096, .end = 4096 + lengths[l]};
+      ronde__bucket bucket = {.begin = 4096, .end = 4096 + lengths[l], .n_live = lengths[l]};
       size_t at = bucket.begin, least = SIZE_MAX, most = 0;
       for (int s = 0; s < n_servers; s++) {
         ronde__stretch piece = ronde__bucket_piece(&bucket, s, n_servers);
@@ -141,6 +141,7 @@ static void what_is_dead_is_left_out(void **state) {
   static const int64_t sizes[] = {1, 1000, 20000, 70000, 1 << 20};
   size_t n = ronde__net_n_trained(net);
   float *gradients = ronde__net_gradients(net), *filled = malloc(n * sizeof *filled);
+  float *packed = malloc(n * sizeof *packed), *scattered = malloc(n * sizeof *scattered);
   int n_dead;
   const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
   for (size_t j = 0; j < n; j++) filled[j] = 1 + (float)j;
@@ -150,6 +151,7 @@ static void what_is_dead_is_left_out(void **state) {
     size_t n_live = 0;
     assert_int_equal(ronde__buckets_make(net, sizes[i], &buckets), RONDE_OK);
     memcpy(gradients, filled, n * sizeof *filled);
+    for (size_t j = 0; j < n; j++) scattered[j] = -1;
     for (int b = 0; b < buckets.n; b++) {
       const ronde__bucket *bucket = &buckets.at[b];
       size_t at = bucket->begin;
@@ -157,7 +159,18 @@ static void what_is_dead_is_left_out(void **state) {
       for (size_t j = bucket->begin; j < bucket->end; j++)
         if (filled[j] != 0) assert_true(gradients[at++] == filled[j]);
       assert_int_equal(at, bucket->begin + bucket->n_live);
+      memcpy(packed, gradients + bucket->begin, bucket->n_live * sizeof *packed);
       ronde__bucket_unpack(bucket, gradients);
+      ronde__bucket_scatter(bucket, packed, scattered);
+      memset(packed, 0, bucket->n_live * sizeof *packed);
+      ronde__bucket_gather(bucket, gradients, packed);
+      ronde__bucket_pack(bucket, gradients);
+      assert_memory_equal(packed, gradients + bucket->begin, bucket->n_live * sizeof *packed);
+      ronde__bucket_clear_dead(bucket, gradients);
+      for (size_t j = bucket->begin; j < bucket->end; j++)
+        if (filled[j] == 0) assert_true(gradients[j] == 0 && scattered[j] == -1);
+        else assert_true(scattered[j] == filled[j]);
+      memcpy(gradients + bucket->begin, filled + bucket->begin, (bucket->end - bucket->begin) * sizeof *gradients);
       assert_true(bucket->n_live > 0);
       n_live += bucket->n_live;
     }
@@ -165,7 +178,7 @@ static void what_is_dead_is_left_out(void **state) {
     assert_true(n_live < n / 2);
     ronde__buckets_free(&buckets);
   }
-  free(filled);
+  free(filled), free(packed), free(scattered);
   ronde__net_destroy(net);
   ronde_graph_destroy(graph);
 }

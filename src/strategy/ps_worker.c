@@ -26,6 +26,7 @@ static ronde_status push(void *arg) {
   state *s = b->state;
   ronde__request *requests = s->pushes + b->number % CREDITS * s->n_servers;
   RONDE_TRY(wait_for(s, requests, s->n_servers));
+  ronde__bucket_pack(&s->cut.at[b->number], ronde__net_gradients(s->worker->net));
   for (int i = 0; i < s->n_servers; i++) {
     ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b->number], i, s->n_servers);
     if (piece.n)
@@ -33,6 +34,13 @@ static ronde_status push(void *arg) {
                                      ronde__net_gradients(s->worker->net) + piece.begin, piece.n * sizeof(float),
                                      &requests[i]));
   }
+  return RONDE_OK;
+}
+
+/* The gradients have left: what is dead is zero again. */
+static ronde_status end_own_pushes(state *s) {
+  RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
+  for (int b = 0; b < s->cut.n; b++) ronde__bucket_clear_dead(&s->cut.at[b], ronde__net_gradients(s->worker->net));
   return RONDE_OK;
 }
 
@@ -45,7 +53,7 @@ static ronde_status end_pushes(void *arg) {
   for (int i = 0; i < s->n_servers; i++)
     RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part, sizeof s->part,
                                    &s->ends[i]));
-  RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
+  RONDE_TRY(end_own_pushes(s));
   return wait_for(s, s->ends, s->n_servers + 1);
 }
 
@@ -54,7 +62,7 @@ ronde_status ronde__ps_end_own_push(void *arg) {
   for (int i = 0; i < s->n_servers; i++)
     RONDE_TRY(s->group->ops->isend(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part, sizeof s->part,
                                    &s->ends[i]));
-  RONDE_TRY(wait_for(s, s->pushes, CREDITS * s->n_servers));
+  RONDE_TRY(end_own_pushes(s));
   return wait_for(s, s->ends, s->n_servers);
 }
 
@@ -65,7 +73,11 @@ static ronde_status end_replies(void *arg) {
 
 static ronde_status end_pull(void *arg) {
   const bucket *b = arg;
-  return wait_for(b->state, b->state->pulls + b->number * b->state->n_servers, b->state->n_servers);
+  state *s = b->state;
+  const ronde__bucket *cut = &s->cut.at[b->number];
+  RONDE_TRY(wait_for(s, s->pulls + b->number * s->n_servers, s->n_servers));
+  if (cut->n_dead) ronde__bucket_scatter(cut, s->pulled + cut->begin, ronde__net_values(s->worker->net));
+  return RONDE_OK;
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
@@ -96,12 +108,12 @@ void ronde__ps_gradient_final(void *user, const ronde__gradient *gradient) {
 /* The receives lie ready before the job that waits for them has its turn. */
 ronde_status ronde__ps_begin_pulls(state *s) {
   for (int b = s->cut.n - 1; b >= 0; b--) {
+    float *into = s->cut.at[b].n_dead ? s->pulled : ronde__net_values(s->worker->net);
     for (int i = 0; i < s->n_servers; i++) {
       ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
       if (piece.n)
         RONDE_TRY(s->group->ops->irecv(s->group, rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)),
-                                       ronde__net_values(s->worker->net) + piece.begin, piece.n * sizeof(float),
-                                       &s->pulls[b * s->n_servers + i]));
+                                       into + piece.begin, piece.n * sizeof(float), &s->pulls[b * s->n_servers + i]));
     }
     RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pull, &s->buckets[b]));
     s->buckets[b].pull_job = ronde__comm_thread_submitted(s->thread);
@@ -146,6 +158,8 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker_met(worker, s->parts, begin, end);
   *result_out = ronde__parts_join(s->parts, worker->transport->size);
   if (result_out->broken_rank >= 0) return RONDE_OK;
+  ronde__optim_begin(worker->optim, step->lr);
+  ronde__optim_dead(worker->optim, ronde__net_values(worker->net));
   RONDE_TRY(ronde__ps_begin_pulls(s));
   if (!worker->overlap) RONDE_TRY(ronde__ps_settle(s));
   return RONDE_OK;
@@ -205,6 +219,15 @@ static ronde_status own_step(void *opaque, const ronde__step *step, ronde__step_
   return worker->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
 
+/* Room for the live elements of any bucket. */
+static ronde_status make_packed(const state *s, float **packed_out) {
+  size_t longest = 1;
+  for (int b = 0; b < s->cut.n; b++)
+    if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;
+  RONDE__ALLOC(*packed_out, longest * sizeof **packed_out, "parameter servers");
+  return RONDE_OK;
+}
+
 /* ---- the optimizer's state, and the end ----------------------------------------------------------------------------- */
 
 static ronde_status tell(state *s, ronde__ps_kind kind) {
@@ -213,32 +236,44 @@ static ronde_status tell(state *s, ronde__ps_kind kind) {
   return ronde__ps_settle(s);
 }
 
-static ronde_status take_server_state(state *s, int server, int64_t *n_updates_out) {
+/* The servers' pieces of every bucket of a flat array, by way of packed, room for the longest. */
+static ronde_status take_array(state *s, float *values, float *packed) {
+  for (int b = 0; b < s->cut.n; b++) {
+    const ronde__bucket *cut = &s->cut.at[b];
+    for (int i = 0; i < s->n_servers; i++) {
+      ronde__stretch piece = ronde__bucket_piece(cut, i, s->n_servers);
+      if (piece.n)
+        RONDE_TRY(ronde__transport_receive(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_STATES),
+                                           packed + (piece.begin - cut->begin), piece.n * sizeof *packed));
+    }
+    ronde__bucket_scatter(cut, packed, values);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status take_states(state *s, float *packed) {
   ronde__optim *optim = s->worker->optim;
-  int rank = rank_of(s, server);
-  RONDE_TRY(
-      ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_UPDATES), n_updates_out, sizeof *n_updates_out));
+  int64_t n_updates = 0;
+  for (int i = 0; i < s->n_servers; i++)
+    RONDE_TRY(ronde__transport_receive(s->group, rank_of(s, i), RONDE__PS_TAG(RONDE__PS_UPDATES), &n_updates,
+                                       sizeof n_updates));
   for (int i = 0; i < ronde__optim_n_states(optim); i++) {
     const char *name;
-    float *values = ronde__optim_state(optim, i, &name);
-    for (int b = 0; b < s->cut.n; b++) {
-      ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers);
-      if (piece.n)
-        RONDE_TRY(ronde__transport_receive(s->group, rank, RONDE__PS_TAG(RONDE__PS_STATES), values + piece.begin,
-                                           piece.n * sizeof *values));
-    }
+    RONDE_TRY(take_array(s, ronde__optim_state(optim, i, &name), packed));
   }
+  ronde__optim_set_updates(optim, n_updates);
   return RONDE_OK;
 }
 
 static ronde_status fetch_state(void *opaque) {
   state *s = opaque;
-  int64_t n_updates = 0;
+  float *packed;
   RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(tell(s, RONDE__PS_GIVE_STATE));
-  for (int i = 0; i < s->n_servers; i++) RONDE_TRY(take_server_state(s, i, &n_updates));
-  ronde__optim_set_updates(s->worker->optim, n_updates);
-  return RONDE_OK;
+  RONDE_TRY(make_packed(s, &packed));
+  ronde_status status = take_states(s, packed);
+  ronde__free(packed);
+  return status;
 }
 
 static ronde_status refresh(void *opaque) {
@@ -256,45 +291,72 @@ static ronde_status finish(void *opaque) {
 
 /* ---- set-up --------------------------------------------------------------------------------------------------------- */
 
-static ronde_status send_array(state *s, int server, uint32_t tag, const float *values) {
+static ronde_status send_array(state *s, uint32_t tag, const float *values, float *packed) {
   for (int b = 0; b < s->cut.n; b++) {
-    ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers);
-    if (piece.n)
-      RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), RONDE__PS_TAG(tag), values + piece.begin,
-                                      piece.n * sizeof *values));
+    const ronde__bucket *cut = &s->cut.at[b];
+    ronde__bucket_gather(cut, values, packed);
+    for (int i = 0; i < s->n_servers; i++) {
+      ronde__stretch piece = ronde__bucket_piece(cut, i, s->n_servers);
+      if (piece.n)
+        RONDE_TRY(ronde__transport_send(s->group, rank_of(s, i), RONDE__PS_TAG(tag),
+                                        packed + (piece.begin - cut->begin), piece.n * sizeof *packed));
+    }
   }
   return RONDE_OK;
 }
 
-/* lengths [buckets] is room. */
-static ronde_status set_up_server(state *s, int server, uint64_t *lengths) {
-  ronde__optim *optim = s->worker->optim;
-  ronde__ps_plan plan = {s->cut.n, ronde__optim_updates(optim)};
+static ronde_status send_plan(state *s, const ronde__ps_plan *plan) {
+  uint64_t *lengths;
   uint32_t tag = RONDE__PS_TAG(RONDE__PS_PLAN);
-  for (int b = 0; b < s->cut.n; b++) lengths[b] = ronde__bucket_piece(&s->cut.at[b], server, s->n_servers).n;
-  RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), tag, &plan, sizeof plan));
-  RONDE_TRY(ronde__transport_send(s->group, rank_of(s, server), tag, lengths, (size_t)s->cut.n * sizeof *lengths));
-  RONDE_TRY(send_array(s, server, RONDE__PS_VALUES, ronde__net_values(s->worker->net)));
-  for (int i = 0; i < ronde__optim_n_states(optim) && plan.n_updates; i++) {
+  ronde_status status = RONDE_OK;
+  RONDE__ALLOC(lengths, (size_t)s->cut.n * sizeof *lengths, "parameter servers");
+  for (int i = 0; i < s->n_servers && status == RONDE_OK; i++) {
+    for (int b = 0; b < s->cut.n; b++) lengths[b] = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers).n;
+    status = ronde__transport_send(s->group, rank_of(s, i), tag, plan, sizeof *plan);
+    size_t bytes = (size_t)s->cut.n * sizeof *lengths;
+    if (status == RONDE_OK) status = ronde__transport_send(s->group, rank_of(s, i), tag, lengths, bytes);
+  }
+  ronde__free(lengths);
+  return status;
+}
+
+static ronde_status send_state(state *s, bool with_optimizer, float *packed) {
+  ronde__optim *optim = s->worker->optim;
+  RONDE_TRY(send_array(s, RONDE__PS_VALUES, ronde__net_values(s->worker->net), packed));
+  for (int i = 0; i < ronde__optim_n_states(optim) && with_optimizer; i++) {
     const char *name;
-    RONDE_TRY(send_array(s, server, RONDE__PS_STATES, ronde__optim_state(optim, i, &name)));
+    RONDE_TRY(send_array(s, RONDE__PS_STATES, ronde__optim_state(optim, i, &name), packed));
   }
   return RONDE_OK;
 }
 
 static ronde_status set_up_servers(state *s) {
-  uint64_t *lengths;
-  ronde_status status = RONDE_OK;
-  RONDE__ALLOC(lengths, (size_t)s->cut.n * sizeof *lengths, "parameter servers");
-  for (int i = 0; i < s->n_servers && status == RONDE_OK; i++) status = set_up_server(s, i, lengths);
-  ronde__free(lengths);
+  ronde__ps_plan plan = {s->cut.n, ronde__optim_updates(s->worker->optim)};
+  float *packed;
+  RONDE_TRY(send_plan(s, &plan));
+  RONDE_TRY(make_packed(s, &packed));
+  ronde_status status = send_state(s, plan.n_updates > 0, packed);
+  ronde__free(packed);
   return status;
+}
+
+/* Servers know nothing of dead taps. In lockstep each worker itself makes the updates that decay and old state make
+ * there; else workers would not all make the same, and where there are any the servers have all. */
+static ronde_status make_buckets(state *s) {
+  ronde__worker *worker = s->worker;
+  bool any_dead = false;
+  RONDE_TRY(ronde__buckets_make(worker->net, worker->bucket_bytes, &s->cut));
+  if (!s->lockstep && ronde__optim_moves_dead(worker->optim)) ronde__buckets_take_dead(&s->cut);
+  for (int b = 0; b < s->cut.n; b++) any_dead |= s->cut.at[b].n_dead > 0;
+  if (!any_dead) return RONDE_OK;
+  s->pulled = ronde__pages_map(ronde__net_n_trained(worker->net) * sizeof *s->pulled);
+  return s->pulled ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "parameter servers: no memory for what is pulled");
 }
 
 static ronde_status set_up(state *s) {
   ronde__worker *worker = s->worker;
   ronde__transport *workers = worker->transport;
-  RONDE_TRY(ronde__buckets_make(worker->net, worker->bucket_bytes, &s->cut));
+  RONDE_TRY(make_buckets(s));
   RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "parameter servers");
   for (int b = 0; b < s->cut.n; b++) s->buckets[b] = (bucket){.state = s, .number = b};
   int n = (CREDITS + s->cut.n + 3) * s->n_servers + 1;
@@ -326,13 +388,14 @@ static void destroy(void *opaque) {
   ronde__free(s->head);
   ronde__free(s->answers);
   ronde__free(s->news);
+  if (s->pulled) ronde__pages_unmap(s->pulled, ronde__net_n_trained(s->worker->net) * sizeof *s->pulled);
   ronde__free(s);
 }
 
-static ronde_status create(ronde__worker *worker, void **state_out) {
+static ronde_status create(ronde__worker *worker, bool lockstep, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "parameter servers");
-  *s = (state){.worker = worker, .group = worker->group, .n_servers = worker->n_servers};
+  *s = (state){.worker = worker, .group = worker->group, .n_servers = worker->n_servers, .lockstep = lockstep};
   worker->param_needed = param_needed;
   worker->needed_user = s;
   ronde_status status = set_up(s);
@@ -341,8 +404,16 @@ static ronde_status create(ronde__worker *worker, void **state_out) {
   return status;
 }
 
+static ronde_status create_synchronous(ronde__worker *worker, void **state_out) {
+  return create(worker, worker->backup == 0, state_out);
+}
+
+static ronde_status create_asynchronous(ronde__worker *worker, void **state_out) {
+  return create(worker, false, state_out);
+}
+
 const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
-                                                 .create = create,
+                                                 .create = create_synchronous,
                                                  .step = step,
                                                  .settle = ronde__ps_settle,
                                                  .fetch_state = fetch_state,
@@ -352,7 +423,7 @@ const ronde__strategy ronde__strategy_ps_sync = {.name = "ps-sync",
                                                  .has_servers = true};
 
 const ronde__strategy ronde__strategy_ps_async = {.name = "ps-async",
-                                                  .create = create,
+                                                  .create = create_asynchronous,
                                                   .step = own_step,
                                                   .settle = ronde__ps_settle,
                                                   .refresh = refresh,

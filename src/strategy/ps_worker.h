@@ -20,6 +20,8 @@ typedef struct ronde__ps_worker {
   ronde__transport *group;
   ronde__comm_thread *thread;
   ronde__buckets cut;
+  bool lockstep; /* all workers make the same updates */
+  float *pulled; /* [trained], where buckets that are not all live arrive packed; NULL: there are none */
   ronde__ps_bucket *buckets;
   int n_servers, n_sent;
   ronde__ps_head *head;      /* [servers] */

@@ -17,7 +17,10 @@
  * newest step at once, with how every step since its own has ended, and goes on with the next. Each
  * server acts on the decisions of server 0 in their order: so a worker gets all pieces of one version. Source: Chen et al., "Revisiting distributed synchronous SGD", 2016.
  *
- * Cost for n parameters, p workers and k servers of their own: a worker sends and receives n 4 beta, a server p/k n 4 beta
+ * Taps that meet nothing but padding have no gradient and are not exchanged; in lockstep each worker itself makes the
+ * updates that decay and old state make there, and otherwise, where there are any, all is exchanged.
+ *
+ * Cost for n parameters that are exchanged, p workers and k servers of their own: a worker sends and receives n 4 beta, a server p/k n 4 beta
  * each way; colocated (k = p) each rank sends and receives 2(p-1)/p n 4 beta, as in a ring. */
 #ifndef RONDE_SERVER_H
 #define RONDE_SERVER_H
