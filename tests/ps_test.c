@@ -128,7 +128,7 @@ static void replay(ronde__run *run) {
   size_t n = ronde__net_n_elems(net), bytes = n * sizeof(float);
   float *got = floats(n), *fresh = floats(n), *now = floats(n), *held[REPLAY_WORKERS], *gradient[REPLAY_WORKERS];
   ronde__buckets cut;
-  assert_int_equal(ronde__buckets_make(net, run->ranks[0].worker.bucket_bytes, &cut), RONDE_OK);
+  assert_int_equal(ronde__buckets_make(net, run->ranks[0].settings.bucket_bytes, &cut), RONDE_OK);
   memcpy(got, ronde__net_values(net), bytes);
   assert_int_equal(ronde__net_init(net, 1), RONDE_OK);
   memcpy(fresh, ronde__net_values(net), bytes);
@@ -257,8 +257,9 @@ static void only_synchronous_steps_wait_for_a_slow_worker(void **state) {
 
 static void *bad_state;
 
-static ronde_status create_with_a_bad_rank(ronde__worker *worker, void **state_out) {
-  RONDE_TRY(ronde__strategy_find("ps-sync")->create(worker, state_out));
+static ronde_status create_with_a_bad_rank(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                           void **state_out) {
+  RONDE_TRY(ronde__strategy_find("ps-sync", &(ronde__strategy_settings){0})->create(worker, settings, state_out));
   if (worker->transport->rank == 1) bad_state = *state_out;
   return RONDE_OK;
 }
@@ -267,12 +268,12 @@ static ronde_status create_with_a_bad_rank(ronde__worker *worker, void **state_o
 static ronde_status step_with_a_weak_rank(void *state, const ronde__step *step, ronde__step_result *result_out) {
   ronde__step own = *step;
   if (state == bad_state) own.examples *= 2;
-  return ronde__strategy_find("ps-sync")->step(state, &own, result_out);
+  return ronde__strategy_find("ps-sync", &(ronde__strategy_settings){0})->step(state, &own, result_out);
 }
 
 static void plant_weak(ronde__job *job) {
   static ronde__strategy planted;
-  planted = *ronde__strategy_find("ps-sync");
+  planted = *ronde__strategy_find("ps-sync", &(ronde__strategy_settings){0});
   planted.create = create_with_a_bad_rank;
   planted.step = step_with_a_weak_rank;
   job->strategy = &planted;

@@ -65,8 +65,9 @@ static struct {
   double slow_s; /* what the ledger has of the delays */
 } watched = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static inline ronde_status create_watched(ronde__worker *worker, void **state_out) {
-  RONDE_TRY(watched.real->create(worker, state_out));
+static inline ronde_status create_watched(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                          void **state_out) {
+  RONDE_TRY(watched.real->create(worker, settings, state_out));
   watched.states[worker->transport->rank] = *state_out;
   return RONDE_OK;
 }

@@ -99,8 +99,9 @@ static void test_short_last_batches(void **state) {
 static ronde__worker *bad_worker;
 static void *bad_state;
 
-static ronde_status create_with_a_bad_rank(ronde__worker *worker, void **state_out) {
-  RONDE_TRY(ronde__strategy_find("allreduce")->create(worker, state_out));
+static ronde_status create_with_a_bad_rank(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                           void **state_out) {
+  RONDE_TRY(ronde__strategy_find("allreduce", &(ronde__strategy_settings){0})->create(worker, settings, state_out));
   if (worker->transport->rank == 1) bad_worker = worker, bad_state = *state_out;
   return RONDE_OK;
 }
@@ -109,12 +110,12 @@ static ronde_status create_with_a_bad_rank(ronde__worker *worker, void **state_o
 static ronde_status step_with_a_weak_rank(void *state, const ronde__step *step, ronde__step_result *result_out) {
   ronde__step own = *step;
   if (state == bad_state) own.examples *= 2;
-  return ronde__strategy_find("allreduce")->step(state, &own, result_out);
+  return ronde__strategy_find("allreduce", &(ronde__strategy_settings){0})->step(state, &own, result_out);
 }
 
 /* It ends its step with one bit of one weight changed. */
 static ronde_status step_with_a_straying_rank(void *state, const ronde__step *step, ronde__step_result *result_out) {
-  RONDE_TRY(ronde__strategy_find("allreduce")->step(state, step, result_out));
+  RONDE_TRY(ronde__strategy_find("allreduce", &(ronde__strategy_settings){0})->step(state, step, result_out));
   float *w = ronde__net_values(bad_worker->net);
   if (state == bad_state) w[0] = nextafterf(w[0], 1);
   return RONDE_OK;
@@ -123,7 +124,7 @@ static ronde_status step_with_a_straying_rank(void *state, const ronde__step *st
 static ronde__strategy planted;
 
 static void plant(ronde__job *job, ronde_status (*step)(void *, const ronde__step *, ronde__step_result *)) {
-  planted = *ronde__strategy_find("allreduce");
+  planted = *ronde__strategy_find("allreduce", &(ronde__strategy_settings){0});
   planted.create = create_with_a_bad_rank;
   planted.step = step;
   job->strategy = &planted;

@@ -96,15 +96,15 @@ static watched ranks[OBSERVED_RANKS];
 static bool local_statistics; /* the planted bug: those of all workers are due */
 static ronde__strategy watching;
 
-static ronde_status create_watched(ronde__worker *worker, void **state_out) {
+static ronde_status create_watched(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   if (local_statistics) worker->shared = NULL;
-  RONDE_TRY(ronde__strategy_find("allreduce")->create(worker, state_out));
+  RONDE_TRY(ronde__strategy_find("allreduce", &(ronde__strategy_settings){0})->create(worker, settings, state_out));
   ranks[worker->transport->rank] = (watched){.worker = worker, .state = *state_out};
   return RONDE_OK;
 }
 
 static ronde_status step_watched(void *state, const ronde__step *step, ronde__step_result *result_out) {
-  const ronde__strategy *allreduce = ronde__strategy_find("allreduce");
+  const ronde__strategy *allreduce = ronde__strategy_find("allreduce", &(ronde__strategy_settings){0});
   RONDE_TRY(allreduce->step(state, step, result_out));
   RONDE_TRY(allreduce->settle(state));
   watched *w = ranks;
@@ -114,7 +114,7 @@ static ronde_status step_watched(void *state, const ronde__step *step, ronde__st
 }
 
 static void watch(ronde__job *job) {
-  watching = *ronde__strategy_find("allreduce");
+  watching = *ronde__strategy_find("allreduce", &(ronde__strategy_settings){0});
   watching.create = create_watched;
   watching.step = step_watched;
   job->strategy = &watching;

@@ -12,6 +12,7 @@
 
 typedef struct state {
   ronde__worker *worker;
+  const ronde__strategy_settings *settings;
   ronde__comm_thread *thread;
   ronde__buckets cut;
   /* Buckets go out in the same order on every rank: as backward has them, up to `turn`, then as forward needs them. */
@@ -22,6 +23,7 @@ typedef struct state {
   float *residual;          /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
   ronde_status status;      /* of what was done inside a hook */
+  ronde__bus bus;
 } state;
 
 enum { TAG_PARTS = 0, TAG_WEIGHTS = 1, TAG_BUCKETS = 2 };
@@ -41,7 +43,7 @@ static ronde_status reduce(const state *s, int b) {
   if (s->residual)
     RONDE_TRY(ronde__allreduce_bf16(worker->transport, worker->kernels, tag, x, cut->n_live, s->residual + cut->begin,
                                     s->scratch));
-  else RONDE_TRY(worker->collective->run(worker->transport, worker->kernels, tag, x, cut->n_live, s->scratch));
+  else RONDE_TRY(s->settings->collective->run(worker->transport, worker->kernels, tag, x, cut->n_live, s->scratch));
   ronde__bucket_unpack(cut, gradients);
   return RONDE_OK;
 }
@@ -54,9 +56,9 @@ static ronde_status exchange(void *arg) {
   uint64_t begin = transport->ops->now_ns(transport);
   RONDE_TRY(reduce(s, b));
   if (i < atomic_load_explicit(&s->turn, memory_order_relaxed)) return RONDE_OK;
-  s->worker->bus_ns += transport->ops->now_ns(transport) - begin;
+  s->bus.ns += transport->ops->now_ns(transport) - begin;
   size_t bytes = s->cut.at[b].n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
-  s->worker->bus_bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  s->bus.bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
 }
 
@@ -70,7 +72,7 @@ static void send_ready(state *s, int n) {
 static void gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
   ronde__buckets_final(&s->cut, gradient);
-  if (s->worker->overlap) send_ready(s, s->cut.n - 1);
+  if (s->settings->overlap) send_ready(s, s->cut.n - 1);
 }
 
 /* A rank that has all its gradients tells what it found, and learns it of the others; the last bucket goes out behind
@@ -146,7 +148,7 @@ static ronde_status update(state *s, double lr, bool broken) {
   }
   ronde__optim_begin(worker->optim, lr);
   s->n_updated = 0;
-  return worker->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
+  return s->settings->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
 }
 
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -174,12 +176,12 @@ static void destroy(void *opaque) {
 }
 
 static ronde_status make_buckets(state *s) {
-  RONDE_TRY(ronde__buckets_make(s->worker->net, s->worker->bucket_bytes, &s->cut));
+  RONDE_TRY(ronde__buckets_make(s->worker->net, s->settings->bucket_bytes, &s->cut));
   size_t longest = 0;
   for (int b = 0; b < s->cut.n; b++)
     if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;
-  size_t scratch = s->worker->collective->scratch(s->worker->transport, longest);
-  if (s->worker->wire_bf16) {
+  size_t scratch = s->settings->collective->scratch(s->worker->transport, longest);
+  if (s->settings->wire_bf16) {
     scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);
     RONDE__ALLOC(s->residual, ronde__net_n_trained(s->worker->net) * sizeof *s->residual, "residual of --wire bf16");
   }
@@ -192,7 +194,7 @@ static ronde_status set_up(state *s) {
   if (transport->size == 1) return RONDE_OK;
   RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
   RONDE_TRY(make_buckets(s));
-  RONDE_TRY(ronde__comm_thread_create(transport->rank, !s->worker->overlap, &s->thread));
+  RONDE_TRY(ronde__comm_thread_create(transport->rank, !s->settings->overlap, &s->thread));
   rest(s);
   s->worker->param_needed = param_needed;
   s->worker->needed_user = s;
@@ -200,20 +202,27 @@ static ronde_status set_up(state *s) {
   return ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes);
 }
 
-static ronde_status create(ronde__worker *worker, void **state_out) {
+static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "all-reduce");
-  *s = (state){.worker = worker};
+  *s = (state){.worker = worker, .settings = settings};
   ronde_status status = set_up(s);
   if (status != RONDE_OK) destroy(s);
   else *state_out = s;
   return status;
 }
 
-const ronde__strategy ronde__strategy_allreduce = {.name = "allreduce",
-                                                   .create = create,
-                                                   .step = step,
-                                                   .settle = settle,
-                                                   .destroy = destroy,
-                                                   .min_ranks = 1,
-                                                   .fuses_alone = true};
+static ronde__bus bus(const void *opaque) { return ((const state *)opaque)->bus; }
+
+const ronde__strategy ronde__strategy_allreduce = {
+    .name = "allreduce",
+    .min_workers = 1,
+    .fuses_alone = true,
+    .all_reduces = true,
+    .waits_for_all = true,
+    .create = create,
+    .step = step,
+    .destroy = destroy,
+    .settle = settle,
+    .bus = bus,
+};

@@ -1,13 +1,15 @@
-/* A worker's step where the slowest are not waited for. What comes back with the parameters says how each step ended, up
+/* ps-sync with backup workers: the slowest of a step are not waited for. Source: Chen et al., "Revisiting distributed
+ * synchronous SGD", 2016. What comes back with the parameters says how each step ended, up
  * to the one that they are behind; those that the worker comes to afterwards, it only hears of. */
 #include "strategy/ps_worker.h"
+#include "strategy/server.h"
 
 #include <inttypes.h>
 
 enum { MAX_NEWS = 1 << 24 }; /* more than steps in an epoch, at whose end all meet */
 
 static ronde_status receive(ronde__ps_worker *s, void *data, size_t bytes) {
-  return ronde__transport_receive(s->group, s->worker->first_server, RONDE__PS_TAG(RONDE__PS_NEWS), data, bytes);
+  return ronde__transport_receive(s->group, ronde__ps_rank_of(s, 0), RONDE__PS_TAG(RONDE__PS_NEWS), data, bytes);
 }
 
 static ronde_status take_news(void *arg) {
@@ -59,7 +61,8 @@ static ronde__ps_head head_of(const ronde__worker *worker, const ronde__step *st
                           .n_parts = ronde__min(largest, worker->transport->size)};
 }
 
-ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *step, ronde__step_result *result_out) {
+static ronde_status step_with_backup(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  ronde__ps_worker *s = opaque;
   ronde__worker *worker = s->worker;
   bool any = step->own_examples > 0;
   const ronde__ps_outcome *outcome = find(s, step->step);
@@ -85,5 +88,25 @@ ronde_status ronde__ps_step_with_backup(ronde__ps_worker *s, const ronde__step *
   ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, ronde__min(s->waited_ns, end - begin));
   *result_out = result_of(outcome, step, false);
   RONDE_TRY(ronde__ps_begin_pulls(s));
-  return worker->overlap ? RONDE_OK : ronde__ps_settle(s);
+  return s->settings->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
+
+static bool is_meant(const ronde__strategy_settings *settings) { return settings->backup > 0; }
+
+static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+  return ronde__ps_create(worker, settings, false, state_out);
+}
+
+const ronde__strategy ronde__strategy_ps_backup = {
+    .name = "ps-sync",
+    .is_meant = is_meant,
+    .min_workers = 1,
+    .meets_to_save = true,
+    .serve = ronde__server_with_backup,
+    .create = create,
+    .step = step_with_backup,
+    .destroy = ronde__ps_destroy,
+    .settle = ronde__ps_settle,
+    .fetch_state = ronde__ps_fetch_state,
+    .finish = ronde__ps_finish,
+};

@@ -9,6 +9,8 @@
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
 
+enum { RONDE__PS_CREDITS = 4 }; /* buckets on their way to the servers, at most */
+
 typedef struct ronde__ps_bucket {
   struct ronde__ps_worker *state;
   int number;
@@ -17,6 +19,7 @@ typedef struct ronde__ps_bucket {
 
 typedef struct ronde__ps_worker {
   ronde__worker *worker;
+  const ronde__strategy_settings *settings;
   ronde__transport *group;
   ronde__comm_thread *thread;
   ronde__buckets cut;
@@ -30,7 +33,7 @@ typedef struct ronde__ps_worker {
   bool begun;               /* and its push */
   ronde__request *requests; /* [n_requests], which is all of the following */
   ronde__request *heads;    /* [servers] */
-  ronde__request *pushes;   /* [CREDITS][servers] */
+  ronde__request *pushes;   /* [RONDE__PS_CREDITS][servers] */
   ronde__request *pulls;    /* [buckets][servers] */
   ronde__request *replies;  /* [servers] */
   ronde__request *ends;     /* [servers + 1] */
@@ -57,8 +60,21 @@ ronde_status ronde__ps_begin_pulls(ronde__ps_worker *worker);
 /* Waits for all that was begun. */
 ronde_status ronde__ps_settle(void *worker);
 
-/* ps_backup.c */
-ronde_status ronde__ps_step_with_backup(ronde__ps_worker *worker, const ronde__step *step,
-                                        ronde__step_result *result_out);
+void ronde__ps_begin_buckets(ronde__ps_worker *worker);
+/* Waits until all gradients have left: what is dead of them is zero again. */
+ronde_status ronde__ps_end_pushes(ronde__ps_worker *worker);
+/* Tells all servers, and waits until they have been told. */
+ronde_status ronde__ps_tell(ronde__ps_worker *worker, ronde__ps_kind kind);
+ronde_status ronde__ps_wait(ronde__ps_worker *worker, ronde__request *requests, int n);
+static inline int ronde__ps_rank_of(const ronde__ps_worker *worker, int server) {
+  return worker->settings->first_server + server;
+}
+
+/* The parts of a strategy that all of them have; lockstep: all workers make the same updates. */
+ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_settings *settings, bool lockstep,
+                              void **state_out);
+void ronde__ps_destroy(void *worker);
+ronde_status ronde__ps_fetch_state(void *worker);
+ronde_status ronde__ps_finish(void *worker);
 
 #endif

@@ -29,20 +29,27 @@
 #include "optim/optim.h"
 #include "prof/prof.h"
 
+typedef struct ronde__server ronde__server;
+
 typedef struct ronde__server_options {
+  ronde_status (*serve)(ronde__server *server); /* the strategy's way */
   ronde__transport *group;
   int n_workers, n_servers, first_server;
   const ronde__kernels *kernels;
   const ronde__optim_options *optim;
   double clip;
-  int backup;        /* workers that a step does not wait for; 0: none */
-  bool asynchronous; /* update on arrival of a worker's push, which that worker alone is sent the outcome of */
+  int backup; /* workers that a step does not wait for; 0: none */
   bool records_order;
   ronde__pool *pool; /* NULL: the calling thread works alone */
   const char *optimizer_name;
 } ronde__server_options;
 
-typedef struct ronde__server ronde__server;
+/* The ways to serve, until all workers are done: server_sync.c, */
+ronde_status ronde__server_in_step(ronde__server *server);
+/* on arrival of a worker's push, which that worker alone is sent the outcome of (server_async.c), */
+ronde_status ronde__server_on_arrival(ronde__server *server);
+/* and without waiting for the slowest (server_backup.c). */
+ronde_status ronde__server_with_backup(ronde__server *server);
 
 /* The server of the calling rank; what options point at must outlive it. */
 ronde_status ronde__server_create(const ronde__server_options *options, ronde__server **server_out);

@@ -1,4 +1,4 @@
-/* The inside of a parameter server, for its two ways to serve. */
+/* The inside of a parameter server, for its ways to serve. */
 #ifndef RONDE_SERVER_IMPL_H
 #define RONDE_SERVER_IMPL_H
 
@@ -55,9 +55,9 @@ ronde_status ronde__server_clip(ronde__server *server, float *gradients);
 ronde_status ronde__server_give_state(ronde__server *server);
 /* Where the order is recorded: that the push of worker w has just made an update, or a part of one. */
 ronde_status ronde__server_note_order(ronde__server *server, int w);
-/* The ways to serve, until all workers are done. */
-ronde_status ronde__server_on_arrival(ronde__server *server);  /* server_async.c */
-ronde_status ronde__server_with_backup(ronde__server *server); /* server_backup.c */
+ronde_status ronde__server_wait(ronde__server *server, ronde__request *requests, int n);
+/* One message of rank 0's. */
+ronde_status ronde__server_take(ronde__server *server, uint32_t tag, void *data, size_t bytes);
 
 /* ---- workers that are served apart (server_clients.c) --------------------------------------------------------------
  * Each worker's pushes land in a place of its own, which then holds what that worker is sent: nobody waits for another's

@@ -1,7 +1,7 @@
 /* One worker: the baseline that every strategy is measured against. */
 #include "strategy/strategy.h"
 
-static ronde_status create(ronde__worker *worker, void **state_out) {
+static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   *state_out = worker;
   return RONDE_OK;
 }
@@ -12,10 +12,13 @@ static ronde_status step(void *state, const ronde__step *step, ronde__step_resul
 
 static void destroy(void *state) {}
 
-const ronde__strategy ronde__strategy_single = {.name = "single",
-                                                .create = create,
-                                                .step = step,
-                                                .destroy = destroy,
-                                                .min_ranks = 1,
-                                                .max_ranks = 1,
-                                                .fuses_alone = true};
+const ronde__strategy ronde__strategy_single = {
+    .name = "single",
+    .min_workers = 1,
+    .max_workers = 1,
+    .fuses_alone = true,
+    .waits_for_all = true,
+    .create = create,
+    .step = step,
+    .destroy = destroy,
+};

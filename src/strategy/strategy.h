@@ -23,25 +23,18 @@ static inline bool ronde__rank_set_has(const ronde__rank_set *set, int rank) {
   return set->bits[rank / 64] >> rank % 64 & 1;
 }
 
-/* What a rank works with; lives as long as the run. */
+/* What a rank works with, whatever the strategy; lives as long as the run. */
 typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
-  ronde__transport *group;     /* with servers among its ranks, where the strategy has them: server i is */
-  int n_servers, first_server; /* rank first_server + i */
-  int backup;                  /* workers that a step does not wait for; 0: none */
   const ronde__kernels *kernels;
   ronde__pool *pool;
   ronde__prof *prof;
   ronde__net *net;
   ronde__optim *optim;
   ronde__loader *loader;
-  const ronde__allreduce *collective; /* NULL: one rank alone */
-  uint64_t seed;                      /* of dropout */
-  int64_t batch;                      /* examples of a global batch */
-  double clip;                        /* 0: off */
-  int64_t bucket_bytes;
-  bool wire_bf16; /* gradients travel as bfloat16 */
-  bool overlap;
+  uint64_t seed; /* of dropout */
+  int64_t batch; /* examples of a global batch */
+  double clip;   /* 0: off */
   /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
   void (*param_needed)(void *user, int param);
   void *needed_user;
@@ -50,14 +43,23 @@ typedef struct ronde__worker {
   int update_slot;   /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
   double *shared;    /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
-  uint64_t bus_ns,
-      bus_bytes; /* of exchanges in which nobody was waited for: their time, and what the algorithm must move in it */
   /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It is
    * the same moment for all, but for what a short message takes to go round: times that are counted from there can be
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
   ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
 } ronde__worker;
+
+/* How the user wants ranks to exchange; a strategy reads what it knows. */
+typedef struct ronde__strategy_settings {
+  ronde__transport *group;            /* all ranks, with servers among them where the strategy has any: server i is */
+  int n_servers, first_server;        /* rank first_server + i */
+  int backup;                         /* workers that a step does not wait for; 0: none */
+  const ronde__allreduce *collective; /* NULL: one rank alone, or servers take its place */
+  int64_t bucket_bytes;
+  bool wire_bf16; /* gradients travel as bfloat16 */
+  bool overlap;
+} ronde__strategy_settings;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
 typedef struct ronde__step {
@@ -85,18 +87,32 @@ typedef struct ronde__step_result {
   bool missed; /* this rank is one of them, and has not even made its part: the step had ended before */
 } ronde__step_result;
 
+/* Exchanges in which nobody was waited for: their time, and the bytes that the algorithm must move in it. */
+typedef struct ronde__bus {
+  uint64_t ns, bytes;
+} ronde__bus;
+
+struct ronde__server;
+
 typedef struct ronde__strategy {
   const char *name;
-  /* May rewrite the graph before it is planned (send, receive, gather, reduce nodes). NULL: nothing to change. */
-  ronde_status (*rewrite)(ronde_graph *graph, int rank, int size);
-  /* Makes replicas equal (weights of rank 0) and sets up what the steps need. */
-  ronde_status (*create)(ronde__worker *worker, void **state_out);
+  /* Of several rows of a name the first whose variant the settings ask for is meant. NULL: any. */
+  bool (*is_meant)(const ronde__strategy_settings *settings);
+
+  /* What holds of it. */
+  int min_workers, max_workers; /* max 0: any */
+  bool fuses_alone;             /* with one worker, its step is ronde__worker_step */
+  bool all_reduces;             /* by the settings' collective */
+  bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
+  bool waits_for_all;           /* a step is everybody's */
+  bool meets_to_save;           /* workers do not wait for each other, but must while a checkpoint is written */
+  /* What updates are parameter servers (server.h): how one serves, until all workers are done. NULL: there are none. */
+  ronde_status (*serve)(struct ronde__server *server);
+
+  /* Makes replicas equal (weights of rank 0) and sets up what the steps need. The settings must outlive it. */
+  ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out);
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
-  int min_ranks, max_ranks; /* of workers; max 0: any */
-  bool fuses_alone;         /* with one rank, its step is ronde__worker_step */
-  bool asynchronous;        /* a step is this rank's alone, and so is its result: of its own_examples */
-  bool has_servers;         /* what updates are parameter servers (server.h) */
   /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are. */
   ronde_status (*settle)(void *state);
   /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
@@ -105,10 +121,13 @@ typedef struct ronde__strategy {
   ronde_status (*fetch_state)(void *state);
   /* After the last step, if all ranks end alike: nobody will be waited for. NULL: nothing to do. */
   ronde_status (*finish)(void *state);
+  ronde__bus (*bus)(const void *state); /* NULL: not measured */
 } ronde__strategy;
 
-const ronde__strategy *ronde__strategy_find(const char *name); /* NULL: unknown */
-const ronde__strategy *ronde__strategy_at(int i);              /* NULL past the end */
+/* NULL: unknown. */
+const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings);
+/* Where the user names none. */
+const ronde__strategy *ronde__strategy_default(int n_workers);
 
 /* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
  */

@@ -1,3 +1,5 @@
+/* What every strategy does for itself on a rank: load, forward, backward, look at each gradient, update; and the table of
+ * strategies. */
 #include "strategy/strategy.h"
 
 #include <math.h>
@@ -14,14 +16,16 @@ static const ronde__strategy *const strategies[] = {
 #undef RONDE_STRATEGY
 };
 
-const ronde__strategy *ronde__strategy_at(int i) {
-  return i >= 0 && (size_t)i < RONDE__COUNT(strategies) ? strategies[i] : NULL;
+const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings) {
+  for (size_t i = 0; i < RONDE__COUNT(strategies); i++) {
+    const ronde__strategy *s = strategies[i];
+    if (strcmp(s->name, name) == 0 && (!s->is_meant || s->is_meant(settings))) return s;
+  }
+  return NULL;
 }
 
-const ronde__strategy *ronde__strategy_find(const char *name) {
-  for (size_t i = 0; i < RONDE__COUNT(strategies); i++)
-    if (strcmp(strategies[i]->name, name) == 0) return strategies[i];
-  return NULL;
+const ronde__strategy *ronde__strategy_default(int n_workers) {
+  return n_workers > 1 ? &ronde__strategy_allreduce : &ronde__strategy_single;
 }
 
 typedef struct watch {

@@ -48,9 +48,8 @@ static ronde__rank_facts own_facts(const ronde__rank *r) {
                              .bytes_sent = transport->bytes_sent,
                              .bytes_received = transport->bytes_received,
                              .messages = transport->messages,
-                             .cpu_ns = transport->process_each || transport->rank == 0 ? ronde__cpu_ns() : 0,
-                             .bus_ns = r->worker.bus_ns,
-                             .bus_bytes = r->worker.bus_bytes};
+                             .cpu_ns = transport->process_each || transport->rank == 0 ? ronde__cpu_ns() : 0};
+  if (r->strategy_state && r->job->strategy->bus) facts.bus = r->job->strategy->bus(r->strategy_state);
   for (int i = 0; i < N_LEDGERS; i++) {
     int n_ops;
     ronde__prof_ops(ledger(r, i), &n_ops);

@@ -132,11 +132,11 @@ static ronde_status save_now(ronde__rank *r, bool last) {
   return RONDE_OK;
 }
 
-/* last: nothing comes after it. With backup workers the others would go on meanwhile, and the servers with them: all wait
- * until it is done. */
+/* last: nothing comes after it. Where workers do not wait for each other, the others would go on meanwhile: all wait until
+ * it is done. */
 static ronde_status save(ronde__rank *r, bool last) {
   const ronde__job *job = r->job;
-  bool meets = job->options->backup > 0 && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
+  bool meets = job->strategy->meets_to_save && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
   if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last));
   if (last || !meets) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);

@@ -50,7 +50,8 @@ typedef struct ronde__rank_facts {
   char host[64];
   int64_t peak_rss_bytes; /* of its process; -1: ranks share one */
   uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
-  uint64_t bytes_sent, bytes_received, messages, bus_ns, bus_bytes;
+  uint64_t bytes_sent, bytes_received, messages;
+  ronde__bus bus;
   int64_t n_ops;
   uint64_t server_ns[RONDE__N_PHASES]; /* of its server; zeros: it has none */
   ronde__staleness staleness;
@@ -70,6 +71,7 @@ typedef struct ronde__rank {
   ronde__optim *optim;
   ronde__loader *loader;
   ronde__worker worker;
+  ronde__strategy_settings settings;
   ronde__late *late; /* rank 0 of workers that all wait for the last, else NULL */
   void *strategy_state;
   ronde__server *server;             /* of this rank, or NULL */

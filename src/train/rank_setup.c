@@ -16,7 +16,6 @@ static ronde_status make_net(ronde__rank *r) {
   RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
   RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
   RONDE_TRY(ronde__job_graph(job, &r->graph));
-  if (job->strategy->rewrite) RONDE_TRY(job->strategy->rewrite(r->graph, r->transport->rank, job->world));
   if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
   ronde__net_options options = ronde__job_net_options(job, r->pool, r->prof, true);
   options.transient_gradients = job->fused_update;
@@ -49,7 +48,8 @@ static ronde_status prepare_plans(ronde__rank *r) {
 
 static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
   const ronde__job *job = r->job;
-  ronde__server_options options = {.group = r->group,
+  ronde__server_options options = {.serve = job->strategy->serve,
+                                   .group = r->group,
                                    .n_workers = job->world,
                                    .n_servers = job->n_servers,
                                    .first_server = ronde__job_first_server(job),
@@ -57,7 +57,6 @@ static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
                                    .optim = &job->optim,
                                    .clip = job->options->clip,
                                    .backup = (int)job->options->backup,
-                                   .asynchronous = job->strategy->asynchronous,
                                    .records_order = job->records_order,
                                    .pool = pool,
                                    .optimizer_name = optimizer_name(job)};
@@ -95,7 +94,7 @@ static ronde_status make_kept(ronde__rank *r) {
  * to ask. A checkpoint names what was chosen: a run that goes on from it has the same sums. */
 static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
   const ronde__job *job = r->job;
-  bool exchanges = job->world > 1 && !strcmp(job->strategy->name, "allreduce");
+  bool exchanges = job->world > 1 && job->strategy->all_reduces;
   *chosen_out = NULL;
   if (job->n_servers > 0) return RONDE_OK; /* they take its place */
   *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
@@ -115,7 +114,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
   if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
-  bool waits = job->world > 1 && !job->strategy->asynchronous && job->options->backup == 0;
+  bool waits = job->world > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->world, &r->late));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   ronde__loader_options loader = {.data = job->data,
@@ -131,31 +130,31 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
+  r->settings = (ronde__strategy_settings){.group = r->group,
+                                           .n_servers = job->n_servers,
+                                           .first_server = ronde__job_first_server(job),
+                                           .backup = (int)job->options->backup,
+                                           .collective = collective,
+                                           .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
+                                           .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
+                                           .overlap = job->options->overlap == RONDE__OVERLAP_ON};
   r->worker = (ronde__worker){.transport = r->transport,
-                              .group = r->group,
-                              .n_servers = job->n_servers,
-                              .first_server = ronde__job_first_server(job),
-                              .backup = (int)job->options->backup,
                               .kernels = job->kernels,
                               .pool = r->pool,
                               .prof = r->prof,
                               .net = r->net,
                               .optim = r->optim,
                               .loader = r->loader,
-                              .collective = collective,
                               .seed = (uint64_t)job->options->seed,
                               .batch = job->batch,
                               .clip = job->options->clip,
-                              .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
-                              .overlap = job->options->overlap == RONDE__OVERLAP_ON,
-                              .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
                               .fused_update = job->fused_update,
                               .shared = r->shared,
                               .late = r->late};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
   RONDE_TRY(start_server(r));
-  RONDE_TRY(job->strategy->create(&r->worker, &r->strategy_state));
+  RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
   bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
   return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
 }

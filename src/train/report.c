@@ -179,7 +179,7 @@ static void fill_run(ronde__run *r) {
   r->choices[2] = (ronde__record_choice){"update", job->fused_update ? "fused" : "apart"};
   record->n_choices = 3;
   record->target.accuracy = job->options->target_accuracy;
-  const ronde__allreduce *collective = r->ranks[0].worker.collective;
+  const ronde__allreduce *collective = r->ranks[0].settings.collective;
   if (job->world > 1 && collective)
     r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
   record->world =
@@ -232,10 +232,10 @@ static void fill_facts(ronde__run *r) {
     communication->bytes_sent += (int64_t)facts[i].bytes_sent;
     communication->bytes_received += (int64_t)facts[i].bytes_received;
     communication->messages += (int64_t)facts[i].messages;
-    bus_bytes += facts[i].bus_bytes;
-    bus_ns += facts[i].bus_ns;
+    bus_bytes += facts[i].bus.bytes;
+    bus_ns += facts[i].bus.ns;
   }
-  const ronde__allreduce *collective = r->ranks[0].worker.collective;
+  const ronde__allreduce *collective = r->ranks[0].settings.collective;
   communication->collective = r->job->world > 1 && collective ? collective->name : NULL;
   communication->busbw_bytes_per_s = bus_ns ? (double)bus_bytes / (double)bus_ns * 1e9 : NAN;
 }

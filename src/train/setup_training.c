@@ -181,7 +181,7 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
   if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
     return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
                        text);
-  if (job->options->backup)
+  if (job->strategy->meets_to_save)
     return ronde__fail(RONDE_E_USAGE,
                        "--checkpoint-every %s: with --backup the workers meet for it: after how many steps?", text);
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;

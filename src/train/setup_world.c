@@ -42,12 +42,18 @@ static int ranks_here(const ronde__job *job) {
 /* Of the workers of this host. */
 static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
 
+/* NULL: the user names none. */
+static const ronde__strategy *find_strategy(const ronde__job *job) {
+  ronde__strategy_settings settings = {.backup = (int)job->options->backup};
+  return ronde__strategy_find(ronde_config_get(job->config, "strategy"), &settings);
+}
+
 /* Before the workers are counted: under MPI the others are servers. */
 static ronde_status resolve_servers(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  const ronde__strategy *strategy = ronde__strategy_find(ronde_config_get(job->config, "strategy"));
-  if (strategy && strategy->has_servers) {
+  const ronde__strategy *strategy = find_strategy(job);
+  if (strategy && strategy->serve) {
     job->n_servers = (int)o->servers;
     job->dedicated = o->placement == RONDE__PLACEMENT_DEDICATED;
     RONDE_TRY(ronde__config_no_effect(job->config, "wire", "parameter servers are sent f32"));
@@ -112,17 +118,18 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
     return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
-  const char *wanted = ronde_config_get(job->config, "strategy");
-  job->strategy =
-      ronde__strategy_find(o->strategy == RONDE__STRATEGY_AUTO ? (job->world > 1 ? "allreduce" : "single") : wanted);
-  if (!job->strategy) return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in", wanted);
-  if (job->world < job->strategy->min_ranks || (job->strategy->max_ranks && job->world > job->strategy->max_ranks))
+  job->strategy = o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->world) : find_strategy(job);
+  if (!job->strategy)
+    return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
+                       ronde_config_get(job->config, "strategy"));
+  if (job->world < job->strategy->min_workers ||
+      (job->strategy->max_workers && job->world > job->strategy->max_workers))
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
-                       job->strategy->max_ranks, job->world);
+                       job->strategy->max_workers, job->world);
   RONDE_TRY(check_servers(job));
   RONDE_TRY(check_asynchronous(job));
   RONDE_TRY(check_backup(job));
-  if (!strcmp(job->strategy->name, "single")) {
+  if (job->strategy->max_workers == 1) {
     RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
     RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));

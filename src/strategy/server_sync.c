@@ -1,0 +1,86 @@
+/* In lockstep: a step is all workers' pushes, summed in the order of ranks whatever came first. */
+#include "strategy/server_impl.h"
+
+static ronde_status receive(ronde__server *s, int worker, uint32_t tag, void *data, size_t bytes,
+                            ronde__request *request) {
+  return s->o.group->ops->irecv(s->o.group, worker, RONDE__PS_TAG(tag), data, bytes, request);
+}
+
+/* Until every worker begins a step, or is done. The scheduler's comes first: while it asks for the state, others may
+ * wait for the scheduler. */
+static ronde_status take_heads(ronde__server *s) {
+  ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
+  for (int w = 0; w < s->o.n_workers; w++)
+    RONDE_TRY(receive(s, w, RONDE__PS_HEAD, &s->heads[w], sizeof s->heads[w], &s->requests[w]));
+  RONDE_TRY(ronde__server_wait(s, s->requests, 1));
+  while (s->heads[0].kind == RONDE__PS_GIVE_STATE) {
+    RONDE_TRY(ronde__server_give_state(s));
+    RONDE_TRY(ronde__server_take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
+  }
+  RONDE_TRY(ronde__server_wait(s, s->requests, s->o.n_workers));
+  if (s->met_ns == 0) s->met_ns = s->o.group->ops->now_ns(s->o.group); /* they begin the first step together */
+  return RONDE_OK;
+}
+
+/* Sums in the order of ranks, whatever came first. */
+static ronde_status take_pushes(ronde__server *s) {
+  int n_workers = s->o.n_workers;
+  ronde__request *parts = s->requests + s->n_buckets * n_workers;
+  uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
+  for (int b = 0; b < s->n_buckets; b++)
+    for (int w = 0; w < n_workers && ronde__server_length(s, b); w++)
+      RONDE_TRY(receive(s, w, (uint32_t)(RONDE__PS_PUSH + b), s->pushed + (size_t)w * s->n + s->begin[b],
+                        ronde__server_length(s, b) * sizeof(float), &s->requests[b * n_workers + w]));
+  for (int w = 0; w < n_workers; w++)
+    RONDE_TRY(receive(s, w, RONDE__PS_PART, &s->parts[w], sizeof s->parts[w], &parts[w]));
+  for (int b = 0; b < s->n_buckets; b++) {
+    RONDE_TRY(ronde__server_wait(s, s->requests + b * n_workers, n_workers));
+    float *sum = s->pushed + s->begin[b];
+    for (int w = 1; w < n_workers; w++)
+      s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)ronde__server_length(s, b));
+  }
+  RONDE_TRY(ronde__server_wait(s, parts, n_workers));
+  uint64_t end = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
+  ronde__parts_waited(s->parts, n_workers, s->prof, s->met_ns, begin, end);
+  s->met_ns = end;
+  return RONDE_OK;
+}
+
+/* First layers first: the next forward pass needs them first. */
+static ronde_status update_and_send(ronde__server *s) {
+  int n_workers = s->o.n_workers;
+  ronde__transport *group = s->o.group;
+  RONDE_TRY(ronde__server_clip(s, s->pushed));
+  ronde__optim_begin(s->optim, s->heads[0].lr);
+  for (int b = s->n_buckets - 1; b >= 0; b--) {
+    size_t begin = s->begin[b], n = ronde__server_length(s, b);
+    if (n == 0) continue;
+    uint64_t begin_ns = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
+    ronde__optim_range_on(s->optim, s->o.pool, s->values + begin, s->pushed + begin, begin, n);
+    ronde__prof_op_add(s->prof, s->update_slot, begin_ns, ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE), 0);
+    for (int w = 0; w < n_workers; w++)
+      RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_PULL + (uint32_t)b), s->values + begin,
+                                  n * sizeof *s->values, &s->requests[b * n_workers + w]));
+  }
+  return RONDE_OK;
+}
+
+static ronde_status one_step(ronde__server *s) {
+  int n_workers = s->o.n_workers;
+  ronde__transport *group = s->o.group;
+  ronde__request *told = s->requests + s->n_buckets * n_workers;
+  RONDE_TRY(take_pushes(s));
+  for (int w = 0; w < n_workers && s->index == 0; w++)
+    RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_PARTS), s->parts,
+                                (size_t)n_workers * sizeof *s->parts, &told[w]));
+  if (ronde__parts_join(s->parts, n_workers).broken_rank < 0) RONDE_TRY(update_and_send(s));
+  return group->ops->wait(group, s->requests, s->n_requests, group->timeout_ns);
+}
+
+ronde_status ronde__server_in_step(ronde__server *s) {
+  for (;;) {
+    RONDE_TRY(take_heads(s));
+    if (s->heads[0].kind == RONDE__PS_END) return RONDE_OK;
+    RONDE_TRY(one_step(s));
+  }
+}
