@@ -91,18 +91,19 @@ static ronde_status make_kept(ronde__rank *r) {
   return RONDE_OK;
 }
 
-/* Between processes --collective auto is timed on a vector of a bucket's length; inside one process there is no network
- * to ask. A checkpoint names what was chosen: a run that goes on from it has the same sums. */
+/* For a vector of a bucket's length. A checkpoint names what was chosen: a run that goes on from it has the same sums,
+ * also with a later version's model. */
 static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
   const ronde__job *job = r->job;
-  bool exchanges = job->world > 1 && !strcmp(job->strategy->name, "allreduce");
   *chosen_out = NULL;
   if (job->n_servers > 0) return RONDE_OK; /* they take its place */
-  *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
-  if (job->collective || !exchanges || !r->transport->process_each) return RONDE_OK;
+  *chosen_out = job->collective;
+  if (job->collective) return RONDE_OK;
   size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
-  RONDE_TRY(ronde__allreduce_choose(r->transport, job->kernels, bucket < all ? bucket : all, chosen_out));
-  return r->transport->rank == 0 ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
+  ronde__ranks ranks = ronde__ranks_of(r->transport);
+  *chosen_out = ronde__allreduce_auto(&ranks, bucket < all ? bucket : all);
+  bool tells = r->transport->rank == 0 && job->world > 1;
+  return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
 ronde_status ronde__rank_set_up(ronde__rank *r) {
