@@ -2,6 +2,7 @@
 #include "train/rank.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PREFETCH = 4 };
@@ -98,10 +99,18 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
   *chosen_out = NULL;
   if (job->n_servers > 0) return RONDE_OK; /* they take its place */
   *chosen_out = job->collective;
-  if (job->collective) return RONDE_OK;
+  if (job->collective) {
+    snprintf(r->collective_reason, sizeof r->collective_reason, "%s", job->collective_reason);
+    return RONDE_OK;
+  }
   size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
+  size_t n = bucket < all ? bucket : all;
   ronde__ranks ranks = ronde__ranks_of(r->transport);
-  *chosen_out = ronde__allreduce_auto(&ranks, bucket < all ? bucket : all);
+  int n_hosts = ronde__ranks_hosts(&ranks);
+  *chosen_out = ronde__allreduce_auto(&ranks, n);
+  snprintf(r->collective_reason, sizeof r->collective_reason,
+           "modelled for %d ranks on %d host%s, vectors of %zu bytes", ranks.n, n_hosts, n_hosts > 1 ? "s" : "",
+           n * sizeof(float));
   bool tells = r->transport->rank == 0 && job->world > 1;
   return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
