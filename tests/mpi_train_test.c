@@ -378,6 +378,27 @@ static void several_hosts_train_as_one(void **state) {
   json_decref(threads);
 }
 
+static void check_hosts(const char *name, const char *expected) {
+  json_t *json = record(name), *row;
+  char hosts[256] = "";
+  size_t i;
+  json_array_foreach(json_object_get(json, "workers"), i, row) {
+    strcat(hosts, i ? " " : "");
+    strcat(hosts, json_string_value(json_object_get(row, "host")));
+  }
+  assert_string_equal(hosts, expected);
+  json_decref(json);
+}
+
+static void workers_are_where_they_were_asked_for(void **state) {
+  check_run(0, run_on_hosts("true", "--workers 1 --out p1"));
+  check_hosts("p1", "ronde1");
+  check_run(0, run_on_hosts("true", "--workers 4 --out p4"));
+  check_hosts("p4", "ronde1 ronde2 ronde3 ronde1");
+  check_run(0, run_on_hosts("true", "--hosts ronde1:1,ronde2:3 --out ps"));
+  check_hosts("ps", "ronde1 ronde2 ronde2 ronde2");
+}
+
 /* The parameters of each step need 100 ms to the third host. */
 static void a_slow_link_makes_its_host_late(void **state) {
 #define SHAPED "root tbf rate 20mbit burst 32kb limit 2mb"
@@ -410,6 +431,7 @@ int main(void) {
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
+      cmocka_unit_test(workers_are_where_they_were_asked_for),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */

@@ -26,7 +26,7 @@ static ronde_status join_mpi(ronde__job *job) {
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */
-  if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
+  if (n_workers < 1 || (ronde_config_is_given(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
                                : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
                                              o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
