@@ -83,6 +83,9 @@ static void a_file_may_name_one_choice(void **state) {
   check_says("ronde: error: --collective ring, but --choices choices.json has halving-doubling: give one of them");
   check_run(2, run(TRAIN "--workers 3 --choices choices.json --wire bf16"));
   check_says("--wire bf16 goes round a ring: --choices: halving-doubling cannot do it");
+  check_run(0,
+            run("timeout 100 " RONDE " compare --model lenet5 --data synthetic:1x28x28:10:200 --batch 50 --threads 1 "
+                "--steps 2 --rounds 1 --workers 2 --strategies allreduce,ps-sync --choices choices.json"));
   check_run(2, run(TRAIN "--workers 1 --choices choices.json"));
   check_says("--choices can have no effect: this run makes none of the file's choices");
   check_run(2, run(TRAIN "--workers 2 --strategy ps-sync --choices choices.json"));

@@ -386,6 +386,8 @@ static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
       {16, 16, IN_TURN, 100000000, "ring"},
       {8, 2, IN_TURN, 4000000, "hierarchical"},
       {8, 2, IN_BLOCKS, 4000000, "hierarchical"},
+      {4, 2, IN_TURN, 250000, "hierarchical"},
+      {4, 2, IN_TURN, 4096, "halving-doubling"},
       {8, 2, ONE_APART, 4096, "hierarchical"},
       {8, 8, ONE_APART, 40000000, "hierarchical"},
   };
