@@ -101,17 +101,47 @@ static const char *choice(const json_t *run) {
   return NULL;
 }
 
-static void what_was_timed_is_named_and_gives_the_same_bits(void **state) {
+static void check_same_choice_and_bits(const char *one_name, const char *other_name) {
+  json_t *one = record(one_name), *other = record(other_name);
+  assert_non_null(choice(one));
+  assert_string_equal(choice(one), choice(other));
+  assert_string_equal(string_at(one, "result", "weights_sha256"), string_at(other, "result", "weights_sha256"));
+  json_decref(one);
+  json_decref(other);
+}
+
+/* With more ranks than two every other order of sums would show. Small buckets: each algorithm is the best of some. */
+static void the_same_command_makes_the_same_choice_and_bits(void **state) {
   need_mpi();
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --checkpoint-every 0 --out a"));
-  json_t *timed = record("a");
-  assert_non_null(choice(timed));
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective %s --out n", choice(timed)));
-  json_t *named = record("n");
-  assert_string_equal(choice(named), choice(timed));
-  assert_string_equal(string_at(named, "result", "weights_sha256"), string_at(timed, "result", "weights_sha256"));
-  json_decref(timed);
-  json_decref(named);
+  static const char *const options[] = {"--steps 3", "--steps 3 --bucket-mb 0.004"};
+  for (int i = 0; i < 2; i++)
+    for (int workers = 2; workers <= 4; workers++) {
+      const char *command = "rm -rf same1; timeout 100 " RONDE " train " SMALL " %s --workers %d --out %s %s";
+      run("rm -rf same0");
+      check_run(0, run(command, options[i], workers, "same0", ""));
+      for (int again = 0; again < 3; again++) {
+        check_run(0, run(command, options[i], workers, "same1", "--transport mpi"));
+        check_same_choice_and_bits("same0", "same1");
+      }
+    }
+}
+
+static void what_was_chosen_can_be_chosen_again(void **state) {
+  need_mpi();
+  const char *three = "timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --steps 3";
+  check_run(0, run("%s --collective tree --out a", three));
+  check_run(0, run("%s --choices a/run.json --out n", three));
+  check_same_choice_and_bits("a", "n");
+  /* Rank 0 reads the file, the others need have none. */
+  const char *rank = RONDE " train " SMALL " --steps 3 --out r";
+  check_run(0, run(MPIRUN "-np 1 %s --choices a/run.json : -np 2 %s", rank, rank));
+  check_same_choice_and_bits("a", "r");
+  check_run(3, run("%s --choices none.json", three));
+  check_says("ronde: error: --choices none.json: ");
+}
+
+static void mpi_has_an_all_reduce_of_its_own(void **state) {
+  need_mpi();
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --collective mpi --out o"));
   json_t *own = record("o");
   assert_string_equal(choice(own), "mpi");
@@ -348,6 +378,27 @@ static void several_hosts_train_as_one(void **state) {
   json_decref(threads);
 }
 
+static void check_hosts(const char *name, const char *expected) {
+  json_t *json = record(name), *row;
+  char hosts[256] = "";
+  size_t i;
+  json_array_foreach(json_object_get(json, "workers"), i, row) {
+    strcat(hosts, i ? " " : "");
+    strcat(hosts, json_string_value(json_object_get(row, "host")));
+  }
+  assert_string_equal(hosts, expected);
+  json_decref(json);
+}
+
+static void workers_are_where_they_were_asked_for(void **state) {
+  check_run(0, run_on_hosts("true", "--workers 1 --out p1"));
+  check_hosts("p1", "ronde1");
+  check_run(0, run_on_hosts("true", "--workers 4 --out p4"));
+  check_hosts("p4", "ronde1 ronde2 ronde3 ronde1");
+  check_run(0, run_on_hosts("true", "--hosts ronde1:1,ronde2:3 --out ps"));
+  check_hosts("ps", "ronde1 ronde2 ronde2 ronde2");
+}
+
 /* The parameters of each step need 100 ms to the third host. */
 static void a_slow_link_makes_its_host_late(void **state) {
 #define SHAPED "root tbf rate 20mbit burst 32kb limit 2mb"
@@ -365,7 +416,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
       cmocka_unit_test(gradients_travel_in_half_the_bytes),
-      cmocka_unit_test(what_was_timed_is_named_and_gives_the_same_bits),
+      cmocka_unit_test(the_same_command_makes_the_same_choice_and_bits),
+      cmocka_unit_test(what_was_chosen_can_be_chosen_again),
+      cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
@@ -378,6 +431,7 @@ int main(void) {
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
+      cmocka_unit_test(workers_are_where_they_were_asked_for),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */

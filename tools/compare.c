@@ -46,6 +46,7 @@ static const struct {
                {"bucket-mb", "allreduce,ps-sync,ps-async"},
                {"overlap", "allreduce,ps-sync,ps-async"},
                {"collective", "allreduce"},
+               {"choices", "allreduce"},
                {"wire", "allreduce"},
                {"servers", "ps-sync,ps-async"},
                {"placement", "ps-sync,ps-async"},

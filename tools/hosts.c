@@ -148,6 +148,22 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out) {
   return take_all(&(place){.name = "--hosts", .status = RONDE_E_USAGE}, list, ',', hosts_out);
 }
 
+bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out) {
+  bool limited = hosts->slots > 0, placed = true;
+  for (int i = 0; i < hosts->n; i++) counts_out[i] = 0;
+  while (n > 0 && placed) {
+    placed = false;
+    for (int i = 0; i < hosts->n && n > 0; i++) {
+      int slots = hosts->at[i].slots ? hosts->at[i].slots : 1;
+      if (limited && counts_out[i] == slots) continue;
+      counts_out[i]++;
+      n--;
+      placed = true;
+    }
+  }
+  return n == 0;
+}
+
 void tool_hosts_free(tool_hosts *hosts) {
   free(hosts->at);
   *hosts = (tool_hosts){0};

@@ -2,6 +2,7 @@
  * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
  * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
 #include "hosts.h"
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #define MARK "\x1eronde-end "
 #define MPIRUN "mpirun.openmpi"
 #define LAUNCHED "RONDE_LAUNCHED"
-enum { MAX_ARGS = 64, END_S = 10 };
+enum { END_S = 10 };
 
 typedef struct stream {
   int from, to;
@@ -132,24 +133,26 @@ static bool take(launch *l, stream *s) {
 
 /* ---- starting ---- */
 
+enum { MPIRUN_WORDS = 32 }; /* more than start adds to the command */
+
 typedef struct arguments {
-  const char *list[MAX_ARGS + 1];
+  const char **list; /* [n], then NULL */
   int n;
 } arguments;
 
-static void add(arguments *a, const char *word) {
-  if (a->n < MAX_ARGS) a->list[a->n++] = word;
-}
+static void add(arguments *a, const char *word) { a->list[a->n++] = word; }
 
-/* As mpirun wants them: "a:2,b:2"; where nothing else is said each may have an equal share of the ranks. */
-static char *with_slots(const tool_hosts *hosts, int n_ranks) {
-  int share = (n_ranks + hosts->n - 1) / hosts->n;
+/* As mpirun wants them: "a:2,b:1", each with the ranks that it is to have, so that nothing is left to mpirun but to go
+ * round them; hosts without one are not asked. */
+static char *with_ranks(const tool_hosts *hosts, int n_ranks) {
   size_t size = (size_t)hosts->n * (TOOL_HOST_BYTES + 12), used = 0;
-  char *text = malloc(size);
-  for (int i = 0; text && i < hosts->n; i++) {
-    int slots = hosts->at[i].slots ? hosts->at[i].slots : hosts->slots ? 1 : share;
-    used += (size_t)snprintf(text + used, size - used, "%s%s:%d", i ? "," : "", hosts->at[i].name, slots);
-  }
+  int *counts = calloc((size_t)hosts->n, sizeof *counts);
+  char *text = counts ? malloc(size) : NULL;
+  if (text) tool_hosts_place(hosts, n_ranks, counts);
+  for (int i = 0; text && i < hosts->n; i++)
+    if (counts[i])
+      used += (size_t)snprintf(text + used, size - used, "%s%s:%d", used ? "," : "", hosts->at[i].name, counts[i]);
+  free(counts);
   return text;
 }
 
@@ -161,7 +164,7 @@ bool tool_self_path(char *buffer, size_t size) {
 
 /* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only; and ends
  * where this process is killed. */
-static void become_mpirun(arguments *a, const int out[2], const int err[2], pid_t parent) {
+static void become_mpirun(arguments *a, const tool_session *session, const int out[2], const int err[2], pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
@@ -169,6 +172,7 @@ static void become_mpirun(arguments *a, const int out[2], const int err[2], pid_
   dup2(err[1], STDERR_FILENO);
   for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
   setenv(LAUNCHED, "1", 1);
+  tool_session_enter(session);
   if (geteuid() == 0) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -205,7 +209,8 @@ static int n_serving(const ronde_config *config) {
 static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hosts *hosts) {
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
   int n_servers = n_serving(call->config);
-  if (hosts->n && l->n_ranks == 1) l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
+  if (hosts->n && !ronde_config_is_given(call->config, "workers"))
+    l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
   l->n_ranks += n_servers;
   if (hosts->slots && (l->n_ranks > hosts->slots || l->n_ranks <= n_servers))
     return tool_fail(RONDE_E_USAGE, "--workers: %d slots on %d host%s for %d ranks", hosts->slots, hosts->n,
@@ -213,34 +218,47 @@ static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hos
   return RONDE_OK;
 }
 
-static ronde_status start(launch *l, const tool_call *call, const tool_hosts *hosts, stream streams[2]) {
+static ronde_status start_mpirun(launch *l, arguments *a, const tool_session *session, stream streams[2]) {
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC)) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+  if (pipe2(err, O_CLOEXEC)) {
+    close(out[0]), close(out[1]);
+    return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+  }
+  pid_t parent = getpid();
+  l->mpirun = fork();
+  if (l->mpirun == 0) become_mpirun(a, session, out, err, parent);
+  close(out[1]), close(err[1]);
+  if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+  streams[0] = (stream){.from = out[0], .to = STDOUT_FILENO};
+  streams[1] = (stream){.from = err[0], .to = STDERR_FILENO};
+  return RONDE_OK;
+}
+
+static ronde_status start(launch *l, const tool_call *call, const tool_hosts *hosts, const tool_session *session,
+                          stream streams[2]) {
   const char *iface = ronde_config_get(call->config, "iface");
-  char ranks[16], self[4096], *slots = hosts->n ? with_slots(hosts, l->n_ranks) : NULL;
+  char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
+  size_t n_words = 0;
+  while (call->argv[n_words]) n_words++;
+  arguments a = {.list = calloc(n_words + MPIRUN_WORDS + 1, sizeof *a.list)};
+  if (!a.list || (hosts->n && !places)) {
+    free(a.list), free(places);
+    return tool_fail(RONDE_E_MEMORY, "no memory for mpirun's command");
+  }
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
-  arguments a = {.n = 0};
   add(&a, MPIRUN);
   add(&a, "-np"), add(&a, ranks);
-  if (slots) add(&a, "--host"), add(&a, slots), add(&a, "--map-by"), add(&a, "node");
+  if (places) add(&a, "--host"), add(&a, places), add(&a, "--map-by"), add(&a, "node");
   else add(&a, "--oversubscribe");
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, LAUNCHED);
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
-  int out[2], err[2];
-  if (a.n == MAX_ARGS || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {
-    free(slots);
-    return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", a.n == MAX_ARGS ? "too many words" : strerror(errno));
-  }
-  pid_t parent = getpid();
-  l->mpirun = fork();
-  if (l->mpirun == 0) become_mpirun(&a, out, err, parent);
-  close(out[1]), close(err[1]);
-  free(slots);
-  if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
-  streams[0] = (stream){.from = out[0], .to = STDOUT_FILENO};
-  streams[1] = (stream){.from = err[0], .to = STDERR_FILENO};
-  return RONDE_OK;
+  ronde_status status = start_mpirun(l, &a, session, streams);
+  free(a.list), free(places);
+  return status;
 }
 
 /* ---- watching ---- */
@@ -321,7 +339,11 @@ ronde_status tool_launch(const tool_call *call) {
   tool_signals_start();
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
-  if (status == RONDE_OK) status = start(&l, call, &hosts, streams);
+  tool_session session = {.lock = -1};
+  if (status == RONDE_OK) tool_session_begin(&session);
+  if (status == RONDE_OK) status = start(&l, call, &hosts, &session, streams);
   tool_hosts_free(&hosts);
-  return status ? status : conclude(&l, watch(&l, streams));
+  int code = status ? 0 : watch(&l, streams);
+  tool_session_end(&session);
+  return status ? status : conclude(&l, code);
 }

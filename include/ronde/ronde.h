@@ -185,6 +185,8 @@ RONDE_API ronde_status ronde_config_set(ronde_config *config, const char *name, 
 /* Sets every option whose RONDE_... variable (RONDE_BATCH, RONDE_LR_SCHEDULE) is in the environment and which was not
  * set yet. */
 RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
+/* Whether one of the calls above has set the option; else it has its default. */
+RONDE_API bool ronde_config_is_given(const ronde_config *config, const char *name);
 /* The present value as text; owned by the config until its next change. NULL for an unknown name. */
 RONDE_API const char *ronde_config_get(const ronde_config *config, const char *name);
 

@@ -300,7 +300,7 @@ static ronde_status check(bench *b, const ronde_config *config, const ronde__tra
   for (int r = 0; r < b->size; r++)
     b->n_hosts = (int)ronde__max(b->n_hosts, transport->host_of ? transport->host_of[r] + 1 : 1);
   if (b->size == 1) return ronde__fail(RONDE_E_USAGE, "one worker has nobody to exchange with: --workers 2, or more");
-  if (b->process_each && ronde__config_is_set(config, "workers") && b->options->workers != b->size)
+  if (b->process_each && ronde_config_is_given(config, "workers") && b->options->workers != b->size)
     return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes", b->options->workers,
                        b->size);
   RONDE_TRY(list_sizes(b));

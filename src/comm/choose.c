@@ -1,96 +1,54 @@
-/* Which all-reduce is the fastest between these ranks: depends on links, hosts and the load of their cores, so it is
- * timed. */
+/* Which all-reduce is to run between some ranks: by a model of what each costs there, never by the clock, so that the
+ * same command always sums in the same order. */
 #include "comm/collective.h"
 
 #include <string.h>
 
-enum { MAX_CANDIDATES = 8, ROUNDS = 6, TAG_MEET = 0, TAG_DATA = 1 };
-#define BUDGET_NS 60000000u /* no further round after that */
-/* By so much another must be faster than what the static rule names: another order of sums is another rounding, and
- * should not come and go with noise. */
+/* So much less must another cost than what the ranks' places suggest: the model is no finer than that. */
 #define MARGIN 1.25
 
-/* What ranks tell each other. */
-typedef struct word {
-  uint64_t ns[MAX_CANDIDATES];
-  int32_t stop;
-} word;
+/* Within a host: a rank that sleeps is woken and copies out of the sender's memory (5 us where each has a core, 20 us
+ * where they share them; 2 to 10 GB/s). Between hosts: between what Ethernet of 1 and of 10 Gbit/s measures. Long
+ * vectors are decided by their bytes whatever the link, short ones by the number of messages; in the middle, where a
+ * wrong constant changes the choice, the candidates cost about the same. */
+const ronde__link_class ronde__within_host = {10e-6, 0.2e-9}, ronde__between_hosts = {40e-6, 2e-9};
 
-static ronde_status meet(ronde__transport *transport, const word *own, word *words) {
-  words[transport->rank] = *own;
-  return ronde__allgather_ring(transport, TAG_MEET, words, sizeof *words);
+int ronde__ranks_hosts(const ronde__ranks *ranks) {
+  int n_hosts = 1;
+  for (int r = 0; r < ranks->n; r++) n_hosts = (int)ronde__max(n_hosts, ronde__host_of(ranks, r) + 1);
+  return n_hosts;
 }
 
-/* MPI's own is left to those who name it: how it sums is not ours to promise. */
-static int list(const ronde__transport *transport, const ronde__allreduce **candidates) {
-  const ronde__allreduce *first = ronde__allreduce_auto(transport), *one;
-  bool hosts_differ = !strcmp(first->name, "hierarchical");
-  int n = 0;
-  candidates[n++] = first;
-  for (int i = 0; (one = ronde__allreduce_at(i)) && n < MAX_CANDIDATES; i++) {
-    bool same = one == first || (!hosts_differ && !strcmp(one->name, "hierarchical"));
-    if (!same && strcmp(one->name, "mpi") && !(one->refuses && one->refuses(transport))) candidates[n++] = one;
+double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg, int rank), const void *arg,
+                      double bytes) {
+  bool inside = false;
+  int most_out = 0; /* messages that leave a host and share its link */
+  for (int host = 0, n_hosts = ronde__ranks_hosts(ranks); host < n_hosts; host++) {
+    int n_out = 0;
+    for (int r = 0; r < ranks->n; r++) {
+      int peer = ronde__host_of(ranks, r) == host ? peer_of(arg, r) : -1;
+      if (peer < 0) continue;
+      if (ronde__host_of(ranks, peer) == host) inside = true;
+      else n_out++;
+    }
+    most_out = (int)ronde__max(most_out, n_out);
   }
-  return n;
+  double within_s = inside ? ronde__within_host.alpha_s + bytes * ronde__within_host.beta_s : 0;
+  double between_s = most_out ? ronde__between_hosts.alpha_s + most_out * bytes * ronde__between_hosts.beta_s : 0;
+  return within_s > between_s ? within_s : between_s;
 }
 
-typedef struct trial {
-  const ronde__allreduce *candidates[MAX_CANDIDATES];
-  int n_candidates;
-  uint64_t best_ns[MAX_CANDIDATES]; /* of the rounds, each the slowest rank's */
-  float *x, *scratch;
-  size_t n;
-  word *words; /* [size] */
-} trial;
-
-static ronde_status run_round(ronde__transport *transport, const ronde__kernels *kernels, trial *t, bool counts) {
-  word own = {.stop = 0};
-  for (int c = 0; c < t->n_candidates; c++) {
-    RONDE_TRY(meet(transport, &own, t->words));
-    uint64_t begin = transport->ops->now_ns(transport);
-    RONDE_TRY(t->candidates[c]->run(transport, kernels, TAG_DATA, t->x, t->n, t->scratch));
-    own.ns[c] = transport->ops->now_ns(transport) - begin;
+const ronde__allreduce *ronde__allreduce_auto(const ronde__ranks *ranks, size_t n) {
+  int n_hosts = ronde__ranks_hosts(ranks);
+  const ronde__allreduce *usual = ronde__allreduce_find(n_hosts > 1 && n_hosts < ranks->n ? "hierarchical" : "ring");
+  const ronde__allreduce *best = usual, *one;
+  double best_s = usual->seconds(ranks, n) / MARGIN;
+  for (int i = 0; (one = ronde__allreduce_at(i)); i++) {
+    /* MPI's own is left to those who name it: how it sums is not ours to promise. */
+    double s = one == usual || !one->seconds ? best_s : one->seconds(ranks, n);
+    if (s >= best_s) continue;
+    best = one;
+    best_s = s;
   }
-  RONDE_TRY(meet(transport, &own, t->words));
-  for (int c = 0; c < t->n_candidates && counts; c++) {
-    uint64_t slowest = 0;
-    for (int r = 0; r < transport->size; r++)
-      if (t->words[r].ns[c] > slowest) slowest = t->words[r].ns[c];
-    if (!t->best_ns[c] || slowest < t->best_ns[c]) t->best_ns[c] = slowest;
-  }
-  return RONDE_OK;
-}
-
-/* The first round warms up; rank 0 ends them. */
-static ronde_status run_rounds(ronde__transport *transport, const ronde__kernels *kernels, trial *t) {
-  uint64_t begin = transport->ops->now_ns(transport);
-  for (int round = 0; round < ROUNDS; round++) {
-    word own = {.stop = round > 1 && transport->ops->now_ns(transport) - begin > BUDGET_NS};
-    RONDE_TRY(meet(transport, &own, t->words));
-    if (t->words[0].stop) break;
-    RONDE_TRY(run_round(transport, kernels, t, round > 0));
-  }
-  return RONDE_OK;
-}
-
-ronde_status ronde__allreduce_choose(ronde__transport *transport, const ronde__kernels *kernels, size_t n,
-                                     const ronde__allreduce **chosen_out) {
-  trial t = {.n = n};
-  size_t scratch = 1;
-  t.n_candidates = list(transport, t.candidates);
-  for (int c = 0; c < t.n_candidates; c++)
-    scratch = (size_t)ronde__max((int64_t)scratch, (int64_t)t.candidates[c]->scratch(transport, n));
-  RONDE__ALLOC(t.words, (size_t)transport->size * sizeof *t.words, "choice of a collective");
-  t.x = ronde__alloc(n * sizeof *t.x);
-  t.scratch = ronde__alloc(scratch * sizeof *t.scratch);
-  ronde_status status = t.x && t.scratch ? run_rounds(transport, kernels, &t)
-                                         : ronde__fail(RONDE_E_MEMORY, "choice of a collective: no memory");
-  int chosen = 0;
-  for (int c = 1; c < t.n_candidates; c++)
-    if ((double)t.best_ns[c] * (chosen ? 1 : MARGIN) < (double)t.best_ns[chosen]) chosen = c;
-  if (status == RONDE_OK) *chosen_out = t.candidates[chosen];
-  ronde__free(t.scratch);
-  ronde__free(t.x);
-  ronde__free(t.words);
-  return status;
+  return best;
 }

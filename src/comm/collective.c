@@ -1,3 +1,4 @@
+/* Every all-reduce, by name and by number. */
 #include "comm/collective.h"
 
 #include <string.h>
@@ -13,13 +14,6 @@ static const ronde__allreduce *const all[] = {
 };
 
 const ronde__allreduce *ronde__allreduce_at(int i) { return i >= 0 && i < (int)RONDE__COUNT(all) ? all[i] : NULL; }
-
-const ronde__allreduce *ronde__allreduce_auto(const ronde__transport *transport) {
-  int n_hosts = 1;
-  for (int r = 0; r < transport->size && transport->host_of; r++)
-    n_hosts = (int)ronde__max(n_hosts, transport->host_of[r] + 1);
-  return ronde__allreduce_find(n_hosts > 1 && n_hosts < transport->size ? "hierarchical" : "ring");
-}
 
 const ronde__allreduce *ronde__allreduce_find(const char *name) {
   for (size_t i = 0; i < RONDE__COUNT(all); i++)

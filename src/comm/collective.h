@@ -17,6 +17,19 @@
 
 /* ---- all-reduce: x [n] f32 becomes the sum over the ranks, in place -------------------------------------------- */
 
+/* Where the ranks of a group are. */
+typedef struct ronde__ranks {
+  int n;
+  const int *host_of; /* [n], from 0; NULL: all on one */
+} ronde__ranks;
+static inline ronde__ranks ronde__ranks_of(const ronde__transport *transport) {
+  return (ronde__ranks){transport->size, transport->host_of};
+}
+static inline int ronde__host_of(const ronde__ranks *ranks, int rank) {
+  return ranks->host_of ? ranks->host_of[rank] : 0;
+}
+int ronde__ranks_hosts(const ronde__ranks *ranks);
+
 typedef struct ronde__allreduce {
   const char *name; /* of --collective */
   /* Floats of scratch that run needs for n and for less; 0: it may be NULL. */
@@ -25,6 +38,8 @@ typedef struct ronde__allreduce {
                       float *scratch);
   /* Why it cannot run there, or NULL: it can. A NULL function: it always can. */
   const char *(*refuses)(const ronde__transport *transport);
+  /* What the model says that it takes. NULL: nobody knows. */
+  double (*seconds)(const ronde__ranks *ranks, size_t n);
 } ronde__allreduce;
 
 /* collectives.inc lists them:
@@ -32,19 +47,28 @@ typedef struct ronde__allreduce {
  * - halving-doubling: 2 log2(p) alpha + 2(p-1)/p n 4 beta where p is a power of two, else 2 (alpha + n 4 beta) more;
  *   short messages by recursive doubling, log2(p) (alpha + n 4 beta). Thakur, Rabenseifner & Gropp, "Optimization of
  *   collective communication operations in MPICH", IJHPCA 2005.
- * - tree: 2 ceil(log2(p)) (alpha + n 4 beta): a binomial tree up, then down.
+ * - tree: 2 (d alpha + ceil(log2(p)) n 4 beta), d <= log2(p) the most ones in a rank's number: a binomial tree up, then
+ *   down.
  * - hierarchical: a ring inside each host, rings between hosts, a ring inside each host: of the slow links between h
  *   hosts each carries 2(h-1)/h n 4 beta once, however many ranks a host has. Where hosts have different numbers of
  *   ranks: trees inside, a ring of the hosts' first ranks between.
  * - mpi: MPI_Iallreduce, on that transport only. */
 const ronde__allreduce *ronde__allreduce_find(const char *name); /* NULL: unknown */
-/* hierarchical where several hosts have several ranks each, else ring. */
-const ronde__allreduce *ronde__allreduce_auto(const ronde__transport *transport);
-const ronde__allreduce *ronde__allreduce_at(int i); /* NULL past the end */
-/* The fastest of them for a vector of n, timed between these ranks (some ten calls, or 60 ms of them); that of
- * ronde__allreduce_auto unless another is clearly faster. The same on all ranks; from run to run it may differ. */
-ronde_status ronde__allreduce_choose(ronde__transport *transport, const ronde__kernels *kernels, size_t n,
-                                     const ronde__allreduce **chosen_out);
+const ronde__allreduce *ronde__allreduce_at(int i);              /* NULL past the end */
+/* What --collective auto takes for a vector of n: hierarchical where several hosts have several ranks each, else ring,
+ * unless the model has another one clearly faster. A function of its arguments alone, so that it is the same on all
+ * ranks and in every run, over threads as over processes. */
+const ronde__allreduce *ronde__allreduce_auto(const ronde__ranks *ranks, size_t n);
+
+/* The model. alpha and beta as above. */
+typedef struct ronde__link_class {
+  double alpha_s, beta_s;
+} ronde__link_class;
+extern const ronde__link_class ronde__within_host, ronde__between_hosts;
+/* Of a round in which each rank sends so many bytes to its peer (-1: none), all at once: a host's ranks share its
+ * link to the others. */
+double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg, int rank), const void *arg,
+                      double bytes);
 
 /* x [n] f32 becomes about the sum over the ranks, in bfloat16: half the bytes of the ring, which it goes round.
  * residual [n]: what this rank's roundings have lost so far, zeros at first, the same stretch in each call; it goes

@@ -170,7 +170,6 @@ static void hosts_exchange_their_sums_only(void **state) {
   assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
   make_group(false, t.p, transports);
   for (int r = 0; r < t.p; r++) transports[r]->host_of = hosts;
-  assert_string_equal(ronde__allreduce_auto(transports[0])->name, "hierarchical");
   check_trial(transports, &t);
   /* Twice, by each rank: half of x inside the host, and again, and half of x in two halves to the other host. */
   for (int r = 0; r < t.p; r++) assert_int_equal(transports[r]->bytes_sent, 2 * (2 + 1) * t.n / 2 * sizeof(float));
@@ -186,7 +185,6 @@ static void algorithms_have_names(void **state) {
   assert_null(ronde__allreduce_find("star"));
   ronde__transport *transport;
   make_group(true, 1, &transport);
-  assert_string_equal(ronde__allreduce_auto(transport)->name, "ring");
   assert_non_null(ronde__allreduce_find("mpi")->refuses(transport));
   ronde__transport_destroy(transport);
 }
@@ -354,58 +352,96 @@ static void an_abort_ends_every_collective_silently(void **state) {
   }
 }
 
-/* ---- choosing: between ranks whose clock counts messages and bytes, so that the fastest is known ---- */
+/* ---- choosing ---- */
 
-typedef struct metered {
-  flipper f; /* that never flips */
-  uint64_t message_ns, byte_ns;
-} metered;
+typedef enum spread { IN_TURN, IN_BLOCKS, ONE_APART } spread;
 
-static uint64_t metered_now_ns(ronde__transport *t) {
-  const metered *m = (metered *)t;
-  return 1 + m->message_ns * m->f.inner->messages + m->byte_ns * m->f.inner->bytes_sent;
-}
-static const ronde__transport_ops metered_ops = {.name = "metered",
-                                                 .isend = flip_isend,
-                                                 .irecv = flip_irecv,
-                                                 .wait = flip_wait,
-                                                 .cancel = flip_cancel,
-                                                 .now_ns = metered_now_ns};
-
-typedef struct choosing {
-  uint64_t message_ns, byte_ns;
-  const char *expected;
-  size_t n;
-} choosing;
-
-static ronde_status choose(ronde__transport *transport, void *arg) {
-  const choosing *c = arg;
-  const ronde__kernels *kernels;
-  const ronde__allreduce *chosen = NULL;
-  metered *m;
-  RONDE__ALLOC(m, sizeof *m, "test");
-  m->f.head = *transport, m->f.inner = transport, m->f.message = -1;
-  m->f.head.ops = &metered_ops;
-  m->message_ns = c->message_ns, m->byte_ns = c->byte_ns;
-  RONDE_TRY(ronde__kernels_get(&kernels));
-  ronde_status status = ronde__allreduce_choose(&m->f.head, kernels, c->n, &chosen);
-  ronde__free(m);
-  if (status != RONDE_OK) return status;
-  return strcmp(chosen->name, c->expected) ? RONDE_E_DIFFERENCE : RONDE_OK;
+/* Of p ranks over hosts: each host's turn in turn, each host's ranks together, or all but the last on the first. */
+static ronde__ranks spread_ranks(int p, int n_hosts, spread how, int *host_of) {
+  for (int r = 0; r < p; r++)
+    host_of[r] = how == IN_TURN ? r % n_hosts : how == IN_BLOCKS ? r * n_hosts / p : r == p - 1 && n_hosts > 1;
+  return (ronde__ranks){p, host_of};
 }
 
-static void the_fastest_is_chosen_by_all(void **state) {
-  static const choosing cases[] = {
-      {1000000, 0, "halving-doubling", 1000}, /* of four ranks: 2 messages, not 6 */
-      {0, 100, "ring", 100000},               /* as many bytes as halving and doubling: the rule's stays */
+static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
+  static const struct {
+    int p, n_hosts;
+    spread how;
+    size_t bytes;
+    const char *expected;
+  } cases[] = {
+      {1, 1, IN_TURN, 4000000, "ring"},
+      {2, 1, IN_TURN, 4000000, "ring"},
+      {3, 1, IN_TURN, 4000000, "ring"},
+      {4, 1, IN_TURN, 4000000, "ring"},
+      {3, 1, IN_TURN, 248024, "ring"}, /* lenet5 */
+      {4, 1, IN_TURN, 248024, "ring"},
+      {8, 1, IN_TURN, 248024, "halving-doubling"},
+      {4, 1, IN_TURN, 4096, "halving-doubling"},
+      {3, 1, IN_TURN, 4096, "tree"},
+      {2, 2, IN_TURN, 4096, "halving-doubling"},
+      {2, 2, IN_TURN, 65536, "ring"},
+      {3, 3, IN_TURN, 248024, "ring"},
+      {16, 16, IN_TURN, 248024, "halving-doubling"},
+      {16, 16, IN_TURN, 100000000, "ring"},
+      {8, 2, IN_TURN, 4000000, "hierarchical"},
+      {8, 2, IN_BLOCKS, 4000000, "hierarchical"},
+      {4, 2, IN_TURN, 250000, "hierarchical"},
+      {4, 2, IN_TURN, 4096, "halving-doubling"},
+      {8, 2, ONE_APART, 4096, "hierarchical"},
+      {8, 8, ONE_APART, 40000000, "hierarchical"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    int host_of[16];
+    ronde__ranks ranks = spread_ranks(cases[i].p, cases[i].n_hosts, cases[i].how, host_of);
+    const char *name = ronde__allreduce_auto(&ranks, cases[i].bytes / sizeof(float))->name;
+    if (strcmp(name, cases[i].expected))
+      fail_msg("%d ranks on %d hosts, %zu bytes: %s, not %s", cases[i].p, cases[i].n_hosts, cases[i].bytes, name,
+               cases[i].expected);
+  }
+}
+
+/* Whatever the ranks, none that the model has as much faster is passed over, which of equal hosts is the first does not
+ * matter, and it is the same on every call. */
+static void check_choice(int p, int n_hosts, spread how, size_t n) {
+  int host_of[24], turned[24];
+  ronde__ranks ranks = spread_ranks(p, n_hosts, how, host_of), other = {p, turned};
+  const ronde__allreduce *chosen = ronde__allreduce_auto(&ranks, n), *one;
+  int hosts = ronde__ranks_hosts(&ranks);
+  for (int r = 0; r < p; r++) turned[r] = hosts - 1 - host_of[r];
+  assert_ptr_equal(chosen, ronde__allreduce_auto(&ranks, n));
+  assert_ptr_equal(chosen, ronde__allreduce_auto(&other, n));
+  if (hosts == 1) assert_ptr_equal(chosen, ronde__allreduce_auto(&(ronde__ranks){.n = p}, n));
+  assert_non_null(chosen->seconds);
+  for (int i = 0; (one = ronde__allreduce_at(i)); i++)
+    if (one->seconds) assert_true(chosen->seconds(&ranks, n) <= 1.2501 * one->seconds(&ranks, n));
+}
+
+static void the_choice_is_a_function_of_places_and_length(void **state) {
+  for (int p = 1; p <= 24; p++)
+    for (int n_hosts = 1; n_hosts <= p; n_hosts++)
+      for (size_t n = 0; n <= 64 << 20; n = n ? 8 * n : 1)
+        for (spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
+}
+
+/* What the model counts is what runs: the bytes that the busiest rank sends, where a byte alone costs. */
+static void the_model_knows_the_bytes_of_a_ring(void **state) {
+  for (int p = 2; p <= 7; p++) {
+    ronde__ranks ranks = {.n = p};
+    double long_s = ronde__allreduce_find("ring")->seconds(&ranks, (size_t)p << 20);
+    double short_s = ronde__allreduce_find("ring")->seconds(&ranks, 0);
+    double bytes = (long_s - short_s) / ronde__within_host.beta_s;
+    trial t = {.op = {ALLREDUCE, "ring"}, .p = p, .n = (size_t)p << 10, .tag = 1};
     ronde__transport *transports[MAX_RANKS];
+    assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
+    make_group(false, p, transports);
+    trial_alloc(&t);
     ronde_status statuses[MAX_RANKS];
-    make_group(false, 4, transports);
-    run_ranks(transports, 4, choose, (void *)&cases[i], statuses);
-    for (int r = 0; r < 4; r++) assert_int_equal(statuses[r], RONDE_OK);
-    destroy_group(transports, 4);
+    run_ranks(transports, p, run_trial, &t, statuses);
+    all_ok(statuses, p);
+    assert_float_equal(bytes, 1024.0 * (double)transports[0]->bytes_sent, 1024);
+    trial_free(&t);
+    destroy_group(transports, p);
   }
 }
 
@@ -421,7 +457,9 @@ int main(void) {
       cmocka_unit_test(collectives_with_distinct_tags_run_at_once),
       cmocka_unit_test(a_missing_rank_is_named_once),
       cmocka_unit_test(an_abort_ends_every_collective_silently),
-      cmocka_unit_test(the_fastest_is_chosen_by_all),
+      cmocka_unit_test(long_vectors_go_by_bytes_and_short_ones_by_messages),
+      cmocka_unit_test(the_choice_is_a_function_of_places_and_length),
+      cmocka_unit_test(the_model_knows_the_bytes_of_a_ring),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static int largest_power(int p) {
   return power;
 }
 
-static int rank_of_corner(const cube *c, int corner) { return corner < c->rest ? 2 * corner + 1 : corner + c->rest; }
+static int rank_of_corner(int rest, int corner) { return corner < rest ? 2 * corner + 1 : corner + rest; }
 
 /* Between this rank and a peer: out goes, in comes; sum: in is added to what came. */
 static ronde_status swap(cube *c, int peer, int part, const float *out, int64_t n_out, float *in, int64_t n_in,
@@ -59,7 +59,7 @@ static ronde_status halve(cube *c) {
     int mine = c->corner / distance * distance, other = mine ^ distance;
     int64_t n_keep, n_give;
     float *keep = stretch(c, mine, mine + distance, &n_keep), *give = stretch(c, other, other + distance, &n_give);
-    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_HALVE, give, n_give, keep, n_keep, true));
+    RONDE_TRY(swap(c, rank_of_corner(c->rest, c->corner ^ distance), PART_HALVE, give, n_give, keep, n_keep, true));
   }
   return RONDE_OK;
 }
@@ -69,7 +69,7 @@ static ronde_status gather(cube *c) {
     int mine = c->corner / distance * distance, other = mine ^ distance;
     int64_t n_have, n_want;
     float *have = stretch(c, mine, mine + distance, &n_have), *want = stretch(c, other, other + distance, &n_want);
-    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_DOUBLE, have, n_have, want, n_want, false));
+    RONDE_TRY(swap(c, rank_of_corner(c->rest, c->corner ^ distance), PART_DOUBLE, have, n_have, want, n_want, false));
   }
   return RONDE_OK;
 }
@@ -80,7 +80,7 @@ static ronde_status double_whole(cube *c) {
   float *copy = c->scratch + ronde__exchange_scratch(c->n);
   for (int distance = 1; distance < c->size; distance *= 2) {
     for (int64_t i = 0; i < c->n; i++) copy[i] = c->x[i];
-    RONDE_TRY(swap(c, rank_of_corner(c, c->corner ^ distance), PART_DOUBLE, copy, c->n, c->x, c->n, true));
+    RONDE_TRY(swap(c, rank_of_corner(c->rest, c->corner ^ distance), PART_DOUBLE, copy, c->n, c->x, c->n, true));
   }
   return RONDE_OK;
 }
@@ -111,4 +111,28 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   return run(&c);
 }
 
-const ronde__allreduce ronde__allreduce_halving_doubling = {"halving-doubling", scratch, allreduce, NULL};
+/* Of the model: who is this rank's peer at a distance; 0: where it is folded. */
+typedef struct step {
+  int rest, size, distance;
+} step;
+
+static int peer_of(const void *arg, int rank) {
+  const step *s = arg;
+  bool pairs = rank < 2 * s->rest;
+  if (s->distance == 0) return pairs && rank % 2 == 0 ? rank + 1 : -1;
+  if (pairs && rank % 2 == 0) return -1;
+  return rank_of_corner(s->rest, (pairs ? rank / 2 : rank - s->rest) ^ s->distance);
+}
+
+static double seconds(const ronde__ranks *ranks, size_t n) {
+  step s = {.size = largest_power(ranks->n)};
+  s.rest = ranks->n - s.size;
+  double bytes = (double)(n * sizeof(float)), sum = s.rest ? 2 * ronde__round_s(ranks, peer_of, &s, bytes) : 0;
+  for (s.distance = 1; s.distance < s.size; s.distance *= 2) {
+    if (n <= SHORT) sum += ronde__round_s(ranks, peer_of, &s, bytes);
+    else sum += 2 * ronde__round_s(ranks, peer_of, &s, bytes * s.distance / s.size);
+  }
+  return sum;
+}
+
+const ronde__allreduce ronde__allreduce_halving_doubling = {"halving-doubling", scratch, allreduce, NULL, seconds};

@@ -11,39 +11,41 @@ typedef struct hosts {
   bool even;
 } hosts;
 
-static int host_of(const ronde__transport *transport, int rank) {
-  return transport->host_of ? transport->host_of[rank] : 0;
-}
-
 /* Of rank among the ranks of its host. */
-static int place_on_host(const ronde__transport *transport, int rank) {
+static int place_on_host(const ronde__ranks *ranks, int rank) {
   int place = 0;
-  for (int r = 0; r < rank; r++) place += host_of(transport, r) == host_of(transport, rank);
+  for (int r = 0; r < rank; r++) place += ronde__host_of(ranks, r) == ronde__host_of(ranks, rank);
   return place;
 }
 
-static int ranks_on_host(const ronde__transport *transport, int host) {
+static int ranks_on_host(const ronde__ranks *ranks, int host) {
   int n = 0;
-  for (int r = 0; r < transport->size; r++) n += host_of(transport, r) == host;
+  for (int r = 0; r < ranks->n; r++) n += ronde__host_of(ranks, r) == host;
   return n;
 }
 
-static bool is_even(const ronde__transport *transport) {
-  for (int r = 1; r < transport->size; r++)
-    if (ranks_on_host(transport, host_of(transport, r)) != ranks_on_host(transport, host_of(transport, 0)))
-      return false;
-  return true;
+/* most_out: ranks of the fullest host. */
+static bool is_even(const ronde__ranks *ranks, int *most_out) {
+  int least = ranks->n;
+  *most_out = 0;
+  for (int host = 0, n_hosts = ronde__ranks_hosts(ranks); host < n_hosts; host++) {
+    int n = ranks_on_host(ranks, host);
+    least = (int)ronde__min(least, n);
+    *most_out = (int)ronde__max(*most_out, n);
+  }
+  return least == *most_out;
 }
 
 static ronde_status find_hosts(ronde__transport *transport, hosts *h) {
-  int rank = transport->rank, place = place_on_host(transport, rank);
+  ronde__ranks ranks = ronde__ranks_of(transport);
+  int rank = transport->rank, place = place_on_host(&ranks, rank), most;
   RONDE__ALLOC(h->ranks, 2 * (size_t)transport->size * sizeof *h->ranks, "hierarchical all-reduce");
   int *local = h->ranks, *across = h->ranks + transport->size;
-  h->even = is_even(transport);
+  h->even = is_even(&ranks, &most);
   int wanted = h->even ? place : 0;
   for (int r = 0; r < transport->size; r++) {
-    if (host_of(transport, r) == host_of(transport, rank)) local[h->n_local++] = r;
-    if (place_on_host(transport, r) == wanted) across[h->n_across++] = r;
+    if (ronde__host_of(&ranks, r) == ronde__host_of(&ranks, rank)) local[h->n_local++] = r;
+    if (place_on_host(&ranks, r) == wanted) across[h->n_across++] = r;
   }
   if (place != wanted) h->n_across = 0;
   ronde__view_make(&h->local, transport, local, h->n_local);
@@ -82,4 +84,13 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   return status;
 }
 
-const ronde__allreduce ronde__allreduce_hierarchical = {"hierarchical", scratch, allreduce, NULL};
+static double seconds(const ronde__ranks *ranks, size_t n) {
+  int most, n_hosts = ronde__ranks_hosts(ranks);
+  bool even = is_even(ranks, &most);
+  ronde__ranks local = {.n = most};
+  double share = (double)(n * sizeof(float)) / n_hosts;
+  return ronde__allreduce_find(even ? "ring" : "tree")->seconds(&local, n) +
+         2 * (n_hosts - 1) * (ronde__between_hosts.alpha_s + share * ronde__between_hosts.beta_s);
+}
+
+const ronde__allreduce ronde__allreduce_hierarchical = {"hierarchical", scratch, allreduce, NULL, seconds};

@@ -12,4 +12,4 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   return transport->ops->allreduce(transport, x, n, transport->timeout_ns);
 }
 
-const ronde__allreduce ronde__allreduce_mpi = {"mpi", scratch, allreduce, refuses};
+const ronde__allreduce ronde__allreduce_mpi = {"mpi", scratch, allreduce, refuses, NULL};

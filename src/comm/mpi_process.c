@@ -60,6 +60,10 @@ static void set_defaults(void) {
   setenv("OMPI_MCA_pml", "ob1", 0); /* one path, the one that is tested and measured */
   setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
   setenv(single_copy, "none", 0); /* the others need rights that containers take away, or fail */
+  /* System V segments go with their last process, however it ends; files in /dev/shm would be left by one that is killed.
+   * What mpirun found best for its daemons says nothing of that. */
+  setenv("OMPI_MCA_shmem_sysv_priority", "90", 0);
+  unsetenv("OMPI_MCA_shmem_RUNTIME_QUERY_hint");
   setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0); /* a ring */
   setenv("OMPI_MCA_mpi_warn_on_fork", "0", 0);
 }

@@ -52,4 +52,11 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   return ronde__allgather_shares_ring(transport, tag, x, n);
 }
 
-const ronde__allreduce ronde__allreduce_ring = {"ring", scratch, allreduce, NULL};
+static int next_of(const void *ranks, int rank) { return (rank + 1) % ((const ronde__ranks *)ranks)->n; }
+
+static double seconds(const ronde__ranks *ranks, size_t n) {
+  double bytes = (double)(n * sizeof(float)) / ranks->n;
+  return ranks->n == 1 ? 0 : 2 * (ranks->n - 1) * ronde__round_s(ranks, next_of, ranks, bytes);
+}
+
+const ronde__allreduce ronde__allreduce_ring = {"ring", scratch, allreduce, NULL, seconds};

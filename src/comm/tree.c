@@ -40,4 +40,18 @@ static ronde_status allreduce(ronde__transport *transport, const ronde__kernels 
   return ronde__broadcast_tree(transport, tag, 0, x, n * sizeof *x);
 }
 
-const ronde__allreduce ronde__allreduce_tree = {"tree", scratch, allreduce, NULL};
+/* Until rank v has the sum of what is below it: its children's come one after the other, the nearest first. */
+static double up_s(const ronde__ranks *ranks, int v, double bytes) {
+  double s = 0;
+  for (int bit = 1; v + bit < ranks->n && !(v & bit); bit *= 2) {
+    bool near = ronde__host_of(ranks, v) == ronde__host_of(ranks, v + bit);
+    const ronde__link_class *link = near ? &ronde__within_host : &ronde__between_hosts;
+    double came_s = up_s(ranks, v + bit, bytes) + link->alpha_s;
+    s = (s > came_s ? s : came_s) + bytes * link->beta_s;
+  }
+  return s;
+}
+
+static double seconds(const ronde__ranks *ranks, size_t n) { return 2 * up_s(ranks, 0, (double)(n * sizeof(float))); }
+
+const ronde__allreduce ronde__allreduce_tree = {"tree", scratch, allreduce, NULL, seconds};

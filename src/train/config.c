@@ -177,6 +177,11 @@ ronde_status ronde_config_set(ronde_config *config, const char *name, const char
   return RONDE_OK;
 }
 
+bool ronde_config_is_given(const ronde_config *config, const char *name) {
+  const ronde__option *o = find(config->verb, name);
+  return o && bit(config->set_mask, o);
+}
+
 static void variable_name(const ronde__option *o, char *name_out, size_t bytes) {
   snprintf(name_out, bytes, "RONDE_%s", o->name);
   for (char *p = name_out; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);

@@ -29,6 +29,11 @@ enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGM
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
 
+/* Of --choices; "": open. */
+typedef struct ronde__choices {
+  char collective[32];
+} ronde__choices;
+
 /* Read-only after set-up. */
 typedef struct ronde__job {
   ronde_config *config; /* own copy, automatic values resolved */
@@ -45,7 +50,9 @@ typedef struct ronde__job {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
+  ronde__choices choices;
   const ronde__allreduce *collective; /* NULL: auto */
+  const char *collective_reason;      /* who named it */
   ronde__transport *mpi;              /* of this process's rank; NULL: all ranks are in this process */
   int world, threads;                 /* world: workers */
   int n_servers;                      /* of parameters; 0: the strategy has none */

@@ -72,6 +72,7 @@ typedef struct ronde__rank {
   ronde__loader *loader;
   ronde__worker worker;
   ronde__strategy_settings settings;
+  char collective_reason[96];
   ronde__late *late; /* rank 0 of workers that all wait for the last, else NULL */
   void *strategy_state;
   ronde__server *server;             /* of this rank, or NULL */

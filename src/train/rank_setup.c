@@ -2,6 +2,7 @@
 #include "train/rank.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PREFETCH = 4 };
@@ -90,18 +91,27 @@ static ronde_status make_kept(ronde__rank *r) {
   return RONDE_OK;
 }
 
-/* Between processes --collective auto is timed on a vector of a bucket's length; inside one process there is no network
- * to ask. A checkpoint names what was chosen: a run that goes on from it has the same sums. */
+/* For a vector of a bucket's length. A checkpoint names what was chosen: a run that goes on from it has the same sums,
+ * also with a later version's model. */
 static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
   const ronde__job *job = r->job;
-  bool exchanges = job->world > 1 && job->strategy->all_reduces;
   *chosen_out = NULL;
   if (job->n_servers > 0) return RONDE_OK; /* they take its place */
-  *chosen_out = job->collective ? job->collective : ronde__allreduce_auto(r->transport);
-  if (job->collective || !exchanges || !r->transport->process_each) return RONDE_OK;
+  *chosen_out = job->collective;
+  if (job->collective) {
+    snprintf(r->collective_reason, sizeof r->collective_reason, "%s", job->collective_reason);
+    return RONDE_OK;
+  }
   size_t bucket = (size_t)(job->options->bucket_mb * 1e6 / sizeof(float)), all = ronde__net_n_trained(r->net);
-  RONDE_TRY(ronde__allreduce_choose(r->transport, job->kernels, bucket < all ? bucket : all, chosen_out));
-  return r->transport->rank == 0 ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
+  size_t n = bucket < all ? bucket : all;
+  ronde__ranks ranks = ronde__ranks_of(r->transport);
+  int n_hosts = ronde__ranks_hosts(&ranks);
+  *chosen_out = ronde__allreduce_auto(&ranks, n);
+  snprintf(r->collective_reason, sizeof r->collective_reason,
+           "modelled for %d ranks on %d host%s, vectors of %zu bytes", ranks.n, n_hosts, n_hosts > 1 ? "s" : "",
+           n * sizeof(float));
+  bool tells = r->transport->rank == 0 && job->world > 1;
+  return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
 ronde_status ronde__rank_set_up(ronde__rank *r) {

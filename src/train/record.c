@@ -112,7 +112,8 @@ static json_t *choices_json(const ronde__record *record) {
   json_t *choices = json_array();
   for (int i = 0; i < record->n_choices; i++) {
     const ronde__record_choice *row = &record->choices[i];
-    json_array_append_new(choices, json_pack("{s:o, s:o}", "choice", text(row->choice), "value", text(row->value)));
+    json_array_append_new(choices, json_pack("{s:o, s:o, s:o}", "choice", text(row->choice), "value", text(row->value),
+                                             "reason", text(row->reason)));
   }
   return choices;
 }

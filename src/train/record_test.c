@@ -77,7 +77,7 @@ static json_t *at(json_t *json, const char *path) {
 #define assert_null_at(json, path) assert_true(json_is_null(at(json, path)))
 
 static void fill(ronde__record *record) {
-  static const ronde__record_choice choices[] = {{"gemm", "xsmm"}};
+  static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL}, {"collective", "ring", "modelled"}};
   static const ronde__late_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
       {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, NULL, NULL, 0, 0},
@@ -88,7 +88,7 @@ static void fill(ronde__record *record) {
   record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3};
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
-  record->n_choices = 1;
+  record->n_choices = 2;
   record->world = (ronde__record_world){2, 0, 1, "threads", "allreduce"};
   record->setup_s = 0.5;
   record->workers = workers;
@@ -143,6 +143,8 @@ static void test_run_has_every_field(void **state) {
   assert_count(json, "config.batch", 42);
   assert_text(json, "choices.0.choice", "gemm");
   assert_text(json, "choices.0.value", "xsmm");
+  assert_text(json, "choices.1.value", "ring");
+  assert_text(json, "choices.1.reason", "modelled");
   assert_count(json, "world.workers", 2);
   assert_count(json, "world.servers", 0);
   assert_count(json, "world.threads_per_worker", 1);

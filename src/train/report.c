@@ -173,15 +173,16 @@ static void fill_run(ronde__run *r) {
                                       .skipped_images = job->data->n_skipped};
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
-  r->choices[0] = (ronde__record_choice){"isa", job->kernels->isa};
-  r->choices[1] = (ronde__record_choice){"gemm", ronde__gemm_name(job->gemm)};
+  r->choices[0] = (ronde__record_choice){.choice = "isa", .value = job->kernels->isa};
+  r->choices[1] = (ronde__record_choice){.choice = "gemm", .value = ronde__gemm_name(job->gemm)};
   record->choices = r->choices;
-  r->choices[2] = (ronde__record_choice){"update", job->fused_update ? "fused" : "apart"};
+  r->choices[2] = (ronde__record_choice){.choice = "update", .value = job->fused_update ? "fused" : "apart"};
   record->n_choices = 3;
   record->target.accuracy = job->options->target_accuracy;
   const ronde__allreduce *collective = r->ranks[0].settings.collective;
   if (job->world > 1 && collective)
-    r->choices[record->n_choices++] = (ronde__record_choice){"collective", collective->name};
+    r->choices[record->n_choices++] =
+        (ronde__record_choice){"collective", collective->name, r->ranks[0].collective_reason};
   record->world =
       (ronde__record_world){job->world, job->n_servers, job->threads, r->transports[0]->ops->name, job->strategy->name};
   if (job->resume) fill_resumed(r);

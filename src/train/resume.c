@@ -208,41 +208,27 @@ void ronde__resume_close(ronde__resume *r) {
 /* ---- options ---- */
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {"data",
-                                           "cache",
-                                           "epochs",
-                                           "steps",
-                                           "workers",
-                                           "threads",
-                                           "transport",
-                                           "strategy",
-                                           "collective",
-                                           "servers",
-                                           "placement",
-                                           "wire",
-                                           "backup",
-                                           "shard",
-                                           "bucket-mb",
-                                           "overlap",
-                                           "out",
-                                           "save",
-                                           "trace",
-                                           "log-every",
-                                           "dry-run",
-                                           "drill",
-                                           "keep",
-                                           "resume",
-                                           "checkpoint-every",
-                                           "eval-every",
-                                           "target-accuracy",
-                                           "save-best",
-                                           "sentinel",
+static const char *const free_options[] = {"data",          "cache",
+                                           "epochs",        "steps",
+                                           "workers",       "threads",
+                                           "transport",     "strategy",
+                                           "collective",    "choices",
+                                           "servers",       "placement",
+                                           "wire",          "backup",
+                                           "shard",         "bucket-mb",
+                                           "overlap",       "out",
+                                           "save",          "trace",
+                                           "log-every",     "dry-run",
+                                           "drill",         "keep",
+                                           "resume",        "checkpoint-every",
+                                           "eval-every",    "target-accuracy",
+                                           "save-best",     "sentinel",
                                            "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
 static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
                                              "backup",  "wire",      "shard",    "bucket-mb",  "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
+static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads", "choices"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
@@ -254,6 +240,7 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
 /* What a run does not take over from the one that it goes on with. */
 typedef struct left {
   bool workers; /* the user gave another number of them, or another strategy */
+  bool choices; /* the user gave some */
   bool output;  /* there is no folder for it */
 } left;
 
@@ -261,6 +248,7 @@ static bool leave(void *user, const char *name) {
   const left *l = user;
   return is_among(name, once_options, RONDE__COUNT(once_options)) ||
          (l->workers && is_among(name, worker_options, RONDE__COUNT(worker_options))) ||
+         (l->choices && strcmp(name, "collective") == 0) ||
          (l->output && is_among(name, output_options, RONDE__COUNT(output_options)));
 }
 
@@ -268,7 +256,8 @@ ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config)
   const char *model = ronde__safetensors_meta(r->file, "model"), *wanted = config->options.model;
   if (wanted && model && strcmp(wanted, model))
     return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", wanted, r->path, model);
-  left what = {.workers = ronde__config_is_set(config, "workers") || ronde__config_is_set(config, "strategy"),
+  left what = {.choices = config->options.choices != NULL,
+               .workers = ronde__config_is_set(config, "workers") || ronde__config_is_set(config, "strategy"),
                .output = !r->folder && !config->options.out};
   return ronde__config_take(config, json_object_get(r->json, "given"), leave, &what);
 }

@@ -7,6 +7,8 @@
 
 /* Joins MPI where this process is a rank of it. */
 ronde_status ronde__set_up_world(ronde__job *job);
+/* Reads --choices into job->choices, on every rank the same; with the world known. */
+ronde_status ronde__set_up_choices(ronde__job *job);
 /* With data and world known. */
 ronde_status ronde__set_up_training(ronde__job *job);
 ronde_status ronde__set_up_checkpoints(ronde__job *job);

@@ -26,7 +26,7 @@ static ronde_status join_mpi(ronde__job *job) {
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */
-  if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
+  if (n_workers < 1 || (ronde_config_is_given(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
                                : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
                                              o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
@@ -108,6 +108,27 @@ static bool overlap_pays(const ronde__job *job) {
   return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
 }
 
+static ronde_status resolve_collective(ronde__job *job) {
+  const ronde__options *o = job->options;
+  const ronde__allreduce *ring = ronde__allreduce_find("ring");
+  const char *name = ronde_config_get(job->config, "collective"), *from = "--collective";
+  job->collective_reason = job->resume ? "named by --collective or by the checkpoint" : "named by --collective";
+  if (o->collective == RONDE__COLLECTIVE_AUTO) {
+    name = job->choices.collective;
+    from = "--choices:";
+    job->collective_reason = "named by --choices";
+  }
+  job->collective = ronde__allreduce_find(name);
+  if (job->collective && !strcmp(name, "mpi") && !job->mpi)
+    return ronde__fail(RONDE_E_USAGE, "%s mpi: only transport mpi has it", from);
+  if (o->wire != RONDE__WIRE_BF16) return RONDE_OK;
+  if (job->collective && job->collective != ring)
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: %s %s cannot do it", from, name);
+  if (!job->collective) job->collective_reason = "--wire bf16 goes round a ring";
+  job->collective = ring;
+  return RONDE_OK;
+}
+
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   RONDE_TRY(resolve_servers(job));
@@ -136,14 +157,8 @@ ronde_status ronde__set_up_world(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
   }
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
-  if (o->collective != RONDE__COLLECTIVE_AUTO)
-    job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
-  if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
-    return ronde__fail(RONDE_E_USAGE, "--collective mpi: only transport mpi has it");
-  if (o->wire == RONDE__WIRE_BF16 && job->collective && o->collective != RONDE__COLLECTIVE_RING)
-    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: --collective %s cannot do it",
-                       job->collective->name);
-  if (o->wire == RONDE__WIRE_BF16) job->collective = ronde__allreduce_find("ring");
+  RONDE_TRY(ronde__set_up_choices(job));
+  RONDE_TRY(resolve_collective(job));
   if (job->world == 1 && o->sync_bn)
     RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
