@@ -236,6 +236,85 @@ static void ranks_that_do_not_fit_together_are_refused(void **state) {
   check_refused("env RONDE_ISA=sse2", "", "computes with sse2 (");
 }
 
+static void test_sets_are_compared_too(void **state) {
+  need_mpi();
+  for (int i = 0; i < 2; i++) check_run(0, run(RONDE " data convert synthetic:1x28x28:10:64 -o set%d", i));
+  check_run(
+      0, run("printf '\\7\\0\\0\\0\\0\\0\\0\\0\\6' | dd of=set1/test_y.npy bs=1 seek=128 conv=notrunc status=none && "
+             "! cmp -s set0/test_y.npy set1/test_y.npy"));
+#define SET "--model lenet5 --batch 16 --threads 1 --quiet --data npy:set"
+  check_run(2, run(MPIRUN "-np 1 " RONDE " train " SET "0 : -np 1 " RONDE " train " SET "1"));
+#undef SET
+  check_says("has other test data (");
+}
+
+/* Rank 0 writes; that nobody is waited for who thinks otherwise shows in that both ends come at once. */
+static void what_rank_0_does_for_all_needs_no_other_to_ask(void **state) {
+  need_mpi();
+  check_refused("", "--out lost", "has --out, rank 0 on host ");
+  check_refused("", "--save lost", "has --save, rank 0 on host ");
+  check_refused("", "--resume lost", "has --resume, rank 0 on host ");
+  check_run(0, run(MPIRUN "-np 1 " RONDE " train " SMALL " --out found : -np 1 " RONDE " train " SMALL));
+  check_run(0, run("ls found/best.safetensors && ! ls lost*"));
+}
+
+/* ---- resuming, where each rank has a disk of its own ---- */
+
+#define DISK " --keep 100 --checkpoint-every 1000 --out run --resume auto "
+
+/* A run's state after so many steps in the folder `to`, on one disk. */
+static void make_state(const char *to, const char *from, const char *options, int n_ranks, int steps) {
+  if (from) check_run(0, run("cp -r %s %s", from, to));
+  else check_run(0, run("mkdir %s", to));
+  check_run(0, run(MPIRUN "-np %d -wdir %s " RONDE " train %s" DISK "--steps %d", n_ranks, to, options, steps));
+}
+
+static json_t *run_on_disks(const char *disk, const char *others, const char *options, int n_ranks) {
+  check_run(0, run("rm -rf disk disks && mkdir disk disks"));
+  if (*disk) check_run(0, run("cp -r %s/. disk", disk));
+  if (*others) check_run(0, run("cp -r %s/. disks", others));
+  check_run(0, run(MPIRUN "-np 1 -wdir disk " RONDE " train %s" DISK "--steps 12 : -np %d -wdir disks " RONDE
+                          " train %s" DISK "--steps 12",
+                   options, n_ranks - 1, options));
+  return record("disk/run");
+}
+
+static void rank_0s_checkpoint_is_the_one(void **state) {
+  need_mpi();
+  static const struct {
+    const char *options;
+    int n_ranks;
+  } cases[] = {
+      {SMALL " --optimizer adam", 3},
+      {"--model resnet18 --data synthetic:3x16x16:10:64 --batch 16 --momentum 0.9 --threads 1 --quiet", 2},
+      {SMALL " --momentum 0.9 --strategy ps-sync --servers 2", 2},
+      {SMALL " --momentum 0.9 --strategy ps-sync --servers 1 --placement dedicated", 3},
+  };
+  static const char *const disks[][2] = {{"eight", ""}, {"eight", "four"}, {"eight", "twelve"}, {"", "eight"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *options = cases[i].options;
+    int n = cases[i].n_ranks;
+    check_run(0, run("rm -rf four eight twelve"));
+    make_state("four", NULL, options, n, 4);
+    make_state("eight", "four", options, n, 8);
+    make_state("twelve", "eight", options, n, 12);
+    json_t *whole = record("twelve/run");
+    for (size_t d = 0; d < sizeof disks / sizeof *disks; d++) {
+      json_t *json = run_on_disks(disks[d][0], disks[d][1], options, n);
+      json_t *from = json_object_get(json_object_get(json, "resumed_from"), "step");
+      assert_int_equal(json_integer_value(from), *disks[d][0] ? 8 : 0);
+      assert_string_equal(string_at(json, "result", "state_sha256"), string_at(whole, "result", "state_sha256"));
+      json_decref(json);
+    }
+    json_decref(whole);
+  }
+  /* What is wrong with rank 0's is said by it, and ends all. */
+  check_run(0, run("rm -rf disk/run/checkpoints/* && echo none > disk/run/checkpoints/step-4.safetensors"));
+  check_run(
+      3, run(MPIRUN "-np 1 -wdir disk " RONDE " train " SMALL DISK ": -np 1 -wdir eight " RONDE " train " SMALL DISK));
+  check_says("ronde: error: run: none of its 1 checkpoints is whole");
+}
+
 static void what_every_rank_meets_is_said_once(void **state) {
   need_mpi();
   check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
@@ -372,6 +451,9 @@ int main(void) {
       cmocka_unit_test(statistics_are_shared_between_processes),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
+      cmocka_unit_test(test_sets_are_compared_too),
+      cmocka_unit_test(what_rank_0_does_for_all_needs_no_other_to_ask),
+      cmocka_unit_test(rank_0s_checkpoint_is_the_one),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),

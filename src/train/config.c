@@ -198,6 +198,11 @@ ronde_status ronde_config_set_environment(ronde_config *config) {
   return RONDE_OK;
 }
 
+bool ronde_config_is_given(const ronde_config *config, const char *name) {
+  const ronde__option *o = find(config->verb, name);
+  return o && bit(config->set_mask, o);
+}
+
 const char *ronde_config_get(const ronde_config *config, const char *name) {
   const ronde__option *o = find(config->verb, name);
   if (!o) return NULL;

@@ -17,20 +17,26 @@ ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
   return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
 }
 
-/* Under MPI the launcher has said how many there are. */
-static ronde_status join_mpi(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  bool joins = false;
-  if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__joins_mpi(job->config, &joins));
+ronde_status ronde__join_ranks(ronde__job *job) {
+  bool joins;
+  RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  job->config->options.transport = RONDE__TRANSPORT_MPI;
+  return RONDE_OK;
+}
+
+/* Under MPI the launcher has said how many there are. */
+static ronde_status count_workers(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->mpi && job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job)); /* --resume brought it */
+  if (!job->mpi) return RONDE_OK;
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */
   if (n_workers < 1 || (ronde__config_is_set(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
                                : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
                                              o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
-  o->transport = RONDE__TRANSPORT_MPI;
   o->workers = n_workers;
   return RONDE_OK;
 }
@@ -102,10 +108,19 @@ static bool overlap_pays(const ronde__job *job) {
   return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
 }
 
+/* What the run before had chosen, so that its sums go on; MPI's own only where there is MPI. */
+static ronde_status choose_again(ronde__job *job) {
+  if (!job->resume || job->n_servers || job->options->collective != RONDE__COLLECTIVE_AUTO) return RONDE_OK;
+  const char *name = ronde__resume_collective(job->resume, job->world, job->strategy->name);
+  if (!name || (!strcmp(name, "mpi") && !job->mpi)) return RONDE_OK;
+  if (!(job->collective = ronde__allreduce_find(name))) return RONDE_OK;
+  return ronde_config_set(job->given, "collective", name);
+}
+
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   RONDE_TRY(resolve_servers(job));
-  RONDE_TRY(join_mpi(job));
+  RONDE_TRY(count_workers(job));
   job->world = (int)o->workers;
   job->threads = o->threads ? (int)o->threads : default_threads(job);
   o->threads = job->threads;
@@ -129,6 +144,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
   }
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
+  RONDE_TRY(choose_again(job));
   if (o->collective != RONDE__COLLECTIVE_AUTO)
     job->collective = ronde__allreduce_find(ronde_config_get(job->config, "collective"));
   if (o->collective == RONDE__COLLECTIVE_MPI && !job->mpi)
