@@ -315,6 +315,46 @@ static void rank_0s_checkpoint_is_the_one(void **state) {
   check_says("ronde: error: run: none of its 1 checkpoints is whole");
 }
 
+/* ---- resuming what the launcher started ---- */
+
+static void check_world(const char *name, int workers, const char *transport, const char *strategy, int servers) {
+  json_t *json = record(name), *world = json_object_get(json, "world");
+  assert_int_equal(json_integer_value(json_object_get(world, "workers")), workers);
+  assert_int_equal(json_integer_value(json_object_get(world, "servers")), servers);
+  assert_string_equal(string_at(json, "world", "transport"), transport);
+  assert_string_equal(string_at(json, "world", "strategy"), strategy);
+  json_decref(json);
+}
+
+static void check_same_state(const char *name, const char *other) {
+  json_t *one = record(name), *two = record(other);
+  assert_string_equal(string_at(one, "result", "state_sha256"), string_at(two, "result", "state_sha256"));
+  json_decref(one);
+  json_decref(two);
+}
+
+static void resume_alone_starts_what_was_started_before(void **state) {
+  need_mpi();
+  const char *ps = SMALL " --momentum 0.9 --strategy ps-sync --servers 3 --bucket-mb 0.1 --checkpoint-every 1000";
+  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 12 --out whole", ps));
+  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 4 --out part", ps));
+  static const char *const words[] = {"--resume go", "--resume auto --out go",
+                                      "--resume go --workers 3 --strategy ps-sync"};
+  for (int i = 0; i < 3; i++) {
+    check_run(0, run("rm -rf go && cp -r part go && timeout 60 " RONDE " train --quiet %s --steps 12", words[i]));
+    check_world("go", 3, "mpi", "ps-sync", 3);
+    check_same_state("go", "whole");
+  }
+  /* Servers cannot be more than the workers that they live beside. */
+  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --workers 2 --steps 8"));
+  check_world("part", 2, "mpi", "ps-sync", 2);
+  /* A user's own mpirun says how many there are. */
+  check_run(0, run(MPIRUN "-np 3 " RONDE " train --quiet --resume part --steps 12"));
+  check_world("part", 3, "mpi", "ps-sync", 2);
+  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --transport threads --steps 16"));
+  check_world("part", 3, "threads", "ps-sync", 2);
+}
+
 static void what_every_rank_meets_is_said_once(void **state) {
   need_mpi();
   check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
@@ -392,17 +432,17 @@ static void hosts_need_a_launcher_and_options_an_effect(void **state) {
 }
 
 /* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when
- * they are there. */
+ * they are there; AWAY is in front of what runs there. */
 static int run_on_hosts(const char *prepare, const char *options) {
   const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
   need_mpi();
-  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
+  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts --mount true")) {
     print_message("SKIP: no right to make network namespaces\n");
     skip();
   }
   run("%s down", script);
   check_run(0, run("%s up 3", script));
-  int code = run("%s && OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
+  int code = run("%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
                  " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
                  prepare, script, options);
   char lines[sizeof said];
@@ -425,6 +465,34 @@ static void several_hosts_train_as_one(void **state) {
   }
   json_decref(hosts);
   json_decref(threads);
+}
+
+/* What the launcher read is what counts, whatever the hosts have in their own environments. */
+static void variables_are_the_launchers(void **state) {
+  check_run(0, run_on_hosts("export RONDE_LR=0.05 RONDE_ISA=sse2 AWAY='env -u RONDE_ISA RONDE_LR=0.5 RONDE_SEED=9'",
+                            "--collective ring --out env"));
+  check_run(
+      0, run("RONDE_ISA=sse2 timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --lr 0.05 --out t4"));
+  check_same_state("env", "t4");
+}
+
+/* The same command, again and again, while the launcher's own disk has nothing. */
+static void hosts_with_disks_of_their_own_go_on_together(void **state) {
+  need_mpi();
+  check_run(0, run("mkdir -p disks/disk disks/ronde1 disks/ronde2 disks/ronde3"));
+  char prepare[4200], options[4400];
+  snprintf(prepare, sizeof prepare, "export RONDE_DISKS=%s/disks", folder);
+  for (int steps = 4; steps <= 12; steps += 4) {
+    snprintf(
+        options, sizeof options,
+        "--collective ring --momentum 0.9 --checkpoint-every 1000 --resume auto --out %s/disks/disk/run --steps %d",
+        folder, steps);
+    check_run(0, run_on_hosts(prepare, options));
+  }
+  check_run(0, run("ls disks/ronde1/run/run.json && test -z \"$(find disks/disk disks/ronde2 disks/ronde3 -type f)\""));
+  check_run(
+      0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --momentum 0.9 --steps 12 --out t5"));
+  check_same_state("disks/ronde1/run", "t5");
 }
 
 /* The parameters of each step need 100 ms to the third host. */
@@ -454,12 +522,15 @@ int main(void) {
       cmocka_unit_test(test_sets_are_compared_too),
       cmocka_unit_test(what_rank_0_does_for_all_needs_no_other_to_ask),
       cmocka_unit_test(rank_0s_checkpoint_is_the_one),
+      cmocka_unit_test(resume_alone_starts_what_was_started_before),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
+      cmocka_unit_test(variables_are_the_launchers),
+      cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */

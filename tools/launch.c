@@ -1,6 +1,7 @@
 /* Training by several processes: starts mpirun on this very command and watches over it. The ranks' own lines go
  * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
  * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
+#include "handover.h"
 #include "hosts.h"
 
 #include <errno.h>
@@ -56,8 +57,10 @@ bool tool_is_launched(void) {
 
 bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
 
+bool tool_is_ours(void) { return getenv(LAUNCHED) && tool_is_launched(); }
+
 void tool_mark_end(int code) {
-  if (!getenv(LAUNCHED) || !tool_is_launched()) return;
+  if (!tool_is_ours()) return;
   fflush(stdout);
   fprintf(stderr, MARK "%s %d\n", rank_mark(), code);
   fflush(stderr);
@@ -213,7 +216,8 @@ static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hos
   return RONDE_OK;
 }
 
-static ronde_status start(launch *l, const tool_call *call, const tool_hosts *hosts, stream streams[2]) {
+/* words: of the ranks' command. */
+static ronde_status start(launch *l, const tool_call *call, char **words, const tool_hosts *hosts, stream streams[2]) {
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *slots = hosts->n ? with_slots(hosts, l->n_ranks) : NULL;
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
@@ -225,8 +229,10 @@ static ronde_status start(launch *l, const tool_call *call, const tool_hosts *ho
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, LAUNCHED);
+  for (int i = 0; tool_rank_variable(i); i++)
+    if (getenv(tool_rank_variable(i))) add(&a, "-x"), add(&a, tool_rank_variable(i));
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
-  for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
+  for (int i = 1; words[i]; i++) add(&a, words[i]);
   int out[2], err[2];
   if (a.n == MAX_ARGS || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {
     free(slots);
@@ -318,10 +324,13 @@ ronde_status tool_launch(const tool_call *call) {
   launch l = {.code = -1};
   stream streams[2];
   tool_hosts hosts;
+  char **words = NULL;
   tool_signals_start();
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
-  if (status == RONDE_OK) status = start(&l, call, &hosts, streams);
+  if (status == RONDE_OK) status = tool_rank_words(call, &words);
+  if (status == RONDE_OK) status = start(&l, call, words, &hosts, streams);
+  tool_rank_words_free(words);
   tool_hosts_free(&hosts);
   return status ? status : conclude(&l, watch(&l, streams));
 }
