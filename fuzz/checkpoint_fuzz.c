@@ -54,7 +54,7 @@ static void go_on(const ronde__resume *r) {
   require(p->best.epoch == 0 || (p->best.epoch > 0 && p->best.score.n > 0));
   ronde_config *config;
   require(ronde_config_create("train", &config) == RONDE_OK);
-  if (ronde__resume_options(r, config) == RONDE_OK) {
+  if (ronde__resume_options(r, config, 0) == RONDE_OK) {
     json_t *given = ronde__config_given(config);
     require(given != NULL);
     json_decref(given);

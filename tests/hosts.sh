@@ -1,7 +1,7 @@
 #!/bin/sh
 # Network namespaces as hosts, for tests of several hosts on one machine. Needs root.
 #   hosts.sh up N [RATE]   hosts ronde1..rondeN on one bridge, shaped to RATE (1gbit) each way where given
-#   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh
+#   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh; with RONDE_DISKS=DIR, DIR/HOST is seen there as DIR/disk
 #   hosts.sh down
 # Addresses are 10.91.7.1..N; the launching side is 10.91.7.254.
 set -eu
@@ -28,7 +28,8 @@ case ${1:-} in
   agent)
     host=$2
     shift 2
-    exec ip netns exec "$host" unshare --uts --ipc sh -c "hostname $host; exec sh -c \"\$0\"" "$*"
+    disk=${RONDE_DISKS:+mount --bind "$RONDE_DISKS/$host" "$RONDE_DISKS/disk";}
+    exec ip netns exec "$host" unshare --uts --ipc --mount sh -ec "hostname $host; $disk exec sh -c \"\$0\"" "$*"
     ;;
   down)
     for host in $(ip netns list | sed -n "s/^\($prefix[0-9]*\).*/\1/p"); do

@@ -266,6 +266,125 @@ static void ranks_that_do_not_fit_together_are_refused(void **state) {
   check_refused("env RONDE_ISA=sse2", "", "computes with sse2 (");
 }
 
+static void test_sets_are_compared_too(void **state) {
+  need_mpi();
+  for (int i = 0; i < 2; i++) check_run(0, run(RONDE " data convert synthetic:1x28x28:10:64 -o set%d", i));
+  check_run(
+      0, run("printf '\\7\\0\\0\\0\\0\\0\\0\\0\\6' | dd of=set1/test_y.npy bs=1 seek=128 conv=notrunc status=none && "
+             "! cmp -s set0/test_y.npy set1/test_y.npy"));
+#define SET "--model lenet5 --batch 16 --threads 1 --quiet --data npy:set"
+  check_run(2, run(MPIRUN "-np 1 " RONDE " train " SET "0 : -np 1 " RONDE " train " SET "1"));
+#undef SET
+  check_says("has other test data (");
+}
+
+/* Rank 0 writes; that nobody is waited for who thinks otherwise shows in that both ends come at once. */
+static void what_rank_0_does_for_all_needs_no_other_to_ask(void **state) {
+  need_mpi();
+  check_refused("", "--out lost", "has --out, rank 0 on host ");
+  check_refused("", "--save lost", "has --save, rank 0 on host ");
+  check_refused("", "--resume lost", "has --resume, rank 0 on host ");
+  check_run(0, run(MPIRUN "-np 1 " RONDE " train " SMALL " --out found : -np 1 " RONDE " train " SMALL));
+  check_run(0, run("ls found/best.safetensors && ! ls lost*"));
+}
+
+/* ---- resuming, where each rank has a disk of its own ---- */
+
+#define DISK " --keep 100 --checkpoint-every 1000 --out run --resume auto "
+
+/* A run's state after so many steps in the folder `to`, on one disk. */
+static void make_state(const char *to, const char *from, const char *options, int n_ranks, int steps) {
+  if (from) check_run(0, run("cp -r %s %s", from, to));
+  else check_run(0, run("mkdir %s", to));
+  check_run(0, run(MPIRUN "-np %d -wdir %s " RONDE " train %s" DISK "--steps %d", n_ranks, to, options, steps));
+}
+
+static json_t *run_on_disks(const char *disk, const char *others, const char *options, int n_ranks) {
+  check_run(0, run("rm -rf disk disks && mkdir disk disks"));
+  if (*disk) check_run(0, run("cp -r %s/. disk", disk));
+  if (*others) check_run(0, run("cp -r %s/. disks", others));
+  check_run(0, run(MPIRUN "-np 1 -wdir disk " RONDE " train %s" DISK "--steps 12 : -np %d -wdir disks " RONDE
+                          " train %s" DISK "--steps 12",
+                   options, n_ranks - 1, options));
+  return record("disk/run");
+}
+
+static void rank_0s_checkpoint_is_the_one(void **state) {
+  need_mpi();
+  static const struct {
+    const char *options;
+    int n_ranks;
+  } cases[] = {
+      {SMALL " --optimizer adam", 3},
+      {"--model resnet18 --data synthetic:3x16x16:10:64 --batch 16 --momentum 0.9 --threads 1 --quiet", 2},
+      {SMALL " --momentum 0.9 --strategy ps-sync --servers 2", 2},
+      {SMALL " --momentum 0.9 --strategy ps-sync --servers 1 --placement dedicated", 3},
+  };
+  static const char *const disks[][2] = {{"eight", ""}, {"eight", "four"}, {"eight", "twelve"}, {"", "eight"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *options = cases[i].options;
+    int n = cases[i].n_ranks;
+    check_run(0, run("rm -rf four eight twelve"));
+    make_state("four", NULL, options, n, 4);
+    make_state("eight", "four", options, n, 8);
+    make_state("twelve", "eight", options, n, 12);
+    json_t *whole = record("twelve/run");
+    for (size_t d = 0; d < sizeof disks / sizeof *disks; d++) {
+      json_t *json = run_on_disks(disks[d][0], disks[d][1], options, n);
+      json_t *from = json_object_get(json_object_get(json, "resumed_from"), "step");
+      assert_int_equal(json_integer_value(from), *disks[d][0] ? 8 : 0);
+      assert_string_equal(string_at(json, "result", "state_sha256"), string_at(whole, "result", "state_sha256"));
+      json_decref(json);
+    }
+    json_decref(whole);
+  }
+  /* What is wrong with rank 0's is said by it, and ends all. */
+  check_run(0, run("rm -rf disk/run/checkpoints/* && echo none > disk/run/checkpoints/step-4.safetensors"));
+  check_run(
+      3, run(MPIRUN "-np 1 -wdir disk " RONDE " train " SMALL DISK ": -np 1 -wdir eight " RONDE " train " SMALL DISK));
+  check_says("ronde: error: run: none of its 1 checkpoints is whole");
+}
+
+/* ---- resuming what the launcher started ---- */
+
+static void check_world(const char *name, int workers, const char *transport, const char *strategy, int servers) {
+  json_t *json = record(name), *world = json_object_get(json, "world");
+  assert_int_equal(json_integer_value(json_object_get(world, "workers")), workers);
+  assert_int_equal(json_integer_value(json_object_get(world, "servers")), servers);
+  assert_string_equal(string_at(json, "world", "transport"), transport);
+  assert_string_equal(string_at(json, "world", "strategy"), strategy);
+  json_decref(json);
+}
+
+static void check_same_state(const char *name, const char *other) {
+  json_t *one = record(name), *two = record(other);
+  assert_string_equal(string_at(one, "result", "state_sha256"), string_at(two, "result", "state_sha256"));
+  json_decref(one);
+  json_decref(two);
+}
+
+static void resume_alone_starts_what_was_started_before(void **state) {
+  need_mpi();
+  const char *ps = SMALL " --momentum 0.9 --strategy ps-sync --servers 3 --bucket-mb 0.1 --checkpoint-every 1000";
+  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 12 --out whole", ps));
+  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 4 --out part", ps));
+  static const char *const words[] = {"--resume go", "--resume auto --out go",
+                                      "--resume go --workers 3 --strategy ps-sync"};
+  for (int i = 0; i < 3; i++) {
+    check_run(0, run("rm -rf go && cp -r part go && timeout 60 " RONDE " train --quiet %s --steps 12", words[i]));
+    check_world("go", 3, "mpi", "ps-sync", 3);
+    check_same_state("go", "whole");
+  }
+  /* Servers cannot be more than the workers that they live beside. */
+  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --workers 2 --steps 8"));
+  check_world("part", 2, "mpi", "ps-sync", 2);
+  /* A user's own mpirun says how many there are. */
+  check_run(0, run(MPIRUN "-np 3 " RONDE " train --quiet --resume part --steps 12"));
+  check_world("part", 3, "mpi", "ps-sync", 2);
+  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --transport threads --steps 16"));
+  check_world("part", 3, "threads", "ps-sync", 2);
+}
+
 static void what_every_rank_meets_is_said_once(void **state) {
   need_mpi();
   check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
@@ -343,17 +462,17 @@ static void hosts_need_a_launcher_and_options_an_effect(void **state) {
 }
 
 /* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when
- * they are there. */
+ * they are there; AWAY is in front of what runs there. */
 static int run_on_hosts(const char *prepare, const char *options) {
   const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
   need_mpi();
-  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts true")) {
+  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts --mount true")) {
     print_message("SKIP: no right to make network namespaces\n");
     skip();
   }
   run("%s down", script);
   check_run(0, run("%s up 3", script));
-  int code = run("%s && OMPI_MCA_plm_rsh_agent='%s agent' OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
+  int code = run("%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
                  " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
                  prepare, script, options);
   char lines[sizeof said];
@@ -399,6 +518,34 @@ static void workers_are_where_they_were_asked_for(void **state) {
   check_hosts("ps", "ronde1 ronde2 ronde2 ronde2");
 }
 
+/* What the launcher read is what counts, whatever the hosts have in their own environments. */
+static void variables_are_the_launchers(void **state) {
+  check_run(0, run_on_hosts("export RONDE_LR=0.05 RONDE_ISA=sse2 AWAY='env -u RONDE_ISA RONDE_LR=0.5 RONDE_SEED=9'",
+                            "--collective ring --out env"));
+  check_run(
+      0, run("RONDE_ISA=sse2 timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --lr 0.05 --out t4"));
+  check_same_state("env", "t4");
+}
+
+/* The same command, again and again, while the launcher's own disk has nothing. */
+static void hosts_with_disks_of_their_own_go_on_together(void **state) {
+  need_mpi();
+  check_run(0, run("mkdir -p disks/disk disks/ronde1 disks/ronde2 disks/ronde3"));
+  char prepare[4200], options[4400];
+  snprintf(prepare, sizeof prepare, "export RONDE_DISKS=%s/disks", folder);
+  for (int steps = 4; steps <= 12; steps += 4) {
+    snprintf(
+        options, sizeof options,
+        "--collective ring --momentum 0.9 --checkpoint-every 1000 --resume auto --out %s/disks/disk/run --steps %d",
+        folder, steps);
+    check_run(0, run_on_hosts(prepare, options));
+  }
+  check_run(0, run("ls disks/ronde1/run/run.json && test -z \"$(find disks/disk disks/ronde2 disks/ronde3 -type f)\""));
+  check_run(
+      0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --momentum 0.9 --steps 12 --out t5"));
+  check_same_state("disks/ronde1/run", "t5");
+}
+
 /* The parameters of each step need 100 ms to the third host. */
 static void a_slow_link_makes_its_host_late(void **state) {
 #define SHAPED "root tbf rate 20mbit burst 32kb limit 2mb"
@@ -425,6 +572,10 @@ int main(void) {
       cmocka_unit_test(statistics_are_shared_between_processes),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
+      cmocka_unit_test(test_sets_are_compared_too),
+      cmocka_unit_test(what_rank_0_does_for_all_needs_no_other_to_ask),
+      cmocka_unit_test(rank_0s_checkpoint_is_the_one),
+      cmocka_unit_test(resume_alone_starts_what_was_started_before),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),
@@ -432,6 +583,8 @@ int main(void) {
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
       cmocka_unit_test(workers_are_where_they_were_asked_for),
+      cmocka_unit_test(variables_are_the_launchers),
+      cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */

@@ -194,6 +194,144 @@ static void test_other_numbers_of_workers_take_each_example_once(void **state) {
   ronde__sampler_destroy(sampler);
 }
 
+/* ---- what is taken over ------------------------------------------------------------------------------------------ */
+
+/* A checkpoint without tensors, of 3 workers; config: what came of given. */
+static ronde__resume *make_note(const char *given, const char *config, const char *strategy) {
+  char note[1024], *text = NULL;
+  ronde__resume *r;
+  snprintf(note, sizeof note,
+           "{\"schema\": \"" RONDE__CHECKPOINT_SCHEMA
+           "\", \"place\": {\"step\": 0, \"skipped\": 0, \"optimizer_updates\": 0, "
+           "\"closed\": false, \"best\": null, \"epoch_sums\": {\"steps\": 0, \"examples\": 0, \"correct\": 0, "
+           "\"loss\": 0.0}}, \"given\": {%s}, \"config\": {%s}, \"world\": {\"workers\": 3, \"strategy\": \"%s\"}}",
+           given, config, strategy);
+  json_t *header = json_pack("{s:{s:s}}", "__metadata__", RONDE__CHECKPOINT_NOTE, note);
+  text = json_dumps(header, JSON_COMPACT);
+  json_decref(header);
+  uint64_t n = strlen(text);
+  static char bytes[4096]; /* borrowed */
+  memcpy(bytes, &n, sizeof n);
+  memcpy(bytes + sizeof n, text, n);
+  free(text);
+  assert_int_equal(ronde__resume_parse("note", bytes, sizeof n + n, &r), RONDE_OK);
+  return r;
+}
+
+/* wanted: "name=value", or "name" for one that must not be given. */
+static void check_taken(const ronde__resume *r, const char *user, int n_ranks, const char *wanted) {
+  ronde_config *config = config_make("train", user);
+  assert_int_equal(ronde__resume_options(r, config, n_ranks), RONDE_OK);
+  char *copy = strdup(wanted), *rest = copy, *word;
+  while ((word = strsep(&rest, " "))) {
+    char *value = strchr(word, '=');
+    if (value) *value++ = 0;
+    const char *found = ronde_config_is_given(config, word) ? ronde_config_get(config, word) : NULL;
+    if (!value ? found != NULL : !found || strcmp(found, value))
+      fail_msg("'%s': %s is %s, not %s", user, word, found ? found : "open", value ? value : "open");
+  }
+  free(copy);
+  ronde_config_destroy(config);
+}
+
+#define GIVEN(name, value) "\"" name "\": \"" value "\""
+static void test_only_what_depends_on_the_workers_is_left_out(void **state) {
+  ronde__resume *r = make_note(GIVEN("strategy", "ps-sync") ", " GIVEN("servers", "3") ", " GIVEN(
+                                   "bucket-mb", "2") ", " GIVEN("transport", "mpi"),
+                               GIVEN("transport", "mpi"), "ps-sync");
+  check_taken(r, "", 0, "strategy=ps-sync servers=3 bucket-mb=2 transport=mpi workers=3");
+  check_taken(r, "workers=3", 0, "strategy=ps-sync servers=3 bucket-mb=2 transport=mpi");
+  check_taken(r, "strategy=ps-sync", 0, "servers=3 bucket-mb=2 transport=mpi workers=3");
+  check_taken(r, "workers=2", 0, "strategy=ps-sync servers=2 bucket-mb=2 transport=mpi");
+  check_taken(r, "workers=2 placement=dedicated", 0, "strategy=ps-sync servers=3 bucket-mb=2");
+  check_taken(r, "strategy=allreduce", 0, "servers bucket-mb=2 workers=3");
+  check_taken(r, "workers=1 strategy=single", 0, "servers bucket-mb");
+  check_taken(r, "transport=threads", 0, "strategy=ps-sync servers=3 workers=3");
+  check_taken(r, "", 2, "strategy=ps-sync servers=2 workers transport");
+  ronde__resume_close(r);
+  r = make_note(GIVEN("strategy", "single") ", " GIVEN("transport", "self"), GIVEN("transport", "self"), "single");
+  check_taken(r, "workers=2", 0, "strategy transport");
+  check_taken(r, "workers=1", 0, "strategy=single transport=self");
+  ronde__resume_close(r);
+  r = make_note(GIVEN("wire", "bf16") ", " GIVEN("sentinel", "7") ", " GIVEN("shard", "whole"), "", "allreduce");
+  check_taken(r, "workers=2", 0, "wire=bf16 sentinel=7 shard=whole");
+  check_taken(r, "workers=1", 0, "wire sentinel shard");
+  check_taken(r, "strategy=ps-sync", 0, "wire sentinel=7");
+  ronde__resume_close(r);
+}
+
+static void test_hosts_are_those_of_the_run(void **state) {
+  ronde__resume *r =
+      make_note(GIVEN("hosts", "a,b,c") ", " GIVEN("iface", "eth1"), GIVEN("transport", "mpi"), "allreduce");
+  check_taken(r, "", 0, "hosts=a,b,c iface=eth1 workers=3 transport");
+  check_taken(r, "hosts=d,e", 0, "hosts=d,e iface workers");
+  check_taken(r, "hostfile=other", 0, "hosts iface workers");
+  check_taken(r, "transport=threads", 0, "hosts iface workers=3");
+  check_taken(r, "workers=2", 0, "hosts=a,b,c");
+  ronde__resume_close(r);
+  /* Of somebody's own mpirun: as many processes, wherever this is. */
+  r = make_note("", GIVEN("transport", "mpi"), "allreduce");
+  check_taken(r, "", 0, "workers=3 transport=mpi");
+  check_taken(r, "", 4, "workers transport");
+  ronde__resume_close(r);
+}
+
+/* The same checkpoint with another note, without checksums. */
+static void rewrite(const char *path, const char *to, const char *object, const char *name, const char *value) {
+  ronde__resume *r;
+  ronde__file_tensor tensors[64];
+  ronde__file_meta meta[16];
+  int n_tensors = 0, n_meta = 0;
+  assert_int_equal(ronde__resume_open(path, &r), RONDE_OK);
+  json_object_set_new(json_object_get(r->json, object), name, json_string(value));
+  char *note = json_dumps(r->json, 0);
+  for (int i = 0; i < r->file->n_tensors; ++i)
+    if (strcmp(r->file->tensors[i].name, RONDE__CHECKSUMS)) tensors[n_tensors++] = r->file->tensors[i];
+  for (int i = 0; i < r->file->n_meta; ++i) {
+    ronde__file_meta one = r->file->meta[i];
+    if (!strcmp(one.key, RONDE__CHECKPOINT_NOTE)) one.value = note;
+    if (strcmp(one.key, RONDE__CHECKSUMS)) meta[n_meta++] = one;
+  }
+  assert_int_equal(ronde__safetensors_write(to, tensors, n_tensors, meta, n_meta), RONDE_OK);
+  free(note);
+  ronde__resume_close(r);
+}
+
+static const char *chosen(json_t *run) {
+  json_t *choices = json_at(run, "choices"), *row;
+  size_t i;
+  json_array_foreach(choices, i, row) if (!strcmp(text_at(row, "choice"), "collective")) return text_at(row, "value");
+  return "";
+}
+
+/* Another one would be another order of sums. */
+static void test_a_chosen_collective_is_chosen_again(void **state) {
+  make_run("workers=3 threads=1 collective=tree");
+  char options[512], file[512], from[512];
+  json_t *run;
+  in(from, "%s/run/checkpoints/step-5.safetensors", folder);
+  in(file, "%s/chosen.safetensors", folder);
+  rewrite(from, file, "config", "collective", "auto");
+  static const struct {
+    const char *more, *wanted;
+  } cases[] = {
+      {"", "tree"}, {"workers=3", "tree"}, {"workers=2", "ring"}, {"collective=halving-doubling", "halving-doubling"}};
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    in(options, "resume=%s %s", file, cases[i].more);
+    assert_int_equal(train(options, 0, &run), RONDE_OK);
+    assert_string_equal(chosen(run), cases[i].wanted);
+    json_decref(run);
+  }
+  /* And in the run after that. */
+  in(options, "resume=%s out=%s/next checkpoint-every=1", file, folder);
+  assert_int_equal(train(options, 2, NULL), RONDE_E_CANCELLED);
+  in(options, "resume=%s/next", folder);
+  assert_int_equal(train(options, 0, &run), RONDE_OK);
+  assert_string_equal(chosen(run), "tree");
+  assert_string_equal(text_at(run, "config.collective"), "auto");
+  json_decref(run);
+}
+
 /* ---- refused ----------------------------------------------------------------------------------------------------- */
 
 static void check_refused(const char *options, ronde_status wanted, const char *a, const char *b) {
@@ -241,6 +379,9 @@ int main(void) {
                                      TEST(test_old_checkpoints_go),
                                      TEST(test_the_best_score_is_gone_on_with),
                                      TEST(test_other_numbers_of_workers_take_each_example_once),
+                                     TEST(test_only_what_depends_on_the_workers_is_left_out),
+                                     TEST(test_hosts_are_those_of_the_run),
+                                     TEST(test_a_chosen_collective_is_chosen_again),
                                      TEST(test_what_may_not_change_is_refused_by_name)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,12 +214,12 @@ static ronde_status require_words(const parser *p) {
 }
 
 ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out) {
-  tool_call call = {0};
+  tool_call call = {.verb = verb->name};
   parser p = {.verb = verb, .call = &call, .words = argv, .n_words = argc};
   ronde_status status = verb->has_config ? ronde_config_create(verb->name, &call.config) : RONDE_OK;
   if (!status) status = read_all(&p);
   if (!status && !p.help && verb->has_config) {
-    status = ronde_config_set_environment(call.config);
+    if (!tool_is_ours()) status = ronde_config_set_environment(call.config);
     if (!status) status = expand_strategies(&p);
     if (!status) status = require_words(&p);
   }

@@ -27,6 +27,7 @@ typedef struct tool_call {
   bool json, quiet;
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
+  const char *verb;
   char **argv;                   /* of the process, whole */
   tool_axis axes[TOOL_MAX_AXES]; /* where the verb has them */
   int n_axes;
@@ -113,6 +114,8 @@ bool tool_is_follower(void);
 bool tool_must_launch(const tool_call *call);
 /* Runs the same command under mpirun and returns as it would have; blocks. */
 ronde_status tool_launch(const tool_call *call);
+/* Whether tool_launch of another process has started this one, and read the environment for it. */
+bool tool_is_ours(void);
 /* The file of this program, by its whole path. */
 bool tool_self_path(char *buffer, size_t size);
 /* The last word of a rank that tool_launch started. */

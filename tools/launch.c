@@ -1,6 +1,7 @@
 /* Training by several processes: starts mpirun on this very command and watches over it. The ranks' own lines go
  * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
  * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
+#include "handover.h"
 #include "hosts.h"
 #include "session.h"
 
@@ -57,8 +58,10 @@ bool tool_is_launched(void) {
 
 bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
 
+bool tool_is_ours(void) { return getenv(LAUNCHED) && tool_is_launched(); }
+
 void tool_mark_end(int code) {
-  if (!getenv(LAUNCHED) || !tool_is_launched()) return;
+  if (!tool_is_ours()) return;
   fflush(stdout);
   fprintf(stderr, MARK "%s %d\n", rank_mark(), code);
   fflush(stderr);
@@ -235,12 +238,14 @@ static ronde_status start_mpirun(launch *l, arguments *a, const tool_session *se
   return RONDE_OK;
 }
 
-static ronde_status start(launch *l, const tool_call *call, const tool_hosts *hosts, const tool_session *session,
-                          stream streams[2]) {
+/* words: of the ranks' command. */
+static ronde_status start(launch *l, const tool_call *call, char **words, const tool_hosts *hosts,
+                          const tool_session *session, stream streams[2]) {
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
-  while (call->argv[n_words]) n_words++;
+  while (words[n_words]) n_words++;
+  for (int i = 0; tool_rank_variable(i); i++) n_words += 2;
   arguments a = {.list = calloc(n_words + MPIRUN_WORDS + 1, sizeof *a.list)};
   if (!a.list || (hosts->n && !places)) {
     free(a.list), free(places);
@@ -254,8 +259,10 @@ static ronde_status start(launch *l, const tool_call *call, const tool_hosts *ho
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, LAUNCHED);
+  for (int i = 0; tool_rank_variable(i); i++)
+    if (getenv(tool_rank_variable(i))) add(&a, "-x"), add(&a, tool_rank_variable(i));
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
-  for (int i = 1; call->argv[i]; i++) add(&a, call->argv[i]);
+  for (int i = 1; words[i]; i++) add(&a, words[i]);
   ronde_status status = start_mpirun(l, &a, session, streams);
   free(a.list), free(places);
   return status;
@@ -336,12 +343,15 @@ ronde_status tool_launch(const tool_call *call) {
   launch l = {.code = -1};
   stream streams[2];
   tool_hosts hosts;
+  char **words = NULL;
   tool_signals_start();
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
+  if (status == RONDE_OK) status = tool_rank_words(call, &words);
   tool_session session = {.lock = -1};
   if (status == RONDE_OK) tool_session_begin(&session);
-  if (status == RONDE_OK) status = start(&l, call, &hosts, &session, streams);
+  if (status == RONDE_OK) status = start(&l, call, words, &hosts, &session, streams);
+  tool_rank_words_free(words);
   tool_hosts_free(&hosts);
   int code = status ? 0 : watch(&l, streams);
   tool_session_end(&session);

@@ -22,6 +22,9 @@ static ronde_status show(const tool_call *call, const char *text, bool dry_run) 
 }
 
 ronde_status tool_train(const tool_call *call) {
+  /* How the run was started before is how it goes on. */
+  ronde_status resumed = tool_is_launched() ? RONDE_OK : ronde_config_resume(call->config);
+  if (resumed) return resumed;
   if (tool_must_launch(call)) return tool_launch(call);
   bool dry_run = is_on(call->config, "dry-run");
   tool_signals_start();

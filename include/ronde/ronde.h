@@ -185,6 +185,11 @@ RONDE_API ronde_status ronde_config_set(ronde_config *config, const char *name, 
 /* Sets every option whose RONDE_... variable (RONDE_BATCH, RONDE_LR_SCHEDULE) is in the environment and which was not
  * set yet. */
 RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
+/* Of train, with --resume: options that were not set become those of the run that it goes on with, as ronde_train takes
+ * them, so that a launcher knows workers, transport and hosts. Without --resume, or where no checkpoint can be read here,
+ * nothing changes: ronde_train, on the host of rank 0, says what is wrong. Reads the checkpoint once. Errors:
+ * RONDE_E_USAGE where the config contradicts it. */
+RONDE_API ronde_status ronde_config_resume(ronde_config *config);
 /* Whether one of the calls above has set the option; else it has its default. */
 RONDE_API bool ronde_config_is_given(const ronde_config *config, const char *name);
 /* The present value as text; owned by the config until its next change. NULL for an unknown name. */

@@ -18,6 +18,8 @@ void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((f
 void ronde__log_set_rank(int rank);
 /* While on, what fails on the calling thread is logged as a warning: the caller has something else to fall back to. */
 void ronde__log_demote(bool on);
+/* While on, the calling thread logs nothing: another will meet the same, and say it. */
+void ronde__log_mute(bool on);
 
 /* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by
  * ronde__free. */

@@ -12,7 +12,7 @@ static ronde_log_fn log_fn;
 static void *log_user;
 static __thread int log_rank = -1;
 static __thread ronde__log_group *log_group;
-static __thread bool log_demoted;
+static __thread bool log_demoted, log_muted;
 
 void ronde_log_set(ronde_log_fn fn, void *user) {
   pthread_mutex_lock(&log_mutex);
@@ -39,6 +39,7 @@ static bool was_said(const char *text) {
   return false;
 }
 void ronde__log_demote(bool on) { log_demoted = on; }
+void ronde__log_mute(bool on) { log_muted = on; }
 
 static void log_line(ronde_log_level level, const char *format, va_list args) {
   char line[2048];
@@ -47,7 +48,7 @@ static void log_line(ronde_log_level level, const char *format, va_list args) {
   vsnprintf(line + used, sizeof line - (size_t)used, format, args);
   pthread_mutex_lock(&log_mutex);
   bool again = level == RONDE_LOG_ERROR && log_group && was_said(line + used);
-  if (log_fn && !again) log_fn(log_user, level, line);
+  if (log_fn && !again && !log_muted) log_fn(log_user, level, line);
   pthread_mutex_unlock(&log_mutex);
 }
 

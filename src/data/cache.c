@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 2
+#define VERSION 3
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
 #define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 
@@ -31,7 +31,7 @@ typedef struct header {
   uint64_t key[2];
   uint64_t checksum; /* XXH3 of the whole file, this field taken as zero */
   ronde__facts facts;
-  char sha256[72];
+  char sha256[2][65], end[6];
 } header;
 _Static_assert(sizeof(header) <= FRONT_BYTES, "the cache's header fits in its front");
 
@@ -123,7 +123,7 @@ static const char *find_damage(const char *base, size_t bytes, const uint64_t ke
   if (memcmp(h.key, key, sizeof h.key)) return "it belongs to other files";
   if (!ronde__parts_make(&h.facts, FRONT_BYTES, both, parts_out) || (size_t)parts_out->bytes != bytes)
     return "its size is wrong";
-  if (h.sha256[64] || h.checksum != checksum(base, bytes)) return "its checksum is wrong";
+  if (h.sha256[0][64] || h.sha256[1][64] || h.checksum != checksum(base, bytes)) return "its checksum is wrong";
   return NULL;
 }
 

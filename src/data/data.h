@@ -32,7 +32,8 @@ typedef struct ronde__data {
   ronde__normalization normalization; /* that read applies */
   int64_t n_skipped;                  /* images that were left out */
   bool augments;                      /* loaders change training images, read does not */
-  char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
+  char sha256[65];      /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
+  char test_sha256[65]; /* the same of the test images; "": also where there are none */
   void *impl;
 } ronde__data;
 

@@ -167,15 +167,15 @@ static ronde_status check_labels(const impl *im, const ronde__store *store, int6
 }
 
 /* Decodes each split once, for the facts, the hash and the checks, and lets it go. */
-static ronde_status inspect(impl *im, int64_t limit, char sha256[65]) {
+static ronde_status inspect(impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
   for (int split = 0; split < 2; ++split) {
     if (im->facts.n[split] == 0) continue;
     ronde__store store;
     bool train = split == RONDE_SPLIT_TRAIN;
-    RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, train, &store));
+    RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, true, &store));
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
-    if (train) memcpy(sha256, store.sha256, sizeof store.sha256);
+    memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = check_labels(im, &store, limit);
     ronde__store_close(&store);
     RONDE_TRY(status);
@@ -183,11 +183,12 @@ static ronde_status inspect(impl *im, int64_t limit, char sha256[65]) {
   return RONDE_OK;
 }
 
-static ronde_status load(impl *im, int64_t limit, char sha256[65]) {
-  if (!im->cached) return inspect(im, limit, sha256);
+static ronde_status load(impl *im, int64_t limit, ronde__data *data) {
+  if (!im->cached) return inspect(im, limit, data);
   RONDE_TRY(ronde__store_open_cached(&im->set, &im->store));
   im->facts = im->store.facts;
-  memcpy(sha256, im->store.sha256, sizeof im->store.sha256);
+  memcpy(data->sha256, im->store.sha256[RONDE_SPLIT_TRAIN], sizeof data->sha256);
+  memcpy(data->test_sha256, im->store.sha256[RONDE_SPLIT_TEST], sizeof data->test_sha256);
   return check_labels(im, &im->store, limit);
 }
 
@@ -239,7 +240,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
-  if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data->sha256);
+  if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status != RONDE_OK) {
     ronde__data_close(data);

@@ -34,13 +34,14 @@ bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const boo
   return true;
 }
 
-static bool hash_train(const ronde__facts *facts, const char *base, const ronde__parts *parts, char text[65]) {
-  size_t x_bytes = (size_t)(facts->n[0] * ronde__facts_elems(facts)) * (facts->f32 ? sizeof(float) : 1);
+static bool hash_split(const ronde__facts *facts, const char *base, const ronde__parts *parts, int split,
+                       char text[65]) {
+  size_t x_bytes = (size_t)(facts->n[split] * ronde__facts_elems(facts)) * (facts->f32 ? sizeof(float) : 1);
   uint8_t digest[EVP_MAX_MD_SIZE];
   EVP_MD_CTX *context = EVP_MD_CTX_new();
   bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
-            EVP_DigestUpdate(context, base + parts->x[0], x_bytes) &&
-            EVP_DigestUpdate(context, base + parts->labels[0], (size_t)facts->n[0] * sizeof(int64_t)) &&
+            EVP_DigestUpdate(context, base + parts->x[split], x_bytes) &&
+            EVP_DigestUpdate(context, base + parts->labels[split], (size_t)facts->n[split] * sizeof(int64_t)) &&
             EVP_DigestFinal_ex(context, digest, NULL);
   EVP_MD_CTX_free(context);
   for (int i = 0; ok && i < 32; ++i) snprintf(text + 2 * i, 3, "%02x", digest[i]);
@@ -48,17 +49,17 @@ static bool hash_train(const ronde__facts *facts, const char *base, const ronde_
 }
 
 ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts, const bool want[2], bool hash,
-                               char *base, ronde__facts *facts, char sha256[65]) {
+                               char *base, ronde__facts *facts, char sha256[2][65]) {
   int64_t largest = 0;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
     int64_t *labels = (int64_t *)(base + parts->labels[split]);
     RONDE_TRY(set->kind->fill(set, facts, split, base + parts->x[split], labels));
     for (int64_t i = 0; i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
+    if (hash && !hash_split(facts, base, parts, split, sha256[split]))
+      return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   facts->largest_label = largest;
-  if (hash && !hash_train(facts, base, parts, sha256))
-    return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   return RONDE_OK;
 }
 

@@ -6,8 +6,8 @@
 
 typedef struct ronde__store {
   ronde__facts facts;
-  char sha256[65];  /* see ronde__data; "" where it was not asked for */
-  const void *x[2]; /* NULL where the split is empty or was not decoded */
+  char sha256[2][65]; /* of both splits, see ronde__data; "" where it was not asked for */
+  const void *x[2];   /* NULL where the split is empty or was not decoded */
   const int64_t *labels[2];
   void *base;
   size_t bytes;
@@ -16,8 +16,8 @@ typedef struct ronde__store {
 /* Both splits: mapped from the cache file, which is made where it is missing or damaged; in anonymous memory, with a
  * warning, where it cannot be written. */
 ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out);
-/* The wanted splits of a scanned set, decoded now, in memory of their own; no cache is touched. hash: of the train
- * split. */
+/* The wanted splits of a scanned set, decoded now, in memory of their own; no cache is touched. hash: of
+ * them. */
 ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *facts, const bool want[2], bool hash,
                                  ronde__store *store_out);
 void ronde__store_close(ronde__store *store);
@@ -30,9 +30,9 @@ typedef struct ronde__parts {
 
 /* false: more than can be counted, or no such facts. */
 bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2], ronde__parts *parts_out);
-/* Decodes into place; sets facts->largest_label, and sha256 where hash asks for it. */
+/* Decodes into place; sets facts->largest_label, and sha256 of the wanted splits where hash asks for it. */
 ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts, const bool want[2], bool hash,
-                               char *base, ronde__facts *facts, char sha256[65]);
+                               char *base, ronde__facts *facts, char sha256[2][65]);
 /* Sets the pointers of a store whose base and facts are set. */
 void ronde__store_point(ronde__store *store, const ronde__parts *parts, const bool want[2]);
 

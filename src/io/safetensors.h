@@ -27,6 +27,7 @@ typedef struct ronde__safetensors {
   ronde__file_meta *meta;      /* keys in the file's order */
   const void *header;          /* [header_bytes] as it stands in the file, its length in front included */
   size_t header_bytes;
+  uint64_t bytes; /* of the whole file */
   void *impl;
 } ronde__safetensors;
 
@@ -41,6 +42,9 @@ const char *ronde__safetensors_meta(const ronde__safetensors *file, const char *
 ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file);
 /* For fuzzing and tests: the same checks on memory; `name` stands for the path in messages. Borrows data. */
 ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t bytes, ronde__safetensors **file_out);
+/* The same of a file that lies elsewhere, of which only the header is at hand: the data of its tensors is NULL. */
+ronde_status ronde__safetensors_parse_header(const char *name, const void *header, size_t header_bytes,
+                                             uint64_t file_bytes, ronde__safetensors **file_out);
 
 /* Whole or absent: temporary file in the same folder, fsync, rename, fsync of the folder. The header names tensors in
  * ascending order; the data of I64 tensors comes first, so that all data is aligned. Names must differ and all text be

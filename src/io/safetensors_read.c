@@ -40,6 +40,7 @@ typedef struct reader {
   const char *path;
   const unsigned char *bytes;
   size_t n_bytes;
+  bool header_only; /* `bytes` ends where the data begins; n_bytes counts it */
   size_t header_bytes;
   uint64_t data_begin; /* offset in the file */
   json_t *root;
@@ -72,13 +73,18 @@ __attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const read
 
 /* ---- the header ---- */
 
+static uint64_t length_of(const unsigned char *bytes) {
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | bytes[i];
+  return length;
+}
+
 static ronde_status header_load(reader *r) {
   if (r->n_bytes == 0) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file is empty", r->path);
   if (r->n_bytes < 8)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 0: %zu bytes are too few for a safetensors file", r->path,
                        r->n_bytes);
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | r->bytes[i];
+  uint64_t length = length_of(r->bytes);
   if (length > r->n_bytes - 8)
     return ronde__fail(RONDE_E_INPUT,
                        "%s: offset 0: the header claims %llu bytes, the file holds %zu after that (cut short?)",
@@ -227,7 +233,7 @@ static ronde_status cover_check(reader *r) {
 static bool in_place(const reader *r, const entry *e) {
   size_t bytes = ronde__source_dtype_bytes(e->dtype);
   bool same = e->dtype == RONDE__SOURCE_F32 || e->dtype == RONDE__SOURCE_I64;
-  return e->n_elems == 0 || (same && (uintptr_t)(r->bytes + r->data_begin + e->begin) % bytes == 0);
+  return r->header_only || e->n_elems == 0 || (same && (uintptr_t)(r->bytes + r->data_begin + e->begin) % bytes == 0);
 }
 
 static size_t converted_bytes(const entry *e) {
@@ -244,7 +250,7 @@ static ronde_status tensors_make(const reader *r, impl *own, ronde__safetensors 
   char *next = own->converted;
   for (int i = 0; i < r->n_entries; ++i) {
     const entry *e = &r->entries[i];
-    const unsigned char *data = r->bytes + r->data_begin + e->begin;
+    const unsigned char *data = r->header_only ? NULL : r->bytes + r->data_begin + e->begin;
     ronde__file_tensor *tensor = &file->tensors[i];
     *tensor = (ronde__file_tensor){.name = e->name, .shape = e->shape, .data = data};
     tensor->dtype = e->dtype == RONDE__SOURCE_I64 ? RONDE__FILE_I64 : RONDE__FILE_F32;
@@ -280,6 +286,7 @@ static ronde_status file_make(reader *r, ronde__safetensors **file_out) {
   file->n_tensors = r->n_entries;
   file->header = r->bytes;
   file->header_bytes = (size_t)r->data_begin;
+  file->bytes = r->n_bytes;
   meta_make(r, file);
   own->root = r->root;
   r->root = NULL;
@@ -298,18 +305,28 @@ free_file:
   return status;
 }
 
-ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t bytes, ronde__safetensors **file_out) {
-  reader r = {.path = name, .bytes = data, .n_bytes = bytes};
-  ronde_status status = header_load(&r);
-  if (!status) status = entries_read(&r);
-  if (!status) status = cover_check(&r);
+static ronde_status read_all(reader *r, ronde__safetensors **file_out) {
+  ronde_status status = header_load(r);
+  if (!status) status = entries_read(r);
+  if (!status) status = cover_check(r);
   if (!status) {
-    qsort(r.entries, (size_t)r.n_entries, sizeof *r.entries, compare_names);
-    status = file_make(&r, file_out);
+    qsort(r->entries, (size_t)r->n_entries, sizeof *r->entries, compare_names);
+    status = file_make(r, file_out);
   }
-  ronde__free(r.entries);
-  json_decref(r.root);
+  ronde__free(r->entries);
+  json_decref(r->root);
   return status;
+}
+
+ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t bytes, ronde__safetensors **file_out) {
+  return read_all(&(reader){.path = name, .bytes = data, .n_bytes = bytes}, file_out);
+}
+
+ronde_status ronde__safetensors_parse_header(const char *name, const void *header, size_t header_bytes,
+                                             uint64_t file_bytes, ronde__safetensors **file_out) {
+  if (header_bytes < 8 || file_bytes < header_bytes || length_of(header) != header_bytes - 8)
+    return ronde__fail(RONDE_E_INPUT, "%s: its header is cut short", name);
+  return read_all(&(reader){.path = name, .bytes = header, .n_bytes = file_bytes, .header_only = true}, file_out);
 }
 
 /* ---- the file ---- */

@@ -110,6 +110,24 @@ static void malformed_headers_are_refused(void **state) {
   }
 }
 
+static void a_header_by_itself_names_tensors_without_data(void **state) {
+  image file = image_make("{" F32("a", "[1]", "0", "4") "," F32("b", "[2]", "4", "12") "}", 12);
+  size_t header_bytes = file.n - 12;
+  ronde__safetensors *parsed = NULL;
+  assert_refused(ronde__safetensors_parse_header("weights", file.bytes, header_bytes - 1, file.n, &parsed),
+                 "cut short");
+  assert_refused(ronde__safetensors_parse_header("weights", file.bytes, 7, file.n, &parsed), "cut short");
+  assert_refused(ronde__safetensors_parse_header("weights", file.bytes, header_bytes, 8, &parsed), "cut short");
+  assert_refused(ronde__safetensors_parse_header("weights", file.bytes, header_bytes, file.n - 1, &parsed),
+                 "are not within the 11 bytes of data");
+  assert_int_equal(ronde__safetensors_parse_header("weights", file.bytes, header_bytes, file.n, &parsed), RONDE_OK);
+  assert_int_equal(parsed->n_tensors, 2);
+  assert_int_equal(ronde__safetensors_find(parsed, "b")->shape.dim[0], 2);
+  assert_null(ronde__safetensors_find(parsed, "b")->data);
+  ronde__safetensors_close(parsed);
+  free(file.bytes);
+}
+
 static void header_lengths_are_checked(void **state) {
   ronde__safetensors *parsed = NULL;
   assert_refused(ronde__safetensors_parse("weights", NULL, 0, &parsed), "offset 0: the file is empty");
@@ -374,13 +392,21 @@ static void wrong_calls_and_places_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(malformed_headers_are_refused),        TEST(header_lengths_are_checked),
-      TEST(a_header_beyond_the_limit_is_refused), TEST(deep_nesting_is_refused),
-      TEST(truncation_is_always_noticed),         TEST(unreadable_files_are_refused),
-      TEST(the_empty_file_of_the_format_is_good), TEST(other_dtypes_become_f32),
-      TEST(data_of_any_alignment_can_be_used),    TEST(tensors_without_elements_need_no_conversion),
-      TEST(unknown_keys_of_a_tensor_are_allowed), TEST(values_that_are_not_finite_are_named),
-      TEST(what_is_written_is_read_back),         TEST(written_data_is_aligned),
+      TEST(malformed_headers_are_refused),
+      TEST(header_lengths_are_checked),
+      TEST(a_header_by_itself_names_tensors_without_data),
+      TEST(a_header_beyond_the_limit_is_refused),
+      TEST(deep_nesting_is_refused),
+      TEST(truncation_is_always_noticed),
+      TEST(unreadable_files_are_refused),
+      TEST(the_empty_file_of_the_format_is_good),
+      TEST(other_dtypes_become_f32),
+      TEST(data_of_any_alignment_can_be_used),
+      TEST(tensors_without_elements_need_no_conversion),
+      TEST(unknown_keys_of_a_tensor_are_allowed),
+      TEST(values_that_are_not_finite_are_named),
+      TEST(what_is_written_is_read_back),
+      TEST(written_data_is_aligned),
       TEST(wrong_calls_and_places_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

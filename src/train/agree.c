@@ -1,6 +1,7 @@
 /* Before a run of several processes: whether they are the same build, with the same options and data. Each tells the
  * others a card of itself; what differs from rank 0 is said by all in the same words. */
-#include "train/job.h"
+#include "io/checksum.h"
+#include "train/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,12 +11,16 @@
 enum { TAG_CARDS = 2, TAG_WHY = 3, MAX_OPTIONS_TEXT = 8192 };
 
 typedef struct card {
-  char host[64], build[96], kernels[32], data[80], options[MAX_OPTIONS_TEXT];
+  char host[64], build[96], kernels[32], start[64], train[80], test[80], options[MAX_OPTIONS_TEXT];
+  int32_t led; /* bit i: led_options[i] is given */
 } card;
 
 /* Paths may differ from host to host, and so may what changes no bit. */
 static const char *const may_differ[] = {"threads", "data",     "init",  "resume",    "out",     "save",   "cache",
                                          "hosts",   "hostfile", "iface", "log-every", "overlap", "choices"};
+
+/* What only rank 0 does: given to another rank alone, it would not be done. */
+static const char *const led_options[] = {"out", "save", "resume"};
 
 static json_t *options_of(const ronde__job *job) {
   json_t *options = ronde__config_json(job->config);
@@ -27,8 +32,16 @@ static ronde_status fill(const ronde__job *job, card *c) {
   gethostname(c->host, sizeof c->host - 1);
   snprintf(c->build, sizeof c->build, "ronde %s", ronde__build());
   snprintf(c->kernels, sizeof c->kernels, "%s (%s)", job->kernels->isa, ronde__gemm_name(job->gemm));
-  snprintf(c->data, sizeof c->data, "%" PRId64 " examples %.16s", job->data->source.n_examples[RONDE_SPLIT_TRAIN],
-           job->data->sha256);
+  const int64_t *n_examples = job->data->source.n_examples;
+  snprintf(c->train, sizeof c->train, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TRAIN], job->data->sha256);
+  snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);
+  const ronde__resume *r = job->resume;
+  if (r)
+    snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->place.step,
+             ronde__checksum(r->file->header, r->file->header_bytes));
+  else snprintf(c->start, sizeof c->start, "the first step");
+  for (size_t i = 0; i < RONDE__COUNT(led_options); i++)
+    c->led |= (int32_t)ronde_config_is_given(job->config, led_options[i]) << i;
   json_t *options = options_of(job);
   size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
   json_decref(options);
@@ -70,9 +83,17 @@ static bool differs(const card *cards, int rank, char why[512]) {
   else if (strcmp(one->kernels, first->kernels))
     snprintf(why, left, "computes with %s, rank 0 on host %s with %s: RONDE_ISA on every host makes them alike",
              one->kernels, first->host, first->kernels);
-  else if (strcmp(one->data, first->data))
-    snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->data, first->host,
-             first->data);
+  else if (one->led & ~first->led)
+    snprintf(why, left, "has --%s, rank 0 on host %s has not: rank 0 does it for all",
+             led_options[__builtin_ctz((unsigned)(one->led & ~first->led)) % RONDE__COUNT(led_options)], first->host);
+  else if (strcmp(one->start, first->start))
+    snprintf(why, left, "goes on from %s, rank 0 on host %s from %s", one->start, first->host, first->start);
+  else if (strcmp(one->train, first->train))
+    snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->train, first->host,
+             first->train);
+  else if (strcmp(one->test, first->test))
+    snprintf(why, left, "has other test data (%s...) than rank 0 on host %s (%s...)", one->test, first->host,
+             first->test);
   else if (strcmp(one->options, first->options) &&
            ronde__options_differ(one->options, first->options, name, own, theirs))
     snprintf(why, left, "has --%s %s, rank 0 on host %s --%s %s", name, own, first->host, name, theirs);
@@ -83,7 +104,16 @@ static bool differs(const card *cards, int rank, char why[512]) {
 /* Whatever another process sent, each text has an end. */
 static void close_texts(card *c) {
   c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
-  c->data[sizeof c->data - 1] = c->options[sizeof c->options - 1] = 0;
+  c->start[sizeof c->start - 1] = c->train[sizeof c->train - 1] = c->test[sizeof c->test - 1] = 0;
+  c->options[sizeof c->options - 1] = 0;
+}
+
+void ronde__leave_together(ronde__transport *transport) {
+  char *here = ronde__alloc((size_t)transport->size);
+  ronde__log_demote(true);
+  if (here) ronde__allgather_ring(transport, TAG_CARDS, here, 1);
+  ronde__log_demote(false);
+  ronde__free(here);
 }
 
 static ronde_status compare(ronde__transport *transport, card *cards) {
@@ -96,10 +126,7 @@ static ronde_status compare(ronde__transport *transport, card *cards) {
   RONDE_TRY(ronde__broadcast_tree(transport, TAG_WHY, 0, why, sizeof why));
   why[sizeof why - 1] = 0;
   if (!why[0]) return RONDE_OK;
-  /* Nobody leaves before all have heard why: to the others, who leaves is lost. */
-  ronde__log_demote(true);
-  ronde__allgather_ring(transport, TAG_CARDS, cards, sizeof cards->host);
-  ronde__log_demote(false);
+  ronde__leave_together(transport);
   return ronde__fail(RONDE_E_USAGE, "%s", why);
 }
 

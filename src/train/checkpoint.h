@@ -69,6 +69,7 @@ ronde__record_checkpoints ronde__saver_written(ronde__saver *saver);
 typedef struct ronde__resume {
   char *path, *folder; /* the file; the run's folder, NULL for a file by itself */
   ronde__safetensors *file;
+  void *header; /* of a file that rank 0 has: `file` is this, without the data of tensors. NULL: it is here */
   json_t *json; /* of its note */
   ronde__place place;
 } ronde__resume;
@@ -83,13 +84,23 @@ ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out
 ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out);
 /* For fuzzing and tests: the same on memory, which is borrowed, without checksums; `name` stands for the path. */
 ronde_status ronde__resume_parse(const char *name, const void *data, size_t bytes, ronde__resume **resume_out);
+/* The one that rank 0 has opened: takes over header, also where it fails. folder: "" for none. */
+ronde_status ronde__resume_follow(const char *path, const char *folder, void *header, size_t header_bytes,
+                                  uint64_t file_bytes, ronde__resume **resume_out);
+/* The one that --resume of a training names; NULL where there is none: it starts anew. */
+ronde_status ronde__resume_find(const ronde_config *config, ronde__resume **resume_out);
 void ronde__resume_close(ronde__resume *resume); /* NULL is taken */
-/* Options that the user left open are the run's. RONDE_E_USAGE, naming both, where the user gave another model. */
-ronde_status ronde__resume_options(const ronde__resume *resume, ronde_config *config);
+/* Options that the user left open are the run's, but for what cannot be, or can have no effect, with another number of
+ * workers or strategy. n_ranks: that MPI has started; 0: nobody has counted them yet. RONDE_E_USAGE, naming both, where
+ * the user gave another model. */
+ronde_status ronde__resume_options(const ronde__resume *resume, ronde_config *config, int n_ranks);
+/* The collective that --collective auto had chosen in the run, where it was one of the same workers and strategy; else
+ * NULL. */
+const char *ronde__resume_collective(const ronde__resume *resume, int world, const char *strategy);
 /* Once options and data are resolved: RONDE_E_USAGE names an option that may not change, and both values; RONDE_E_INPUT
  * other data. */
 ronde_status ronde__resume_check(const ronde__resume *resume, const ronde__job *job);
-/* Weights, buffers and optimizer state of one rank. */
+/* Weights, buffers and optimizer state of one rank; where rank 0 has the file, only what the header tells. */
 ronde_status ronde__resume_load(const ronde__resume *resume, ronde__net *net, ronde__optim *optim);
 
 #endif

@@ -95,6 +95,9 @@ typedef struct ronde__rank {
 
 /* rank_setup.c: everything up to the first step, */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
+/* start.c: of it, the state of a checkpoint, where the run goes on from one: each worker reads it, or gets it from rank 0
+ * where they are processes; servers get theirs from rank 0 anyway; */
+ronde_status ronde__rank_take_state(ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */

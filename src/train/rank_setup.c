@@ -25,7 +25,7 @@ static ronde_status make_net(ronde__rank *r) {
   if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init);
   RONDE_TRY(ronde__job_optim(job, r->net, &r->optim));
-  return job->resume ? ronde__resume_load(job->resume, r->net, r->optim) : RONDE_OK;
+  return ronde__rank_take_state(r);
 }
 
 /* Of the update after `step`, the batch that comes first: epoch from 1, index from 0. */

@@ -1,3 +1,4 @@
+/* Going on from a checkpoint: which one, what of its options holds for the run that goes on, its state. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -196,10 +197,40 @@ ronde_status ronde__resume_parse(const char *name, const void *data, size_t byte
   return status;
 }
 
+ronde_status ronde__resume_follow(const char *path, const char *folder, void *header, size_t header_bytes,
+                                  uint64_t file_bytes, ronde__resume **resume_out) {
+  ronde__resume *r = ronde__alloc(sizeof *r);
+  if (!r) {
+    ronde__free(header);
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory", path);
+  }
+  *r = (ronde__resume){.path = ronde__strdup(path), .folder = *folder ? ronde__strdup(folder) : NULL, .header = header};
+  ronde_status status = r->path && (r->folder || !*folder)
+                            ? ronde__safetensors_parse_header(path, header, header_bytes, file_bytes, &r->file)
+                            : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
+  if (status == RONDE_OK) return finish(r, resume_out);
+  ronde__resume_close(r);
+  return status;
+}
+
+ronde_status ronde__resume_find(const ronde_config *config, ronde__resume **resume_out) {
+  const ronde__options *o = ronde__config_options(config);
+  *resume_out = NULL;
+  if (!o->resume) return RONDE_OK;
+  if (o->dry_run)
+    RONDE_TRY(ronde__config_no_effect(config, "resume", "--dry-run saves nothing and goes on with nothing"));
+  bool automatic = strcmp(o->resume, "auto") == 0, any = true;
+  if (automatic && !o->out)
+    return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
+  if (automatic) RONDE_TRY(ronde__checkpoint_any(o->out, &any));
+  return any ? ronde__resume_open(automatic ? o->out : o->resume, resume_out) : RONDE_OK;
+}
+
 void ronde__resume_close(ronde__resume *r) {
   if (!r) return;
   json_decref(r->json);
   ronde__safetensors_close(r->file);
+  ronde__free(r->header);
   free(r->path);
   free(r->folder);
   ronde__free(r);
@@ -208,58 +239,167 @@ void ronde__resume_close(ronde__resume *r) {
 /* ---- options ---- */
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {"data",          "cache",
-                                           "epochs",        "steps",
-                                           "workers",       "threads",
-                                           "transport",     "strategy",
-                                           "collective",    "choices",
-                                           "servers",       "placement",
-                                           "wire",          "backup",
-                                           "shard",         "bucket-mb",
-                                           "overlap",       "out",
-                                           "save",          "trace",
-                                           "log-every",     "dry-run",
-                                           "drill",         "keep",
-                                           "resume",        "checkpoint-every",
-                                           "eval-every",    "target-accuracy",
-                                           "save-best",     "sentinel",
+static const char *const free_options[] = {"data",
+                                           "cache",
+                                           "epochs",
+                                           "steps",
+                                           "workers",
+                                           "threads",
+                                           "transport",
+                                           "hosts",
+                                           "hostfile",
+                                           "iface",
+                                           "choices",
+                                           "strategy",
+                                           "collective",
+                                           "servers",
+                                           "placement",
+                                           "wire",
+                                           "backup",
+                                           "shard",
+                                           "bucket-mb",
+                                           "overlap",
+                                           "out",
+                                           "save",
+                                           "trace",
+                                           "log-every",
+                                           "dry-run",
+                                           "drill",
+                                           "keep",
+                                           "resume",
+                                           "checkpoint-every",
+                                           "eval-every",
+                                           "target-accuracy",
+                                           "save-best",
+                                           "sentinel",
                                            "skip-bad-steps"};
-/* Of these, what belongs to a number of workers. */
-static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
-                                             "backup",  "wire",      "shard",    "bucket-mb",  "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
 static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads", "choices"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
+static const char *const host_options[] = {"hosts", "hostfile", "iface"};
+/* What only some strategies have, or several workers. */
+static const char *const server_options[] = {"servers", "placement", "backup"};
+static const char *const sum_options[] = {"collective", "wire"};
+static const char *const exchange_options[] = {"collective", "wire", "bucket-mb", "overlap"};
+static const char *const company_options[] = {"sentinel", "shard"};
 
+#define AMONG(name, names) is_among(name, names, RONDE__COUNT(names))
 static bool is_among(const char *name, const char *const *names, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (strcmp(names[i], name) == 0) return true;
   return false;
 }
 
-/* What a run does not take over from the one that it goes on with. */
-typedef struct left {
-  bool workers; /* the user gave another number of them, or another strategy */
-  bool choices; /* the user gave some */
-  bool output;  /* there is no folder for it */
-} left;
+/* The run that goes on, as far as it decides what can be taken over. */
+typedef struct heir {
+  const ronde__strategy *strategy;
+  int64_t workers;                    /* 0: its launcher counts them */
+  int64_t servers;                    /* more cannot live beside these workers; 0: as many as before can */
+  bool counted;                       /* MPI has started its ranks already */
+  bool has_hosts;                     /* the user names them, */
+  bool one_host;                      /* or wants none */
+  bool new_strategy, other_transport; /* the old one does not go with so many workers */
+  bool chose_collective;              /* not the user, but the run before, or the user gives choices */
+  bool no_output;                     /* there is no folder for it */
+} heir;
 
 static bool leave(void *user, const char *name) {
-  const left *l = user;
-  return is_among(name, once_options, RONDE__COUNT(once_options)) ||
-         (l->workers && is_among(name, worker_options, RONDE__COUNT(worker_options))) ||
-         (l->choices && strcmp(name, "collective") == 0) ||
-         (l->output && is_among(name, output_options, RONDE__COUNT(output_options)));
+  const heir *h = user;
+  bool serves = h->strategy && h->strategy->serve, alone = h->strategy && h->strategy->max_workers == 1;
+  if (AMONG(name, once_options)) return true;
+  if (AMONG(name, output_options)) return h->no_output;
+  if (AMONG(name, host_options)) return h->has_hosts || h->one_host;
+  if (!strcmp(name, "transport")) return h->counted || h->has_hosts || h->other_transport;
+  if (!strcmp(name, "workers")) return h->counted;
+  if (!strcmp(name, "strategy")) return h->new_strategy;
+  if (!strcmp(name, "servers") && h->servers) return true;
+  if (!strcmp(name, "collective") && h->chose_collective) return true;
+  return (AMONG(name, server_options) && !serves) || (AMONG(name, sum_options) && serves) ||
+         (AMONG(name, exchange_options) && alone) || (AMONG(name, company_options) && h->workers == 1);
 }
 
-ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config) {
-  const char *model = ronde__safetensors_meta(r->file, "model"), *wanted = config->options.model;
-  if (wanted && model && strcmp(wanted, model))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", wanted, r->path, model);
-  left what = {.choices = config->options.choices != NULL,
-               .workers = ronde__config_is_set(config, "workers") || ronde__config_is_set(config, "strategy"),
-               .output = !r->folder && !config->options.out};
-  return ronde__config_take(config, json_object_get(r->json, "given"), leave, &what);
+static const char *noted(const ronde__resume *r, const char *object, const char *name) {
+  const char *text = json_string_value(json_object_get(json_object_get(r->json, object), name));
+  return text ? text : "";
+}
+
+/* What the user gave, else what the run before was given, else the default. */
+static const char *wanted(const ronde__resume *r, const ronde_config *config, const char *name) {
+  const char *then = noted(r, "given", name);
+  return *then && !ronde_config_is_given(config, name) ? then : ronde_config_get(config, name);
+}
+
+static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ranks) {
+  const char *transport = ronde_config_get(config, "transport");
+  heir h = {
+      .counted = n_ranks > 0,
+      .has_hosts = ronde_config_is_given(config, "hosts") || ronde_config_is_given(config, "hostfile"),
+      .one_host = !strcmp(transport, "self") || !strcmp(transport, "threads"),
+      .chose_collective = !strcmp(noted(r, "config", "collective"), "auto") || ronde_config_is_given(config, "choices"),
+      .no_output = !r->folder && !ronde__config_options(config)->out};
+  ronde__strategy_settings settings = {.backup = (int)strtoll(wanted(r, config, "backup"), NULL, 10)};
+  h.strategy = ronde__strategy_find(wanted(r, config, "strategy"), &settings);
+  bool serves = h.strategy && h.strategy->serve;
+  bool apart = serves && !strcmp(wanted(r, config, "placement"), "dedicated");
+  int64_t servers = strtoll(wanted(r, config, "servers"), NULL, 10);
+  if (ronde_config_is_given(config, "workers")) h.workers = ronde__config_options(config)->workers;
+  else if (n_ranks) h.workers = n_ranks - (apart ? servers : 0);
+  else if (*noted(r, "given", "workers")) h.workers = strtoll(noted(r, "given", "workers"), NULL, 10);
+  else if (!h.has_hosts) h.workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
+  bool fits = !h.strategy || !h.strategy->max_workers || h.workers <= h.strategy->max_workers;
+  h.new_strategy = !fits && !ronde_config_is_given(config, "strategy");
+  if (!h.strategy || h.new_strategy) h.strategy = ronde__strategy_default((int)h.workers);
+  if (serves && !apart && h.workers > 0 && servers > h.workers) h.servers = h.workers;
+  h.other_transport = h.workers > 1 && !strcmp(noted(r, "given", "transport"), "self");
+  return h;
+}
+
+static ronde_status set_number(ronde_config *config, const char *name, int64_t value) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, value);
+  return ronde_config_set(config, name, text);
+}
+
+/* What was resolved then, and would be resolved otherwise here. */
+static ronde_status take_world(const ronde__resume *r, ronde_config *config, const heir *h) {
+  if (h->servers && !ronde_config_is_given(config, "servers")) RONDE_TRY(set_number(config, "servers", h->servers));
+  if (h->counted) return RONDE_OK;
+  if (h->workers > 0 && !ronde_config_is_given(config, "workers")) RONDE_TRY(set_number(config, "workers", h->workers));
+  bool has_hosts = ronde_config_is_given(config, "hosts") || ronde_config_is_given(config, "hostfile");
+  bool was_mpi = !strcmp(noted(r, "config", "transport"), "mpi");
+  if (!was_mpi || has_hosts || ronde_config_is_given(config, "transport")) return RONDE_OK;
+  return ronde_config_set(config, "transport", "mpi");
+}
+
+ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config, int n_ranks) {
+  const char *model = ronde__safetensors_meta(r->file, "model"), *asked = config->options.model;
+  if (asked && model && strcmp(asked, model))
+    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", asked, r->path, model);
+  heir h = heir_of(r, config, n_ranks);
+  RONDE_TRY(ronde__config_take(config, json_object_get(r->json, "given"), leave, &h));
+  RONDE_TRY(take_world(r, config, &h));
+  return r->folder && !config->options.out ? ronde_config_set(config, "out", r->folder) : RONDE_OK;
+}
+
+const char *ronde__resume_collective(const ronde__resume *r, int world, const char *strategy) {
+  json_t *then = json_object_get(r->json, "world");
+  bool same =
+      json_integer_value(json_object_get(then, "workers")) == world && !strcmp(noted(r, "world", "strategy"), strategy);
+  const char *name = noted(r, "given", "collective");
+  return same && *name && !strcmp(noted(r, "config", "collective"), "auto") ? name : NULL;
+}
+
+/* What cannot be read here may be at hand where rank 0 is: a training says what is wrong with it. */
+ronde_status ronde_config_resume(ronde_config *config) {
+  ronde__resume *r = NULL;
+  if (config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  ronde__log_mute(true);
+  ronde_status found = ronde__resume_find(config, &r);
+  ronde__log_mute(false);
+  if (found != RONDE_OK || !r) return RONDE_OK;
+  ronde_status status = ronde__resume_options(r, config, 0);
+  ronde__resume_close(r);
+  return status;
 }
 
 static ronde_status check_data(const ronde__resume *r, const ronde__job *job) {
@@ -296,8 +436,7 @@ static ronde_status check_config(const ronde__resume *r, const ronde__job *job, 
   RONDE_TRY(check_data(r, job));
   json_object_foreach(config, name, then) {
     const json_t *value = json_object_get(now, name);
-    if (value && !is_among(name, free_options, RONDE__COUNT(free_options)))
-      RONDE_TRY(check_option(r, name, then, value));
+    if (value && !AMONG(name, free_options)) RONDE_TRY(check_option(r, name, then, value));
   }
   return RONDE_OK;
 }
@@ -337,8 +476,8 @@ static ronde_status load_state(const ronde__resume *r, const ronde__net *net, co
 }
 
 ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
-  ronde__weights_load(net, r->file);
-  for (int i = 0; i < ronde__optim_n_states(optim); i++) {
+  if (!r->header) ronde__weights_load(net, r->file);
+  for (int i = 0; i < ronde__optim_n_states(optim) && !r->header; i++) {
     const char *state;
     float *values = ronde__optim_state(optim, i, &state);
     RONDE_TRY(load_state(r, net, state, values));

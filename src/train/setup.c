@@ -132,22 +132,9 @@ static ronde_status shape_from_options(ronde__job *job) {
 
 /* --resume: what the user left open is as it was in that run. */
 static ronde_status open_resume(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  if (!o->resume) return RONDE_OK;
-  if (o->dry_run)
-    RONDE_TRY(ronde__config_no_effect(job->config, "resume", "--dry-run saves nothing and goes on with nothing"));
-  bool automatic = strcmp(o->resume, "auto") == 0;
-  if (automatic && !o->out)
-    return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
-  if (automatic) {
-    bool any;
-    RONDE_TRY(ronde__checkpoint_any(o->out, &any));
-    if (!any) return RONDE_OK;
-  }
-  RONDE_TRY(ronde__resume_open(automatic ? o->out : o->resume, &job->resume));
-  RONDE_TRY(ronde__resume_options(job->resume, job->config));
-  if (!o->out && job->resume->folder) RONDE_TRY(set_text(&o->out, job->resume->folder));
-  return RONDE_OK;
+  RONDE_TRY(ronde__find_start(job));
+  int n_ranks = job->mpi ? job->mpi->size : 0;
+  return job->resume ? ronde__resume_options(job->resume, job->config, n_ranks) : RONDE_OK;
 }
 
 static ronde_status open_init(ronde__job *job) {
@@ -222,7 +209,8 @@ static ronde_status resolve(ronde__job *job) {
   int verb = job->config->verb;
   RONDE_TRY(ronde__kernels_get(&job->kernels));
   RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
-  RONDE_TRY(open_resume(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__config_copy(job->config, &job->given));
   RONDE_TRY(open_init(job));
   RONDE_TRY(parse_resize(job));

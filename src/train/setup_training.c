@@ -188,19 +188,7 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
   return RONDE_OK;
 }
 
-/* A run that starts anew does not write among the checkpoints of another. */
-static ronde_status check_out(const ronde__job *job) {
-  bool any = false;
-  if (job->options->out && !job->resume) RONDE_TRY(ronde__checkpoint_any(job->options->out, &any));
-  if (!any) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE,
-                     "--out %s has checkpoints of an earlier run: --resume auto goes on from there; "
-                     "remove them, or name another folder, to start anew",
-                     job->options->out);
-}
-
 ronde_status ronde__set_up_checkpoints(ronde__job *job) {
   RONDE_TRY(resolve_checkpoints(job));
-  RONDE_TRY(check_out(job));
   return job->resume ? ronde__resume_check(job->resume, job) : RONDE_OK;
 }

@@ -17,20 +17,26 @@ ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
   return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
 }
 
-/* Under MPI the launcher has said how many there are. */
-static ronde_status join_mpi(ronde__job *job) {
-  ronde__options *o = &job->config->options;
-  bool joins = false;
-  if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__joins_mpi(job->config, &joins));
+ronde_status ronde__join_ranks(ronde__job *job) {
+  bool joins;
+  RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
   RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  job->config->options.transport = RONDE__TRANSPORT_MPI;
+  return RONDE_OK;
+}
+
+/* Under MPI the launcher has said how many there are. */
+static ronde_status count_workers(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->mpi && job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job)); /* --resume brought it */
+  if (!job->mpi) return RONDE_OK;
   int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
   /* All ranks see it; one says it. */
   if (n_workers < 1 || (ronde_config_is_given(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
                                : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
                                              o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
-  o->transport = RONDE__TRANSPORT_MPI;
   o->workers = n_workers;
   return RONDE_OK;
 }
@@ -108,6 +114,13 @@ static bool overlap_pays(const ronde__job *job) {
   return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
 }
 
+/* What the run before had chosen, so that its sums go on; MPI's own only where there is MPI. NULL: nothing. */
+static const char *chosen_before(const ronde__job *job) {
+  if (!job->resume || job->n_servers) return NULL;
+  const char *name = ronde__resume_collective(job->resume, job->world, job->strategy->name);
+  return name && (job->mpi || strcmp(name, "mpi")) ? name : NULL;
+}
+
 static ronde_status resolve_collective(ronde__job *job) {
   const ronde__options *o = job->options;
   const ronde__allreduce *ring = ronde__allreduce_find("ring");
@@ -117,8 +130,12 @@ static ronde_status resolve_collective(ronde__job *job) {
     name = job->choices.collective;
     from = "--choices:";
     job->collective_reason = "named by --choices";
+    if (!name && (name = chosen_before(job))) {
+      job->collective_reason = "chosen by the run that goes on";
+      RONDE_TRY(ronde_config_set(job->given, "collective", name));
+    }
   }
-  job->collective = ronde__allreduce_find(name);
+  job->collective = name ? ronde__allreduce_find(name) : NULL;
   if (job->collective && !strcmp(name, "mpi") && !job->mpi)
     return ronde__fail(RONDE_E_USAGE, "%s mpi: only transport mpi has it", from);
   if (o->wire != RONDE__WIRE_BF16) return RONDE_OK;
@@ -132,7 +149,7 @@ static ronde_status resolve_collective(ronde__job *job) {
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   RONDE_TRY(resolve_servers(job));
-  RONDE_TRY(join_mpi(job));
+  RONDE_TRY(count_workers(job));
   job->world = (int)o->workers;
   job->threads = o->threads ? (int)o->threads : default_threads(job);
   o->threads = job->threads;

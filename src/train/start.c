@@ -1,0 +1,131 @@
+/* Where a training starts: anew, or from a checkpoint. Where ranks are processes, each perhaps with a disk of its own,
+ * rank 0 alone looks for one, and the others follow: what the file says of itself travels at once, the state when all
+ * have a network for it. So no other rank needs a file, nor can it go on from another place. */
+#include "train/rank.h"
+#include "train/setup.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG_START = 4, MAX_HEADER_BYTES = 100000008, PIECE_BYTES = 1 << 20 };
+
+/* What rank 0 has found. */
+typedef struct finding {
+  int64_t status;
+  uint64_t header_bytes, file_bytes;                    /* 0: no checkpoint */
+  char path[PATH_MAX], folder[PATH_MAX], out[PATH_MAX]; /* "": none */
+} finding;
+
+/* A run that starts anew does not write among the checkpoints of another. */
+static ronde_status check_out(const ronde__job *job) {
+  bool any = false;
+  if (job->options->out && !job->resume) RONDE_TRY(ronde__checkpoint_any(job->options->out, &any));
+  if (!any) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE,
+                     "--out %s has checkpoints of an earlier run: --resume auto goes on from there; "
+                     "remove them, or name another folder, to start anew",
+                     job->options->out);
+}
+
+static ronde_status look(const ronde__job *job, ronde__resume **resume_out) {
+  RONDE_TRY(ronde__resume_find(job->config, resume_out));
+  return *resume_out ? RONDE_OK : check_out(job);
+}
+
+/* In pieces, each of which is waited for by itself. */
+static ronde_status share(ronde__transport *transport, void *data, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += PIECE_BYTES)
+    RONDE_TRY(
+        ronde__broadcast_tree(transport, TAG_START, 0, (char *)data + at, ronde__min(bytes - at, (size_t)PIECE_BYTES)));
+  return RONDE_OK;
+}
+
+static void set_path(char to[PATH_MAX], const char *from) { snprintf(to, PATH_MAX, "%s", from ? from : ""); }
+
+/* Rank 0's part. */
+static void tell(ronde__job *job, finding *f) {
+  f->status = look(job, &job->resume);
+  set_path(f->out, job->options->out);
+  if (!job->resume) return;
+  f->header_bytes = job->resume->file->header_bytes;
+  f->file_bytes = job->resume->file->bytes;
+  set_path(f->path, job->resume->path);
+  set_path(f->folder, job->resume->folder);
+}
+
+/* Another rank's. What a process sent is looked at before it is used. */
+static ronde_status check_finding(finding *f) {
+  f->path[PATH_MAX - 1] = f->folder[PATH_MAX - 1] = f->out[PATH_MAX - 1] = 0;
+  if (f->status >= RONDE_OK && f->status <= RONDE_E_CANCELLED && f->header_bytes <= MAX_HEADER_BYTES) return RONDE_OK;
+  return ronde__fail(RONDE_E_INTERNAL, "rank 0 sent no checkpoint that there could be");
+}
+
+static ronde_status follow(ronde__job *job, const finding *f) {
+  void *header;
+  RONDE__ALLOC(header, f->header_bytes, "checkpoint");
+  ronde_status status = share(job->mpi, header, f->header_bytes);
+  if (status == RONDE_OK)
+    return ronde__resume_follow(f->path, f->folder, header, f->header_bytes, f->file_bytes, &job->resume);
+  ronde__free(header);
+  return status;
+}
+
+static ronde_status find_together(ronde__job *job, finding *f) {
+  bool leads = job->mpi->rank == 0;
+  if (leads) tell(job, f);
+  RONDE_TRY(ronde__broadcast_tree(job->mpi, TAG_START, 0, f, sizeof *f));
+  if (!leads) RONDE_TRY(check_finding(f));
+  if (f->status != RONDE_OK) {
+    ronde__leave_together(job->mpi);
+    return (ronde_status)f->status;
+  }
+  /* One folder, rank 0's: what is done where there is one, all ranks do. */
+  if (!leads && *f->out) RONDE_TRY(ronde_config_set(job->config, "out", f->out));
+  if (f->header_bytes == 0) return RONDE_OK;
+  /* The pages of a mapped file cannot be written, nor will they. */
+  return leads ? share(job->mpi, (void *)job->resume->file->header, f->header_bytes) : follow(job, f);
+}
+
+ronde_status ronde__find_start(ronde__job *job) {
+  ronde__transport *transport = job->mpi;
+  if (!transport) return look(job, &job->resume);
+  finding *f;
+  RONDE__ALLOC(f, sizeof *f, "checkpoint");
+  uint64_t timeout_ns = transport->timeout_ns;
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS; /* rank 0 reads all of a checkpoint */
+  ronde_status status = find_together(job, f);
+  transport->timeout_ns = timeout_ns;
+  ronde__free(f);
+  return status;
+}
+
+/* All but the parameters, which every strategy takes from rank 0. */
+static ronde_status share_state(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
+  float *values = ronde__net_buffer_values(r->net, &n_elems);
+  RONDE_TRY(share(r->transport, values, n_elems * sizeof *values));
+  for (int i = 0; i < n_buffers; i++)
+    RONDE_TRY(ronde__broadcast_tree(r->transport, TAG_START, 0, &buffers[i].count, sizeof buffers[i].count));
+  size_t n_trained = ronde__net_n_trained(r->net);
+  for (int i = 0; i < ronde__optim_n_states(r->optim); i++) {
+    const char *name;
+    float *state = ronde__optim_state(r->optim, i, &name);
+    RONDE_TRY(share(r->transport, state, n_trained * sizeof *state));
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__rank_take_state(ronde__rank *r) {
+  ronde__transport *transport = r->transport;
+  if (!r->job->resume) return RONDE_OK;
+  RONDE_TRY(ronde__resume_load(r->job->resume, r->net, r->optim));
+  if (!r->job->mpi) return RONDE_OK;
+  uint64_t timeout_ns = transport->timeout_ns;
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
+  ronde_status status = share_state(r);
+  transport->timeout_ns = timeout_ns;
+  return status;
+}
