@@ -56,6 +56,72 @@ static void two_axes(void **unused) {
   json_decref(bench);
 }
 
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median_of(const json_t *samples) {
+  double x[16];
+  size_t n = json_array_size(samples);
+  for (size_t i = 0; i < n; i++) x[i] = json_number_value(json_array_get(samples, i));
+  qsort(x, n, sizeof *x, ascending);
+  return 0.5 * (x[n / 2] + x[(n - 1) / 2]);
+}
+
+/* Figure and interval are those of the rounds: the median round lies in the interval, and a ratio is taken in each. */
+static void figures_are_of_rounds(void **unused) {
+  json_t *bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --rounds 3 --json", 0);
+  for (size_t i = 0; i < 2; i++) {
+    static const char *const all[] = {"step_s", "train_s", "times_as_fast", "forward_s"};
+    const json_t *rounds = field(bench, i, "round_s", "samples"), *ratios = field(bench, i, "times_as_fast", "samples");
+    assert_int_equal(json_array_size(rounds), 3);
+    assert_float_equal(json_number_value(field(bench, i, "step_s", "median")), median_of(rounds), 1e-15);
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+      double median = json_number_value(field(bench, i, all[k], "median"));
+      assert_true(json_number_value(field(bench, i, all[k], "low")) <= median);
+      assert_true(json_number_value(field(bench, i, all[k], "high")) >= median);
+    }
+    for (size_t r = 0; r < 3; r++) {
+      const json_t *first = json_array_get(field(bench, 0, "round_s", "samples"), r);
+      double ratio = json_number_value(first) / json_number_value(json_array_get(rounds, r));
+      assert_float_equal(json_number_value(json_array_get(ratios, r)), ratio, 1e-9);
+    }
+  }
+  double low = json_number_value(field(bench, 1, "times_as_fast", "low"));
+  double high = json_number_value(field(bench, 1, "times_as_fast", "high"));
+  assert_true(json_is_null(field(bench, 0, NULL, "verdict")));
+  assert_string_equal(json_string_value(field(bench, 1, NULL, "verdict")), low > 1    ? "faster"
+                                                                           : high < 1 ? "slower"
+                                                                                      : "cannot be told apart");
+  json_decref(bench);
+  /* One round says nothing of how rounds differ. */
+  bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --rounds 1 --json", 0);
+  assert_true(json_is_number(field(bench, 1, "step_s", "median")));
+  assert_true(json_is_null(field(bench, 1, "step_s", "low")) && json_is_null(field(bench, 1, "times_as_fast", "high")));
+  assert_true(json_is_null(field(bench, 1, NULL, "verdict")));
+  json_decref(bench);
+}
+
+/* As many others as there are cores. */
+static void a_busy_host_is_said(void **unused) {
+  static char text[1 << 16];
+  char command[2048];
+  snprintf(command, sizeof command,
+           "for i in $(seq $(nproc)); do (while :; do :; done) & all=\"$all $!\"; done; %s compare --model lenet5 %s "
+           "--exec graph,eager --rounds 2 --json; code=$?; kill $all; exit $code",
+           RONDE_BINARY_DIR "/ronde", SMALL);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  text[fread(text, 1, sizeof text - 1, file)] = 0;
+  int state = pclose(file);
+  assert_true(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  json_t *bench = json_loads(text, 0, NULL), *load = json_object_get(bench, "host_load");
+  assert_true(json_is_true(json_object_get(load, "is_busy")));
+  assert_true(json_number_value(json_object_get(load, "busy_with_others")) > 0.1);
+  json_decref(bench);
+}
+
 static void other_work_is_not_ranked(void **unused) {
   static char text[1 << 16];
   json_t *bench = bench_of("--model mnist-small " SMALL "--padding same,valid --json", 7);
@@ -143,6 +209,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
+      cmocka_unit_test(figures_are_of_rounds),
+      cmocka_unit_test(a_busy_host_is_said),
       cmocka_unit_test(other_work_is_not_ranked),
       cmocka_unit_test(strategies_are_ranked_by_the_time_for_the_same_examples),
       cmocka_unit_test(what_strategies_leave_out_is_not_ranked),

@@ -173,6 +173,7 @@ typedef struct comparison {
   int n_cases, rounds;
   char folder[4000];
   bool is_temporary;
+  ronde_host_look begin;
 } comparison;
 
 static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *place) {
@@ -193,7 +194,7 @@ static ronde_status run_case(comparison *c, int index, int round) {
   status = run_process(command, &run);
   int64_t before = one->steps.n;
   if (!status) status = read_steps(folder, &one->steps);
-  if (!status) status = tool_case_add(one, command, run, before);
+  if (!status) status = tool_case_add(one, round, command, run, before);
   if (c->is_temporary) remove_run(folder);
   json_decref(command);
   json_decref(run);
@@ -234,9 +235,24 @@ static ronde_status make_folder(comparison *c) {
                             : tool_fail(RONDE_E_WRITE, "%s: cannot make a folder: %s", c->folder, strerror(errno));
 }
 
+/* What doctor would say of this host, before it is measured on. */
+static void warn_of_load(void) {
+  ronde_host_load load = ronde_host_load_since(NULL);
+  if (load.is_busy)
+    tool_say("warning: this host is busy: a load of %.1f on %d cores in the last minute", load.others, load.cores);
+}
+
+static void warn_of_others(const ronde_host_load *load) {
+  if (load->is_busy)
+    tool_say("warning: others kept %.1f of %d cores busy while this was measured: repeat it on an idle host",
+             load->others, load->cores);
+}
+
 static ronde_status report(const comparison *c) {
   json_t *differences = tool_differences(c->cases, c->n_cases), *bench;
-  ronde_status status = tool_bench_json(c->call, c->cases, c->n_cases, differences, &bench);
+  ronde_host_load load = ronde_host_load_since(&c->begin);
+  warn_of_others(&load);
+  ronde_status status = tool_bench_json(c->call, c->cases, c->n_cases, differences, &load, &bench);
   if (!status && !c->is_temporary) status = tool_bench_write(c->folder, bench);
   if (!status && c->call->json) {
     char *text = json_dumps(bench, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -277,6 +293,8 @@ ronde_status tool_compare(const tool_call *call) {
   tool_signals_start();
   status = make_folder(&c);
   if (!status) {
+    warn_of_load();
+    ronde_host_look_now(&c.begin);
     status = run_all(&c);
     if (!status) status = report(&c);
     if (c.is_temporary) rmdir(c.folder);

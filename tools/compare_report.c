@@ -1,3 +1,5 @@
+/* What was measured of the cases of a comparison, joined: the same work or not, ratios round by round, bench.json and the
+ * tables. */
 #include "compare.h"
 
 #include <math.h>
@@ -21,7 +23,7 @@ static double kernel_seconds(const json_t *run) {
   return sum / tool_number(json_object_get(run, "world"), "workers");
 }
 
-ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t first_step) {
+ronde_status tool_case_add(tool_case *one, int round, json_t *command, json_t *run, int64_t first_step) {
   const json_t *totals = json_object_get(run, "totals");
   double n = tool_number(totals, "steps"), kernel = kernel_seconds(run) / n, train_s = tool_epochs_sum(run, "wall_s");
   double busy = train_s - tool_epochs_sum(run, "load_s") - tool_epochs_sum(run, "communication_s");
@@ -29,6 +31,7 @@ ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t
   if (one->steps.n == first_step)
     return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out", one->name);
   ronde_status status = ronde_statistics_of(one->steps.at + first_step, one->steps.n - first_step, &steps);
+  if (!status) status = tool_sample(&one->rounds, round);
   if (!status) status = tool_sample(&one->medians, steps.median);
   if (!status) status = tool_sample(&one->kernel, kernel);
   if (!status) status = tool_sample(&one->overhead, busy / n - kernel);
@@ -52,8 +55,8 @@ ronde_status tool_case_add(tool_case *one, json_t *command, json_t *run, int64_t
 }
 
 void tool_case_end(tool_case *one) {
-  tool_samples *all[] = {&one->steps, &one->medians, &one->kernel, &one->overhead, &one->train,
-                         &one->wall,  &one->cpu,     &one->peak,   &one->setup};
+  tool_samples *all[] = {&one->steps, &one->rounds, &one->medians, &one->kernel, &one->overhead,
+                         &one->train, &one->wall,   &one->cpu,     &one->peak,   &one->setup};
   for (int p = 0; p < TOOL_N_PHASES; p++) free(one->phases[p].at);
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]->at);
   json_decref(one->command);
@@ -114,20 +117,33 @@ static const char *ranked_by(const tool_case *cases, int n) {
   return "step_s";
 }
 
-/* Times of the first case over those of this one, round by round: how many times as fast it is. */
+/* Times of the first case over those of this one, round by round: how many times as fast it is. A round that one of
+ * them lost has no ratio. */
 static json_t *speed_json(const tool_case *first, const tool_case *one, const char *by) {
   bool by_step = strcmp(by, "step_s") == 0;
   const tool_samples *a = by_step ? &first->medians : &first->train, *b = by_step ? &one->medians : &one->train;
   tool_samples ratios = {0};
-  for (int64_t i = 0; i < a->n && i < b->n; i++)
-    if (tool_sample(&ratios, a->at[i] / b->at[i])) break;
+  for (int64_t i = 0, j = 0; i < a->n && j < b->n;) {
+    double ahead = first->rounds.at[i] - one->rounds.at[j];
+    if (ahead == 0 && tool_sample(&ratios, a->at[i] / b->at[j])) break;
+    i += ahead <= 0;
+    j += ahead >= 0;
+  }
   json_t *json = tool_samples_json(&ratios);
   free(ratios.at);
   return json;
 }
 
+/* What the interval of a ratio says; NULL where there is none. */
+static const char *verdict_of(const json_t *speed) {
+  double low = tool_number(speed, "low"), high = tool_number(speed, "high");
+  if (!isfinite(low)) return NULL;
+  return low > 1 ? "faster" : high < 1 ? "slower" : "cannot be told apart";
+}
+
 static void put_samples(json_t *json, const tool_case *one) {
-  json_object_set_new(json, "step_s", tool_samples_json(&one->steps));
+  json_object_set_new(json, "step_s", tool_steps_json(&one->steps, &one->medians));
+  json_object_set_new(json, "round_s", tool_samples_json(&one->medians));
   json_object_set_new(json, "kernel_s", tool_samples_json(&one->kernel));
   json_object_set_new(json, "overhead_s", tool_samples_json(&one->overhead));
   for (int p = 0; p < TOOL_N_PHASES; p++)
@@ -155,14 +171,17 @@ static json_t *case_json(const tool_case *first, const tool_case *one, const cha
   json_object_set_new(json, "runs", json_integer(one->medians.n));
   json_object_set_new(json, "failures", json_integer(one->failures));
   put_samples(json, one);
-  json_object_set_new(json, "times_as_fast", by ? speed_json(first, one, by) : json_null());
+  json_t *speed = by ? speed_json(first, one, by) : json_null();
+  const char *verdict = one == first ? NULL : verdict_of(speed);
+  json_object_set_new(json, "times_as_fast", speed);
+  json_object_set_new(json, "verdict", verdict ? json_string(verdict) : json_null());
   json_object_set(json, "result", json_object_get(one->run, "result"));
   json_object_set_new(json, "same_weights_in_all_runs", json_boolean(one->same_weights));
   return json;
 }
 
 ronde_status tool_bench_json(const tool_call *call, const tool_case *cases, int n, const json_t *differences,
-                             json_t **bench_out) {
+                             const ronde_host_load *host, json_t **bench_out) {
   bool is_ranked = json_array_size(differences) == 0;
   const char *by = is_ranked ? ranked_by(cases, n) : NULL;
   json_t *axes = json_object(), *all = json_array();
@@ -173,9 +192,11 @@ ronde_status tool_bench_json(const tool_call *call, const tool_case *cases, int 
     json_object_set_new(axes, call->axes[a].name, values);
   }
   for (int i = 0; i < n; i++) json_array_append_new(all, case_json(&cases[0], &cases[i], by));
-  json_t *bench = json_pack("{s:s, s:s, s:O, s:o, s:b, s:s?, s:O, s:o}", "schema", "ronde.bench.v1", "verb", "compare",
-                            "machine", json_object_get(cases[0].run, "machine"), "axes", axes, "ranked", is_ranked,
-                            "ranked_by", by, "differences", differences, "cases", all);
+  json_t *load =
+      json_pack("{s:i, s:f, s:b}", "cores", host->cores, "busy_with_others", host->others, "is_busy", host->is_busy);
+  json_t *bench = json_pack("{s:s, s:s, s:O, s:o, s:o, s:b, s:s?, s:O, s:o}", "schema", "ronde.bench.v1", "verb",
+                            "compare", "machine", json_object_get(cases[0].run, "machine"), "host_load", load, "axes",
+                            axes, "ranked", is_ranked, "ranked_by", by, "differences", differences, "cases", all);
   *bench_out = bench;
   return bench ? RONDE_OK : tool_fail(RONDE_E_MEMORY, "compare: no memory for the result");
 }
@@ -188,15 +209,15 @@ static double median_ms(const json_t *one, const char *key) {
 
 static void print_case(const json_t *one) {
   const json_t *steps = json_object_get(one, "step_s"), *result = json_object_get(one, "result");
-  char peak[32], speed[32] = "-", accuracy[32] = "-";
+  char peak[32], interval[64], speed[32] = "-", accuracy[32] = "-";
   double times = tool_number(json_object_get(one, "times_as_fast"), "median");
   if (isfinite(times)) snprintf(speed, sizeof speed, "%.3f", times);
   if (isfinite(tool_number(result, "test_accuracy")))
     snprintf(accuracy, sizeof accuracy, "%.4f", tool_number(result, "test_accuracy"));
-  printf("%-28s %9.3f %8.3f  [%.3f, %.3f] %7s %9.3f %9.3f %8.3f %8.3f %11s  %-11.9g %8s  %.12s%s\n",
-         tool_string(one, "name"), median_ms(one, "step_s"), 1e3 * tool_number(steps, "mad"),
-         1e3 * tool_number(steps, "low"), 1e3 * tool_number(steps, "high"), speed, median_ms(one, "kernel_s"),
-         median_ms(one, "overhead_s"), median_ms(one, "load_s"), median_ms(one, "communication_s"),
+  printf("%-28s %9.3f %8.3f  %-16s %7s %9.3f %9.3f %8.3f %8.3f %11s  %-11.9g %8s  %.12s%s\n", tool_string(one, "name"),
+         median_ms(one, "step_s"), 1e3 * tool_number(steps, "mad"), tool_interval(steps, 1e3, 3, interval), speed,
+         median_ms(one, "kernel_s"), median_ms(one, "overhead_s"), median_ms(one, "load_s"),
+         median_ms(one, "communication_s"),
          tool_bytes(tool_number(json_object_get(one, "peak_rss_bytes"), "median"), peak),
          tool_number(result, "train_loss"), accuracy, tool_string(result, "weights_sha256"),
          json_is_true(json_object_get(one, "same_weights_in_all_runs")) ? "" : " (not in all runs)");
@@ -217,15 +238,40 @@ static void print_phases(const json_t *cases) {
   }
 }
 
+static void print_speeds(const json_t *cases) {
+  const json_t *one;
+  size_t i;
+  double n_rounds = INFINITY;
+  bool any_open = false;
+  json_array_foreach(cases, i, one) {
+    const json_t *speed = json_object_get(one, "times_as_fast");
+    const char *verdict = tool_string(one, "verdict");
+    char interval[64];
+    n_rounds = fmin(n_rounds, (double)json_array_size(json_object_get(speed, "samples")));
+    if (i == 0) continue;
+    any_open |= strcmp(verdict, "faster") != 0 && strcmp(verdict, "slower") != 0;
+    printf("  %-28s %7.3f  %s  %s\n", tool_string(one, "name"), tool_number(speed, "median"),
+           tool_interval(speed, 1, 3, interval), verdict);
+  }
+  if (n_rounds < 2) printf("one round has no interval: --rounds 3 and more tell whether a difference is one\n");
+  else if (n_rounds < 5 && any_open)
+    printf("%.0f rounds make wide intervals: those of --rounds %d are at most half as wide\n", n_rounds,
+           n_rounds < 3   ? 3
+           : n_rounds < 4 ? 5
+                          : 10);
+}
+
 static void print_ranking(const json_t *bench) {
-  const json_t *first = json_array_get(json_object_get(bench, "cases"), 0);
+  const json_t *cases = json_object_get(bench, "cases"), *first = json_array_get(cases, 0);
   const char *by = tool_string(bench, "ranked_by"), *name = tool_string(first, "name");
-  if (strcmp(by, "step_s") == 0) printf("speed: how many times as fast as %s, by the steps' medians\n", name);
+  if (!*by) return;
+  printf("\nspeed: how many times as fast as %s, with the 95 %% interval, by the %s\n", name,
+         strcmp(by, "step_s") == 0 ? "steps' medians" : "seconds of training on the same examples");
   if (strcmp(by, "train_s") == 0)
     printf(
-        "speed: how many times as fast as %s, by the seconds of training on the same examples: asynchronous workers\n"
-        "make an update each where the others make one of all, and a step of theirs is one worker's\n",
-        name);
+        "(asynchronous workers make an update each where the others make one of all, and a step of theirs is one\n"
+        "worker's)\n");
+  print_speeds(cases);
 }
 
 void tool_bench_print(const json_t *bench) {
@@ -236,7 +282,7 @@ void tool_bench_print(const json_t *bench) {
          tool_string(first, "model"), tool_count(tool_number(first, "parameters"), parameters),
          tool_string(first, "data"), tool_number(first, "batch"), tool_number(first, "steps"),
          tool_number(first, "runs"));
-  printf("%-28s %9s %8s  %s %s %9s %9s %8s %8s %11s  %-11s %8s  %s\n", "case", "median", "MAD", "[95 % interval]",
+  printf("%-28s %9s %8s  %-16s %7s %9s %9s %8s %8s %11s  %-11s %8s  %s\n", "case", "median", "MAD", "[95 % interval]",
          "speed", "kernels", "overhead", "loading", "exchange", "peak memory", "train loss", "accuracy", "weights");
   json_array_foreach(cases, i, one) { print_case(one); }
   print_phases(cases);
