@@ -56,16 +56,169 @@ static void two_axes(void **unused) {
   json_decref(bench);
 }
 
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median_of(const json_t *samples) {
+  double x[16];
+  size_t n = json_array_size(samples);
+  for (size_t i = 0; i < n; i++) x[i] = json_number_value(json_array_get(samples, i));
+  qsort(x, n, sizeof *x, ascending);
+  return 0.5 * (x[n / 2] + x[(n - 1) / 2]);
+}
+
+/* Figure and interval are those of the rounds: the median round lies in the interval, and a ratio is taken in each. */
+static void figures_are_of_rounds(void **unused) {
+  json_t *bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --rounds 3 --json", 0);
+  for (size_t i = 0; i < 2; i++) {
+    static const char *const all[] = {"step_s", "train_s", "times_as_fast", "forward_s"};
+    const json_t *rounds = field(bench, i, "round_s", "samples"), *ratios = field(bench, i, "times_as_fast", "samples");
+    assert_int_equal(json_array_size(rounds), 3);
+    assert_float_equal(json_number_value(field(bench, i, "step_s", "median")), median_of(rounds), 1e-15);
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+      double median = json_number_value(field(bench, i, all[k], "median"));
+      assert_true(json_number_value(field(bench, i, all[k], "low")) <= median);
+      assert_true(json_number_value(field(bench, i, all[k], "high")) >= median);
+    }
+    for (size_t r = 0; r < 3; r++) {
+      const json_t *first = json_array_get(field(bench, 0, "round_s", "samples"), r);
+      double ratio = json_number_value(first) / json_number_value(json_array_get(rounds, r));
+      assert_float_equal(json_number_value(json_array_get(ratios, r)), ratio, 1e-9);
+    }
+  }
+  double low = json_number_value(field(bench, 1, "times_as_fast", "low"));
+  double high = json_number_value(field(bench, 1, "times_as_fast", "high"));
+  assert_true(json_is_null(field(bench, 0, NULL, "verdict")));
+  assert_string_equal(json_string_value(field(bench, 1, NULL, "verdict")), low > 1    ? "faster"
+                                                                           : high < 1 ? "slower"
+                                                                                      : "cannot be told apart");
+  json_decref(bench);
+  /* One round says nothing of how rounds differ. */
+  bench = bench_of("--model lenet5 " SMALL "--exec graph,eager --rounds 1 --json", 0);
+  assert_true(json_is_number(field(bench, 1, "step_s", "median")));
+  assert_true(json_is_null(field(bench, 1, "step_s", "low")) && json_is_null(field(bench, 1, "times_as_fast", "high")));
+  assert_true(json_is_null(field(bench, 1, NULL, "verdict")));
+  json_decref(bench);
+}
+
+/* As many others as there are cores. */
+static void a_busy_host_is_said(void **unused) {
+  static char text[1 << 16];
+  char command[2048];
+  snprintf(command, sizeof command,
+           "for i in $(seq $(nproc)); do (while :; do :; done) & all=\"$all $!\"; done; %s compare --model lenet5 %s "
+           "--exec graph,eager --rounds 2 --json; code=$?; kill $all; exit $code",
+           RONDE_BINARY_DIR "/ronde", SMALL);
+  FILE *file = popen(command, "r");
+  assert_non_null(file);
+  text[fread(text, 1, sizeof text - 1, file)] = 0;
+  int state = pclose(file);
+  assert_true(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  json_t *bench = json_loads(text, 0, NULL), *load = json_object_get(bench, "host_load");
+  assert_true(json_is_true(json_object_get(load, "is_busy")));
+  assert_true(json_number_value(json_object_get(load, "busy_with_others")) > 0.1);
+  json_decref(bench);
+}
+
+/* Found out by the plans: nothing is measured. */
 static void other_work_is_not_ranked(void **unused) {
   static char text[1 << 16];
   json_t *bench = bench_of("--model mnist-small " SMALL "--padding same,valid --json", 7);
   assert_true(json_is_false(json_object_get(bench, "ranked")));
   assert_true(json_is_null(field(bench, 1, NULL, "times_as_fast")));
+  assert_string_equal(json_string_value(field(bench, 1, NULL, "padding")), "valid");
+  assert_int_equal(json_integer_value(field(bench, 0, NULL, "runs")), 0);
+  assert_true(json_array_size(json_object_get(bench, "differences")) > 0);
   json_decref(bench);
-  assert_int_equal(run("--model lenet5 " SMALL "--batch 10,20 --rounds 1", "2>&1 >/dev/null", text, sizeof text), 7);
-  assert_non_null(strstr(text,
-                         "not ranked, as the cases are not the same work: batch is 10 with batch=10, 20 with "
-                         "batch=20"));
+  assert_int_equal(run("--model lenet5 " SMALL "--steps 4,8 --rounds 2", "2>&1 >/dev/null", text, sizeof text), 7);
+  assert_non_null(
+      strstr(text, "not ranked, as the cases are not the same work: steps is 4 with steps=4, 8 with steps=8"));
+  assert_null(strstr(text, "round 1/2"));
+}
+
+/* ---- which cases there are ---- */
+
+static void check_names(const json_t *bench, const char *const *names, size_t n) {
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), n);
+  for (size_t i = 0; i < n; i++) assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+}
+
+static void check_left_out(const json_t *bench, size_t index, const char *name, const char *reason) {
+  const json_t *one = json_array_get(json_object_get(bench, "left_out"), index);
+  assert_non_null(one);
+  assert_string_equal(json_string_value(json_object_get(one, "name")), name);
+  if (!strstr(json_string_value(json_object_get(one, "reason")), reason))
+    fail_msg("%s: %s", name, json_string_value(json_object_get(one, "reason")));
+}
+
+/* single is a run of one worker, whatever others have; a name says nothing that is not so. */
+static void the_same_run_is_made_once(void **unused) {
+  static char text[1 << 16];
+  static const char *const grown[] = {"workers=1,strategy=single", "workers=1,strategy=allreduce",
+                                      "workers=2,strategy=allreduce"};
+  const char *options = "--model lenet5 " SMALL "--workers 1,2 --strategy single,allreduce --rounds 1";
+  char json[512];
+  snprintf(json, sizeof json, "%s --json", options);
+  json_t *bench = bench_of(json, 0);
+  check_names(bench, grown, 3);
+  assert_int_equal(json_integer_value(field(bench, 0, NULL, "workers")), 1);
+  check_left_out(bench, 0, "workers=2,strategy=single", "the same run as workers=1,strategy=single");
+  json_decref(bench);
+  assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 0);
+  const char *said = strstr(text, "left out: workers=2,strategy=single: "), *measured = strstr(text, "round 1/1");
+  assert_true(said && measured && said < measured);
+
+  static const char *const short_names[] = {"strategy=single", "workers=2,strategy=allreduce",
+                                            "workers=3,strategy=allreduce"};
+  bench = bench_of("--model lenet5 " SMALL "--workers 2,3 --strategy single,allreduce --rounds 1 --json", 0);
+  check_names(bench, short_names, 3);
+  check_left_out(bench, 0, "workers=3,strategy=single", "the same run as strategy=single");
+  json_decref(bench);
+
+  /* What is automatic is what another case says. */
+  static const char *const resolved[] = {"strategy=auto", "strategy=ps-sync"};
+  bench = bench_of("--model lenet5 " SMALL "--workers 2 --strategy auto,allreduce,ps-sync --rounds 1 --json", 0);
+  check_names(bench, resolved, 2);
+  check_left_out(bench, 0, "strategy=allreduce", "the same run as strategy=auto");
+  json_decref(bench);
+}
+
+static void what_is_impossible_is_left_out(void **unused) {
+  json_t *bench =
+      bench_of("--model lenet5 " SMALL "--workers 1,2,3 --strategy ps-sync --servers 2 --rounds 1 --json", 0);
+  static const char *const names[] = {"workers=2", "workers=3"};
+  check_names(bench, names, 2);
+  check_left_out(bench, 0, "workers=1", "--servers 2: only 1 of them");
+  json_decref(bench);
+}
+
+/* Batches that differ because an axis says so are compared by the examples of a second. */
+static void weak_scaling_is_ranked_by_examples(void **unused) {
+  static const char *const options[] = {"--workers 1,2 --local-batch 5", "--batch 5,10", "--batch 5,10 --steps 6",
+                                        "--workers 1,2 --local-batch 5 --strategies allreduce,ps-async"};
+  for (size_t o = 0; o < sizeof options / sizeof options[0]; o++) {
+    char words[512];
+    snprintf(words, sizeof words, "--model lenet5 --data synthetic:1x28x28:10:40 --threads 1 --rounds 2 --json %s",
+             options[o]);
+    json_t *bench = bench_of(words, 0);
+    assert_true(json_is_true(json_object_get(bench, "ranked")));
+    assert_string_equal(json_string_value(json_object_get(bench, "ranked_by")), "examples_per_s");
+    size_t n = json_array_size(json_object_get(bench, "cases"));
+    assert_int_equal(n, o == 3 ? 4 : 2);
+    for (size_t i = 0; i < n; i++)
+      for (size_t r = 0; r < 2; r++) {
+        double rate = json_number_value(json_array_get(field(bench, i, "examples_per_s", "samples"), r));
+        double first = json_number_value(json_array_get(field(bench, 0, "examples_per_s", "samples"), r));
+        double times = json_number_value(json_array_get(field(bench, i, "times_as_fast", "samples"), r));
+        double step = json_number_value(json_array_get(field(bench, i, "round_s", "samples"), r));
+        double batch = json_number_value(field(bench, i, NULL, "batch"));
+        assert_float_equal(times, rate / first, 1e-9 * times);
+        if (o < 3) assert_float_equal(rate, batch / step, 1e-9 * rate);
+      }
+    json_decref(bench);
+  }
 }
 
 static double number(const json_t *bench, size_t index, const char *object, const char *key) {
@@ -104,9 +257,9 @@ static void what_strategies_leave_out_is_not_ranked(void **unused) {
   const char *options = "--model lenet5 " SMALL "--strategies allreduce,ps-sync --workers 2 --backup 1 --rounds 1";
   assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 7);
   assert_non_null(strstr(text, "examples is 40 with strategy=allreduce, 20 with strategy=ps-sync"));
+  assert_null(strstr(text, "round 1/1"));
   assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 7);
-  assert_non_null(strstr(text, "strategy=ps-sync"));
-  assert_null(strstr(text, "speed: how many"));
+  assert_string_equal(text, "");
 }
 
 static void nothing_is_left_behind(void **unused) {
@@ -128,9 +281,11 @@ static void wrong_usage(void **unused) {
        "--strategy has a list of values already"},
       {"--model lenet5 " SMALL "--strategies allreduce,ps-sink", "--strategy: 'ps-sink' is not"},
       {"--model lenet5 " SMALL "--strategies allreduce,ps-sync --workers 2 --lr-scale-workers --backup 2",
-       "strategy=ps-sync: its training failed"},
+       "nothing is left to compare strategy=allreduce with: strategy=ps-sync: --backup 2: of 2 workers"},
       {"--model lenet5 " SMALL "--exec graph,eager --save x.safetensors", "--save can have no effect"},
-      {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training failed"},
+      {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training is refused: --model lenet6: no such"},
+      {"--model lenet5 " SMALL "--exec graph,graph", "exec=graph: the same run as exec=graph"},
+      {"--model lenet5 " SMALL "--exec graph,eager --steps 1", "a run of one step cannot be compared"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[4096];
@@ -143,7 +298,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
+      cmocka_unit_test(figures_are_of_rounds),
+      cmocka_unit_test(a_busy_host_is_said),
       cmocka_unit_test(other_work_is_not_ranked),
+      cmocka_unit_test(the_same_run_is_made_once),
+      cmocka_unit_test(what_is_impossible_is_left_out),
+      cmocka_unit_test(weak_scaling_is_ranked_by_examples),
       cmocka_unit_test(strategies_are_ranked_by_the_time_for_the_same_examples),
       cmocka_unit_test(what_strategies_leave_out_is_not_ranked),
       cmocka_unit_test(nothing_is_left_behind),

@@ -31,6 +31,18 @@ static json_t *run_job(const char *verb, const char *options) {
   return json;
 }
 
+static ronde_status try_job(const char *verb, const char *options, const ronde_hooks *hooks) {
+  ronde_config *config = config_make(verb, options);
+  char *text = NULL;
+  ronde_status status = !strcmp(verb, "train")     ? ronde_train(config, hooks, &text)
+                        : !strcmp(verb, "eval")    ? ronde_eval(config, hooks, &text)
+                        : !strcmp(verb, "predict") ? ronde_predict(config, hooks, &text)
+                                                   : ronde_init(config, hooks, &text);
+  ronde_config_destroy(config);
+  free(text);
+  return status;
+}
+
 /* ---- CIFAR ------------------------------------------------------------------------------------------------------- */
 
 enum { CIFAR_PIXELS = 3072, N_TEST = 20 };
@@ -115,8 +127,13 @@ static void test_predict_sees_what_eval_sees_of_cifar(void **state) {
 
 /* Lists that do not fit the channels are refused. */
 static void test_predict_refuses_other_normalisation(void **state) {
-  static const char *const bad[][2] = {{".5,.5", ".2,.2"}, {".5,.5,.5", ".2"},     {".5", "0"},
-                                       {"x", ".2"},        {".5,,.5", ".2,.2,.2"}, {".5,.5,.5,.5", ".2"}};
+  static const char none[] = "are no normalisation";
+  static const char *const bad[][3] = {{".5,.5", ".2,.2", "do not fit images of 3 channels"},
+                                       {".5,.5,.5", ".2", none},
+                                       {".5", "0", none},
+                                       {"x", ".2", none},
+                                       {".5,,.5", ".2,.2,.2", none},
+                                       {".5,.5,.5,.5", ".2", none}};
   write_cifar_npy();
   json_decref(run_job("init", "model=lenet5 output=%s/fresh"));
   char *path = ronde__format("%s/w", folder), *fresh = ronde__format("%s/fresh", folder);
@@ -128,7 +145,7 @@ static void test_predict_refuses_other_normalisation(void **state) {
     assert_int_equal(ronde__safetensors_write(path, file->tensors, file->n_tensors, meta, 4), RONDE_OK);
     char *options = ronde__format("init=%s input=%s/images.npy", path, folder);
     ronde_config *config = config_make("predict", options);
-    check_failed(&lines, ronde_predict(config, NULL, NULL), RONDE_E_INPUT, "/w: ", "do not fit images of 3 channels");
+    check_failed(&lines, ronde_predict(config, NULL, NULL), RONDE_E_INPUT, "/w: ", bad[i][2]);
     ronde_config_destroy(config);
     free(options);
   }
@@ -137,18 +154,81 @@ static void test_predict_refuses_other_normalisation(void **state) {
   free(fresh);
 }
 
-/* ---- another size, and chance ---------------------------------------------------------------------------------- */
+/* ---- --normalize -------------------------------------------------------------------------------------------------- */
 
-static ronde_status try_job(const char *verb, const char *options, const ronde_hooks *hooks) {
-  ronde_config *config = config_make(verb, options);
-  char *text = NULL;
-  ronde_status status = !strcmp(verb, "train")  ? ronde_train(config, hooks, &text)
-                        : !strcmp(verb, "eval") ? ronde_eval(config, hooks, &text)
-                                                : ronde_init(config, hooks, &text);
-  ronde_config_destroy(config);
-  free(text);
-  return status;
+#define SHORT "model=lenet5 data=cifar10:%s batch=10 steps=3 "
+
+static double eval_loss(const char *options) {
+  json_t *eval = run_job("eval", options);
+  double loss = real_at(eval, "loss");
+  json_decref(eval);
+  return loss;
 }
+
+/* What was applied in training is applied by eval and predict, unasked; something else is, and is said, where the user
+ * gives it. */
+static void test_normalisation_goes_with_the_weights(void **state) {
+  static const struct {
+    const char *option, *recorded;
+  } cases[] = {{"normalize=auto", "0.4914,0.4822,0.4465;0.247,0.2435,0.2616"},
+               {"normalize=on", "0.4914,0.4822,0.4465;0.247,0.2435,0.2616"},
+               {"normalize=off", "off"},
+               {"normalize=imagenet", "0.485,0.456,0.406;0.229,0.224,0.225"},
+               {"normalize=0.25;0.125", "0.25;0.125"},
+               {"normalize=0.5,0.25,1;2", "0.5,0.25,1;2,2,2"}};
+  write_cifar10();
+  write_cifar_npy();
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    char *options = ronde__format(SHORT "%s save=%s/w", folder, cases[i].option, folder);
+    json_t *run = job_run("train", options, NULL);
+    assert_string_equal(text_at(run, "config.normalize"), cases[i].recorded);
+    free(options);
+    test_log_start(&lines);
+    double loss = eval_loss("init=%s/w data=cifar10:%s");
+    assert_float_equal(loss, real_at(run, "result.test_loss"), 1e-5);
+    assert_float_equal(eval_loss("init=%s/w data=cifar10:%s normalize=auto"), loss, 0);
+    assert_int_equal(lines.n_warnings, 0);
+    json_t *same = run_job("predict", "init=%s/w input=%s/images.npy");
+    options = ronde__format("init=%s/w input=%s/images.npy normalize=%s", folder, folder, cases[i].recorded);
+    json_t *told = job_run("predict", options, NULL);
+    assert_true(json_equal(json_at(told, "examples"), json_at(same, "examples")));
+    assert_int_equal(lines.n_warnings, 0);
+    assert_true(fabs(eval_loss("init=%s/w data=cifar10:%s normalize=3;0.5") - loss) > 1e-6);
+    assert_non_null(strstr(lines.warning, "--normalize 3;0.5: the weights were trained with --normalize "));
+    assert_non_null(strstr(lines.warning, cases[i].recorded));
+    test_log_start(&lines);
+    json_decref(run_job("predict", "init=%s/w input=%s/images.npy normalize=3;0.5"));
+    assert_int_equal(lines.n_warnings, 1);
+    json_decref(same);
+    json_decref(told);
+    json_decref(run);
+    free(options);
+  }
+}
+
+/* What cannot be applied is refused, wherever the data come from. */
+static void test_normalisation_that_cannot_be(void **state) {
+  static const char *const cases[][3] = {
+      {"train", "model=lenet5 data=synthetic:3x32x32:3:9 normalize=on", "--normalize on can have no effect: synthetic"},
+      {"train", "model=lenet5 data=synthetic:1x32x32:3:9 normalize=imagenet",
+       "each of 3 channels, but its images have 1"},
+      {"train", "model=lenet5 data=synthetic:3x32x32:3:9 normalize=1,2;3",
+       "each of 2 channels, but its images have 3"}};
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
+    check_failed(&lines, try_job(cases[i][0], cases[i][1], NULL), RONDE_E_USAGE, cases[i][2], "");
+  json_decref(run_job("train", "model=lenet5 data=synthetic:3x32x32:3:9 batch=3 normalize=off"));
+  write_cifar_npy();
+  json_decref(run_job("init", "model=lenet5 output=%s/fresh"));
+  char *on = ronde__format("init=%s/fresh input=%s/images.npy normalize=on", folder, folder);
+  check_failed(&lines, try_job("predict", on, NULL), RONDE_E_USAGE, "--normalize on can have no effect", "/fresh");
+  char *two = ronde__format("init=%s/fresh input=%s/images.npy normalize=1,2;3", folder, folder);
+  check_failed(&lines, try_job("predict", two, NULL), RONDE_E_USAGE, "2 channels do not fit images of 3",
+               "--normalize");
+  free(on);
+  free(two);
+}
+
+/* ---- another size, and chance ---------------------------------------------------------------------------------- */
 
 /* 20x20 images train a network that takes 32x32; the weights' file tells eval and predict to do the same. */
 static void test_resize_goes_with_the_weights(void **state) {
@@ -250,13 +330,14 @@ static void write_tree(void) {
 static void test_a_tree_of_images_trains(void **state) {
   if (!ronde__image_supported()) skip();
   write_tree();
-  json_t *run = run_job("train", TREE_RUN " epochs=12 augment=flip save=%s/w");
+  json_t *run = run_job("train", TREE_RUN " epochs=12 augment=flip normalize=0.3;0.5 save=%s/w");
   assert_string_equal(text_at(run, "data.name"), "folder");
   assert_int_equal((int)real_at(run, "data.train_examples"), TREE_CLASSES * TREE_TRAIN);
   assert_int_equal((int)real_at(run, "data.test_examples"), TREE_CLASSES * TREE_TEST);
   assert_int_equal((int)real_at(run, "data.classes"), TREE_CLASSES);
   assert_int_equal((int)real_at(run, "data.skipped_images"), 0);
   assert_true(real_at(run, "result.test_accuracy") > .6);
+  assert_string_equal(text_at(run, "config.normalize"), "0.3;0.5");
   json_t *eval = run_job("eval", "init=%s/w data=folder:%s/tree");
   assert_true(fabs(real_at(eval, "loss") - real_at(run, "result.test_loss")) < 1e-5);
   json_decref(eval);
@@ -325,6 +406,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_predict_sees_what_eval_sees_of_cifar),
       TEST(test_predict_refuses_other_normalisation),
+      TEST(test_normalisation_goes_with_the_weights),
+      TEST(test_normalisation_that_cannot_be),
       TEST(test_resize_goes_with_the_weights),
       TEST(test_augmented_runs_agree),
       TEST(test_a_tree_of_images_trains),

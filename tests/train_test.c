@@ -406,6 +406,24 @@ static void test_dry_run(void **state) {
     assert_true(real_at(plan, "estimated_s") > 0);
     json_decref(plan);
   }
+  static const struct {
+    const char *options;
+    int examples;
+  } planned[] = {{"batch=16 epochs=3", 120},
+                 {"batch=16 epochs=3 drop-last=on", 96},
+                 {"batch=16 steps=5", 40 + 32},
+                 {"batch=8 accumulate=2 steps=4", 40 + 16},
+                 {"batch=8 workers=2 strategy=ps-sync backup=1 epochs=2", 40}};
+  for (size_t i = 0; i < sizeof planned / sizeof planned[0]; i++) {
+    char options[128];
+    snprintf(options, sizeof options, "dry-run=on threads=1 %s", planned[i].options);
+    json_t *plan = job_run("train", options, &hooks);
+    assert_int_equal((int)real_at(plan, "examples"), planned[i].examples);
+    assert_int_equal((int)real_at(plan, "data_examples"), 40);
+    assert_int_equal((int)real_at(plan, "config.batch"), (int)real_at(plan, "batch"));
+    assert_string_equal(text_at(plan, "dtype"), "f32");
+    json_decref(plan);
+  }
   json_t *run;
   ronde_status status = train_status(in_folder("dry-run=on batch=8 out=%s/run"), &hooks, &run);
   check_failed(&lines, status, RONDE_E_USAGE, "--dry-run", "--out");

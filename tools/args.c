@@ -142,6 +142,12 @@ static ronde_status read_valued(parser *p, const ronde_option *option, const cha
   return set_option(p, option, value);
 }
 
+/* Whether "off" is among the values that it takes: "auto|on|off". */
+static bool has_off(const ronde_option *option) {
+  const char *off = strstr(option->value_name, "off");
+  return off && (off == option->value_name || off[-1] == '|') && (!off[3] || off[3] == '|');
+}
+
 /* A word with dashes, without them. */
 static ronde_status read_option(parser *p, const char *text) {
   char name[80];
@@ -156,7 +162,7 @@ static ronde_status read_option(parser *p, const char *text) {
     return set_option(p, &option, value ? value : "on");
   }
   if (strncmp(name, "no-", 3) != 0 || !find_option(p->verb, name + 3, &option)) return fail_unknown(p, name);
-  if (option.value_name)
+  if (option.value_name && !has_off(&option))
     return tool_fail(RONDE_E_USAGE, "--%s: --%s takes a value, it cannot be negated", name, name + 3);
   if (value) return tool_fail(RONDE_E_USAGE, "--%s takes no value", name);
   return ronde_config_set(p->call->config, name + 3, "off");

@@ -1,3 +1,4 @@
+/* What `bench step` measured: whether the work was the same, bench.json, and the table. */
 #include "bench_step.h"
 
 #include <math.h>
@@ -82,7 +83,7 @@ static ronde_status case_json(const tool_system *first, const tool_system *one, 
   json_object_set_new(json, "second_loss", json_real(one->losses[1]));
   json_object_set_new(json, "setup_s", json_real(one->setup_s));
   json_object_set_new(json, "peak_rss_bytes", json_real(one->peak_rss_bytes));
-  json_object_set_new(json, "step_s", tool_samples_json(&one->steps));
+  json_object_set_new(json, "step_s", tool_steps_json(&one->steps, &one->medians));
   json_object_set_new(json, "round_s", tool_samples_json(&one->medians));
   json_object_set_new(json, "ronde_is_faster_by", ratios);
   json_array_append_new(cases, json);
@@ -123,15 +124,13 @@ ronde_status tool_step_json(const tool_system *systems, int n, const json_t *dif
 
 static void print_case(const json_t *one, const char *fastest) {
   const json_t *steps = json_object_get(one, "step_s"), *ratio = json_object_get(one, "ronde_is_faster_by");
-  char speed[64] = "-", peak[32];
+  char speed[96] = "-", peak[32], interval[64];
   if (*tool_string(one, "name") && json_is_object(ratio))
-    snprintf(speed, sizeof speed, "%.2f  [%.2f, %.2f]", tool_number(ratio, "median"), tool_number(ratio, "low"),
-             tool_number(ratio, "high"));
-  printf("%-26s %10.3f %8.3f  [%.3f, %.3f] %22s %11s %8.2f  %-11.9g%s\n", tool_string(one, "name"),
-         1e3 * tool_number(steps, "median"), 1e3 * tool_number(steps, "mad"), 1e3 * tool_number(steps, "low"),
-         1e3 * tool_number(steps, "high"), speed, tool_bytes(tool_number(one, "peak_rss_bytes"), peak),
-         tool_number(one, "setup_s"), tool_number(one, "first_loss"),
-         strcmp(tool_string(one, "name"), fastest) == 0 ? " the fastest peer" : "");
+    snprintf(speed, sizeof speed, "%.2f  %s", tool_number(ratio, "median"), tool_interval(ratio, 1, 2, interval));
+  printf("%-26s %10.3f %8.3f  %-16s %22s %11s %8.2f  %-11.9g%s\n", tool_string(one, "name"),
+         1e3 * tool_number(steps, "median"), 1e3 * tool_number(steps, "mad"), tool_interval(steps, 1e3, 3, interval),
+         speed, tool_bytes(tool_number(one, "peak_rss_bytes"), peak), tool_number(one, "setup_s"),
+         tool_number(one, "first_loss"), strcmp(tool_string(one, "name"), fastest) == 0 ? " the fastest peer" : "");
 }
 
 void tool_step_print(const json_t *bench) {
@@ -141,7 +140,7 @@ void tool_step_print(const json_t *bench) {
   printf("%s (%s parameters), batch %.0f, %s, %.0f thread%s; milliseconds a step\n", tool_string(first, "model"),
          tool_count(tool_number(first, "parameters"), parameters), tool_number(first, "batch"),
          tool_string(first, "optimizer"), tool_number(first, "threads"), tool_number(first, "threads") > 1 ? "s" : "");
-  printf("%-26s %10s %8s  %s %22s %11s %8s  %s\n", "system", "median", "MAD", "[95 % interval]", "Ronde is faster by",
-         "peak memory", "set-up s", "first loss");
+  printf("%-26s %10s %8s  %-16s %22s %11s %8s  %s\n", "system", "median", "MAD", "[95 % interval]",
+         "Ronde is faster by", "peak memory", "set-up s", "first loss");
   json_array_foreach(cases, i, one) { print_case(one, tool_string(bench, "fastest_peer")); }
 }

@@ -124,9 +124,14 @@ void tool_mark_end(int code);
 /* ---- samples.c: measurements, and bench.json ------------------------------------------------------------------ */
 
 ronde_status tool_sample(tool_samples *samples, double value);
-/* {median, mad, low, high, samples[]} */
-json_t *tool_samples_json(const tool_samples *samples);
-/* Samples of the library, a list of numbers, in the same form. */
+/* Of rounds, a figure of each: {median, mad, low, high, samples[]} */
+json_t *tool_samples_json(const tool_samples *rounds);
+/* Of steps in several rounds, in the same form: median and interval are those of the rounds' medians, as steps of one round
+ * have much in common; mad and samples are of all steps. */
+json_t *tool_steps_json(const tool_samples *steps, const tool_samples *medians);
+/* "[1.23, 4.56]", of a result of these two; "-" where one round gives none. */
+const char *tool_interval(const json_t *statistics, double scale, int digits, char buffer[64]);
+/* Rounds of the library, a list of numbers, in the same form. */
 json_t *tool_statistics_json(const json_t *list);
 /* Writes FOLDER/bench.json, whole or not at all; the folder must be there. */
 ronde_status tool_bench_write(const char *folder, const json_t *bench);

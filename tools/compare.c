@@ -9,88 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/* ---- cases ---- */
-
-/* The case of an index: the last axis changes fastest. */
-static void case_name(const tool_call *call, int index, char *name, size_t bytes) {
-  name[0] = '\0';
-  for (int a = 0, rest = index; a < call->n_axes; a++) {
-    int behind = 1;
-    for (int b = a + 1; b < call->n_axes; b++) behind *= call->axes[b].n_values;
-    size_t used = strlen(name);
-    snprintf(name + used, bytes - used, "%s%s=%s", used ? "," : "", call->axes[a].name,
-             call->axes[a].values[rest / behind]);
-    rest %= behind;
-  }
-}
-
-static ronde_status set_case(const tool_call *call, int index) {
-  for (int a = call->n_axes - 1; a >= 0; a--) {
-    const tool_axis *axis = &call->axes[a];
-    ronde_status status = ronde_config_set(call->config, axis->name, axis->values[index % axis->n_values]);
-    if (status) return status;
-    index /= axis->n_values;
-  }
-  return RONDE_OK;
-}
-
-/* ---- options of some strategies ---- */
-
-static const struct {
-  const char *option, *strategies;
-} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},
-               {"transport", "allreduce,ps-sync,ps-async"},
-               {"bucket-mb", "allreduce,ps-sync,ps-async"},
-               {"overlap", "allreduce,ps-sync,ps-async"},
-               {"collective", "allreduce"},
-               {"choices", "allreduce"},
-               {"wire", "allreduce"},
-               {"servers", "ps-sync,ps-async"},
-               {"placement", "ps-sync,ps-async"},
-               {"backup", "ps-sync"},
-               {"sentinel", "allreduce,ps-sync"},
-               {"lr-divide-workers", "ps-async"}};
-
-static bool is_among(const char *list, const char *name) {
-  size_t n = strlen(name);
-  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
-    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
-  return false;
-}
-
-/* Where strategies are compared: whether this case goes without the option, which another case has. */
-static bool is_for_others(const tool_call *call, const char *option) {
-  const tool_axis *axis = NULL;
-  const char *strategies = NULL;
-  for (int a = 0; a < call->n_axes; a++)
-    if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
-  for (size_t i = 0; i < sizeof of_some / sizeof of_some[0]; i++)
-    if (strcmp(of_some[i].option, option) == 0) strategies = of_some[i].strategies;
-  if (!axis || !strategies || is_among(strategies, ronde_config_get(call->config, "strategy"))) return false;
-  for (int i = 0; i < axis->n_values; i++)
-    if (is_among(strategies, axis->values[i])) return true;
-  return false;
-}
-
-/* `ronde train` with all options that are not at their defaults. Those of the environment are among them, so the
- * command is the whole of it. */
-static json_t *command_of(const tool_call *call, const char *folder) {
-  json_t *command = json_pack("[s, s]", "ronde", "train");
-  ronde_option option;
-  for (int i = 0; ronde_config_option("train", i, &option); i++) {
-    const char *value = ronde_config_get(call->config, option.name);
-    bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
-    if (is_default || strcmp(option.name, "out") == 0 || is_for_others(call, option.name)) continue;
-    json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
-  }
-  json_array_append_new(command, json_sprintf("--out=%s", folder));
-  json_array_append_new(command, json_string("--json"));
-  json_array_append_new(command, json_string("--quiet"));
-  return command;
-}
 
 static void forget_environment(void) {
   ronde_option option;
@@ -104,51 +23,6 @@ static void forget_environment(void) {
 }
 
 /* ---- one run ---- */
-
-static json_t *read_all(int fd) {
-  FILE *file = fdopen(fd, "r");
-  json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
-  /* A writer whose reader has gone would fail at its last line. */
-  for (char rest[4096]; file && fread(rest, 1, sizeof rest, file) > 0;) {
-  }
-  if (file) fclose(file);
-  else close(fd);
-  return json;
-}
-
-/* The run's record, or NULL and why. */
-static ronde_status run_process(const json_t *command, json_t **run_out) {
-  enum { MAX_WORDS = 256 };
-  char *words[MAX_WORDS];
-  size_t n = json_array_size(command);
-  if (n >= MAX_WORDS) return tool_fail(RONDE_E_USAGE, "compare: more than %d options", MAX_WORDS);
-  for (size_t i = 0; i < n; i++) words[i] = (char *)json_string_value(json_array_get(command, i));
-  words[n] = NULL;
-  int ends[2];
-  if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "compare: cannot make a pipe: %s", strerror(errno));
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    execv("/proc/self/exe", words);
-    _exit(1);
-  }
-  close(ends[1]);
-  if (child < 0) {
-    close(ends[0]);
-    return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
-  }
-  json_t *run = read_all(ends[0]);
-  int state;
-  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
-  }
-  ronde_status status = WIFEXITED(state) ? tool_status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
-  if (status == RONDE_OK && !run) status = tool_fail(RONDE_E_INTERNAL, "compare: a run left no record");
-  if (status) json_decref(run);
-  else *run_out = run;
-  return status;
-}
 
 /* Seconds of each step but the first, which meets cold caches. */
 static ronde_status read_steps(const char *folder, tool_samples *samples) {
@@ -170,8 +44,8 @@ static ronde_status read_steps(const char *folder, tool_samples *samples) {
 
 typedef struct comparison {
   const tool_call *call;
-  tool_case *cases;
-  int n_cases, rounds;
+  tool_cases cases;
+  int rounds;
   char folder[4000];
   bool is_temporary;
 } comparison;
@@ -185,16 +59,16 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
 static void remove_run(const char *folder) { nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 static ronde_status run_case(comparison *c, int index, int round) {
-  tool_case *one = &c->cases[index];
+  tool_case *one = &c->cases.at[index];
   char folder[4400];
   snprintf(folder, sizeof folder, "%s/%s-%d", c->folder, one->name, round + 1);
-  ronde_status status = set_case(c->call, index);
+  json_t *command, *run = NULL;
+  ronde_status status = tool_case_command(c->call, one, folder, &command);
   if (status) return status;
-  json_t *command = command_of(c->call, folder), *run = NULL;
-  status = run_process(command, &run);
+  status = tool_case_run(command, NULL, &run);
   int64_t before = one->steps.n;
   if (!status) status = read_steps(folder, &one->steps);
-  if (!status) status = tool_case_add(one, command, run, before);
+  if (!status) status = tool_case_add(one, round, command, run, before);
   if (c->is_temporary) remove_run(folder);
   json_decref(command);
   json_decref(run);
@@ -207,18 +81,34 @@ static ronde_status run_case(comparison *c, int index, int round) {
   return RONDE_OK;
 }
 
+static bool is_same_work(const comparison *c) {
+  json_t *differences = tool_differences(&c->cases);
+  bool is_same = json_array_size(differences) == 0;
+  json_decref(differences);
+  return is_same;
+}
+
+/* The steps of the dry runs tell about how long it will take, without starts and tests. */
+static void say_length(const comparison *c) {
+  double seconds = 0;
+  char text[32];
+  for (int i = 0; i < c->cases.n; i++) seconds += c->rounds * tool_number(c->cases.at[i].plan, "estimated_s");
+  if (isfinite(seconds))
+    tool_say("%d cases in %d round%s: about %s of training", c->cases.n, c->rounds, c->rounds > 1 ? "s" : "",
+             tool_duration(seconds, text));
+}
+
 /* Each round begins with another case, so that none is always the first. */
 static ronde_status run_all(comparison *c) {
+  int n = c->cases.n;
+  say_length(c);
   for (int round = 0; round < c->rounds; round++) {
-    for (int i = 0; i < c->n_cases; i++) {
-      ronde_status status = tool_signal() ? RONDE_E_CANCELLED : run_case(c, (round + i) % c->n_cases, round);
+    for (int i = 0; i < n; i++) {
+      ronde_status status = tool_signal() ? RONDE_E_CANCELLED : run_case(c, (round + i) % n, round);
       if (status) return status;
     }
-    /* That cases differ shows in the first round. */
-    json_t *differences = tool_differences(c->cases, c->n_cases);
-    bool differ = json_array_size(differences) > 0;
-    json_decref(differences);
-    if (differ) break;
+    /* What no plan told, such as the work of a resumed run, shows in the first round. */
+    if (!is_same_work(c)) break;
   }
   return RONDE_OK;
 }
@@ -235,15 +125,29 @@ static ronde_status make_folder(comparison *c) {
                             : tool_fail(RONDE_E_WRITE, "%s: cannot make a folder: %s", c->folder, strerror(errno));
 }
 
-static ronde_status report(const comparison *c) {
-  json_t *differences = tool_differences(c->cases, c->n_cases), *bench;
-  ronde_status status = tool_bench_json(c->call, c->cases, c->n_cases, differences, &bench);
+/* What doctor would say of this host, before it is measured on. */
+static void warn_of_load(void) {
+  ronde_host_load load = ronde_host_load_since(NULL);
+  if (load.is_busy)
+    tool_say("warning: this host is busy: a load of %.1f on %d cores in the last minute", load.others, load.cores);
+}
+
+static void warn_of_others(const ronde_host_load *load) {
+  if (load->is_busy)
+    tool_say("warning: others kept %.1f of %d cores busy while this was measured: repeat it on an idle host",
+             load->others, load->cores);
+}
+
+/* load NULL: nothing was measured. */
+static ronde_status report(const comparison *c, const ronde_host_load *load) {
+  json_t *differences = tool_differences(&c->cases), *bench;
+  ronde_status status = tool_bench_json(c->call, &c->cases, differences, load, &bench);
   if (!status && !c->is_temporary) status = tool_bench_write(c->folder, bench);
   if (!status && c->call->json) {
     char *text = json_dumps(bench, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     tool_print_json(text ? text : "");
     free(text);
-  } else if (!status) {
+  } else if (!status && load) {
     tool_bench_print(bench);
   }
   if (!status && json_array_size(differences) > 0)
@@ -252,6 +156,26 @@ static ronde_status report(const comparison *c) {
   json_decref(bench);
   json_decref(differences);
   return status;
+}
+
+static ronde_status measure(comparison *c) {
+  ronde_host_look begin;
+  warn_of_load();
+  ronde_host_look_now(&begin);
+  ronde_status status = run_all(c);
+  if (status) return status;
+  ronde_host_load load = ronde_host_load_since(&begin);
+  warn_of_others(&load);
+  return report(c, &load);
+}
+
+/* Steps but the first are measured. */
+static ronde_status check_plans(const comparison *c) {
+  for (int i = 0; i < c->cases.n; i++)
+    if (tool_number(c->cases.at[i].plan, "steps") == 1)
+      return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out",
+                       c->cases.at[i].name);
+  return RONDE_OK;
 }
 
 static ronde_status check_options(const tool_call *call) {
@@ -268,22 +192,19 @@ static ronde_status check_options(const tool_call *call) {
 }
 
 ronde_status tool_compare(const tool_call *call) {
-  comparison c = {.call = call, .n_cases = 1, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
+  comparison c = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
   ronde_status status = check_options(call);
   if (status) return status;
-  for (int a = 0; a < call->n_axes; a++) c.n_cases *= call->axes[a].n_values;
-  if (!(c.cases = calloc((size_t)c.n_cases, sizeof *c.cases))) return tool_fail(RONDE_E_MEMORY, "compare: no memory");
-  for (int i = 0; i < c.n_cases; i++) case_name(call, i, c.cases[i].name, sizeof c.cases[i].name);
   forget_environment();
   tool_signals_start();
-  status = make_folder(&c);
+  status = tool_cases_find(call, &c.cases);
+  if (!status) status = check_plans(&c);
+  if (!status) status = make_folder(&c);
   if (!status) {
-    status = run_all(&c);
-    if (!status) status = report(&c);
+    status = is_same_work(&c) ? measure(&c) : report(&c, NULL);
     if (c.is_temporary) rmdir(c.folder);
   }
-  for (int i = 0; i < c.n_cases; i++) tool_case_end(&c.cases[i]);
-  free(c.cases);
+  tool_cases_end(&c.cases);
   if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the comparison was broken off");
   return status;
 }

@@ -1,3 +1,4 @@
+/* Measurements as JSON and text, and the file they are kept in. */
 #include "common.h"
 
 #include <errno.h>
@@ -21,17 +22,36 @@ ronde_status tool_sample(tool_samples *samples, double value) {
 
 static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-json_t *tool_samples_json(const tool_samples *samples) {
+static json_t *statistics_json(const tool_samples *samples, ronde_statistics s) {
   json_t *json = json_object(), *all = json_array();
-  ronde_statistics s = {NAN, NAN, NAN, NAN};
   for (int64_t i = 0; i < samples->n; i++) json_array_append_new(all, real(samples->at[i]));
-  if (samples->n > 0) ronde_statistics_of(samples->at, samples->n, &s);
   json_object_set_new(json, "median", real(s.median));
   json_object_set_new(json, "mad", real(s.mad));
   json_object_set_new(json, "low", real(s.low));
   json_object_set_new(json, "high", real(s.high));
   json_object_set_new(json, "samples", all);
   return json;
+}
+
+json_t *tool_samples_json(const tool_samples *rounds) {
+  ronde_statistics s = {NAN, NAN, NAN, NAN};
+  if (rounds->n > 0) ronde_statistics_of_rounds(rounds->at, rounds->n, &s);
+  return statistics_json(rounds, s);
+}
+
+json_t *tool_steps_json(const tool_samples *steps, const tool_samples *medians) {
+  ronde_statistics within = {NAN, NAN, NAN, NAN}, s = within;
+  if (medians->n > 0) ronde_statistics_of_rounds(medians->at, medians->n, &s);
+  if (steps->n > 0) ronde_statistics_of(steps->at, steps->n, &within);
+  s.mad = within.mad;
+  return statistics_json(steps, s);
+}
+
+const char *tool_interval(const json_t *statistics, double scale, int digits, char buffer[64]) {
+  double low = tool_number(statistics, "low"), high = tool_number(statistics, "high");
+  if (isfinite(low) && isfinite(high)) snprintf(buffer, 64, "[%.*f, %.*f]", digits, scale * low, digits, scale * high);
+  else snprintf(buffer, 64, "-");
+  return buffer;
 }
 
 json_t *tool_statistics_json(const json_t *list) {

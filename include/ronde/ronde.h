@@ -266,6 +266,27 @@ typedef struct ronde_statistics {
 } ronde_statistics;
 /* Of samples [n]. RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where one is NaN or Inf. */
 RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
+/* Of the rounds [n] of a measurement, one figure of each: samples within a round do not tell how rounds differ. The
+ * interval is Student's t on the logarithms (on the values, where one is not above 0), honest from two rounds on, and
+ * holds the median; low and high are NAN with one round. Errors as above. */
+RONDE_API ronde_status ronde_statistics_of_rounds(const double *rounds, int64_t n, ronde_statistics *statistics_out);
+
+/* ---- other work on this host ------------------------------------------------------------------------------------- */
+
+/* CPU seconds up to a moment: of the cores that this process may use, whoever worked on them (NAN where the system
+ * does not tell), and of this process and its ended children. */
+typedef struct ronde_host_look {
+  double at_s, busy_s, own_s;
+} ronde_host_look;
+RONDE_API void ronde_host_look_now(ronde_host_look *look_out);
+
+typedef struct ronde_host_load {
+  int cores;     /* that this process may use */
+  double others; /* cores that others kept busy, on average */
+  bool is_busy;  /* too much for a measurement to count */
+} ronde_host_load;
+/* Since the look. NULL: the load of the last minute, which is all that the system tells of what was before. */
+RONDE_API ronde_host_load ronde_host_load_since(const ronde_host_look *look);
 
 /* ---- measurements ---------------------------------------------------------------------------------------------- */
 

@@ -44,6 +44,11 @@ uint64_t ronde__cpu_ns(void); /* of the process, all threads */
 int ronde__cores(void);       /* that this process may use: affinity and cgroup quota; at least 1 */
 /* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
+/* CPU seconds that the cores of this process have worked for whomever, from a file like /proc/stat; NAN: unknown. */
+double ronde__busy_s(const char *stat_file);
+double ronde__load(void); /* of the last minute, in cores; 0: unknown */
+/* Whether others keep too many of the cores busy for a measurement; is_load: as a load tells it. */
+bool ronde__host_is_busy(double others, int cores, bool is_load);
 int64_t ronde__peak_rss_bytes(void);
 
 /* Of n > 0 numbers without NaN; x is reordered. */

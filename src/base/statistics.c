@@ -1,12 +1,15 @@
-/* What measurements say: medians, as a machine that others use disturbs a mean. The interval is the percentile bootstrap
- * of the median. Source: Efron & Tibshirani, "An introduction to the bootstrap", 1993. */
+/* What measurements say: medians, as a machine that others use disturbs a mean. Of many samples that do not depend on each
+ * other the interval is the percentile bootstrap of the median. Source: Efron & Tibshirani, "An introduction to the
+ * bootstrap", 1993. Of the few rounds of a measurement a bootstrap is far too narrow: their interval is Student's t on
+ * logarithms, as disturbances multiply a time. Source: Student, "The probable error of a mean", Biometrika 6, 1908. */
 #include "base/base.h"
 #include "base/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { RESAMPLES = 1000, SEED = 1 };
+enum { RESAMPLES = 1000, SEED = 1, MOST_FREEDOM = 1000 }; /* beyond those t is the normal distribution */
+#define PI 3.14159265358979323846
 
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -47,22 +50,83 @@ static void resample(const double *x, int64_t n, double *drawn, double medians[R
   }
 }
 
-ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out) {
-  double *x, medians[RESAMPLES];
+static ronde_status median_and_mad(const double *samples, int64_t n, ronde_statistics *s) {
+  double *x;
   if (n < 1) return ronde__fail(RONDE_E_USAGE, "statistics: there are no samples");
   for (int64_t i = 0; i < n; i++)
     if (!isfinite(samples[i]))
       return ronde__fail(RONDE_E_NUMERIC, "statistics: sample %lld is NaN or Inf", (long long)i);
   RONDE__ALLOC(x, (size_t)n * sizeof *x, "statistics");
   for (int64_t i = 0; i < n; i++) x[i] = samples[i];
-  ronde_statistics statistics = {.median = ronde__median(x, n)};
-  for (int64_t i = 0; i < n; i++) x[i] = fabs(samples[i] - statistics.median);
-  statistics.mad = ronde__median(x, n);
-  resample(samples, n, x, medians);
+  s->median = ronde__median(x, n);
+  for (int64_t i = 0; i < n; i++) x[i] = fabs(samples[i] - s->median);
+  s->mad = ronde__median(x, n);
+  ronde__free(x);
+  return RONDE_OK;
+}
+
+ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out) {
+  double *drawn, medians[RESAMPLES];
+  ronde_statistics statistics;
+  RONDE_TRY(median_and_mad(samples, n, &statistics));
+  RONDE__ALLOC(drawn, (size_t)n * sizeof *drawn, "statistics");
+  resample(samples, n, drawn, medians);
+  ronde__free(drawn);
   qsort(medians, RESAMPLES, sizeof *medians, ascending);
   statistics.low = medians[RESAMPLES * 25 / 1000];
   statistics.high = medians[RESAMPLES * 975 / 1000 - 1];
-  ronde__free(x);
+  *statistics_out = statistics;
+  return RONDE_OK;
+}
+
+/* ---- rounds ---- */
+
+/* Of Student's t with `freedom` degrees of freedom, the probability of |t| < tan(angle) sqrt(freedom). Source:
+ * Abramowitz & Stegun, "Handbook of mathematical functions", 26.7.3 and 26.7.4. */
+static double student_within(double angle, int freedom) {
+  bool is_odd = freedom % 2;
+  double squared = cos(angle) * cos(angle), term = is_odd ? cos(angle) : 1, sum = freedom > 1 ? term : 0;
+  for (int k = is_odd ? 3 : 2; k < freedom; k += 2) {
+    term *= squared * (k - 1) / k;
+    sum += term;
+  }
+  return is_odd ? 2 / PI * (angle + sin(angle) * sum) : sin(angle) * sum;
+}
+
+/* |t| is below it with a probability of 95 %. */
+static double student_95(int64_t freedom) {
+  int n = (int)ronde__min(freedom, MOST_FREEDOM);
+  double low = 0, high = PI / 2;
+  for (int i = 0; i < 60; i++) {
+    double angle = 0.5 * (low + high);
+    if (student_within(angle, n) < 0.95) low = angle;
+    else high = angle;
+  }
+  return tan(low) * sqrt(n);
+}
+
+/* On the values as they are where one of them has no logarithm. */
+static void student_interval(const double *rounds, int64_t n, ronde_statistics *s) {
+  bool is_log = true;
+  double mean = 0, squares = 0;
+  for (int64_t i = 0; i < n; i++) is_log &= rounds[i] > 0;
+  for (int64_t i = 0; i < n; i++) mean += (is_log ? log(rounds[i]) : rounds[i]) / (double)n;
+  for (int64_t i = 0; i < n; i++) {
+    double off = (is_log ? log(rounds[i]) : rounds[i]) - mean;
+    squares += off * off;
+  }
+  double half = student_95(n - 1) * sqrt(squares / (double)(n - 1) / (double)n);
+  s->low = is_log ? exp(mean - half) : mean - half;
+  s->high = is_log ? exp(mean + half) : mean + half;
+  /* Far from the mean where rounds fall into two groups, or by rounding. */
+  s->low = fmin(s->low, s->median);
+  s->high = fmax(s->high, s->median);
+}
+
+ronde_status ronde_statistics_of_rounds(const double *rounds, int64_t n, ronde_statistics *statistics_out) {
+  ronde_statistics statistics = {.low = NAN, .high = NAN};
+  RONDE_TRY(median_and_mad(rounds, n, &statistics));
+  if (n > 1) student_interval(rounds, n, &statistics);
   *statistics_out = statistics;
   return RONDE_OK;
 }

@@ -1,5 +1,7 @@
+/* The system that the process runs on: clocks, memory, cores, and who else works on them. */
 #include "base/base.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +37,25 @@ int64_t ronde__peak_rss_bytes(void) {
   return (int64_t)kib * 1024;
 }
 
-/* Of the first thread: the calling one may be pinned. */
-static int cores_of_affinity(void) {
+/* Of the first thread: the calling one may be pinned. NULL where the system does not say; to be freed. */
+static cpu_set_t *affinity(int *n_out) {
   /* A fixed cpu_set_t ends at 1024 cores; the call fails until the set is as large as the kernel's. */
   for (int n = 1024; n <= 1 << 20; n *= 2) {
     cpu_set_t *set = CPU_ALLOC(n);
     if (!set) break;
-    int found = sched_getaffinity(getpid(), CPU_ALLOC_SIZE(n), set) == 0 ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
+    *n_out = n;
+    if (sched_getaffinity(getpid(), CPU_ALLOC_SIZE(n), set) == 0) return set;
     CPU_FREE(set);
-    if (found > 0) return found;
   }
+  return NULL;
+}
+
+static int cores_of_affinity(void) {
+  int n;
+  cpu_set_t *set = affinity(&n);
+  int found = set ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
+  CPU_FREE(set);
+  if (found > 0) return found;
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? (int)online : 1;
 }
@@ -128,4 +139,61 @@ int ronde__cores(void) {
   int quota = ronde__cores_quota("/proc/self/cgroup", "/sys/fs/cgroup");
   if (quota > 0 && quota < cores) cores = quota;
   return cores > 0 ? cores : 1;
+}
+
+/* ---- other work on this host ---- */
+
+double ronde__busy_s(const char *stat_file) {
+  int n = 0, n_read = 0;
+  double ticks = 0;
+  char line[512];
+  FILE *file = fopen(stat_file, "re");
+  cpu_set_t *set = file ? affinity(&n) : NULL;
+  while (set && fgets(line, sizeof line, file)) {
+    int cpu;
+    double t[8]; /* user, nice, system, idle, iowait, irq, softirq, steal */
+    if (sscanf(line, "cpu%d %lf %lf %lf %lf %lf %lf %lf %lf", &cpu, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6],
+               &t[7]) != 9)
+      continue;
+    if (cpu < 0 || cpu >= n || !CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(n), set)) continue;
+    ticks += t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
+    n_read++;
+  }
+  CPU_FREE(set);
+  if (file) fclose(file);
+  return n_read ? ticks / (double)sysconf(_SC_CLK_TCK) : NAN;
+}
+
+static double used_s(int who) {
+  struct rusage usage;
+  if (getrusage(who, &usage)) return 0;
+  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+void ronde_host_look_now(ronde_host_look *look_out) {
+  *look_out = (ronde_host_look){.at_s = 1e-9 * (double)ronde__now_ns(),
+                                .busy_s = ronde__busy_s("/proc/stat"),
+                                .own_s = used_s(RUSAGE_SELF) + used_s(RUSAGE_CHILDREN)};
+}
+
+bool ronde__host_is_busy(double others, int cores, bool is_load) {
+  /* A load still holds what has ended, and what only waited for a disk. */
+  return others > (is_load ? 0.5 : 0.1) * cores;
+}
+
+double ronde__load(void) {
+  double load;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+ronde_host_load ronde_host_load_since(const ronde_host_look *look) {
+  ronde_host_look now;
+  ronde_host_look_now(&now);
+  bool is_load = !look || !(now.busy_s - look->busy_s >= 0) || now.at_s <= look->at_s;
+  double others =
+      is_load ? ronde__load() : (now.busy_s - look->busy_s - (now.own_s - look->own_s)) / (now.at_s - look->at_s);
+  int cores = is_load ? ronde__cores() : cores_of_affinity();
+  others = fmax(others, 0);
+  return (ronde_host_load){cores, others, ronde__host_is_busy(others, cores, is_load)};
 }

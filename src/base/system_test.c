@@ -1,9 +1,11 @@
+/* Clocks, memory, cores, quotas and other work on the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,12 +151,58 @@ static void shares_cover_everything_once(void **state) {
     }
 }
 
+/* Idle time and waiting for disks are none; time that a hypervisor gave to others is; other processes' cores are not
+ * looked at. */
+static void work_on_the_cores_of_this_process(void **state) {
+  cpu_set_t all, one;
+  assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  char *text = ronde__format("cpu  9 9 9 9 9 9 9 9 9 9\n");
+  for (int i = 0; i < CPU_SETSIZE; i++) {
+    char *longer = ronde__format("%scpu%d %d 20 30 5000 6000 70 80 90 0 0\n", text, i, CPU_ISSET(i, &one) ? 10 : 7777);
+    free(text);
+    text = longer;
+  }
+  file("/stat", text);
+  free(text);
+  char *path = path_of("/stat"), *missing = path_of("/none");
+  double busy = ronde__busy_s(path);
+  assert_true(isnan(ronde__busy_s(missing)));
+  assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+  assert_float_equal(busy * (double)sysconf(_SC_CLK_TCK), 10 + 20 + 30 + 70 + 80 + 90, 1e-6);
+  assert_int_equal(remove(path), 0);
+  free(path);
+  free(missing);
+}
+
+static void a_host_is_busy_by_what_others_do(void **state) {
+  assert_true(ronde__host_is_busy(1.1, 2, true) && !ronde__host_is_busy(0.9, 2, true));
+  assert_true(ronde__host_is_busy(0.3, 2, false) && !ronde__host_is_busy(0.1, 2, false));
+  ronde_host_load before = ronde_host_load_since(NULL);
+  assert_true(before.others >= 0 && before.cores == ronde__cores());
+  /* Nobody else worked, and this process did: its own work is no one else's. */
+  ronde_host_look look;
+  ronde_host_look_now(&look);
+  assert_true(look.own_s > 0 && look.at_s > 0);
+  look.at_s -= 10;
+  look.own_s -= 15;
+  look.busy_s -= 10;
+  if (!isnan(look.busy_s)) assert_true(ronde_host_load_since(&look).others < 1);
+  look.busy_s -= 1e6;
+  if (!isnan(look.busy_s)) assert_true(ronde_host_load_since(&look).is_busy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(quota_of_version_2_takes_the_smallest_above),
       cmocka_unit_test(quota_of_version_1_is_of_the_cpu_controller),
       cmocka_unit_test(cores_follow_the_affinity),
       cmocka_unit_test(figures_of_the_process_grow),
+      cmocka_unit_test(work_on_the_cores_of_this_process),
+      cmocka_unit_test(a_host_is_busy_by_what_others_do),
       cmocka_unit_test(memory_is_zeroed_and_aligned),
       cmocka_unit_test(shares_cover_everything_once),
   };

@@ -62,14 +62,13 @@ static void look_at_data(const doctor *d, facts *f) {
 
 static void look(const doctor *d, facts *f) {
   struct sysinfo info;
-  double load;
   *f = (facts){.cores = ronde__cores(), .ranks_on_host = ronde__transport_local(d->transport)};
   gethostname(f->host, sizeof f->host - 1);
   snprintf(f->build, sizeof f->build, "%s", ronde__build());
   snprintf(f->kernels, sizeof f->kernels, "%s (%s)", d->kernels->isa, ronde__gemm_name(d->gemm));
   f->threads = d->options->threads ? (int32_t)d->options->threads : (int32_t)ronde__max(1, f->cores / f->ranks_on_host);
   if (sysinfo(&info) == 0) f->memory_bytes = (int64_t)info.totalram * info.mem_unit;
-  f->load = getloadavg(&load, 1) == 1 ? load : 0;
+  f->load = ronde__load();
   f->wall_ahead_ns = wall_ahead_ns(d->transport);
   if (d->options->data) look_at_data(d, f);
 }
@@ -117,7 +116,7 @@ static void judge_cores(doctor *d, const facts *f) {
   else if (threads > f->cores)
     advise(d, false, "host %s has %d cores for %d threads of %d worker%s: --threads %d", f->host, f->cores, threads,
            f->ranks_on_host, f->ranks_on_host > 1 ? "s" : "", f->cores / f->ranks_on_host);
-  if (f->load > 0.5 * f->cores)
+  if (ronde__host_is_busy(f->load, f->cores, true))
     advise(d, false, "host %s is busy: a load of %.1f on %d cores", f->host, f->load, f->cores);
 }
 

@@ -14,14 +14,15 @@ typedef struct ronde__data_options {
   int64_t classes;      /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
   int64_t resize[2];    /* height and width that every image is brought to; 0: as stored */
   bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
-  bool crop, flip;      /* loaders change training images at random, drawn by the seed: see transform.h */
+  const struct ronde__normalization *normalization; /* instead of the usual; NULL, or channels 0: none */
+  bool crop, flip; /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
-#define RONDE__NORMALIZED_MAX 3 /* channels of a set that has a usual mean and deviation */
+#define RONDE__NORMALIZED_MAX 16 /* channels that may have a mean and a deviation of their own */
 
-/* y = (x - mean) / deviation for pixels x in 0..1, by channel. */
+/* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */
 typedef struct ronde__normalization {
-  int channels; /* 0: none is applied */
+  int channels; /* 0: none is applied; 1: the same for all */
   float mean[RONDE__NORMALIZED_MAX], deviation[RONDE__NORMALIZED_MAX];
 } ronde__normalization;
 

@@ -13,6 +13,7 @@ typedef struct impl {
   const ronde__kernels *kernels;
   int n_scales; /* 1: all channels have the same; else one a channel */
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
+  bool scales;                                                       /* else stored elements are the values */
   int64_t sides[2], elems;                                           /* of an image as it is read */
   ronde__resizer *resizer;                                           /* NULL: as it is stored */
   bool crop, flip;
@@ -64,10 +65,11 @@ static void read_image(const impl *im, const void *stored, const ronde__move *mo
     if (im->facts.f32) ronde__resize_f32(im->resizer, channels, stored, resized);
     else ronde__resize_u8(im->resizer, channels, stored, resized);
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), resized, x);
-    if (!im->facts.f32) scale_in_place(im, x);
+    if (im->scales) scale_in_place(im, x);
   } else if (im->facts.f32) {
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), stored, x);
     else memcpy(x, stored, (size_t)im->elems * sizeof *x);
+    if (im->scales) scale_in_place(im, x);
   } else {
     if (move) ronde__move_apply(*move, channels, im->sides, 1, stored, w->moved);
     scale(im, move ? w->moved : stored, x);
@@ -193,13 +195,24 @@ static ronde_status load(impl *im, int64_t limit, ronde__data *data) {
 }
 
 static void set_scales(impl *im, const ronde__normalization *normalization) {
+  float unit = im->facts.f32 ? 1 : 255;
+  im->scales = !im->facts.f32 || normalization->channels > 0;
   im->n_scales = 1;
-  im->factor[0] = 1.f / 255;
+  im->factor[0] = 1 / unit;
   for (int c = 0; c < normalization->channels; ++c) {
-    im->factor[c] = 1 / (255 * normalization->deviation[c]);
+    im->factor[c] = 1 / (unit * normalization->deviation[c]);
     im->shift[c] = -normalization->mean[c] / normalization->deviation[c];
     im->n_scales = c + 1;
   }
+}
+
+static ronde_status set_normalization(const impl *im, const ronde__data_options *options, ronde__normalization *out) {
+  int64_t channels = im->facts.dims[0];
+  if (options->normalize) *out = im->set.normalization;
+  if (options->normalization) *out = *options->normalization;
+  if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d channels, but its images have %lld",
+                     im->set.name, out->channels, (long long)channels);
 }
 
 /* The size of images as they are read, and what that takes. */
@@ -242,11 +255,11 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data);
   if (status == RONDE_OK) status = set_size(im, options);
+  if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
   if (status != RONDE_OK) {
     ronde__data_close(data);
     return status;
   }
-  if (options->normalize) data->normalization = im->set.normalization;
   data->n_skipped = im->facts.n_skipped;
   if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,

@@ -313,6 +313,42 @@ static void test_npy_sets(void **state) {
   }
 }
 
+/* By one value or one a channel; also of what is stored as f32, and resized on the way. */
+static void test_a_normalisation_of_the_callers(void **state) {
+  const char *folder = *state;
+  static const ronde__normalization by[] = {
+      {0}, {1, {.5f}, {.25f}}, {3, {.5f, 1, -2}, {.25f, 2, 4}}, {2, {.5f, .5f}, {1, 1}}};
+  const uint8_t y[2] = {1, 0}, pixels[12] = {0, 255, 17, 3, 200, 100, 1, 2, 3, 254, 128, 64};
+  float x[12], got[24];
+  for (int i = 0; i < 12; ++i) x[i] = (float)i * 1.7f - 3;
+  for (int round = 0; round < 16; ++round) {
+    bool is_f32 = round & 1, cache = round & 2;
+    const ronde__normalization *n = &by[round / 4];
+    const char *dict = is_f32 ? DICT("'<f4'", "(2, 3, 1, 2)") : DICT("'|u1'", "(2, 3, 1, 2)");
+    write_npy_set(folder, dict, is_f32 ? (const void *)x : pixels, is_f32 ? sizeof x : sizeof pixels,
+                  DICT("'|u1'", "(2,)"), y, 2);
+    for (int wide = 1; wide <= 2; ++wide) {
+      ronde__data *data;
+      ronde__data_options options = {.cache = cache, .normalization = n, .resize = {wide == 2, wide == 2 ? 4 : 0}};
+      if (n->channels == 2) {
+        check_failed(&lines, try_set("npy", folder, options), RONDE_E_USAGE, "each of 2 channels", "have 3");
+        continue;
+      }
+      assert_int_equal(open_set("npy", folder, options, &data), RONDE_OK);
+      assert_int_equal(data->normalization.channels, n->channels);
+      int64_t labels[2], ids[2] = {0, 1};
+      assert_int_equal(data->source.read(data->source.user, RONDE_SPLIT_TRAIN, ids, 2, got, labels, NULL), RONDE_OK);
+      for (int i = 0; i < 12; ++i) { /* the first of a row of four is the first of two */
+        int c = n->channels == 3 ? i / 2 % 3 : 0;
+        float value = is_f32 ? x[i] : (float)pixels[i] / 255;
+        if (n->channels) value = (value - n->mean[c]) / n->deviation[c];
+        if (wide == 1 || i % 2 == 0) assert_float_equal(got[i * wide], value, 1e-5);
+      }
+      ronde__data_close(data);
+    }
+  }
+}
+
 static void test_npy_sets_that_do_not_fit_are_named(void **state) {
   const char *folder = *state;
   static const uint8_t bytes[96];
@@ -409,6 +445,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_processes_do_not_disturb_each_other, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bad_sets_leave_no_cache, setup, teardown),
       cmocka_unit_test_setup_teardown(test_npy_sets, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_a_normalisation_of_the_callers, setup, teardown),
       cmocka_unit_test_setup_teardown(test_npy_sets_that_do_not_fit_are_named, setup, teardown),
       cmocka_unit_test_setup_teardown(test_huge_synthetic_sets_are_refused, setup, teardown),
       cmocka_unit_test_setup_teardown(test_wrapped_sources_are_checked, setup, teardown),

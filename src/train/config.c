@@ -9,19 +9,21 @@
 #define AT(field) offsetof(ronde__options, field)
 static const ronde__option table[] = {
 #define RONDE_OPTION_BOOL(field, flag, verbs, deflt, group, help) \
-  {flag, RONDE__OPTION_KIND_BOOL, verbs, AT(field), (deflt) ? "on" : "off", 0, 0, 0, 0, NULL, group, help},
+  {flag, RONDE__OPTION_KIND_BOOL, verbs, AT(field), (deflt) ? "on" : "off", 0, 0, 0, 0, NULL, group, help, NULL},
 #define RONDE_OPTION_INT(field, flag, verbs, deflt, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_INT, verbs, AT(field), #deflt, min, max, 0, 0, value, group, help},
+  {flag, RONDE__OPTION_KIND_INT, verbs, AT(field), #deflt, min, max, 0, 0, value, group, help, NULL},
 #define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_REAL, verbs, AT(field), #deflt, 0, 0, min, max, value, group, help},
+  {flag, RONDE__OPTION_KIND_REAL, verbs, AT(field), #deflt, 0, 0, min, max, value, group, help, NULL},
 #define RONDE_OPTION_AUTO(field, flag, verbs, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_AUTO, verbs, AT(field), "auto", 0, 0, min, max, value, group, help},
+  {flag, RONDE__OPTION_KIND_AUTO, verbs, AT(field), "auto", 0, 0, min, max, value, group, help, NULL},
 #define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) \
-  {flag, RONDE__OPTION_KIND_TEXT, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help},
+  {flag, RONDE__OPTION_KIND_TEXT, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, NULL},
+#define RONDE_OPTION_CHECKED(field, flag, verbs, deflt, is_good, value, group, help) \
+  {flag, RONDE__OPTION_KIND_TEXT, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, is_good},
 #define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) \
-  {flag, RONDE__OPTION_KIND_ENUM, verbs, AT(field), deflt, 0, 0, 0, 0, choices, group, help},
+  {flag, RONDE__OPTION_KIND_ENUM, verbs, AT(field), deflt, 0, 0, 0, 0, choices, group, help, NULL},
 #define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) \
-  {flag, RONDE__OPTION_KIND_PAIR, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help},
+  {flag, RONDE__OPTION_KIND_PAIR, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, NULL},
 #include "train/options.inc"
 };
 #undef AT

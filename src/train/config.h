@@ -27,6 +27,7 @@ typedef struct ronde__options {
 #define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) double field;
 #define RONDE_OPTION_AUTO(field, flag, verbs, min, max, value, group, help) double field; /* < 0: not resolved yet */
 #define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) char *field;
+#define RONDE_OPTION_CHECKED(field, flag, verbs, deflt, is_good, value, group, help) char *field;
 #define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) int field; /* index into choices */
 #define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) double field[2];
 #include "train/options.inc"

@@ -106,6 +106,7 @@ static void test_bad_values_are_named(void **state) {
   ronde_config *config = *state;
 #define NOT_A_BATCH(value) "--batch: '" value "' is not a whole number from 1 to 16777216"
 #define NOT_A_RATE(value) "--lr: '" value "' is not a number from 0 to 1e+09"
+#define NOT_A_NORMALISATION(value) "--normalize: '" value "' is not auto, on, off, imagenet or MEAN;STD"
 #define NOT_BETAS(value) "--betas: '" value "' is not two numbers B1,B2 from 0 to below 1"
   static const struct {
     const char *name, *value, *error;
@@ -140,6 +141,15 @@ static void test_bad_values_are_named(void **state) {
       {"betas", "0.9,0.99,0.999", NOT_BETAS("0.9,0.99,0.999")},
       {"betas", ",0.9", NOT_BETAS(",0.9")},
       {"nesterov", "yes", "--nesterov: 'yes' is not on or off"},
+      {"normalize", "auto,off", NOT_A_NORMALISATION("auto,off")},
+      {"normalize", "0.5", NOT_A_NORMALISATION("0.5")},
+      {"normalize", "0.5;0", NOT_A_NORMALISATION("0.5;0")},
+      {"normalize", "0.5;-1", NOT_A_NORMALISATION("0.5;-1")},
+      {"normalize", "0.5;nan", NOT_A_NORMALISATION("0.5;nan")},
+      {"normalize", "0.5,0.5;1,2,3", NOT_A_NORMALISATION("0.5,0.5;1,2,3")},
+      {"normalize", "0.5,;1", NOT_A_NORMALISATION("0.5,;1")},
+      {"normalize", ";1", NOT_A_NORMALISATION(";1")},
+      {"normalize", "0.5;1;2", NOT_A_NORMALISATION("0.5;1;2")},
       {"optimizer", "sdg", "--optimizer: 'sdg' is not sgd, adam, adamw or adagrad"},
       {"optimizer", "sgd|adam", "--optimizer: 'sgd|adam' is not sgd, adam, adamw or adagrad"},
       {"optimizer", "", "--optimizer: '' is not sgd, adam, adamw or adagrad"},

@@ -93,8 +93,15 @@ static ronde_status set_number(const ronde__option *o, void *field, const char *
   return RONDE_OK;
 }
 
-static ronde_status set_text(char **field, const char *value, const char *label) {
+static ronde_status fail_choice(const char *choices, const char *value, const char *label) {
+  char list[256];
+  list_choices(choices, list, sizeof list);
+  return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not %s", label, value, list);
+}
+
+static ronde_status set_text(const ronde__option *o, char **field, const char *value, const char *label) {
   if (!*value) return ronde__fail(RONDE_E_USAGE, "%s: needs a value", label);
+  if (o->is_good && !o->is_good(value)) return fail_choice(o->value, value, label);
   char *copy = ronde__strdup(value);
   if (!copy) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", label);
   free(*field);
@@ -105,11 +112,7 @@ static ronde_status set_text(char **field, const char *value, const char *label)
 static ronde_status set_choice(const ronde__option *o, void *field, const char *value, const char *label) {
   const char *choices = o->kind == RONDE__OPTION_KIND_BOOL ? "on|off" : o->value;
   int index = choice_index(choices, value);
-  if (index < 0) {
-    char list[256];
-    list_choices(choices, list, sizeof list);
-    return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not %s", label, value, list);
-  }
+  if (index < 0) return fail_choice(choices, value, label);
   if (o->kind == RONDE__OPTION_KIND_BOOL) {
     *(bool *)field = index == 0;
   } else {
@@ -126,7 +129,7 @@ ronde_status ronde__option_set(const ronde__option *o, ronde__options *options, 
   case RONDE__OPTION_KIND_INT:
   case RONDE__OPTION_KIND_REAL:
   case RONDE__OPTION_KIND_AUTO: return set_number(o, field, value, label);
-  case RONDE__OPTION_KIND_TEXT: return set_text(field, value, label);
+  case RONDE__OPTION_KIND_TEXT: return set_text(o, field, value, label);
   case RONDE__OPTION_KIND_PAIR: {
     double pair[2];
     if (!parse_pair(value, pair)) {

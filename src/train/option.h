@@ -24,7 +24,11 @@ typedef struct ronde__option {
   double real_min, real_max;
   const char *value; /* name of the value; of an ENUM its choices; NULL: a bare flag */
   const char *group, *help;
+  bool (*is_good)(const char *text); /* of a TEXT that is not any text; else NULL */
 } ronde__option;
+
+/* The functions that options.inc names. */
+bool ronde__normalize_is_good(const char *text);
 
 /* RONDE_E_USAGE names `label` (the option, or a variable of the environment), the value and what it may be. */
 ronde_status ronde__option_set(const ronde__option *option, ronde__options *options, const char *value,

@@ -1,10 +1,9 @@
 /* ronde_predict: the most probable classes of images that are given as a file. */
-#include "train/job.h"
+#include "train/normalize.h"
 
 #include "io/safetensors.h"
 
 #include <jansson.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,41 +48,21 @@ static ronde_status resize(const ronde__job *job, images *im) {
   return RONDE_OK;
 }
 
-/* Comma-separated values; how many, or 0 where it is no such list. */
-static int parse_values(const char *text, float values[RONDE__NORMALIZED_MAX]) {
-  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
-  int n = 0;
-  char *end = NULL;
-  while (n < RONDE__NORMALIZED_MAX) {
-    values[n] = strtof(text, &end);
-    if (end == text || !isfinite(values[n])) break;
-    n++;
-    if (*end != ',') break;
-    text = end + 1;
-  }
-  uselocale(before);
-  if (c) freelocale(c);
-  return n > 0 && end != text && !*end ? n : 0;
-}
-
-/* As the training data were, if the weights' file says so; one value, or one a channel. */
-static ronde_status normalize(const ronde__job *job, images *im) {
-  const char *mean = ronde__safetensors_meta(job->init, "normalize_mean");
-  const char *deviation = ronde__safetensors_meta(job->init, "normalize_std");
-  float m[RONDE__NORMALIZED_MAX], d[RONDE__NORMALIZED_MAX];
-  if (!job->options->normalize || !mean || !deviation) return RONDE_OK;
-  int n_values = parse_values(mean, m);
-  bool good = n_values > 0 && parse_values(deviation, d) == n_values && (n_values == 1 || n_values == im->shape.dim[0]);
-  for (int c = 0; c < n_values && good; c++) good = d[c] > 0;
-  if (!good)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: normalize_mean %s and normalize_std %s do not fit images of %lld channels (or give "
-                       "--no-normalize)",
-                       job->options->init, mean, deviation, (long long)im->shape.dim[0]);
+/* As the training data were, or as the user says; one value, or one a channel. */
+static ronde_status normalize(ronde__job *job, images *im) {
+  bool usual;
+  ronde__normalization by;
+  RONDE_TRY(ronde__normalize_choose(job, &usual, &by));
+  bool follows = strcmp(job->options->normalize, "auto") == 0;
+  if (by.channels > 1 && by.channels != im->shape.dim[0])
+    return ronde__fail(follows ? RONDE_E_INPUT : RONDE_E_USAGE,
+                       "%s: mean and deviation of %d channels do not fit images of %lld channels",
+                       follows ? job->options->init : "--normalize", by.channels, (long long)im->shape.dim[0]);
+  RONDE_TRY(ronde__normalize_settle(job, &by));
   int64_t plane = im->shape.dim[1] * im->shape.dim[2], n = im->n * im->shape.dim[0] * plane;
-  for (int64_t i = 0; i < n; i++) {
-    int64_t c = n_values == 1 ? 0 : i / plane % n_values;
-    im->x[i] = (im->x[i] - m[c]) / d[c];
+  for (int64_t i = 0; i < n && by.channels; i++) {
+    int64_t c = by.channels == 1 ? 0 : i / plane % by.channels;
+    im->x[i] = (im->x[i] - by.mean[c]) / by.deviation[c];
   }
   return RONDE_OK;
 }

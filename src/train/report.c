@@ -1,4 +1,5 @@
 /* What a run tells: progress, steps.jsonl, run.json, the plan of --dry-run. */
+#include "train/machine.h"
 #include "train/run.h"
 
 #include <inttypes.h>
@@ -316,6 +317,24 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
 
 /* ---- --dry-run ---- */
 
+/* Whose gradients will count. The slowest workers' parts of each step are left out. */
+static int64_t planned_examples(const ronde__job *job) {
+  int64_t epochs = job->steps / job->steps_per_epoch, rest = job->steps % job->steps_per_epoch;
+  int64_t n = epochs * ronde__sampler_epoch_examples(job->sampler) + rest * job->options->accumulate * job->batch;
+  return n * (job->world - job->options->backup) / job->world;
+}
+
+/* What it will train on, and how: what runs must have in common to be compared. */
+static json_t *work_json(const ronde__run *r) {
+  const ronde__job *job = r->job;
+  return json_pack("{s:I, s:s?, s:s, s:o, s:s, s:I, s:I, s:o}", "train_flops_per_example",
+                   (json_int_t)ronde__graph_train_flops(r->ranks[0].graph), "padding", ronde__job_padding(job), "dtype",
+                   ronde_config_get(job->config, "dtype"), "data", ronde__json_text(job->data->source.name),
+                   "data_sha256", job->data->sha256, "data_examples",
+                   (json_int_t)job->data->source.n_examples[RONDE_SPLIT_TRAIN], "examples",
+                   (json_int_t)planned_examples(job), "config", ronde__config_json(job->config));
+}
+
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -347,7 +366,10 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
                 "strategy", job->strategy->name, "batch", (json_int_t)job->batch, "steps", (json_int_t)job->steps,
                 "memory_bytes", memory_json(r), "estimated_s", s[r->n_step_seconds / 2] * (double)job->steps,
                 "estimated_from_steps", (json_int_t)r->n_step_seconds);
-  char *text = plan ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+  json_t *work = work_json(r);
+  bool is_whole = plan && work && json_object_update(plan, work) == 0;
+  char *text = is_whole ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+  json_decref(work);
   json_decref(plan);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "dry run: no memory for the plan");
   if (json_out) *json_out = text;

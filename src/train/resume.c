@@ -417,8 +417,14 @@ static ronde_status check_data(const ronde__resume *r, const ronde__job *job) {
   return RONDE_OK;
 }
 
+/* A flag of an older version may take more words by now. */
+static bool is_same_value(const json_t *then, const json_t *now) {
+  if (!json_is_boolean(then) || !json_is_string(now)) return json_equal(then, now);
+  return json_is_true(then) == (strcmp(json_string_value(now), "off") != 0);
+}
+
 static ronde_status check_option(const ronde__resume *r, const char *name, const json_t *then, const json_t *now) {
-  if (json_equal(then, now)) return RONDE_OK;
+  if (is_same_value(then, now)) return RONDE_OK;
   char *was = json_dumps(then, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
   char *is = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
   ronde_status status = ronde__fail(RONDE_E_USAGE, "--%s is %s here, but %s in %s: it cannot change on the way", name,

@@ -1,4 +1,5 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
+#include "train/normalize.h"
 #include "train/setup.h"
 
 #include <inttypes.h>
@@ -85,6 +86,7 @@ static ronde_status open_data(ronde__job *job) {
     if (o->data) return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", o->data);
     RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
+    RONDE_TRY(ronde__normalize_settle(job, &(ronde__normalization){0}));
     RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "the data are the caller's"));
@@ -95,21 +97,23 @@ static ronde_status open_data(ronde__job *job) {
     RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
   if (strncmp(o->data, "folder", 6))
     RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
+  bool usual;
+  ronde__normalization normalization;
+  RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
   ronde__data_options options = {.spec = o->data,
                                  .cache = o->cache,
-                                 .normalize = o->normalize,
+                                 .normalize = usual,
+                                 .normalization = usual ? NULL : &normalization,
                                  .seed = (uint64_t)o->seed,
                                  .classes = o->classes,
                                  .resize = {job->resize[0], job->resize[1]},
                                  .skip_bad_images = o->skip_bad_images};
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
-  if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
+  if (job->config->verb == RONDE__VERB_INIT) options.cache = true;
   if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
   RONDE_TRY(ronde__data_open(&options, &job->data));
-  if (job->data->normalization.channels == 0)
-    job->config->options.normalize = false; /* nothing is applied: the record says so */
-  return RONDE_OK;
+  return ronde__normalize_settle(job, &job->data->normalization);
 }
 
 static void shape_from_data(ronde__job *job) {

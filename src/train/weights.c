@@ -3,9 +3,9 @@
 #include "io/sha256.h"
 
 #include "train/machine.h"
+#include "train/normalize.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,16 +187,6 @@ const char *ronde__job_padding(const ronde__job *job) {
   return job->options->padding == RONDE__PADDING_SAME ? "same" : "valid";
 }
 
-/* One value a channel, comma-separated, with a point whatever the locale. */
-static void list_values(const float *values, int n, char *text, size_t bytes) {
-  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
-  size_t used = 0;
-  for (int i = 0; i < n && used < bytes; i++)
-    used += (size_t)snprintf(text + used, bytes - used, "%s%.9g", i ? "," : "", values[i]);
-  uselocale(before);
-  if (c) freelocale(c);
-}
-
 /* The names of the data's classes as a JSON list, to be freed; NULL where they have none. */
 static char *class_names(const ronde__job *job) {
   json_t *names = json_array();
@@ -221,10 +211,12 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   if (job->options->resize) meta[notes->n++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;
-    list_values(normalization->mean, normalization->channels, notes->mean, sizeof notes->mean);
-    list_values(normalization->deviation, normalization->channels, notes->deviation, sizeof notes->deviation);
+    ronde__normalize_list(normalization->mean, normalization->channels, notes->mean, sizeof notes->mean);
+    ronde__normalize_list(normalization->deviation, normalization->channels, notes->deviation, sizeof notes->deviation);
     meta[notes->n++] = (ronde__file_meta){"normalize_mean", notes->mean};
     meta[notes->n++] = (ronde__file_meta){"normalize_std", notes->deviation};
+  } else if (job->data && !job->hooks.source && job->config->verb == RONDE__VERB_TRAIN) {
+    meta[notes->n++] = (ronde__file_meta){RONDE__META_NORMALIZE, "off"};
   }
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
 }

@@ -1,0 +1,277 @@
+/* The cases of a comparison: the command of each, and which of them are worth a run. Before the first one is measured, a
+ * dry run of each tells what is impossible, what is the same run twice, and whether all are the same work. */
+#include "compare.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- options of some strategies ---- */
+
+static const struct {
+  const char *option, *strategies;
+} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},
+               {"transport", "allreduce,ps-sync,ps-async"},
+               {"bucket-mb", "allreduce,ps-sync,ps-async"},
+               {"overlap", "allreduce,ps-sync,ps-async"},
+               {"collective", "allreduce"},
+               {"choices", "allreduce"},
+               {"wire", "allreduce"},
+               {"servers", "ps-sync,ps-async"},
+               {"placement", "ps-sync,ps-async"},
+               {"backup", "ps-sync"},
+               {"sentinel", "allreduce,ps-sync"},
+               {"lr-divide-workers", "ps-async"}};
+
+static bool is_among(const char *list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
+    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
+  return false;
+}
+
+/* What train makes of an automatic one. */
+static const char *strategy_of(const tool_call *call, const char *value) {
+  bool is_alone = strcmp(ronde_config_get(call->config, "workers"), "1") == 0 &&
+                  !*ronde_config_get(call->config, "hosts") && !*ronde_config_get(call->config, "hostfile");
+  return strcmp(value, "auto") != 0 ? value : is_alone ? "single" : "allreduce";
+}
+
+/* Where strategies are compared: whether the case that is set goes without the option, which another case has. */
+static bool is_for_others(const tool_call *call, const char *option) {
+  const tool_axis *axis = NULL;
+  const char *strategies = NULL;
+  if (strcmp(option, "workers") == 0 && strcmp(ronde_config_get(call->config, option), "1") == 0) return false;
+  for (int a = 0; a < call->n_axes; a++)
+    if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
+  for (size_t i = 0; i < sizeof of_some / sizeof of_some[0]; i++)
+    if (strcmp(of_some[i].option, option) == 0) strategies = of_some[i].strategies;
+  if (!axis || !strategies) return false;
+  if (is_among(strategies, strategy_of(call, ronde_config_get(call->config, "strategy")))) return false;
+  for (int i = 0; i < axis->n_values; i++)
+    if (is_among(strategies, strategy_of(call, axis->values[i]))) return true;
+  return false;
+}
+
+/* ---- names and commands ---- */
+
+/* The last axis changes fastest. */
+static ronde_status set_case(const tool_call *call, int index) {
+  for (int a = call->n_axes - 1; a >= 0; a--) {
+    const tool_axis *axis = &call->axes[a];
+    ronde_status status = ronde_config_set(call->config, axis->name, axis->values[index % axis->n_values]);
+    if (status) return status;
+    index /= axis->n_values;
+  }
+  return RONDE_OK;
+}
+
+/* Of the case that is set: its values of the axes, all of them or those that it goes by. */
+static void case_name(const tool_call *call, bool all, char *name, size_t bytes) {
+  name[0] = '\0';
+  for (int a = 0; a < call->n_axes; a++) {
+    const char *option = call->axes[a].name;
+    size_t used = strlen(name);
+    if (all || !is_for_others(call, option))
+      snprintf(name + used, bytes - used, "%s%s=%s", used ? "," : "", option, ronde_config_get(call->config, option));
+  }
+}
+
+/* What a dry run has no use for: it writes nothing. */
+static bool is_of_output(const char *option) { return is_among("out,trace,checkpoint-every,keep,save-best", option); }
+
+/* `ronde train` with all options of the case that is set which are not at their defaults. Those of the environment are
+ * among them, so the command is the whole of it. folder NULL: a dry run. */
+static json_t *command_of(const tool_call *call, const char *folder) {
+  json_t *command = json_pack("[s, s]", "ronde", "train");
+  ronde_option option;
+  for (int i = 0; ronde_config_option("train", i, &option); i++) {
+    const char *value = ronde_config_get(call->config, option.name);
+    bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
+    if (is_default || strcmp(option.name, "out") == 0 || is_for_others(call, option.name)) continue;
+    if (folder || !is_of_output(option.name))
+      json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
+  }
+  json_array_append_new(command, folder ? json_sprintf("--out=%s", folder) : json_string("--dry-run"));
+  json_array_append_new(command, json_string("--json"));
+  json_array_append_new(command, json_string("--quiet"));
+  return command;
+}
+
+ronde_status tool_case_command(const tool_call *call, const tool_case *one, const char *folder, json_t **command_out) {
+  ronde_status status = set_case(call, one->index);
+  if (!status) *command_out = command_of(call, folder);
+  return status;
+}
+
+/* ---- processes ---- */
+
+static json_t *read_all(int fd) {
+  FILE *file = fdopen(fd, "r");
+  json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
+  /* A writer whose reader has gone would fail at its last line. */
+  for (char rest[4096]; file && fread(rest, 1, sizeof rest, file) > 0;) {
+  }
+  if (file) fclose(file);
+  else close(fd);
+  return json;
+}
+
+ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_out) {
+  enum { MAX_WORDS = 256 };
+  char *words[MAX_WORDS];
+  size_t n = json_array_size(command);
+  if (n >= MAX_WORDS) return tool_fail(RONDE_E_USAGE, "compare: more than %d options", MAX_WORDS);
+  for (size_t i = 0; i < n; i++) words[i] = (char *)json_string_value(json_array_get(command, i));
+  words[n] = NULL;
+  int ends[2];
+  if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "compare: cannot make a pipe: %s", strerror(errno));
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    if (errors) dup2(fileno(errors), STDERR_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execv("/proc/self/exe", words);
+    _exit(1);
+  }
+  close(ends[1]);
+  if (child < 0) {
+    close(ends[0]);
+    return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
+  }
+  json_t *said = read_all(ends[0]);
+  int state;
+  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+  }
+  ronde_status status = WIFEXITED(state) ? tool_status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
+  if (status == RONDE_OK && !said) status = tool_fail(RONDE_E_INTERNAL, "compare: a run left no record");
+  if (status) json_decref(said);
+  else *said_out = said;
+  return status;
+}
+
+/* The error that a process ended with, from all that it said. */
+static void read_error(FILE *errors, ronde_status status, char *text, size_t bytes) {
+  static const char prefix[] = "ronde: error: ";
+  char line[2048];
+  snprintf(text, bytes, "%s", ronde_status_text(status));
+  rewind(errors);
+  while (fgets(line, sizeof line, errors)) {
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, prefix, sizeof prefix - 1) == 0) snprintf(text, bytes, "%s", line + sizeof prefix - 1);
+  }
+}
+
+static ronde_status dry_run(const json_t *command, json_t **plan_out, char *why, size_t bytes) {
+  FILE *errors = tmpfile();
+  if (!errors) return tool_fail(RONDE_E_WRITE, "compare: cannot make a temporary file: %s", strerror(errno));
+  ronde_status status = tool_signal() ? RONDE_E_CANCELLED : tool_case_run(command, errors, plan_out);
+  if (status) read_error(errors, status, why, bytes);
+  fclose(errors);
+  return status;
+}
+
+/* ---- which cases are run ---- */
+
+static void leave_out(tool_cases *cases, const char *name, json_t *reason) {
+  json_array_append_new(cases->left_out, json_pack("{s:s, s:o}", "name", name, "reason", reason));
+}
+
+/* Two commands may mean the same run: what is automatic in one is said in the other. */
+static bool is_same_run(const json_t *plan, const json_t *other) {
+  static const char *const measured[] = {"estimated_s", "estimated_from_steps"};
+  const json_t *plans[2] = {plan, other};
+  json_t *resolved[2];
+  for (int p = 0; p < 2; p++) {
+    resolved[p] = json_deep_copy(plans[p]);
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) json_object_del(resolved[p], measured[i]);
+    json_object_set(json_object_get(resolved[p], "config"), "strategy", json_object_get(plans[p], "strategy"));
+  }
+  bool is_same = json_equal(resolved[0], resolved[1]);
+  json_decref(resolved[0]);
+  json_decref(resolved[1]);
+  return is_same;
+}
+
+/* The case that is the same run as one, of those before it. */
+static const tool_case *find_same(const tool_cases *cases, const tool_case *one) {
+  for (int i = 0; i < cases->n; i++) {
+    const tool_case *before = &cases->at[i];
+    if (json_equal(before->command, one->command)) return before;
+    if (one->plan && before->plan && is_same_run(one->plan, before->plan)) return before;
+  }
+  return NULL;
+}
+
+/* name: by all axes. Whether the case is left out, and said to be. */
+static bool is_repeated(tool_cases *cases, const tool_case *one, const char *name) {
+  const tool_case *same = find_same(cases, one);
+  if (same) leave_out(cases, name, json_sprintf("the same run as %s", same->name));
+  return same;
+}
+
+/* What a resumed run would do is in its checkpoint: its cases meet in the first round. */
+static ronde_status plan_case(tool_cases *cases, tool_case *one, const char *name) {
+  char why[2048];
+  ronde_status status = dry_run(one->command, &one->plan, why, sizeof why);
+  if (status == RONDE_E_USAGE) leave_out(cases, name, json_string(why));
+  else if (status && status != RONDE_E_CANCELLED) tool_fail(status, "%s: its training failed: %s", name, why);
+  return status;
+}
+
+/* Adds the case of an index, or leaves it out. */
+static ronde_status add_case(tool_cases *cases, const tool_call *call, int index) {
+  tool_case *one = &cases->at[cases->n];
+  char name[sizeof one->name];
+  *one = (tool_case){.index = index};
+  ronde_status status = tool_case_command(call, one, NULL, &one->command);
+  if (status) return status;
+  case_name(call, true, name, sizeof name);
+  case_name(call, false, one->name, sizeof one->name);
+  bool is_left_out = is_repeated(cases, one, name);
+  if (!is_left_out && !*ronde_config_get(call->config, "resume")) {
+    status = plan_case(cases, one, one->name);
+    is_left_out = status || is_repeated(cases, one, name);
+  }
+  if (is_left_out) tool_case_end(one);
+  else cases->n++;
+  return status == RONDE_E_USAGE ? RONDE_OK : status;
+}
+
+/* A comparison needs two: with none left the first reason is that of the call, with one the others are said. */
+static ronde_status check_left(const tool_cases *cases) {
+  const json_t *one, *first = json_array_get(cases->left_out, 0);
+  size_t i;
+  if (first && cases->n == 0)
+    return tool_fail(RONDE_E_USAGE, "%s: its training is refused: %s", tool_string(first, "name"),
+                     tool_string(first, "reason"));
+  json_array_foreach(cases->left_out, i, one) {
+    if (first && cases->n == 1)
+      return tool_fail(RONDE_E_USAGE, "nothing is left to compare %s with: %s: %s", cases->at[0].name,
+                       tool_string(one, "name"), tool_string(one, "reason"));
+    tool_say("left out: %s: %s", tool_string(one, "name"), tool_string(one, "reason"));
+  }
+  return RONDE_OK;
+}
+
+ronde_status tool_cases_find(const tool_call *call, tool_cases *cases) {
+  int n = 1;
+  for (int a = 0; a < call->n_axes; a++) n *= call->axes[a].n_values;
+  *cases = (tool_cases){.at = calloc((size_t)n, sizeof *cases->at), .left_out = json_array()};
+  if (!cases->at || !cases->left_out) return tool_fail(RONDE_E_MEMORY, "compare: no memory for %d cases", n);
+  for (int i = 0; i < n; i++) {
+    ronde_status status = add_case(cases, call, i);
+    if (status) return status;
+  }
+  return check_left(cases);
+}
+
+void tool_cases_end(tool_cases *cases) {
+  for (int i = 0; i < cases->n; i++) tool_case_end(&cases->at[i]);
+  free(cases->at);
+  json_decref(cases->left_out);
+}
