@@ -54,10 +54,12 @@ bool tool_is_launched(void) {
   return false;
 }
 
+bool tool_is_ours(void) { return getenv(LAUNCHED) && tool_is_launched(); }
+
 bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
 
 void tool_mark_end(int code) {
-  if (!getenv(LAUNCHED) || !tool_is_launched()) return;
+  if (!tool_is_ours()) return;
   fflush(stdout);
   fprintf(stderr, MARK "%s %d\n", rank_mark(), code);
   fflush(stderr);
