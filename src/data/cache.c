@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 2
+#define VERSION 3
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
 #define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 
@@ -59,7 +59,7 @@ static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
   XXH3_128bits_update(state, &version, sizeof version);
   XXH3_128bits_update(state, set->name, strlen(set->name) + 1);
   XXH3_128bits_update(state, &set->seed, sizeof set->seed);
-  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n};
+  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
   for (int i = 0; i < 4 && status == RONDE_OK; ++i) {

@@ -239,6 +239,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
+  im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data->sha256);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status != RONDE_OK) {

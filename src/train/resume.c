@@ -208,35 +208,21 @@ void ronde__resume_close(ronde__resume *r) {
 /* ---- options ---- */
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {"data",
-                                           "cache",
-                                           "epochs",
-                                           "steps",
-                                           "workers",
-                                           "threads",
-                                           "transport",
-                                           "strategy",
-                                           "collective",
-                                           "servers",
-                                           "placement",
-                                           "wire",
-                                           "backup",
-                                           "shard",
-                                           "bucket-mb",
-                                           "overlap",
-                                           "out",
-                                           "save",
-                                           "trace",
-                                           "log-every",
-                                           "dry-run",
-                                           "drill",
-                                           "keep",
-                                           "resume",
-                                           "checkpoint-every",
-                                           "eval-every",
-                                           "target-accuracy",
-                                           "save-best",
-                                           "sentinel",
+static const char *const free_options[] = {"data",          "layout",
+                                           "cache",         "epochs",
+                                           "steps",         "workers",
+                                           "threads",       "transport",
+                                           "strategy",      "collective",
+                                           "servers",       "placement",
+                                           "wire",          "backup",
+                                           "shard",         "bucket-mb",
+                                           "overlap",       "out",
+                                           "save",          "trace",
+                                           "log-every",     "dry-run",
+                                           "drill",         "keep",
+                                           "resume",        "checkpoint-every",
+                                           "eval-every",    "target-accuracy",
+                                           "save-best",     "sentinel",
                                            "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
 static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
@@ -267,7 +253,7 @@ static bool leave(void *user, const char *name) {
 ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config) {
   const char *model = ronde__safetensors_meta(r->file, "model"), *wanted = config->options.model;
   if (wanted && model && strcmp(wanted, model))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", wanted, r->path, model);
+    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", RONDE__SHOWN(wanted), r->path, model);
   left what = {.workers = ronde__config_is_set(config, "workers") || ronde__config_is_set(config, "strategy"),
                .output = !r->folder && !config->options.out};
   return ronde__config_take(config, json_object_get(r->json, "given"), leave, &what);
