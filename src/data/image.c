@@ -79,10 +79,9 @@ ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *byt
   RONDE_TRY(ronde__stream_open(path, &stream));
   int64_t bytes;
   uint8_t *data = NULL;
-  ronde_status status = ronde__stream_measure(stream, &bytes);
+  ronde_status status = ronde__stream_measure(stream, FILE_BYTES_MAX + 1, &bytes);
   if (status == RONDE_OK && bytes > FILE_BYTES_MAX)
-    status = ronde__fail(RONDE_E_INPUT, "%s: %lld bytes; images of at most %d are read", path, (long long)bytes,
-                         FILE_BYTES_MAX);
+    status = ronde__fail(RONDE_E_INPUT, "%s: more than %d bytes: no image of this size is read", path, FILE_BYTES_MAX);
   if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
   if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);

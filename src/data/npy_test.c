@@ -82,7 +82,7 @@ static void test_bad_headers_are_named(void **state) {
       {DICT("''", "False", "(2,)"), 6, "type ''"},
       {DICT("[('a', '<f4')]", "False", "(2,)"), 8, "structured"},
       {DICT("'<f4'", "False", "(2,)"), 7, "needs 8 bytes, but 7 follow"},
-      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but 9 follow"},
+      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file goes on"},
       {DICT("'<f4'", "False", "(0, 3)"), 0, "dimension 0 is 0"},
       {DICT("'<f4'", "False", "(4611686018427387904, 4)"), 8, "more items than can be counted"},
       {DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "cannot read 'shape'"},
@@ -117,6 +117,20 @@ static void test_bad_headers_are_named(void **state) {
   file = test_npy(good, zeros, 2);
   file.n = 9;
   check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 9", "ends here");
+}
+
+/* At the first byte too many: what comes behind it, here cut off, is not decompressed to be counted. */
+static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
+  size_t n = 3 << 20;
+  ronde__npy npy;
+  uint8_t *items = calloc(n, 1);
+  for (size_t i = 0; i < n; ++i) items[i] = (uint8_t)(i * i >> 5);
+  test_log_start(&lines);
+  test_bytes plain = test_npy(DICT("'|u1'", "False", "(2, 3)"), items, n), packed = test_gzip(plain.data, plain.n);
+  packed.n = packed.n / 10 * 9; /* behind what is looked at for a header */
+  check_failed(&lines, scan(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file goes on");
+  free(plain.data);
+  free(items);
 }
 
 static void test_values_that_are_not_finite_are_named(void **state) {
@@ -241,6 +255,7 @@ int main(void) {
       cmocka_unit_test(test_headers_are_read),
       cmocka_unit_test(test_later_versions_are_read),
       cmocka_unit_test(test_bad_headers_are_named),
+      cmocka_unit_test(test_gzip_that_goes_on_is_refused_at_once),
       cmocka_unit_test(test_values_that_are_not_finite_are_named),
       cmocka_unit_test(test_labels_of_every_integer_type),
       cmocka_unit_test(test_images_for_predict),
