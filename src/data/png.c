@@ -1,10 +1,13 @@
 /* PNG images, through libpng's simplified interface. */
 #include "data/data.h"
+#include "data/exif.h"
 #include "data/image.h"
 
 #ifdef RONDE_HAVE_PNG
 
 #include <png.h>
+#include <string.h>
+#include <zlib.h>
 
 /* What deflate can expand a byte to at most; a pixel has at least one bit. */
 #define PIXELS_PER_BYTE_MAX (1032 * 8)
@@ -27,6 +30,24 @@ static ronde_status read_pixels(png_image *image, int channels, uint8_t **interl
   return RONDE_OK;
 }
 
+static uint32_t be32(const uint8_t *at) {
+  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* libpng's simplified interface does not tell of the chunk eXIf. A chunk: length, type, data, CRC of the latter two. */
+static int orientation(const uint8_t *data, size_t bytes) {
+  enum { SIGNATURE = 8, AROUND = 12 };
+  for (size_t at = SIGNATURE; at <= bytes && bytes - at >= AROUND;) {
+    uint32_t n = be32(data + at);
+    if (n > bytes - at - AROUND) break;
+    bool is_exif = !memcmp(data + at + 4, "eXIf", 4);
+    if (is_exif && be32(data + at + 8 + n) == crc32(0, data + at + 4, n + 4))
+      return ronde__exif_orientation(data + at + 8, n);
+    at += AROUND + n;
+  }
+  return 1;
+}
+
 ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
   png_image image = {.version = PNG_IMAGE_VERSION};
@@ -38,7 +59,8 @@ ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde
     status = ronde__image_fail(RONDE_E_INPUT, reason,
                                "offset %d: the header claims %ux%u pixels, more than %zu bytes can hold", SIDES_OFFSET,
                                image.height, image.width, bytes);
-  *image_out = (ronde__image){image.height, image.width, (image.format & PNG_FORMAT_FLAG_COLOR) != 0};
+  *image_out =
+      (ronde__image){image.height, image.width, (image.format & PNG_FORMAT_FLAG_COLOR) != 0, orientation(data, bytes)};
   if (status == RONDE_OK && channels) status = read_pixels(&image, channels, interleaved_out, reason);
   png_image_free(&image);
   return status;
