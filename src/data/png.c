@@ -2,12 +2,12 @@
 #include "data/data.h"
 #include "data/exif.h"
 #include "data/image.h"
+#include "data/stream.h"
 
 #ifdef RONDE_HAVE_PNG
 
 #include <png.h>
 #include <string.h>
-#include <zlib.h>
 
 /* What deflate can expand a byte to at most; a pixel has at least one bit. */
 #define PIXELS_PER_BYTE_MAX (1032 * 8)
@@ -41,7 +41,7 @@ static int orientation(const uint8_t *data, size_t bytes) {
     uint32_t n = be32(data + at);
     if (n > bytes - at - AROUND) break;
     bool is_exif = !memcmp(data + at + 4, "eXIf", 4);
-    if (is_exif && be32(data + at + 8 + n) == crc32(0, data + at + 4, n + 4))
+    if (is_exif && be32(data + at + 8 + n) == ronde__crc32(data + at + 4, (size_t)n + 4))
       return ronde__exif_orientation(data + at + 8, n);
     at += AROUND + n;
   }

@@ -218,3 +218,5 @@ ronde_status ronde__stream_end(ronde__stream *s) {
                        (long long)s->offset - 1);
   return RONDE_OK;
 }
+
+uint32_t ronde__crc32(const void *data, size_t bytes) { return (uint32_t)crc32_z(0, data, bytes); }

@@ -26,4 +26,7 @@ ronde_status ronde__stream_read(ronde__stream *stream, void *to, int64_t bytes);
 /* An error where anything is left. */
 ronde_status ronde__stream_end(ronde__stream *stream);
 
+/* The checksum of gzip, and of PNG's chunks. */
+uint32_t ronde__crc32(const void *data, size_t bytes);
+
 #endif
