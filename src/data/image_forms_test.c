@@ -233,6 +233,21 @@ static void test_png_is_turned(void **state) {
   ronde__free(decode(file, 3, H, W));
 }
 
+/* libpng would allocate what it claims. */
+static void test_a_chunk_longer_than_the_file_is_refused(void **state) {
+  uint8_t rows[H * W] = {0}, *x;
+  int64_t h, w;
+  const chunk before = {"zTXt", test_bytes_make("text", 4)};
+  test_bytes file = png(GREY, 8, W, rows, &before, 1);
+  uint8_t *name = memmem(file.data, file.n, "zTXt", 4);
+  assert_non_null(name);
+  test_put_be(name - 4, 0x0a000000);
+  test_log_start(&lines);
+  check_failed(&lines, ronde__image_decode("image", file.data, file.n, 1, &h, &w, &x), RONDE_E_INPUT,
+               "image: not a whole PNG", "a chunk is longer");
+  free(file.data);
+}
+
 #ifdef RONDE_HAVE_JPEG
 
 /* With a segment behind the marker that begins the file. */
@@ -310,7 +325,7 @@ int main(void) {
   const struct CMUnitTest of_png[] = {
       cmocka_unit_test(test_grey_of_every_depth), cmocka_unit_test(test_colour_of_16_bits),
       cmocka_unit_test(test_grey_with_alpha),     cmocka_unit_test(test_palettes),
-      cmocka_unit_test(test_png_is_turned),
+      cmocka_unit_test(test_png_is_turned),       cmocka_unit_test(test_a_chunk_longer_than_the_file_is_refused),
   };
   int failed = cmocka_run_group_tests(always, NULL, NULL);
   if (ronde__image_supported()) failed += cmocka_run_group_tests(of_png, NULL, NULL);
