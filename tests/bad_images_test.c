@@ -147,14 +147,14 @@ static void test_images(void **state) {
 
 static void test_jpegs(void **state) {
 #ifdef RONDE_HAVE_JPEG
-  folder_with("cmyk", "x.jpg", test_jpeg(SIDE, SIDE, 4, TEST_JPEG_PLAIN, pixels));
+  folder_with("cmyk", "x.jpg", test_jpeg(SIDE, SIDE, 4, TEST_JPEG_UNMARKED, pixels));
   test_bytes file = test_jpeg(SIDE, SIDE, 3, TEST_JPEG_PLAIN, pixels);
   uint8_t *frame = memmem(file.data, file.n, "\xff\xc0\x00\x11\x08", 5);
   assert_non_null(frame);
   memcpy(frame + 5, "\xff\xdc\xff\xdc", 4); /* 65500 x 65500 */
   folder_with("jpeg-bomb", "x.jpg", file);
   static const bad cases[] = {
-      {TRAIN "--data folder:cmyk", 3, "cmyk/class1/x.jpg: ", "a CMYK JPEG; it must be converted to RGB"},
+      {TRAIN "--data folder:cmyk", 3, "cmyk/class1/x.jpg: ", "a CMYK JPEG without Adobe"},
       {TRAIN "--data folder:jpeg-bomb", 3, "jpeg-bomb/class1/x.jpg: ", "65500x65500"},
       {"predict colour cmyk/class1/x.jpg", 3, "cmyk/class1/x.jpg: ", "CMYK"},
       {"predict colour jpeg-bomb/class1/x.jpg", 3, "jpeg-bomb/class1/x.jpg: ", "65500x65500"},

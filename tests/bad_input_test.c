@@ -136,6 +136,8 @@ static void write_npy_files(void) {
   write_npy_set("npy-three", X_GOOD, x, sizeof x, three, y, 24);
   write_npy_set("npy-real-labels", X_GOOD, x, sizeof x, f4_labels, real_labels, sizeof real_labels);
   write_npy_set("npy-negative", X_GOOD, x, sizeof x, Y_GOOD, negative, sizeof negative);
+  const char *nhwc = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 28, 28, 1), }";
+  write_npy_set("npy-nhwc", nhwc, x, sizeof x, Y_GOOD, y, sizeof y);
   write_npy_set("npy-wordless", "{'descr': '<f4', }", x, sizeof x, Y_GOOD, y, sizeof y);
 }
 
@@ -153,10 +155,25 @@ static void test_npy_files(void **state) {
       {TRAIN_NPY "npy-real-labels", 3, "npy-real-labels/train_y.npy", ""},
       {TRAIN_NPY "npy-negative", 3, "npy-negative/train_y.npy: offset", "-2"},
       {TRAIN_NPY "npy-wordless", 3, "npy-wordless/train_x.npy", ""},
+      {TRAIN_NPY "npy-nhwc", 3, "npy-nhwc/train_x.npy: offset 10: (4, 28, 28, 1) looks like (N, H, W, C)",
+       "--layout nhwc"},
+      {"predict weights npy-nhwc/train_x.npy", 3, "npy-nhwc/train_x.npy", "--layout nhwc"},
+      {"init --model lenet5 -o fresh --data npy:npy-nhwc", 3, "npy-nhwc/train_x.npy", "--layout nhwc"},
+      {"data info npy:npy-nhwc", 3, "npy-nhwc/train_x.npy", "--layout nhwc"},
+      {"eval weights --data npy:npy-nhwc", 3, "npy-nhwc/train_x.npy", "--layout nhwc"},
+      {TRAIN_NPY "npy-nhwc --layout nchw", 2, "lenet5", "28x1"},
+      {"train --model lenet5 --data synthetic:1x28x28:10:40 --layout nhwc", 2, "--layout can have no effect", "npy"},
+      {"predict weights some.png --layout nhwc", 2, "--layout can have no effect", "npy"},
+      {"init --model lenet5 --shape 1x28x28 -o fresh --layout nhwc", 2, "--layout can have no effect", "--data"},
       {TRAIN_NPY "npy-nan --cache off", 3, "npy-nan/train_x.npy: offset", "NaN"},
       {TRAIN_NPY "nowhere", 3, "nowhere/train_x.npy", "not found"},
   };
-  check_all(cases, RONDE__COUNT(cases));
+  static const char *const turned[] = {"train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc",
+                                       "data info npy:npy-nhwc --layout nhwc",
+                                       "predict weights npy-nhwc/train_x.npy --layout nhwc",
+                                       "train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc --cache off"};
+  for (size_t i = 0; i < RONDE__COUNT(turned); ++i) assert_int_equal(finish(start(turned[i], NULL), turned[i]), 0);
+  check_all(cases, RONDE__COUNT(cases)); /* also where a cache holds the set as --layout nhwc reads it */
 }
 
 /* ---- safetensors ------------------------------------------------------------------------------------------------- */

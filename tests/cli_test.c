@@ -111,8 +111,15 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"--quiet train", "unknown option --quiet in front of the verb (ronde --help)"},
       {"help train eval", "unexpected word 'eval': ronde help VERB"},
       {"train --bacth 3", "unknown option --bacth; the nearest is --batch"},
-      {"train --no-shufle", "unknown option --no-shufle; the nearest is --shuffle"},
+      {"train --no-shufle", "unknown option --no-shufle; the nearest is --no-shuffle"},
       {"train --quite", "unknown option --quite; the nearest is --quiet"},
+      {"train --learning-rate 0.1", "unknown option --learning-rate; here it is --lr"},
+      {"train --device cuda",
+       "unknown option --device: networks are computed on the CPU, there is no device to choose"},
+      {"train --frobnicate 3", "unknown option --frobnicate; `ronde train --help` lists them"},
+      {"models --frobnicate", "unknown option --frobnicate; `ronde models --help` lists them"},
+      {"frobnicate", "unknown verb 'frobnicate' (ronde --help lists them)"},
+      {"data frobnicate", "ronde data frobnicate: there is no such thing; there are list, info, get, convert"},
       {"train --top 3", "--top is not an option of train, but of predict"},
       {"models --jsom", "unknown option --jsom; the nearest is --json"},
       {"train -x", "unknown option -x: options begin with two dashes"},
@@ -133,12 +140,14 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"eval a b", "unexpected word 'b': ronde eval CKPT"},
       {"data", "what to do is missing: ronde data list, info, get or convert"},
       {"bench", "a word is missing: ronde bench SUITE (ronde bench --help lists them)"},
-      {"bench colectives", "ronde bench colectives: there is no such thing; the nearest is collectives"},
+      {"bench colectives",
+       "ronde bench colectives: there is no such thing; the nearest is collectives (collectives, step, kernels)"},
       {"help bench collectives more", "unexpected word 'more': ronde help VERB"},
       {"data gett mnist", "ronde data gett: there is no such thing; the nearest is get (list, info, get, convert)"},
       {"data info", "a data set is missing: ronde data info NAME"},
       {"data list mnist", "unexpected word 'mnist': ronde data list"},
       {"data list -o x", "ronde data list: --output can have no effect"},
+      {"data list --layout nhwc", "ronde data list: --layout can have no effect"},
       {"data get npy:x", "data set npy:x cannot be downloaded; there are fashion-mnist, mnist, cifar10, cifar100"},
       {"version -- --json", "unexpected word '--json': ronde version"},
   };
@@ -166,6 +175,81 @@ static void test_environment_is_read(void **state) {
   run("train --batch 42 --help", NULL, &outcome);
   unsetenv("RONDE_BATCH");
   assert_int_equal(outcome.exit_code, 0);
+}
+
+/* Once, in front of everything else, and the run goes on. */
+static void test_misspelt_variables_are_said(void **state) {
+  (void)state;
+  outcome outcome;
+  setenv("RONDE_EPOCS", "3", 1);
+  run("data list", NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 0);
+  assert_string_equal(outcome.err,
+                      "ronde: warning: RONDE_EPOCS in the environment is not read; the nearest is RONDE_EPOCHS\n");
+  run("data list --quiet", NULL, &outcome);
+  unsetenv("RONDE_EPOCS");
+  assert_string_equal(outcome.err, "");
+}
+
+/* Whatever a value holds: what clears a screen, sets its title or types into it. U+009B is one of them. */
+static void test_control_characters_do_not_reach_the_terminal(void **state) {
+  (void)state;
+  static const char *const words[] = {"train --model \x1b[2Jx --data mnist",
+                                      "train --data \x1b]0;title\a",
+                                      "train --\x1b[2J 3",
+                                      "train --batch \x1b[31m7",
+                                      "eval \x1b[2J --data mnist",
+                                      "\x1b[2J",
+                                      "data info npy:\x9b"
+                                      "2J",
+                                      "data info npy:\xc2\x9b"
+                                      "2J",
+                                      "data \x1b[2J",
+                                      "models \x1b[2J",
+                                      "ckpt info \x7f\b\r",
+                                      "train --lr=\x1b[2J",
+                                      "train --model lenet5 --data mnist --hostfile \x1b[2J",
+                                      "train x\x1b[2J"};
+  for (size_t i = 0; i < COUNT(words); i++) {
+    outcome outcome;
+    run(words[i], NULL, &outcome);
+    assert_true(outcome.exit_code == 2 || outcome.exit_code == 3);
+    assert_string_equal(outcome.out, "");
+    size_t n = strlen(outcome.err);
+    assert_true(n > 0 && outcome.err[n - 1] == '\n');
+    for (size_t c = 0; c + 1 < n; c++) {
+      unsigned char byte = (unsigned char)outcome.err[c];
+      if (byte < 0x20 || byte > 0x7e) fail_msg("ronde %s: byte %02x in %s", words[i], byte, outcome.err);
+    }
+  }
+}
+
+/* The line holds the start of the value, an ellipsis, and the reason. */
+static void test_long_values_are_cut(void **state) {
+  (void)state;
+  enum { LONG = 900 }; /* what `run` takes */
+  static const char *const cases[][2] = {{"train --model lenet5 --data npy:", "File name too long"},
+                                         {"train --model ", "no such network"},
+                                         {"train --batch ", "is not a whole number"},
+                                         {"train --model lenet5 --data ", "is unknown: there are"},
+                                         {"train --drill ", "not load:"},
+                                         {"", "unknown verb"},
+                                         {"train --", "`ronde train --help` lists them"},
+                                         {"data ", "there is no such thing"},
+                                         {"help train ", "ronde help VERB"}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    char words[1024];
+    outcome outcome;
+    int used = snprintf(words, sizeof words, "%s", cases[i][0]);
+    memset(words + used, 'q', LONG);
+    snprintf(words + used + LONG, sizeof words - (size_t)used - LONG, "%s",
+             strstr(cases[i][0], "--drill") ? " --model lenet5 --data synthetic:1x28x28:2:256" : "");
+    run(words, NULL, &outcome);
+    const char *line = last_line(outcome.err);
+    if (!strstr(line, cases[i][1]) && i > 0) fail_msg("no '%s' in %s", cases[i][1], line);
+    if (i > 0 && strlen(line) > 320) fail_msg("%zu bytes: %s", strlen(line), line);
+    assert_memory_equal(line, "ronde: error: ", 14);
+  }
 }
 
 static void test_version_and_models_print_results(void **state) {
@@ -199,6 +283,11 @@ static void test_output_that_is_lost_is_an_error(void **state) {
   outcome outcome;
   run("version", "/dev/full", &outcome);
   assert_int_equal(outcome.exit_code, 6);
+  assert_string_equal(last_line(outcome.err), "ronde: error: standard output: cannot write: No space left on device");
+  run("train --model lenet5 --batch 20 --json --data synthetic:1x28x28:10:60", "/dev/full", &outcome);
+  assert_int_equal(outcome.exit_code, 6);
+  assert_null(strstr(outcome.err, "completed"));
+  assert_null(strstr(outcome.err, "phase"));
   assert_string_equal(last_line(outcome.err), "ronde: error: standard output: cannot write: No space left on device");
   run("--help", "/dev/full", &outcome);
   assert_int_equal(outcome.exit_code, 6);
@@ -328,6 +417,9 @@ int main(void) {
       cmocka_unit_test(test_help_goes_to_stdout),
       cmocka_unit_test(test_wrong_usage_ends_with_2_and_one_line),
       cmocka_unit_test(test_environment_is_read),
+      cmocka_unit_test(test_misspelt_variables_are_said),
+      cmocka_unit_test(test_control_characters_do_not_reach_the_terminal),
+      cmocka_unit_test(test_long_values_are_cut),
       cmocka_unit_test(test_version_and_models_print_results),
       cmocka_unit_test(test_output_that_is_lost_is_an_error),
       cmocka_unit_test_setup_teardown(test_training_is_told_on_stderr, enter_folder, leave_folder),

@@ -1,3 +1,4 @@
+/* The words of the command line, read into a configuration. */
 #include "common.h"
 
 #include <stdio.h>
@@ -36,16 +37,34 @@ static int edit_distance(const char *a, const char *b) {
   return row[n];
 }
 
-int tool_nearest(const char *name, const char *const *names, int n, int *distance_out) {
-  int nearest = 0;
-  *distance_out = edit_distance(name, names[0]);
-  for (int i = 1; i < n; i++) {
+/* Two of five letters, or one of fewer. */
+static bool is_near(const char *meant, int distance) {
+  int most = 2 * (int)strlen(meant) / 5;
+  return distance <= (most > 1 ? most : 1);
+}
+
+int tool_nearest(const char *name, const char *const *names, int n) {
+  int nearest = -1, least = 0;
+  for (int i = 0; i < n; i++) {
     int distance = edit_distance(name, names[i]);
-    if (distance >= *distance_out) continue;
-    *distance_out = distance;
+    if (!is_near(names[i], distance) || (nearest >= 0 && distance >= least)) continue;
+    least = distance;
     nearest = i;
   }
   return nearest;
+}
+
+ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n) {
+  int nearest = tool_nearest(word, names, n);
+  char shown[TOOL_SHOWN], list[256] = "";
+  for (int i = 0; i < n; i++) {
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
+  }
+  tool_shown(word, shown);
+  if (nearest < 0) return tool_fail(RONDE_E_USAGE, "%s %s: there is no such thing; there are %s", called, shown, list);
+  return tool_fail(RONDE_E_USAGE, "%s %s: there is no such thing; the nearest is %s (%s)", called, shown,
+                   names[nearest], list);
 }
 
 static bool find_option(const tool_verb *verb, const char *name, ronde_option *option_out) {
@@ -64,14 +83,16 @@ static int own_flag(const char *name) {
 
 /* The library names the nearest of its options, or the verb that has this one; here the flags of our own compete. */
 static ronde_status fail_unknown(const parser *p, const char *name) {
-  int distance, nearest = tool_nearest(name, own_flags, N_OWN_FLAGS, &distance);
+  const char *ours = NULL;
+  int nearest = tool_nearest(name, own_flags, N_OWN_FLAGS);
   ronde_option option;
-  bool is_ours = !p->verb->has_config || distance <= 2;
-  for (int i = 0; is_ours && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
-    is_ours = edit_distance(name, option.name) >= distance;
+  if (nearest >= 0) ours = own_flags[nearest];
+  for (int i = 0; ours && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
+    if (edit_distance(name, option.name) < edit_distance(name, ours)) ours = NULL;
   }
-  if (!is_ours) return ronde_config_set(p->call->config, name, "");
-  return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, own_flags[nearest]);
+  if (ours) return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, ours);
+  if (p->verb->has_config) return ronde_config_set(p->call->config, name, "");
+  return tool_fail(RONDE_E_USAGE, "unknown option --%s; `ronde %s --help` lists them", name, p->verb->name);
 }
 
 /* The word behind the present one, where it is the value of a flag; flags may also stand alone. */
@@ -88,7 +109,8 @@ static ronde_status read_own_flag(parser *p, int flag, const char *value) {
   if (!value) value = flag_value(p);
   bool on = !value || strcmp(value, "on") == 0;
   if (!on && strcmp(value, "off") != 0) {
-    return tool_fail(RONDE_E_USAGE, "--%s: '%s' is not on or off", own_flags[flag], value);
+    char shown[TOOL_SHOWN];
+    return tool_fail(RONDE_E_USAGE, "--%s: '%s' is not on or off", own_flags[flag], tool_shown(value, shown));
   }
   if (flag == OWN_JSON) p->call->json = on;
   if (flag == OWN_QUIET) p->call->quiet = on;
@@ -135,8 +157,9 @@ static ronde_status read_valued(parser *p, const ronde_option *option, const cha
       return tool_fail(RONDE_E_USAGE, "--%s needs a value: %s", option->name, option->value_name);
     value = p->words[++p->at];
     if (strncmp(value, "--", 2) == 0) {
+      char shown[TOOL_SHOWN];
       return tool_fail(RONDE_E_USAGE, "--%s needs a value (%s) in front of %s", option->name, option->value_name,
-                       value);
+                       tool_shown(value, shown));
     }
   }
   return set_option(p, option, value);
@@ -172,8 +195,9 @@ static ronde_status read_word(parser *p, const char *word) {
   int n = p->call->n_words;
   if (n >= p->verb->max_words) {
     const char *words = p->verb->words;
-    return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde %s%s%s", word, p->verb->name, *words ? " " : "",
-                     words);
+    char shown[TOOL_SHOWN];
+    return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde %s%s%s", tool_shown(word, shown), p->verb->name,
+                     *words ? " " : "", words);
   }
   p->call->words[p->call->n_words++] = word;
   const char *option = p->verb->word_options[n];
@@ -197,7 +221,8 @@ static ronde_status read_all(parser *p) {
     } else if (strncmp(word, "--", 2) == 0) {
       status = read_option(p, word + 2);
     } else {
-      return tool_fail(RONDE_E_USAGE, "unknown option %s: options begin with two dashes", word);
+      char shown[TOOL_SHOWN];
+      return tool_fail(RONDE_E_USAGE, "unknown option %s: options begin with two dashes", tool_shown(word, shown));
     }
     if (status || p->help) return status;
   }
@@ -224,8 +249,11 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
   parser p = {.verb = verb, .call = &call, .words = argv, .n_words = argc};
   ronde_status status = verb->has_config ? ronde_config_create(verb->name, &call.config) : RONDE_OK;
   if (!status) status = read_all(&p);
+  if (call.quiet) tool_log_quiet();
   if (!status && !p.help && verb->has_config) {
+    tool_log_warnings(!tool_is_follower()); /* one process of a run says what all would */
     if (!tool_is_ours()) status = ronde_config_set_environment(call.config);
+    tool_log_warnings(true);
     if (!status) status = expand_strategies(&p);
     if (!status) status = require_words(&p);
   }

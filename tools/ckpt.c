@@ -89,7 +89,5 @@ ronde_status tool_ckpt(const tool_call *call) {
       return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde ckpt %s A", call->words[2], name);
     return actions[i].run(call);
   }
-  int distance, nearest = tool_nearest(name, names, N, &distance);
-  return tool_fail(RONDE_E_USAGE, "ronde ckpt %s: there is no such thing; the nearest is %s (info, verify, diff)", name,
-                   names[nearest]);
+  return tool_fail_word("ronde ckpt", name, names, N);
 }

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <ronde/ronde.h>
 
-enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16 };
+enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16, TOOL_LINE = 1024, TOOL_SHOWN = 84 };
 
 /* Measurements that belong together. */
 typedef struct tool_samples {
@@ -71,14 +71,20 @@ void tool_call_end(tool_call *call);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
-/* The index of the nearest of n names, and its edit distance. */
-int tool_nearest(const char *name, const char *const *names, int n, int *distance_out);
+/* The index of the nearest of n names, if it is near; else -1. */
+int tool_nearest(const char *name, const char *const *names, int n);
+/* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */
+ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n);
 
 /* ---- log.c: stderr --------------------------------------------------------------------------------------------- */
 
 /* Shows the library's log lines; errors as `ronde: error: ...`. */
 void tool_log_start(void);
 void tool_log_quiet(void);
+/* Whether the library's warnings are shown. */
+void tool_log_warnings(bool on);
+/* A user's word as messages show it: at most 80 bytes of it, with an ellipsis. */
+const char *tool_shown(const char *text, char buffer[TOOL_SHOWN]);
 /* Prints an error line and returns status. */
 ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tool_error_logged(void);
@@ -140,7 +146,9 @@ ronde_status tool_folder_make(const char *folder);
 
 /* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
 
-/* NULL (and an error line) where the text is no JSON object. */
+/* Text with its control characters, and what is no UTF-8, as "\\x1b"; cut where the buffer ends. */
+void tool_printable(const char *text, char *buffer, size_t size);
+/* For people: its strings are printable. NULL (and an error line) where the text is no JSON object. */
 json_t *tool_json(const char *text);
 double tool_number(const json_t *object, const char *key);      /* NAN: null or absent */
 const char *tool_string(const json_t *object, const char *key); /* "": null or absent */
@@ -158,7 +166,8 @@ ronde_status tool_flush(void);
 
 /* The sum of a phase over a run's epochs: "load_s", ... */
 double tool_epochs_sum(const json_t *run, const char *field);
-/* The table at the end of a training (stderr), and the plan of a dry run (stdout). */
+/* The tables at the end of a training (stderr): whole ones of one that completed, a few lines of one that was broken
+ * off, nothing of one that failed; and the plan of a dry run (stdout). */
 void tool_summary(const json_t *run, const char *folder);
 void tool_plan(const json_t *plan);
 

@@ -20,11 +20,12 @@ static void print_list(const json_t *json) {
 }
 
 static ronde_status list(const tool_call *call) {
-  static const char *const others[] = {"output", "from", "resize"};
+  ronde_option option;
   char *text;
-  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-    const char *value = ronde_config_get(call->config, others[i]);
-    if (value && *value) return tool_fail(RONDE_E_USAGE, "ronde data list: --%s can have no effect", others[i]);
+  for (int i = 0; ronde_config_option("data", i, &option); i++) {
+    const char *value = ronde_config_get(call->config, option.name);
+    if (value && strcmp(value, option.default_text ? option.default_text : "") != 0)
+      return tool_fail(RONDE_E_USAGE, "ronde data list: --%s can have no effect", option.name);
   }
   ronde_status status = ronde_data_list(&text);
   return status ? status : tool_print_result(call, text, print_list);
@@ -124,7 +125,5 @@ ronde_status tool_data(const tool_call *call) {
     if (!actions[i].takes_set && has_set) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde data list", set);
     return actions[i].run(call);
   }
-  int distance, nearest = tool_nearest(name, names, N, &distance);
-  return tool_fail(RONDE_E_USAGE, "ronde data %s: there is no such thing; the nearest is %s (list, info, get, convert)",
-                   name, names[nearest]);
+  return tool_fail_word("ronde data", name, names, N);
 }

@@ -56,9 +56,9 @@ bool tool_is_launched(void) {
   return false;
 }
 
-bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
-
 bool tool_is_ours(void) { return getenv(LAUNCHED) && tool_is_launched(); }
+
+bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
 
 void tool_mark_end(int code) {
   if (!tool_is_ours()) return;

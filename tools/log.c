@@ -1,3 +1,5 @@
+/* What goes to the terminal: lines of people's text and errors, and a line at the foot. Whatever a file name or an
+ * option's value holds, no control character passes from here. */
 #include "common.h"
 
 #include <pthread.h>
@@ -9,8 +11,8 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static bool quiet, error_logged;
-static char foot[512];
+static bool quiet, error_logged, warnings = true;
+static char foot[512], clean[4 * TOOL_LINE]; /* clean: under the mutex */
 
 static void clear_foot(void) {
   if (*foot) fputs("\r\033[K", stderr);
@@ -20,13 +22,31 @@ static void draw_foot(void) {
   if (*foot) fputs(foot, stderr);
 }
 
-/* Behind an error nothing else is said: it must be the last line. */
+/* A line that is too long, by values that it names, loses its middle: the reason stands at its end. */
+static void format_line(char line[TOOL_LINE], const char *format, va_list args) {
+  static const char ellipsis[] = " ... ";
+  enum { TAIL = TOOL_LINE / 2, HEAD = TOOL_LINE - TAIL - sizeof ellipsis };
+  va_list again;
+  va_copy(again, args);
+  size_t n = (size_t)vsnprintf(line, TOOL_LINE, format, args);
+  char *whole = n >= TOOL_LINE ? malloc(n + 1) : NULL;
+  if (whole) {
+    vsnprintf(whole, n + 1, format, again);
+    snprintf(line + HEAD, TOOL_LINE - HEAD, "%s%s", ellipsis, whole + n - TAIL);
+    free(whole);
+  }
+  va_end(again);
+}
+
+/* Behind an error nothing else is said: it must be the last line. People's text may begin with an empty line. */
 static void print_line(const char *prefix, const char *line, bool is_error) {
   pthread_mutex_lock(&mutex);
   if (is_error || (!quiet && !error_logged)) {
     clear_foot();
     if (is_error) *foot = '\0';
-    fprintf(stderr, "%s%s\n", prefix, line);
+    size_t empty = is_error ? 0 : strspn(line, "\n");
+    tool_printable(line + empty, clean, sizeof clean);
+    fprintf(stderr, "%.*s%s%s\n", (int)empty, line, prefix, clean);
     draw_foot();
   }
   error_logged = error_logged || is_error;
@@ -35,6 +55,7 @@ static void print_line(const char *prefix, const char *line, bool is_error) {
 
 static void sink(void *user, ronde_log_level level, const char *line) {
   (void)user;
+  if (level == RONDE_LOG_WARNING && !warnings) return;
   if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
   if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", line, false);
   if (level == RONDE_LOG_INFO) print_line("", line, false);
@@ -42,12 +63,20 @@ static void sink(void *user, ronde_log_level level, const char *line) {
 
 void tool_log_start(void) { ronde_log_set(sink, NULL); }
 void tool_log_quiet(void) { quiet = true; }
+void tool_log_warnings(bool on) { warnings = on; }
+
+const char *tool_shown(const char *text, char buffer[TOOL_SHOWN]) {
+  size_t n = strlen(text), kept = n < TOOL_SHOWN - 4 ? n : TOOL_SHOWN - 4;
+  while (kept < n && kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) kept--; /* never half a character */
+  snprintf(buffer, TOOL_SHOWN, "%.*s%s", (int)kept, text, kept < n ? "..." : "");
+  return buffer;
+}
 
 ronde_status tool_fail(ronde_status status, const char *format, ...) {
-  char line[2048];
+  char line[TOOL_LINE];
   va_list args;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  format_line(line, format, args);
   va_end(args);
   print_line("ronde: error: ", line, true);
   return status;
@@ -67,10 +96,10 @@ void tool_error_shown(void) {
 }
 
 void tool_say(const char *format, ...) {
-  char line[2048];
+  char line[TOOL_LINE];
   va_list args;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  format_line(line, format, args);
   va_end(args);
   print_line("", line, false);
 }

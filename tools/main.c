@@ -107,8 +107,11 @@ static const tool_verb *find_verb(const char *name) {
 static ronde_status fail_unknown_verb(const char *name) {
   const char *names[N_VERBS];
   for (int i = 0; i < N_VERBS; i++) names[i] = verbs[i].name;
-  int distance, nearest = tool_nearest(name, names, N_VERBS, &distance);
-  return tool_fail(RONDE_E_USAGE, "unknown verb '%s'; the nearest is %s (ronde --help lists them)", name,
+  int nearest = tool_nearest(name, names, N_VERBS);
+  char shown[TOOL_SHOWN];
+  tool_shown(name, shown);
+  if (nearest < 0) return tool_fail(RONDE_E_USAGE, "unknown verb '%s' (ronde --help lists them)", shown);
+  return tool_fail(RONDE_E_USAGE, "unknown verb '%s'; the nearest is %s (ronde --help lists them)", shown,
                    names[nearest]);
 }
 
@@ -120,7 +123,7 @@ static bool is_help(const char *word) {
 static ronde_status find_part(const tool_verb *verb, const char *name, const tool_verb **part_out) {
   enum { MOST = 16 };
   const char *names[MOST];
-  int n = 0, distance;
+  int n = 0;
   size_t skip = strlen(verb->name) + 1; /* a part's name begins with the verb's */
   for (const tool_verb *part; n < MOST && (part = verb->part(n)); n++) {
     names[n] = part->name + skip;
@@ -130,8 +133,9 @@ static ronde_status find_part(const tool_verb *verb, const char *name, const too
   if (!name || name[0] == '-')
     return tool_fail(RONDE_E_USAGE, "a word is missing: ronde %s %s (ronde %s --help lists them)", verb->name,
                      verb->words, verb->name);
-  return tool_fail(RONDE_E_USAGE, "ronde %s %s: there is no such thing; the nearest is %s", verb->name, name,
-                   names[tool_nearest(name, names, n, &distance)]);
+  char called[40];
+  snprintf(called, sizeof called, "ronde %s", verb->name);
+  return tool_fail_word(called, name, names, n);
 }
 
 /* words [n]: those behind the verb's name. */
@@ -150,12 +154,8 @@ static ronde_status run_verb(const tool_verb *verb, int n, char **words, char **
   ronde_status status = tool_parse(verb, n, words, &call, &help);
   if (status) return status;
   call.argv = argv;
-  if (help) {
-    tool_help_verb(stdout, verb);
-  } else {
-    if (call.quiet) tool_log_quiet();
-    status = verb->run(&call);
-  }
+  if (help) tool_help_verb(stdout, verb);
+  else status = verb->run(&call);
   tool_call_end(&call);
   return status;
 }
@@ -166,6 +166,7 @@ static ronde_status run(int argc, char **argv) {
     return tool_fail(RONDE_E_USAGE, "a verb is missing");
   }
   const char *first = argv[1];
+  char shown[TOOL_SHOWN];
   bool help = is_help(first);
   if (help && argc == 2) {
     tool_help(stdout, verbs, N_VERBS);
@@ -175,7 +176,7 @@ static ronde_status run(int argc, char **argv) {
   const char *name = help ? argv[2] : first;
   const tool_verb *verb = find_verb(name);
   if (!verb && name[0] == '-')
-    return tool_fail(RONDE_E_USAGE, "unknown option %s in front of the verb (ronde --help)", name);
+    return tool_fail(RONDE_E_USAGE, "unknown option %s in front of the verb (ronde --help)", tool_shown(name, shown));
   if (!verb) return fail_unknown_verb(name);
   if (!help) return run_verb(verb, argc - 2, argv + 2, argv);
   int n_names = 3;
@@ -185,7 +186,8 @@ static ronde_status run(int argc, char **argv) {
     if (status) return status;
     verb = part;
   }
-  if (argc > n_names) return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde help VERB", argv[n_names]);
+  if (argc > n_names)
+    return tool_fail(RONDE_E_USAGE, "unexpected word '%s': ronde help VERB", tool_shown(argv[n_names], shown));
   if (verb->part) tool_help_parts(stdout, verb);
   else tool_help_verb(stdout, verb);
   return RONDE_OK;
@@ -197,8 +199,7 @@ int main(int argc, char **argv) {
   signal(SIGXFSZ, SIG_IGN); /* and so is a file above the process's limit */
   tool_log_start();
   ronde_status status = run(argc, argv);
-  ronde_status flushed = tool_flush();
-  if (!status) status = flushed;
+  if (!status) status = tool_flush();
   if (status && !tool_error_logged() && !tool_is_follower()) tool_fail(status, "%s", ronde_status_text(status));
   int code = status == RONDE_E_CANCELLED && tool_signal() ? 128 + tool_signal() : ronde_status_exit_code(status);
   tool_mark_end(code);

@@ -1,3 +1,4 @@
+/* What a training ends with on the terminal, and the plan of a dry run. */
 #include "common.h"
 
 #include <math.h>
@@ -156,12 +157,16 @@ static void say_ops(const json_t *run) {
 }
 
 void tool_summary(const json_t *run, const char *folder) {
+  const char *status = tool_string(run, "status");
+  if (strcmp(status, "failed") == 0) return; /* its error is the last thing that is said, and nearly the only one */
   say_head(run);
-  say_phases(run);
-  say_workers(run);
-  say_late(run);
-  say_left_out(run);
-  say_ops(run);
+  if (strcmp(status, "completed") == 0) {
+    say_phases(run);
+    say_workers(run);
+    say_late(run);
+    say_left_out(run);
+    say_ops(run);
+  }
   if (folder && *folder) tool_say("\n  the record: %s/run.json", folder);
 }
 

@@ -9,6 +9,8 @@ static bool is_on(const ronde_config *config, const char *name) {
 
 static ronde_status show(const tool_call *call, const char *text, bool dry_run) {
   if (call->json) tool_print_json(text);
+  ronde_status flushed = call->json ? tool_flush() : RONDE_OK;
+  if (flushed) return flushed; /* where the result was lost, no table stands in front of that */
   if (call->json && call->quiet) return RONDE_OK;
   json_t *json = tool_json(text);
   if (!json) return RONDE_E_INTERNAL;

@@ -36,6 +36,15 @@ void ronde__free(void *p);
 void *ronde__pages_map(size_t bytes);
 void ronde__pages_unmap(void *p, size_t bytes);
 
+/* A user's text as messages show it: at most 80 bytes of it, with an ellipsis, and without control characters. */
+#define RONDE__SHOWN_BYTES 84
+const char *ronde__shown(const char *text, char out[RONDE__SHOWN_BYTES]);
+#define RONDE__SHOWN(text) ronde__shown((text), (char[RONDE__SHOWN_BYTES]){0}) /* for the enclosing block */
+/* Insertions, deletions and replacements that make b of a (of their first 63 bytes): to name what is near. */
+int ronde__edit_distance(const char *a, const char *b);
+/* Whether a text at this distance is likely to be a misspelling of what was meant. */
+bool ronde__is_near(const char *meant, int distance);
+
 char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 

@@ -41,11 +41,28 @@ static bool was_said(const char *text) {
 void ronde__log_demote(bool on) { log_demoted = on; }
 void ronde__log_mute(bool on) { log_muted = on; }
 
+/* A line that is too long, by a path of many thousand bytes, loses its middle: the reason stands at its end. */
+static void write_line(char *line, size_t room, const char *format, va_list args) {
+  va_list again;
+  va_copy(again, args);
+  size_t n = (size_t)vsnprintf(line, room, format, args);
+  char *whole = n >= room ? malloc(n + 1) : NULL;
+  if (whole) {
+    static const char ellipsis[] = " ... ";
+    size_t tail = room / 2, head = room - tail - sizeof ellipsis;
+    vsnprintf(whole, n + 1, format, again);
+    memcpy(line + head, ellipsis, sizeof ellipsis);
+    memcpy(line + head + sizeof ellipsis - 1, whole + n - tail, tail + 1);
+    free(whole);
+  }
+  va_end(again);
+}
+
 static void log_line(ronde_log_level level, const char *format, va_list args) {
-  char line[2048];
+  char line[1024];
   int used = 0;
   if (level == RONDE_LOG_ERROR && log_rank >= 0) used = snprintf(line, sizeof line, "rank %d: ", log_rank);
-  vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+  write_line(line + used, sizeof line - (size_t)used, format, args);
   pthread_mutex_lock(&log_mutex);
   bool again = level == RONDE_LOG_ERROR && log_group && was_said(line + used);
   if (log_fn && !again && !log_muted) log_fn(log_user, level, line);

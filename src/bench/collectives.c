@@ -289,7 +289,7 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
     return ronde__fail(RONDE_E_USAGE,
                        "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
                        "hierarchical, mpi, ring-bf16, reduce-scatter, all-gather, broadcast, copy)",
-                       list, wanted - b->n_cases);
+                       RONDE__SHOWN(list), wanted - b->n_cases);
   return RONDE_OK;
 }
 

@@ -51,7 +51,8 @@ static int64_t wall_ahead_ns(ronde__transport *transport) {
 
 /* The line that says what is wrong with the data is this rank's; the others go on. */
 static void look_at_data(const doctor *d, facts *f) {
-  ronde__data_options options = {.spec = d->options->data, .cache = true, .seed = 1};
+  ronde__data_options options = {
+      .spec = d->options->data, .cache = true, .seed = 1, .layout = (ronde__image_layout)d->options->layout};
   ronde__data *data;
   f->data_status = (int32_t)ronde__data_open(&options, &data);
   if (f->data_status != RONDE_OK) return;
@@ -224,6 +225,9 @@ static ronde_status join(const doctor *d, ronde__transport **transport_out) {
 }
 
 ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
+  const char *data = ronde__config_options(config)->data;
+  if (!data || strncmp(data, "npy", 3))
+    RONDE_TRY(ronde__config_no_effect(config, "layout", "only npy:DIR holds arrays in one of several orders"));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

@@ -1,7 +1,7 @@
 /* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and shared
  * by all processes of the host. It is written under another name and renamed, so that it is whole or absent, whoever
  * else does the same at the same time. Its maker holds a lock on it until then, by which others know what a killed
- * process left behind. */
+ * process left behind. Nobody is to write it again: it is read-only, and who has it mapped holds a lease on it. */
 #include "data/store.h"
 
 #include <dirent.h>
@@ -59,7 +59,7 @@ static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
   XXH3_128bits_update(state, &version, sizeof version);
   XXH3_128bits_update(state, set->name, strlen(set->name) + 1);
   XXH3_128bits_update(state, &set->seed, sizeof set->seed);
-  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n};
+  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
   for (int i = 0; i < 4 && status == RONDE_OK; ++i) {
@@ -127,10 +127,10 @@ static const char *find_damage(const char *base, size_t bytes, const uint64_t ke
   return NULL;
 }
 
-static void store_from(ronde__store *store, const ronde__parts *parts, void *base, size_t bytes) {
+static void store_from(ronde__store *store, const ronde__parts *parts, void *base, size_t bytes, ronde__lease *lease) {
   header h;
   memcpy(&h, base, sizeof h);
-  *store = (ronde__store){.facts = h.facts, .base = base, .bytes = bytes};
+  *store = (ronde__store){.facts = h.facts, .base = base, .bytes = bytes, .lease = lease};
   memcpy(store->sha256, h.sha256, sizeof store->sha256);
   ronde__store_point(store, parts, both);
 }
@@ -140,17 +140,18 @@ static bool map_existing(const char *path, const uint64_t key[2], ronde__store *
   if (fd < 0) return false;
   struct stat st;
   void *base = MAP_FAILED;
-  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+  ronde__lease *lease = ronde__lease_take(fd); /* before its size is looked at */
+  if (lease && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
     base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-  close(fd);
   ronde__parts parts;
   const char *damage = base == MAP_FAILED ? "it cannot be mapped" : find_damage(base, (size_t)st.st_size, key, &parts);
   if (damage) {
     ronde__log(RONDE_LOG_WARNING, "%s: the cache is not used: %s; the files are decoded again", path, damage);
     if (base != MAP_FAILED) munmap(base, (size_t)st.st_size);
+    ronde__lease_drop(lease);
     return false;
   }
-  store_from(store_out, &parts, base, (size_t)st.st_size);
+  store_from(store_out, &parts, base, (size_t)st.st_size, lease);
   return true;
 }
 
@@ -216,17 +217,45 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
   return error;
 }
 
-/* Gives the draft its name; the mapping stays, read-only. */
-static int draft_publish(draft *d, const char *folder, const char *final_path) {
-  if (fsync(d->fd) || rename(d->path, final_path)) return errno;
-  int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd >= 0) {
-    fsync(folder_fd);
-    close(folder_fd);
-  }
-  mprotect(d->base, d->bytes, PROT_READ);
+/* From a draft that is written to one that is only read: no lease is granted on a file that somebody may write. Gives
+ * back a descriptor for that; < 0: errno says why. */
+static int draft_seal(draft *d) {
+  fchmod(d->fd, 0400); /* where there are no modes, nothing is lost */
+  if (fsync(d->fd)) return -1;
+  int fd = open(d->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  munmap(d->base, d->bytes);
   close(d->fd);
+  d->base = NULL;
+  d->fd = -1;
+  return fd;
+}
+
+static void sync_folder(const char *folder) {
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
+/* Gives the draft its name and maps it to be read. 0, or why that is not possible; then the draft is there still. */
+static int draft_publish(draft *d, const char *folder, const char *final_path, void **base_out,
+                         ronde__lease **lease_out) {
+  int fd = draft_seal(d);
+  if (fd < 0) return errno;
+  void *base = mmap(NULL, d->bytes, PROT_READ, MAP_SHARED, fd, 0);
+  int error = base == MAP_FAILED || rename(d->path, final_path) ? errno : 0;
+  ronde__lease *lease = error ? NULL : ronde__lease_take(fd);
+  if (error) close(fd);
+  else if (!lease) error = ENOMEM;
+  if (error) {
+    if (base != MAP_FAILED) munmap(base, d->bytes);
+    return error;
+  }
+  sync_folder(folder);
   free(d->path);
+  *base_out = base;
+  *lease_out = lease;
   return 0;
 }
 
@@ -254,9 +283,11 @@ static ronde_status write_new(const ronde__set *set, const ronde__facts *facts, 
   if (*error_out) return RONDE_OK;
   ronde_status status = draft_fill(set, facts, &parts, key, &d);
   if (status == RONDE_OK) {
-    *error_out = draft_publish(&d, folder, path);
+    void *base = NULL;
+    ronde__lease *lease = NULL;
+    *error_out = draft_publish(&d, folder, path, &base, &lease);
     if (!*error_out) {
-      store_from(store_out, &parts, d.base, d.bytes);
+      store_from(store_out, &parts, base, d.bytes, lease);
       return RONDE_OK;
     }
   }

@@ -1,9 +1,12 @@
+/* The names of data sets, and where their files lie. */
 #include "data/catalog.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef ronde_status (*find_fn)(const char *rest, ronde__set *set);
@@ -67,7 +70,7 @@ typedef char *(*probe_fn)(const char *dir);
 
 /* what: the file to look for, in words. */
 static ronde_status search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
-  char looked[1500] = "";
+  char looked[600] = "";
   size_t used = 0;
   char *dir;
   for (int i = 0; (dir = place_to_look(i, set->name)); ++i) {
@@ -81,8 +84,10 @@ static ronde_status search(const ronde__set *set, probe_fn probe, const char *wh
       used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", dir);
     free(dir);
   }
-  return ronde__fail(RONDE_E_INPUT, "%s: its files were not found; looked for %s in %s (or give %s:DIR)", set->name,
-                     what, looked, set->name);
+  return ronde__fail(RONDE_E_INPUT,
+                     "%s: its files were not found: `ronde data get %s` downloads them, %s:DIR names where they are; "
+                     "looked for %s in %s",
+                     set->name, set->name, set->name, what, looked);
 }
 
 static char *first_of_idx(const char *dir) { return find_file(dir, "train-images", "idx3"); }
@@ -256,7 +261,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
   if (!ok)
     return ronde__fail(RONDE_E_USAGE,
                        "data set synthetic:%s: synthetic:CxHxW:classes:n is needed, with at least 1 of each",
-                       shape ? shape : "");
+                       RONDE__SHOWN(shape ? shape : ""));
   set->kind = &ronde__synthetic_kind;
   set->n[RONDE_SPLIT_TRAIN] = n;
   set->n[RONDE_SPLIT_TEST] = ronde__max(n / 5, 1);
@@ -269,29 +274,61 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-/* Levenshtein's distance. */
-static int distance(const char *a, size_t a_length, const char *b) {
-  int row[32];
-  size_t b_length = strlen(b);
-  for (size_t j = 0; j <= b_length; ++j) row[j] = (int)j;
-  for (size_t i = 1; i <= a_length; ++i) {
-    int diagonal = row[0];
-    row[0] = (int)i;
-    for (size_t j = 1; j <= b_length; ++j) {
-      int replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = (int)ronde__min(replaced, ronde__min(row[j], row[j - 1]) + 1);
-    }
+/* Whoever names a folder by itself is told how it is written. */
+static ronde_status bare_folder(const char *dir) {
+  char shown[RONDE__SHOWN_BYTES];
+  const struct {
+    const char *name, *holds;
+    char *first;
+  } kinds[] = {{"npy", "train_x.npy", ronde__format("%s/train_x.npy", dir)},
+               {"mnist", "IDX files", first_of_idx(dir)},
+               {"cifar10", "CIFAR-10's files", first_of_cifar10(dir)},
+               {"cifar100", "CIFAR-100's files", first_of_cifar100(dir)}};
+  const char *name = NULL, *holds = NULL;
+  for (size_t i = 0; i < RONDE__COUNT(kinds); ++i) {
+    if (!name && kinds[i].first && !access(kinds[i].first, F_OK)) name = kinds[i].name, holds = kinds[i].holds;
+    free(kinds[i].first);
   }
-  return row[b_length];
+  ronde__shown(dir, shown);
+  if (name)
+    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a folder with %s: write --data %s:%s", shown, holds, name,
+                       shown);
+  return ronde__fail(
+      RONDE_E_USAGE,
+      "data set %s: it is a folder: write --data folder:%s for images, one folder a class, or npy:%s for "
+      "train_x.npy and train_y.npy",
+      shown, shown, shown);
+}
+
+/* The nearest name, if one is near; NULL: none. */
+static const char *near_name(const char *spec, size_t length) {
+  char name[64];
+  const char *nearest = NULL;
+  int least = 0;
+  snprintf(name, sizeof name, "%.*s", (int)ronde__min((int64_t)length, 63), spec);
+  for (char *c = name; *c; ++c) *c = (char)tolower((unsigned char)*c);
+  for (size_t i = 0; i < RONDE__COUNT(entries); ++i) {
+    int distance = ronde__edit_distance(name, entries[i].name);
+    if (!ronde__is_near(entries[i].name, distance) || (nearest && distance >= least)) continue;
+    nearest = entries[i].name;
+    least = distance;
+  }
+  return nearest;
 }
 
 static ronde_status unknown_name(const char *spec, size_t length) {
-  const struct entry *nearest = entries;
-  for (size_t i = 1; i < RONDE__COUNT(entries); ++i)
-    if (distance(spec, length, entries[i].name) < distance(spec, length, nearest->name)) nearest = &entries[i];
-  return ronde__fail(RONDE_E_USAGE, "data set %.*s is unknown: did you mean %s? There are " NAMES,
-                     (int)ronde__min((int64_t)length, 100), spec, nearest->name);
+  char shown[RONDE__SHOWN_BYTES];
+  struct stat st;
+  bool there = !stat(spec, &st);
+  if (there && S_ISDIR(st.st_mode)) return bare_folder(spec);
+  if (there)
+    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, where a set is wanted: " NAMES,
+                       ronde__shown(spec, shown));
+  const char *near = near_name(spec, length);
+  ronde__shown(spec, shown);
+  if (length < strlen(shown)) shown[length] = '\0';
+  if (!near) return ronde__fail(RONDE_E_USAGE, "data set %s is unknown: there are " NAMES, shown);
+  return ronde__fail(RONDE_E_USAGE, "data set %s is unknown: did you mean %s? There are " NAMES, shown, near);
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {

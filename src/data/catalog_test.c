@@ -24,6 +24,29 @@ static void test_unknown_names_are_usage(void **state) {
   check_failed(&lines, find("npy:"), RONDE_E_USAGE, "npy:DIR", "missing");
 }
 
+/* What is far from all names is none of them misspelt. */
+static void test_paths_in_place_of_names(void **state) {
+  test_log_start(&lines);
+  check_failed(&lines, find("frobnicate"), RONDE_E_USAGE, "data set frobnicate is unknown: there are fashion-mnist",
+               "");
+  check_failed(&lines, find("FashionMNIST"), RONDE_E_USAGE, "did you mean fashion-mnist?", "");
+  char *folder = test_folder_create(), *file = ronde__format("%s/train_x.npy", folder);
+  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder: write --data folder:/", "or npy:/");
+  test_write(folder, "train-images-idx3-ubyte", "", 0);
+  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder with IDX files: write --data mnist:/", "");
+  test_write(folder, "train_x.npy", "", 0);
+  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder with train_x.npy: write --data npy:/", folder);
+  check_failed(&lines, find(file), RONDE_E_USAGE, file, "it is a file, where a set is wanted");
+  free(file);
+  test_folder_destroy(folder);
+  const char *home = getenv("HOME");
+  char *kept = home ? strdup(home) : NULL;
+  setenv("HOME", "/nowhere", 1);
+  check_failed(&lines, find("cifar10"), RONDE_E_INPUT, "`ronde data get cifar10` downloads them", "data_batch_1.bin");
+  if (kept) setenv("HOME", kept, 1);
+  free(kept);
+}
+
 static void test_synthetic_specs(void **state) {
   test_log_start(&lines);
   static const char *const bad[] = {"synthetic",
@@ -157,9 +180,9 @@ static void test_folders_are_searched_in_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unknown_names_are_usage),           cmocka_unit_test(test_synthetic_specs),
-      cmocka_unit_test(test_files_are_found_in_both_spellings), cmocka_unit_test(test_missing_files_are_named),
-      cmocka_unit_test(test_folders_are_searched_in_order),
+      cmocka_unit_test(test_unknown_names_are_usage), cmocka_unit_test(test_paths_in_place_of_names),
+      cmocka_unit_test(test_synthetic_specs),         cmocka_unit_test(test_files_are_found_in_both_spellings),
+      cmocka_unit_test(test_missing_files_are_named), cmocka_unit_test(test_folders_are_searched_in_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

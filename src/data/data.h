@@ -6,14 +6,18 @@
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
+/* The order of dimensions of images in npy files, of rank 4. auto: NCHW, but a shape that looks like NHWC is refused. */
+typedef enum ronde__image_layout { RONDE__IMAGE_AUTO, RONDE__IMAGE_NCHW, RONDE__IMAGE_NHWC } ronde__image_layout;
+
 typedef struct ronde__data_options {
-  const char *spec;     /* NAME or NAME:DIR */
-  bool cache;           /* off: each rank decodes the files anew in every epoch, into memory of its own */
-  bool normalize;       /* with the set's usual mean and deviation, where it has them */
-  uint64_t seed;        /* of synthetic data */
-  int64_t classes;      /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
-  int64_t resize[2];    /* height and width that every image is brought to; 0: as stored */
-  bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
+  const char *spec;           /* NAME or NAME:DIR */
+  bool cache;                 /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;             /* with the set's usual mean and deviation, where it has them */
+  uint64_t seed;              /* of synthetic data */
+  int64_t classes;            /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
+  int64_t resize[2];          /* height and width that every image is brought to; 0: as stored */
+  ronde__image_layout layout; /* npy */
+  bool skip_bad_images;       /* folder: leave out images that cannot be read, instead of an error */
   const struct ronde__normalization *normalization; /* instead of the usual; NULL, or channels 0: none */
   bool crop, flip; /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
@@ -125,6 +129,7 @@ ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, i
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
 /* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
  * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
-ronde_status ronde__npy_read_images(const char *path, int64_t *n_out, int64_t dims_out[3], float **x_out);
+ronde_status ronde__npy_read_images(const char *path, ronde__image_layout layout, int64_t *n_out, int64_t dims_out[3],
+                                    float **x_out);
 
 #endif

@@ -19,9 +19,10 @@ typedef struct impl {
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
-  ronde__store store;    /* cached: both splits */
+  ronde__store store;    /* cached: both splits, mapped; none once the file was about to change */
+  pthread_rwlock_t gate; /* of store: who reads from it holds it, who closes it waits for them */
   pthread_mutex_t mutex; /* of kept */
-  ronde__store kept[2];  /* cache off: a split that source.read was asked for */
+  ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
 } impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -104,7 +105,7 @@ static ronde_status decode_split(const impl *im, const bool want[2], ronde__stor
   return ronde__store_decode(&im->set, &im->facts, want, false, store_out);
 }
 
-/* Cache off: decodes at the first call, since evaluation comes back batch by batch. */
+/* Without a cache: decodes at the first call, since evaluation comes back batch by batch. */
 static ronde_status keep_split(impl *im, ronde_split split, const ronde__store **store_out) {
   pthread_mutex_lock(&im->mutex);
   ronde_status status = RONDE_OK;
@@ -115,12 +116,48 @@ static ronde_status keep_split(impl *im, ronde_split split, const ronde__store *
   return status;
 }
 
+/* Somebody writes to the cache file, or has cut it off: its pages may vanish, and with them the process. */
+static void leave_cache(impl *im) {
+  pthread_rwlock_wrlock(&im->gate);
+  if (im->store.base)
+    ronde__log(RONDE_LOG_WARNING,
+               "%s: somebody changes its cache file, which is in use: from here on this process decodes the files into "
+               "memory of its own",
+               im->set.name);
+  ronde__store_close(&im->store);
+  pthread_rwlock_unlock(&im->gate);
+}
+
+/* The examples of a split, to be handed back to give_back. */
+static ronde_status borrow(impl *im, ronde_split split, const ronde__store **store_out) {
+  if (im->cached) {
+    pthread_rwlock_rdlock(&im->gate);
+    if (im->store.base && ronde__lease_holds(im->store.lease)) {
+      *store_out = &im->store;
+      return RONDE_OK;
+    }
+    pthread_rwlock_unlock(&im->gate);
+    leave_cache(im);
+  }
+  return keep_split(im, split, store_out);
+}
+
+static void give_back(impl *im, const ronde__store *store) {
+  if (store == &im->store) pthread_rwlock_unlock(&im->gate);
+}
+
+static ronde_status borrow_rows(impl *im, ronde_split split, int64_t epoch, const int64_t *ids, int64_t n, float *x,
+                                int64_t *labels) {
+  const ronde__store *store;
+  RONDE_TRY(borrow(im, split, &store));
+  ronde_status status = read_rows(im, store, split, epoch, ids, n, x, labels);
+  give_back(im, store);
+  return status;
+}
+
 static ronde_status source_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                 float *targets) {
-  impl *im = user;
-  const ronde__store *store = &im->store;
-  if (!im->cached) RONDE_TRY(keep_split(im, split, &store));
-  return read_rows(im, store, split, 0, ids, n, x, labels);
+  return borrow_rows(user, split, 0, ids, n, x, labels);
 }
 
 bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const impl *)data->impl)->cached; }
@@ -131,8 +168,9 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
 
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
                                     const int64_t *ids, int64_t n, float *x, int64_t *labels) {
-  const impl *im = data->impl;
-  return read_rows(im, store ? store : &im->store, RONDE_SPLIT_TRAIN, data->augments ? epoch : 0, ids, n, x, labels);
+  int64_t drawn = data->augments ? epoch : 0;
+  if (!store) return borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
+  return read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
 }
 
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -249,10 +287,12 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->kernels = kernels;
   im->cached = options->cache;
   pthread_mutex_init(&im->mutex, NULL);
+  pthread_rwlock_init(&im->gate, NULL);
   data->impl = im;
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
+  im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
@@ -312,6 +352,7 @@ void ronde__data_close(ronde__data *data) {
     ronde__store_close(&im->kept[1]);
     ronde__resizer_destroy(im->resizer);
     pthread_mutex_destroy(&im->mutex);
+    pthread_rwlock_destroy(&im->gate);
     ronde__set_release(&im->set);
   }
   ronde__free(data);

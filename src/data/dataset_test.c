@@ -2,6 +2,8 @@
 
 #include <openssl/sha.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,6 +124,7 @@ static void open_and_check(const char *folder) {
 }
 
 static void flip_byte(const char *path, long at) {
+  assert_int_equal(chmod(path, 0600), 0); /* a cache file is read-only */
   FILE *file = fopen(path, "r+b");
   assert_non_null(file);
   fseek(file, at, SEEK_SET);
@@ -145,12 +148,57 @@ static void test_a_damaged_cache_is_decoded_again(void **state) {
     assert_int_equal(lines.n_warnings, 1);
   }
   for (int bytes = 0; bytes < 5000; bytes += 1234) {
+    assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(truncate(path, bytes), 0);
     open_and_check(*state);
   }
   assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), 1);
   assert_int_equal(lines.n_errors, 0);
   free(path);
+}
+
+static atomic_bool is_cut;
+
+static void *read_on(void *user) {
+  ronde__data *data = user;
+  while (!atomic_load(&is_cut)) check_examples(data, 0, 1);
+  check_examples(data, 0, 1);
+  return NULL;
+}
+
+/* Its pages go, and whoever touches them would be ended by SIGBUS; here nobody notices but for a line. Both of who made
+ * the file and of who found it. */
+static void test_a_cache_that_is_cut_in_use_is_left(void **state) {
+  struct stat st;
+  for (int round = 0; round < 2; ++round) {
+    ronde__data *data;
+    pthread_t readers[2];
+    int status;
+    assert_int_equal(open_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
+    char *path = cache_file();
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0400);
+    lines.n_warnings = 0;
+    atomic_store(&is_cut, false);
+    pid_t child = fork();
+    if (child == 0) _exit(chmod(path, 0600) || truncate(path, round ? 10 : 0));
+    for (int i = 0; i < 2; ++i) assert_int_equal(pthread_create(&readers[i], NULL, read_on, data), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    atomic_store(&is_cut, true);
+    for (int i = 0; i < 2; ++i) pthread_join(readers[i], NULL);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, round ? 10 : 0);
+    check_examples(data, 0, 1);
+    assert_int_equal(lines.n_errors, 0);
+    assert_int_equal(lines.n_warnings, 1);
+    assert_non_null(strstr(lines.warning, "mnist: somebody changes its cache file"));
+    ronde__data_close(data);
+    lines.n_warnings = 0;
+    open_and_check(*state); /* made anew */
+    assert_int_equal(lines.n_warnings, 1);
+    free(path);
+  }
 }
 
 static void test_other_files_get_another_cache(void **state) {
@@ -438,6 +486,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_values_and_hash_with_and_without_cache, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_damaged_cache_is_decoded_again, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_a_cache_that_is_cut_in_use_is_left, setup, teardown),
       cmocka_unit_test_setup_teardown(test_other_files_get_another_cache, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_folder_that_cannot_be_written_is_a_warning, setup, teardown),
       cmocka_unit_test_setup_teardown(test_the_folder_comes_from_the_environment, setup, teardown),

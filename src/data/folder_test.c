@@ -312,7 +312,7 @@ static void test_jpeg_pixels(void **state) {
 
 static void test_bad_jpegs_are_named(void **state) {
   uint8_t *x;
-  test_bytes cmyk = jpeg(4, TEST_JPEG_PLAIN);
+  test_bytes cmyk = jpeg(4, TEST_JPEG_UNMARKED);
   check_failed(&lines, decode(cmyk, cmyk.n, 3, &x), RONDE_E_INPUT, "image: ", "CMYK");
   free(cmyk.data);
   for (int form = 0; form < 2; ++form) {
@@ -351,7 +351,7 @@ static void test_folders_of_both_formats(void **state) {
   ronde__data_close(data);
   ronde__free(x);
   test_log_start(&lines);
-  put("set/b/3.jpg", jpeg(4, TEST_JPEG_PLAIN));
+  put("set/b/3.jpg", jpeg(4, TEST_JPEG_UNMARKED));
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT, "/set/b/3.jpg: ", "CMYK");
 }
 

@@ -43,25 +43,30 @@ static bool payload_bytes(const ronde__idx *idx, int64_t *bytes_out) {
   return true;
 }
 
+static ronde_status claim_fail(const ronde__stream *stream, const ronde__idx *idx, const char *but) {
+  char claim[80];
+  if (idx->rank == 1) snprintf(claim, sizeof claim, "%lld labels", (long long)idx->dim[0]);
+  else
+    snprintf(claim, sizeof claim, "%lld images of %lldx%lld", (long long)idx->dim[0], (long long)idx->dim[1],
+             (long long)idx->dim[2]);
+  return ronde__fail(RONDE_E_INPUT, "%s: offset 4: the header claims %s, %s", ronde__stream_name(stream), claim, but);
+}
+
 ronde_status ronde__idx_scan(ronde__stream *stream, int rank, ronde__idx *idx_out) {
-  int64_t held, claimed = INT64_MAX;
+  int64_t held, claimed;
   ronde__idx idx;
-  RONDE_TRY(ronde__stream_measure(stream, &held));
   RONDE_TRY(read_header(stream, rank, &idx));
-  held -= ronde__idx_data_offset(&idx);
-  bool countable = payload_bytes(&idx, &claimed);
-  if (!countable || claimed > held) {
-    char claim[80];
-    if (rank == 1) snprintf(claim, sizeof claim, "%lld labels", (long long)idx.dim[0]);
-    else
-      snprintf(claim, sizeof claim, "%lld images of %lldx%lld", (long long)idx.dim[0], (long long)idx.dim[1],
-               (long long)idx.dim[2]);
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 4: the header claims %s, but only %lld bytes follow it",
-                       ronde__stream_name(stream), claim, (long long)held);
+  int64_t front = ronde__idx_data_offset(&idx);
+  if (!payload_bytes(&idx, &claimed) || claimed > INT64_MAX - front - 1)
+    return claim_fail(stream, &idx, "more than can be counted");
+  RONDE_TRY(ronde__stream_measure(stream, front + claimed + 1, &held));
+  if (held < front + claimed) {
+    char but[64];
+    snprintf(but, sizeof but, "but only %lld bytes follow it", (long long)(held - front));
+    return claim_fail(stream, &idx, but);
   }
-  if (claimed < held)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %lld bytes follow the last example", ronde__stream_name(stream),
-                       (long long)(ronde__idx_data_offset(&idx) + claimed), (long long)(held - claimed));
+  if (held > front + claimed)
+    return header_fail(stream, front + claimed, "the file goes on behind the last example that its header claims");
   *idx_out = idx;
   return RONDE_OK;
 }

@@ -1,3 +1,4 @@
+/* Images of any format: found by their first bytes, decoded, turned upright, as planes. */
 #include "data/image.h"
 
 #include "data/set.h"
@@ -43,11 +44,57 @@ static ronde__image_fn find_format(const uint8_t *data, size_t bytes) {
   return NULL;
 }
 
+/* ---- orientation ------------------------------------------------------------------------------------------------- */
+
+static bool lies_on_its_side(const ronde__image *image) { return image->orientation >= 5; }
+
+/* From the sides in the file to those that are shown. */
+static void turn_sides(ronde__image *image) {
+  if (!lies_on_its_side(image)) return;
+  int64_t height = image->height;
+  image->height = image->width;
+  image->width = height;
+}
+
+/* Where the shown pixel (y, x) of an upright image lies in the file: first + y * down + x * right, in pixels. */
+typedef struct walk {
+  int64_t first, down, right;
+} walk;
+
+/* Source: Exif 2.32, 4.6.4, Orientation: where row 0 and column 0 of what is stored are seen. */
+static walk walk_of(const ronde__image *image) {
+  int o = image->orientation;
+  int64_t h = image->height, w = image->width; /* as shown */
+  bool turned = lies_on_its_side(image);
+  int64_t row = turned ? h : w; /* pixels of a row in the file */
+  bool from_below = o == 3 || o == 4 || o == 7 || o == 8, from_right = o == 2 || o == 3 || o == 6 || o == 7;
+  int64_t down = turned ? 1 : row, right = turned ? row : 1;
+  walk walk = {0, down, right};
+  if (from_below) walk.first += (h - 1) * down, walk.down = -down;
+  if (from_right) walk.first += (w - 1) * right, walk.right = -right;
+  return walk;
+}
+
+/* To planes, upright. */
+static void spread(const ronde__image *image, int channels, const uint8_t *interleaved, uint8_t *planes) {
+  walk walk = walk_of(image);
+  int64_t plane = image->height * image->width, i = 0;
+  for (int64_t y = 0; y < image->height; ++y)
+    for (int64_t x = 0; x < image->width; ++x, ++i) {
+      const uint8_t *pixel = interleaved + (walk.first + y * walk.down + x * walk.right) * channels;
+      for (int c = 0; c < channels; ++c) planes[c * plane + i] = pixel[c];
+    }
+}
+
+/* ---- any image --------------------------------------------------------------------------------------------------- */
+
 ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
                                char reason[RONDE__REASON_BYTES]) {
   ronde__image_fn read = find_format(data, bytes);
   if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
-  return read(data, bytes, 0, image_out, NULL, reason);
+  RONDE_TRY(read(data, bytes, 0, image_out, NULL, reason));
+  turn_sides(image_out);
+  return RONDE_OK;
 }
 
 ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
@@ -58,14 +105,13 @@ ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, r
   if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
   uint8_t *interleaved;
   RONDE_TRY(read(data, bytes, channels, image_out, &interleaved, reason));
-  if (channels == 1) {
+  turn_sides(image_out);
+  if (channels == 1 && image_out->orientation == 1) {
     *planes_out = interleaved;
     return RONDE_OK;
   }
-  int64_t plane = image_out->height * image_out->width;
-  uint8_t *planes = ronde__alloc((size_t)(plane * channels));
-  for (int64_t i = 0; planes && i < plane; ++i)
-    for (int c = 0; c < channels; ++c) planes[c * plane + i] = interleaved[i * channels + c];
+  uint8_t *planes = ronde__alloc((size_t)(image_out->height * image_out->width * channels));
+  if (planes) spread(image_out, channels, interleaved, planes);
   ronde__free(interleaved);
   if (!planes) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
   *planes_out = planes;
@@ -79,10 +125,9 @@ ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *byt
   RONDE_TRY(ronde__stream_open(path, &stream));
   int64_t bytes;
   uint8_t *data = NULL;
-  ronde_status status = ronde__stream_measure(stream, &bytes);
+  ronde_status status = ronde__stream_measure(stream, FILE_BYTES_MAX + 1, &bytes);
   if (status == RONDE_OK && bytes > FILE_BYTES_MAX)
-    status = ronde__fail(RONDE_E_INPUT, "%s: %lld bytes; images of at most %d are read", path, (long long)bytes,
-                         FILE_BYTES_MAX);
+    status = ronde__fail(RONDE_E_INPUT, "%s: more than %d bytes: no image of this size is read", path, FILE_BYTES_MAX);
   if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
   if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);

@@ -8,14 +8,15 @@
 #define RONDE__REASON_BYTES 240
 
 typedef struct ronde__image {
-  int64_t height, width;
+  int64_t height, width; /* upright: as it is shown */
   bool colour;
+  int orientation; /* EXIF's, 1 to 8, of the picture in the file */
 } ronde__image;
 
 /* What the header says. Errors: RONDE_E_INPUT, RONDE_E_USAGE for a format that this build lacks. */
 ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
                                char reason[RONDE__REASON_BYTES]);
-/* The pixels as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file
+/* The pixels, turned upright, as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file
  * has. Errors also: RONDE_E_MEMORY. */
 ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
                                  uint8_t **planes_out, char reason[RONDE__REASON_BYTES]);
@@ -24,7 +25,7 @@ ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *byt
 
 /* ---- for the formats: png.c, jpeg.c ---------------------------------------------------------------------------- */
 
-/* Reads the header, and where channels is not 0 the pixels, interleaved. */
+/* Reads the header, and where channels is not 0 the pixels, interleaved; sides and pixels are as they are stored. */
 typedef ronde_status (*ronde__image_fn)(const void *data, size_t bytes, int channels, ronde__image *image_out,
                                         uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]);
 ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,

@@ -1,11 +1,13 @@
 /* JPEG images, through libjpeg. */
 #include "data/data.h"
+#include "data/exif.h"
 #include "data/image.h"
 
 #ifdef RONDE_HAVE_JPEG
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
@@ -22,7 +24,7 @@ typedef struct reader {
   ronde_status status;
   char *reason;
   struct jpeg_decompress_struct c;
-  uint8_t *pixels;
+  uint8_t *pixels, *inks; /* inks: a row of CMYK */
 } reader;
 
 static void leave(j_common_ptr common) {
@@ -51,11 +53,39 @@ static void count_scans(j_common_ptr common) {
   longjmp(r->failed, 1);
 }
 
+static bool has_inks(const reader *r) { return r->c.jpeg_color_space == JCS_CMYK || r->c.jpeg_color_space == JCS_YCCK; }
+
 static ronde_status check_kind(reader *r) {
   RONDE_TRY(ronde__image_check_sides(r->c.image_height, r->c.image_width, -1, r->reason));
-  if (r->c.jpeg_color_space == JCS_CMYK || r->c.jpeg_color_space == JCS_YCCK)
-    return ronde__image_fail(RONDE_E_INPUT, r->reason, "a CMYK JPEG; it must be converted to RGB");
+  if (r->c.jpeg_color_space == JCS_UNKNOWN)
+    return ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of %d components, whose colours are not known",
+                             r->c.num_components);
+  if (has_inks(r) && !r->c.saw_Adobe_marker)
+    return ronde__image_fail(
+        RONDE_E_INPUT, r->reason,
+        "a CMYK JPEG without Adobe's marker, which may be of either sense; it must be converted to "
+        "RGB");
   return RONDE_OK;
+}
+
+static int orientation(const reader *r) {
+  enum { NAME = 6 };
+  for (jpeg_saved_marker_ptr marker = r->c.marker_list; marker; marker = marker->next)
+    if (marker->data_length >= NAME && !memcmp(marker->data, "Exif\0", NAME))
+      return ronde__exif_orientation(marker->data + NAME, marker->data_length - NAME);
+  return 1;
+}
+
+/* Adobe writes what the inks leave of the light: 255 where there is none. Colour profiles are not applied. Grey as
+ * libjpeg makes it of RGB (ITU-R BT.601). */
+static void take_inks(const uint8_t *inks, int64_t n, int channels, uint8_t *to) {
+  for (int64_t i = 0; i < n; ++i, inks += 4, to += channels) {
+    unsigned rgb[3];
+    for (int c = 0; c < 3; ++c) rgb[c] = (inks[c] * inks[3] + 127u) / 255u;
+    if (channels == 1) to[0] = (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 32768u) >> 16);
+    else
+      for (int c = 0; c < 3; ++c) to[c] = (uint8_t)rgb[c];
+  }
 }
 
 /* After setjmp. */
@@ -63,18 +93,24 @@ static ronde_status read_image(reader *r, const void *data, size_t bytes, int ch
   jpeg_create_decompress(&r->c);
   r->c.progress = &r->progress;
   jpeg_mem_src(&r->c, data, (unsigned long)bytes);
+  jpeg_save_markers(&r->c, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&r->c, TRUE);
   RONDE_TRY(check_kind(r));
-  *image_out = (ronde__image){r->c.image_height, r->c.image_width, r->c.jpeg_color_space != JCS_GRAYSCALE};
+  *image_out =
+      (ronde__image){r->c.image_height, r->c.image_width, r->c.jpeg_color_space != JCS_GRAYSCALE, orientation(r)};
   if (!channels) return RONDE_OK;
-  r->c.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  r->c.out_color_space = has_inks(r) ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&r->c);
   size_t row_bytes = (size_t)r->c.output_width * (size_t)channels;
   r->pixels = ronde__alloc(row_bytes * r->c.output_height);
-  if (!r->pixels) return ronde__image_fail(RONDE_E_MEMORY, r->reason, "no memory for the image");
+  if (has_inks(r)) r->inks = ronde__alloc((size_t)r->c.output_width * 4);
+  if (!r->pixels || (has_inks(r) && !r->inks))
+    return ronde__image_fail(RONDE_E_MEMORY, r->reason, "no memory for the image");
   while (r->c.output_scanline < r->c.output_height) {
-    JSAMPROW row = r->pixels + row_bytes * r->c.output_scanline;
+    uint8_t *to = r->pixels + row_bytes * r->c.output_scanline;
+    JSAMPROW row = r->inks ? r->inks : to;
     jpeg_read_scanlines(&r->c, &row, 1);
+    if (r->inks) take_inks(r->inks, r->c.output_width, channels, to);
   }
   jpeg_finish_decompress(&r->c);
   return RONDE_OK;
@@ -92,6 +128,7 @@ ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, rond
   r->progress.progress_monitor = count_scans;
   if (setjmp(r->failed) == 0) r->status = read_image(r, data, bytes, channels, image_out);
   jpeg_destroy_decompress(&r->c);
+  ronde__free(r->inks);
   ronde_status status = r->status;
   if (status == RONDE_OK && channels) *interleaved_out = r->pixels;
   else ronde__free(r->pixels);

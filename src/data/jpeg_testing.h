@@ -7,9 +7,9 @@
 #ifdef RONDE_HAVE_JPEG
 #include <jpeglib.h>
 
-enum { TEST_JPEG_PLAIN, TEST_JPEG_PROGRESSIVE };
+enum { TEST_JPEG_PLAIN, TEST_JPEG_PROGRESSIVE, TEST_JPEG_YCCK, TEST_JPEG_UNMARKED };
 
-/* channels 1 grey, 3 colour, 4 CMYK; interleaved. Quality 100, colours not subsampled. */
+/* channels 1 grey, 3 colour, 4 CMYK (in either form, or without the marker that says its sense); interleaved. Quality 100, colours not subsampled. */
 static inline test_bytes test_jpeg(int64_t h, int64_t w, int channels, int form, const uint8_t *pixels) {
   struct jpeg_compress_struct c;
   struct jpeg_error_mgr errors;
@@ -23,8 +23,10 @@ static inline test_bytes test_jpeg(int64_t h, int64_t w, int channels, int form,
   c.input_components = channels;
   c.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&c);
+  if (form == TEST_JPEG_YCCK) jpeg_set_colorspace(&c, JCS_YCCK);
   jpeg_set_quality(&c, 100, TRUE);
-  c.comp_info[0].h_samp_factor = c.comp_info[0].v_samp_factor = 1;
+  for (int i = 0; i < c.num_components; ++i) c.comp_info[i].h_samp_factor = c.comp_info[i].v_samp_factor = 1;
+  if (form == TEST_JPEG_UNMARKED) c.write_Adobe_marker = FALSE;
   if (form == TEST_JPEG_PROGRESSIVE) jpeg_simple_progression(&c);
   jpeg_start_compress(&c, TRUE);
   while (c.next_scanline < c.image_height) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HEADER_MAX (1 << 20) /* of the dict; real ones have about 120 bytes */
+#define FRONT_MAX (12 + HEADER_MAX)
 
 /* ---- the dict --------------------------------------------------------------------------------------------------- */
 
@@ -164,9 +165,8 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
   const char *name = ronde__stream_name(stream);
   ronde__npy npy = {0};
   int64_t held, claimed;
-  RONDE_TRY(ronde__stream_measure(stream, &held));
+  RONDE_TRY(ronde__stream_measure(stream, FRONT_MAX, &held));
   RONDE_TRY(read_dict(stream, held, &npy));
-  held -= npy.data_offset;
   npy.n_items = 1;
   bool countable = true;
   for (int d = 0; d < npy.rank; ++d) {
@@ -174,13 +174,16 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
     countable = countable && !__builtin_mul_overflow(npy.n_items, npy.dim[d], &npy.n_items);
   }
   countable = countable && !__builtin_mul_overflow(npy.n_items, npy.item_bytes, &claimed);
-  if (!countable)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: shape: more items than can be counted, but only %lld bytes follow the header", name,
-                       (long long)held);
-  if (claimed != held)
+  if (!countable || claimed > INT64_MAX - npy.data_offset - 1)
+    return ronde__fail(RONDE_E_INPUT, "%s: shape: more items than can be counted", name);
+  RONDE_TRY(ronde__stream_measure(stream, npy.data_offset + claimed + 1, &held));
+  held -= npy.data_offset;
+  if (claimed > held)
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but %lld follow the header", name,
                        (long long)npy.data_offset, (long long)claimed, (long long)held);
+  if (claimed < held)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but the file goes on behind them",
+                       name, (long long)(npy.data_offset + claimed), (long long)claimed);
   *npy_out = npy;
   return RONDE_OK;
 }
@@ -191,9 +194,15 @@ static ronde_status go_to_items(ronde__stream *stream, const ronde__npy *npy) {
   RONDE_TRY(ronde__npy_scan(stream, &now));
   bool same = now.type == npy->type && now.item_bytes == npy->item_bytes && now.rank == npy->rank &&
               !memcmp(now.dim, npy->dim, sizeof now.dim);
-  return same ? RONDE_OK
-              : ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file changed while it was in use",
-                            ronde__stream_name(stream));
+  if (!same)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file changed while it was in use", ronde__stream_name(stream));
+  for (int64_t left = now.data_offset; left > 0;) {
+    char front[4096];
+    int64_t n = ronde__min(left, (int64_t)sizeof front);
+    RONDE_TRY(ronde__stream_read(stream, front, n));
+    left -= n;
+  }
+  return RONDE_OK;
 }
 
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to) {

@@ -82,7 +82,7 @@ static void test_bad_headers_are_named(void **state) {
       {DICT("''", "False", "(2,)"), 6, "type ''"},
       {DICT("[('a', '<f4')]", "False", "(2,)"), 8, "structured"},
       {DICT("'<f4'", "False", "(2,)"), 7, "needs 8 bytes, but 7 follow"},
-      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but 9 follow"},
+      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file goes on"},
       {DICT("'<f4'", "False", "(0, 3)"), 0, "dimension 0 is 0"},
       {DICT("'<f4'", "False", "(4611686018427387904, 4)"), 8, "more items than can be counted"},
       {DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "cannot read 'shape'"},
@@ -117,6 +117,20 @@ static void test_bad_headers_are_named(void **state) {
   file = test_npy(good, zeros, 2);
   file.n = 9;
   check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 9", "ends here");
+}
+
+/* At the first byte too many: what comes behind it, here cut off, is not decompressed to be counted. */
+static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
+  size_t n = 3 << 20;
+  ronde__npy npy;
+  uint8_t *items = calloc(n, 1);
+  for (size_t i = 0; i < n; ++i) items[i] = (uint8_t)(i * i >> 5);
+  test_log_start(&lines);
+  test_bytes plain = test_npy(DICT("'|u1'", "False", "(2, 3)"), items, n), packed = test_gzip(plain.data, plain.n);
+  packed.n = packed.n / 10 * 9; /* behind what is looked at for a header */
+  check_failed(&lines, scan(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file goes on");
+  free(plain.data);
+  free(items);
 }
 
 static void test_values_that_are_not_finite_are_named(void **state) {
@@ -175,21 +189,63 @@ static void test_images_for_predict(void **state) {
   int64_t n, dims[3];
   float *x;
   test_write_bytes(folder, "x.npy", test_npy(DICT("'|u1'", "False", "(1, 2, 3)"), pixels, 6));
-  assert_int_equal(ronde__npy_read_images(path, &n, dims, &x), RONDE_OK);
+  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_OK);
   assert_int_equal(n, 1);
   assert_true(dims[0] == 1 && dims[1] == 2 && dims[2] == 3);
   for (int i = 0; i < 6; ++i) assert_true(x[i] == (float)pixels[i] / 255);
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3, 1, 1)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_images(path, &n, dims, &x), RONDE_OK);
+  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_OK);
   assert_int_equal(n, 2);
   assert_true(dims[0] == 3 && dims[1] == 1 && dims[2] == 1);
   assert_memory_equal(x, values, sizeof values);
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(1, 1, 1, 3)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_images(path, &n, dims, &x), RONDE_E_INPUT, path, "images of float64");
+  check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path,
+               "images of float64");
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_images(path, &n, dims, &x), RONDE_E_INPUT, path, "rank 2");
+  check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path, "rank 2");
+  free(path);
+  test_folder_destroy(folder);
+}
+
+/* (N, H, W, C) read as (N, C, H, W) would train on H channels of W x C. */
+static void test_channels_last_are_noticed_and_turned(void **state) {
+  static const struct {
+    int64_t a, b, c;
+    bool refused;
+  } shapes[] = {{28, 28, 3, true},  {28, 28, 1, true},   {32, 20, 4, true},  {5, 4, 3, true},
+                {3, 28, 28, false}, {1, 28, 28, false},  {28, 28, 2, false}, {4, 9, 3, false},
+                {28, 3, 3, false},  {28, 28, 28, false}, {3, 3, 3, false},   {64, 1, 1, false}};
+  test_log_start(&lines);
+  char *folder = test_folder_create(), dict[128];
+  char *path = ronde__format("%s/x.npy", folder);
+  static uint8_t pixels[28 * 28 * 28];
+  int64_t n, dims[3];
+  float *x;
+  for (size_t i = 0; i < RONDE__COUNT(shapes); ++i) {
+    int64_t a = shapes[i].a, b = shapes[i].b, c = shapes[i].c;
+    snprintf(dict, sizeof dict, "{'descr': '|u1', 'fortran_order': False, 'shape': (1, %d, %d, %d), }", (int)a, (int)b,
+             (int)c);
+    test_write_bytes(folder, "x.npy", test_npy(dict, pixels, (size_t)(a * b * c)));
+    ronde_status status = ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x);
+    if (shapes[i].refused) check_failed(&lines, status, RONDE_E_INPUT, path, "--layout nhwc turns it, --layout nchw");
+    else assert_int_equal(status, RONDE_OK);
+    if (status == RONDE_OK) ronde__free(x);
+    assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_NCHW, &n, dims, &x), RONDE_OK);
+    assert_true(dims[0] == a && dims[1] == b && dims[2] == c);
+    ronde__free(x);
+  }
+  const float values[2 * 2 * 3 * 2] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                       12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23};
+  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 2, 3, 2)"), values, sizeof values));
+  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_NHWC, &n, dims, &x), RONDE_OK);
+  assert_true(n == 2 && dims[0] == 2 && dims[1] == 2 && dims[2] == 3);
+  for (int i = 0; i < 24; ++i) { /* i counts n, c, pixel */
+    int image = i / 12, c = i / 6 % 2, p = i % 6;
+    assert_true(x[i] == (float)(image * 12 + p * 2 + c));
+  }
+  ronde__free(x);
   free(path);
   test_folder_destroy(folder);
 }
@@ -199,9 +255,11 @@ int main(void) {
       cmocka_unit_test(test_headers_are_read),
       cmocka_unit_test(test_later_versions_are_read),
       cmocka_unit_test(test_bad_headers_are_named),
+      cmocka_unit_test(test_gzip_that_goes_on_is_refused_at_once),
       cmocka_unit_test(test_values_that_are_not_finite_are_named),
       cmocka_unit_test(test_labels_of_every_integer_type),
       cmocka_unit_test(test_images_for_predict),
+      cmocka_unit_test(test_channels_last_are_noticed_and_turned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,13 @@
 /* PNG images, through libpng's simplified interface. */
 #include "data/data.h"
+#include "data/exif.h"
 #include "data/image.h"
+#include "data/stream.h"
 
 #ifdef RONDE_HAVE_PNG
 
 #include <png.h>
+#include <string.h>
 
 /* What deflate can expand a byte to at most; a pixel has at least one bit. */
 #define PIXELS_PER_BYTE_MAX (1032 * 8)
@@ -27,9 +30,35 @@ static ronde_status read_pixels(png_image *image, int channels, uint8_t **interl
   return RONDE_OK;
 }
 
+static uint32_t be32(const uint8_t *at) {
+  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* A chunk: length, type, data, CRC of the latter two. libpng's simplified interface neither tells of eXIf nor limits what
+ * it allocates for a chunk. false: one in front of the pixels claims to be longer than the file. */
+static bool read_chunks(const uint8_t *data, size_t bytes, int *orientation_out) {
+  enum { SIGNATURE = 8, AROUND = 12 };
+  bool behind_pixels = false;
+  *orientation_out = 1;
+  for (size_t at = SIGNATURE; bytes - at >= AROUND;) {
+    uint32_t n = be32(data + at);
+    const uint8_t *type = data + at + 4;
+    behind_pixels |= !memcmp(type, "IDAT", 4);
+    if (n > bytes - at - AROUND) return behind_pixels;
+    if (!memcmp(type, "IEND", 4)) break;
+    if (!memcmp(type, "eXIf", 4) && be32(type + 4 + n) == ronde__crc32(type, (size_t)n + 4))
+      *orientation_out = ronde__exif_orientation(type + 4, n);
+    at += AROUND + n;
+  }
+  return true;
+}
+
 ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
   png_image image = {.version = PNG_IMAGE_VERSION};
+  int orientation;
+  if (!read_chunks(data, bytes, &orientation))
+    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: a chunk is longer than the rest of the file");
   if (!png_image_begin_read_from_memory(&image, data, bytes))
     return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG: %s", image.message);
   int64_t pixels = (int64_t)image.width * image.height;
@@ -38,7 +67,7 @@ ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde
     status = ronde__image_fail(RONDE_E_INPUT, reason,
                                "offset %d: the header claims %ux%u pixels, more than %zu bytes can hold", SIDES_OFFSET,
                                image.height, image.width, bytes);
-  *image_out = (ronde__image){image.height, image.width, (image.format & PNG_FORMAT_FLAG_COLOR) != 0};
+  *image_out = (ronde__image){image.height, image.width, (image.format & PNG_FORMAT_FLAG_COLOR) != 0, orientation};
   if (status == RONDE_OK && channels) status = read_pixels(&image, channels, interleaved_out, reason);
   png_image_free(&image);
   return status;

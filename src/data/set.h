@@ -50,6 +50,7 @@ struct ronde__set {
   int64_t classes;             /* 0: as the labels say */
   int64_t class_limit;         /* 0: none; labels from here on are wrong, unless the user gives a number of classes */
   ronde__normalization normalization;
+  ronde__image_layout layout; /* npy only */
   /* folder only */
   ronde__files class_names;
   int64_t resize[2]; /* height and width of all images; 0: as they are */

@@ -96,5 +96,6 @@ ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *fact
 
 void ronde__store_close(ronde__store *store) {
   if (store->base) munmap(store->base, store->bytes);
+  ronde__lease_drop(store->lease);
   *store = (ronde__store){.base = NULL};
 }

@@ -2,6 +2,7 @@
 #ifndef RONDE_STORE_H
 #define RONDE_STORE_H
 
+#include "data/lease.h"
 #include "data/set.h"
 
 typedef struct ronde__store {
@@ -11,6 +12,7 @@ typedef struct ronde__store {
   const int64_t *labels[2];
   void *base;
   size_t bytes;
+  ronde__lease *lease; /* on the cache file; NULL: the memory is this process's own */
 } ronde__store;
 
 /* Both splits: mapped from the cache file, which is made where it is missing or damaged; in anonymous memory, with a

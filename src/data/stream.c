@@ -1,3 +1,4 @@
+/* Bytes of a file or of memory, and those that gzip has packed. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -185,14 +186,16 @@ ronde_status ronde__stream_rewind(ronde__stream *s) {
   return RONDE_OK;
 }
 
-ronde_status ronde__stream_measure(ronde__stream *s, int64_t *bytes_out) {
+ronde_status ronde__stream_measure(ronde__stream *s, int64_t limit, int64_t *bytes_out) {
   int64_t bytes = s->stored_bytes;
   if (s->gzip) {
     RONDE_TRY(ronde__stream_rewind(s));
     uint8_t sink[16 << 10];
-    int64_t got;
-    do RONDE_TRY(take(s, sink, sizeof sink, &got));
-    while (got == (int64_t)sizeof sink);
+    int64_t got, wanted;
+    do {
+      wanted = ronde__min((int64_t)sizeof sink, limit - s->offset);
+      RONDE_TRY(take(s, sink, wanted, &got));
+    } while (got == wanted && s->offset < limit);
     bytes = s->offset;
   }
   RONDE_TRY(ronde__stream_rewind(s));
@@ -215,3 +218,5 @@ ronde_status ronde__stream_end(ronde__stream *s) {
                        (long long)s->offset - 1);
   return RONDE_OK;
 }
+
+uint32_t ronde__crc32(const void *data, size_t bytes) { return (uint32_t)crc32_z(0, data, bytes); }

@@ -16,13 +16,17 @@ void ronde__stream_close(ronde__stream *stream);
 const char *ronde__stream_name(const ronde__stream *stream);
 /* Of the next byte, decompressed. */
 int64_t ronde__stream_offset(const ronde__stream *stream);
-/* How many bytes there really are, decompressed; leaves the stream at its start. Of gzip all is decompressed, with its
- * checksums, to know: a length that is merely claimed is not believed. */
-ronde_status ronde__stream_measure(ronde__stream *stream, int64_t *bytes_out);
+/* How many bytes there really are, decompressed; leaves the stream at its start. A length that is merely claimed is not
+ * believed: gzip is decompressed to know, to its end with its checksums, but no further than `limit` bytes, so that what
+ * needs fewer is refused at the first byte too many. */
+ronde_status ronde__stream_measure(ronde__stream *stream, int64_t limit, int64_t *bytes_out);
 ronde_status ronde__stream_rewind(ronde__stream *stream);
 /* Exactly `bytes`; an error where fewer are left. */
 ronde_status ronde__stream_read(ronde__stream *stream, void *to, int64_t bytes);
 /* An error where anything is left. */
 ronde_status ronde__stream_end(ronde__stream *stream);
+
+/* The checksum of gzip, and of PNG's chunks. */
+uint32_t ronde__crc32(const void *data, size_t bytes);
 
 #endif

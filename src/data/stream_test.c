@@ -40,7 +40,7 @@ static void check_holds(ronde__stream *stream, test_bytes text) {
   uint8_t *to = calloc(1, text.n + 1);
   for (int again = 0; again < 2; ++again) {
     int64_t measured;
-    assert_int_equal(ronde__stream_measure(stream, &measured), RONDE_OK);
+    assert_int_equal(ronde__stream_measure(stream, INT64_MAX, &measured), RONDE_OK);
     assert_int_equal(measured, text.n);
     assert_int_equal(read_all(stream, to, (int64_t)text.n), RONDE_OK);
     assert_memory_equal(to, text.data, text.n);
@@ -104,6 +104,23 @@ static void test_damaged_gzip_is_named(void **state) {
   free(text.data);
 }
 
+/* What lies behind the limit is damaged, and nobody looks at it. */
+static void test_no_more_than_the_limit_is_decompressed(void **state) {
+  test_bytes text = make_text(), packed = test_gzip(text.data, text.n);
+  ronde__stream *stream;
+  int64_t measured;
+  test_log_start(&lines);
+  packed.n -= 20;
+  assert_int_equal(ronde__stream_open_memory("file", packed.data, packed.n, &stream), RONDE_OK);
+  assert_int_equal(ronde__stream_measure(stream, 1000, &measured), RONDE_OK);
+  assert_int_equal(measured, 1000);
+  assert_int_equal(ronde__stream_offset(stream), 0);
+  check_failed(&lines, ronde__stream_measure(stream, N_TEXT, &measured), RONDE_E_INPUT, "ends within", "compressed");
+  ronde__stream_close(stream);
+  free(packed.data);
+  free(text.data);
+}
+
 static void test_what_is_no_file_is_refused(void **state) {
   test_log_start(&lines);
   char *folder = test_folder_create();
@@ -123,6 +140,7 @@ int main(void) {
       cmocka_unit_test(test_same_bytes_from_memory_file_and_gzip),
       cmocka_unit_test(test_wrong_lengths_are_named),
       cmocka_unit_test(test_damaged_gzip_is_named),
+      cmocka_unit_test(test_no_more_than_the_limit_is_decompressed),
       cmocka_unit_test(test_what_is_no_file_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
+/* Safetensors files, mapped and checked before anything in them is used. */
 #include "io/safetensors.h"
 
 #include "io/checksum.h"
+#include "io/foreign.h"
 #include "io/safetensors_dtype.h"
 
 #include <errno.h>
@@ -48,26 +50,14 @@ typedef struct reader {
   entry *entries;
 } reader;
 
-/* Text out of a file in a form that fits on one line. */
-static const char *printable(const char *text, char out[96]) {
-  size_t n = strlen(text), kept = n < 92 ? n : 92;
-  while (kept < n && kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) --kept; /* never half a character */
-  for (size_t i = 0; i < kept; ++i) {
-    unsigned char c = (unsigned char)text[i];
-    out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-  }
-  strcpy(out + kept, n > kept ? "..." : "");
-  return out;
-}
-
 __attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const reader *r, const char *name,
                                                                       uint64_t offset, const char *format, ...) {
-  char reason[256], name_text[96];
+  char reason[256];
   va_list args;
   va_start(args, format);
   vsnprintf(reason, sizeof reason, format, args);
   va_end(args);
-  return ronde__fail(RONDE_E_INPUT, "%s: tensor \"%s\": offset %llu: %s", r->path, printable(name, name_text),
+  return ronde__fail(RONDE_E_INPUT, "%s: tensor \"%s\": offset %llu: %s", r->path, RONDE__SHOWN(name),
                      (unsigned long long)offset, reason);
 }
 
@@ -85,6 +75,9 @@ static ronde_status header_load(reader *r) {
     return ronde__fail(RONDE_E_INPUT, "%s: offset 0: %zu bytes are too few for a safetensors file", r->path,
                        r->n_bytes);
   uint64_t length = length_of(r->bytes);
+  bool sound = length > 0 && length <= r->n_bytes - 8 && r->bytes[8] == '{';
+  ronde__foreign foreign = sound ? RONDE__FOREIGN_NONE : ronde__foreign_kind(r->bytes, r->n_bytes);
+  if (foreign) return ronde__foreign_fail(r->path, foreign);
   if (length > r->n_bytes - 8)
     return ronde__fail(RONDE_E_INPUT,
                        "%s: offset 0: the header claims %llu bytes, the file holds %zu after that (cut short?)",
@@ -102,18 +95,16 @@ static ronde_status header_load(reader *r) {
   if (r->root) return RONDE_OK;
   if (json_error_code(&error) == json_error_out_of_memory)
     return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the header of %zu bytes", r->path, r->header_bytes);
-  char reason[96];
   return ronde__fail(RONDE_E_INPUT, "%s: offset %llu: the header is not valid JSON: %s", r->path,
-                     8ull + (unsigned)error.position, printable(error.text, reason));
+                     8ull + (unsigned)error.position, RONDE__SHOWN(error.text));
 }
 
 static ronde_status dtype_read(const reader *r, const char *name, const json_t *json, entry *out) {
   const char *text = json_string_value(json);
   if (!text) return fail_tensor(r, name, 8, "no dtype, or not a string");
   if (ronde__source_dtype_find(text, &out->dtype)) return RONDE_OK;
-  char shown[96];
   return fail_tensor(r, name, 8, "dtype \"%.20s\" cannot be read (F32, F64, F16, BF16 and I64 can)",
-                     printable(text, shown));
+                     RONDE__SHOWN(text));
 }
 
 static ronde_status shape_read(const reader *r, const char *name, const json_t *json, entry *out) {
@@ -172,10 +163,9 @@ static ronde_status meta_check(reader *r, json_t *json) {
   const char *key;
   json_t *value;
   json_object_foreach(json, key, value) {
-    char shown[96];
     if (!json_is_string(value))
       return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ \"%s\" is not a string", r->path,
-                         printable(key, shown));
+                         RONDE__SHOWN(key));
   }
   r->n_meta = (int)json_object_size(json);
   return RONDE_OK;
@@ -214,10 +204,9 @@ static ronde_status cover_check(reader *r) {
   uint64_t covered = 0;
   for (int i = 0; i < r->n_entries; ++i) {
     const entry *e = &r->entries[i];
-    char before[96];
     if (e->begin < covered)
       return fail_tensor(r, e->name, r->data_begin + e->begin, "its data overlaps that of \"%s\"",
-                         printable(e[-1].name, before));
+                         RONDE__SHOWN(e[-1].name));
     if (e->begin > covered)
       return fail_tensor(r, e->name, r->data_begin + e->begin,
                          "a gap of %llu bytes that belong to no tensor lies before its data",
@@ -409,10 +398,9 @@ ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file) {
     const float *x = tensor->data;
     int64_t n = ronde__shape_elems(&tensor->shape);
     for (int64_t j = 0; j < n; ++j) {
-      char name[96];
       if (!isfinite(x[j]))
         return ronde__fail(RONDE_E_INPUT, "%s: tensor \"%s\": the value at index %lld is %s", own->path,
-                           printable(tensor->name, name), (long long)j, isnan(x[j]) ? "NaN" : "Inf");
+                           RONDE__SHOWN(tensor->name), (long long)j, isnan(x[j]) ? "NaN" : "Inf");
     }
   }
   return RONDE_OK;
@@ -435,9 +423,8 @@ static ronde_status sums_compare(const ronde__safetensors *file, const uint64_t 
     bool is_list = strcmp(tensor->name, RONDE__CHECKSUMS) == 0;
     if (is_list && sums[i] != ronde__checksum(file->header, file->header_bytes))
       return ronde__fail(RONDE_E_DIFFERENCE, "%s: its header is damaged", own->path);
-    char name[96];
     if (!is_list && sums[i] != ronde__checksum(tensor->data, bytes))
-      return ronde__fail(RONDE_E_DIFFERENCE, "%s: tensor \"%s\" is damaged", own->path, printable(tensor->name, name));
+      return ronde__fail(RONDE_E_DIFFERENCE, "%s: tensor \"%s\" is damaged", own->path, RONDE__SHOWN(tensor->name));
   }
   return RONDE_OK;
 }

@@ -146,6 +146,42 @@ static void header_lengths_are_checked(void **state) {
   free(file.bytes);
 }
 
+static void files_of_other_systems_are_named(void **state) {
+#define LOCAL(length, name) "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" length "\0\0\0" name
+  static const struct {
+    const char *bytes;
+    size_t n;
+    const char *reason;
+  } cases[] = {
+#define FILE_OF(bytes, reason) {bytes, sizeof(bytes) - 1, reason}
+      FILE_OF(LOCAL("\20", "archive/data.pkl") "rest",
+              "weights: a PyTorch file, where safetensors is read; in Python: "),
+      FILE_OF(LOCAL("\20", "archive/data.pkl") "rest", "\"weights.safetensors\""),
+      FILE_OF("\x80\2\x8a\nl\xfc\x9c"
+              "F\xf9 j\xa8P\x19.",
+              "a PyTorch file"),
+      FILE_OF("\x80\4\x95\x11\0\0\0\0\0\0\0}", "a PyTorch file"),
+      FILE_OF(LOCAL("\15", "metadata.json") "rest", "a Keras file"),
+      FILE_OF("\x89HDF\r\n\x1a\n and then", "a Keras file"),
+      FILE_OF(LOCAL("\11", "arr_0.npy") "rest", "a NumPy archive"),
+      FILE_OF(LOCAL("\7", "x/y.txt") "rest", "a zip archive"),
+      FILE_OF("PK\3\4\0\0\0\0\0", "a zip archive"),
+      FILE_OF(LOCAL("\377", "cut"), "a zip archive"),
+      FILE_OF("\x08\x07\x12\x07pytorch\x1a", "an ONNX file"),
+      FILE_OF("\x93NUMPY\1\0v\0", "one NumPy array"),
+      FILE_OF("GGUF\3\0\0\0", "a GGUF file"),
+      /* One of ours that was cut has a length in front. */
+      FILE_OF("\x80\2\0\0\0\0\0\0{\"a\":", "offset 0: the header claims 640 bytes"),
+  };
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    char *copy = malloc(cases[i].n);
+    memcpy(copy, cases[i].bytes, cases[i].n);
+    ronde__safetensors *parsed = NULL;
+    assert_refused(ronde__safetensors_parse("weights", copy, cases[i].n, &parsed), cases[i].reason);
+    free(copy);
+  }
+}
+
 /* The file is sparse: nothing of its 101 MB is read. */
 static void a_header_beyond_the_limit_is_refused(void **state) {
   const uint64_t length = 100000001;
@@ -395,6 +431,7 @@ int main(void) {
       TEST(malformed_headers_are_refused),
       TEST(header_lengths_are_checked),
       TEST(a_header_by_itself_names_tensors_without_data),
+      TEST(files_of_other_systems_are_named),
       TEST(a_header_beyond_the_limit_is_refused),
       TEST(deep_nesting_is_refused),
       TEST(truncation_is_always_noticed),

@@ -170,8 +170,10 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
    * them. */
   for (int i = 0; i < n_params && worker->param_needed; i++) param_needed(w, i);
   enter(w, RONDE__PHASE_BACKWARD);
-  return batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
-                      : ronde__net_pass_empty(worker->net, true, &hooks);
+  RONDE_TRY(batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
+                         : ronde__net_pass_empty(worker->net, true, &hooks));
+  w->part->broken = w->broken; /* also of a gradient that was told concurrently */
+  return RONDE_OK;
 }
 
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,

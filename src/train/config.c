@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(ronde__options, field)
 static const ronde__option table[] = {
@@ -131,41 +132,52 @@ ronde_status ronde__config_copy(const ronde_config *config, ronde_config **confi
   return RONDE_OK;
 }
 
-/* Source: Wagner & Fischer, "The string-to-string correction problem", 1974. */
-int ronde__edit_distance(const char *a, const char *b) {
-  enum { LONGEST = 63 };
-  int row[LONGEST + 1], n = (int)strnlen(b, LONGEST);
-  for (int j = 0; j <= n; j++) row[j] = j;
-  for (int i = 0; a[i] && i < LONGEST; i++) {
-    int diagonal = row[0];
-    row[0] = i + 1;
-    for (int j = 0; j < n; j++) {
-      int replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = (int)ronde__min(replaced, 1 + ronde__min(row[j], diagonal));
-    }
+/* Of the options of these verbs the nearest to a name, if it is near. */
+static const ronde__option *find_near(int verb, const char *name) {
+  const ronde__option *nearest = NULL;
+  int least = 0;
+  for (int i = 0; i < N_OPTIONS; i++) {
+    if (!(table[i].verbs & verb)) continue;
+    int distance = ronde__edit_distance(name, table[i].name);
+    if (!ronde__is_near(table[i].name, distance) || (nearest && distance >= least)) continue;
+    nearest = &table[i];
+    least = distance;
   }
-  return row[n];
+  return nearest;
+}
+
+/* What may be meant by a name that no option has: the same in another spelling, the name that it has elsewhere, or what
+ * is near. *is_alias_out: the second. */
+static const ronde__option *find_meant(int verb, const char *name, bool *is_alias_out) {
+  char spelt[80];
+  ronde__option_spell(name, spelt, sizeof spelt);
+  const ronde__option *same = find(verb, spelt);
+  const char *alias = ronde__option_alias(spelt);
+  const ronde__option *other = alias ? find(verb, alias) : NULL;
+  *is_alias_out = !same && other;
+  return same ? same : other ? other : find_near(verb, spelt);
 }
 
 static ronde_status fail_unknown(int verb, const char *name) {
-  const ronde__option *nearest = NULL;
-  char list[128] = "";
+  char list[128] = "", spelt[80];
   for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
     if (!find(verbs[i].verb, name)) continue;
     size_t used = strlen(list);
     snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", verbs[i].name);
   }
-  if (*list) return ronde__fail(RONDE_E_USAGE, "--%s is not an option of %s, but of %s", name, verb_name(verb), list);
-  int least = 0;
-  for (int i = 0; i < N_OPTIONS; i++) {
-    if (!(table[i].verbs & verb)) continue;
-    int distance = ronde__edit_distance(name, table[i].name);
-    if (nearest && distance >= least) continue;
-    nearest = &table[i];
-    least = distance;
-  }
-  return ronde__fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, nearest->name);
+  if (*list)
+    return ronde__fail(RONDE_E_USAGE, "--%s is not an option of %s, but of %s", RONDE__SHOWN(name), verb_name(verb),
+                       list);
+  ronde__option_spell(name, spelt, sizeof spelt);
+  const char *absent = ronde__option_absent(spelt);
+  if (absent) return ronde__fail(RONDE_E_USAGE, "unknown option --%s: %s", RONDE__SHOWN(name), absent);
+  bool is_alias, negated = strncmp(spelt, "no-", 3) == 0;
+  const ronde__option *meant = find_meant(verb, spelt + (negated ? 3 : 0), &is_alias);
+  if (!meant)
+    return ronde__fail(RONDE_E_USAGE, "unknown option --%s; `ronde %s --help` lists them", RONDE__SHOWN(name),
+                       verb_name(verb));
+  return ronde__fail(RONDE_E_USAGE, "unknown option --%s; %s --%s%s", RONDE__SHOWN(name),
+                     is_alias ? "here it is" : "the nearest is", negated && !meant->value ? "no-" : "", meant->name);
 }
 
 ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value) {
@@ -189,6 +201,29 @@ static void variable_name(const ronde__option *o, char *name_out, size_t bytes) 
   for (char *p = name_out; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
 }
 
+/* Variables that are read elsewhere. */
+static const char *const other_variables[] = {"RONDE_DATA", "RONDE_CACHE_DIR", "RONDE_ISA", "RONDE_GEMM",
+                                              "RONDE_LAUNCHED"};
+
+/* What looks like a misspelt variable is said: it would change nothing, and nobody would notice. */
+static void warn_of_misspelt(const char *variable) {
+  enum { ANY = -1 };
+  char name[80], spelt[80], meant_variable[80];
+  size_t length = strcspn(variable, "=");
+  if (length >= sizeof name) return;
+  snprintf(name, sizeof name, "%.*s", (int)length, variable);
+  for (size_t i = 0; i < RONDE__COUNT(other_variables); i++)
+    if (strcmp(name, other_variables[i]) == 0) return;
+  ronde__option_spell(name + strlen("RONDE_"), spelt, sizeof spelt);
+  if (find(ANY, spelt)) return;
+  bool is_alias;
+  const ronde__option *meant = find_meant(ANY, spelt, &is_alias);
+  if (!meant || strcmp(meant->name, "data") == 0) return; /* RONDE_DATA is no --data */
+  variable_name(meant, meant_variable, sizeof meant_variable);
+  ronde__log(RONDE_LOG_WARNING, "%s in the environment is not read; %s %s", RONDE__SHOWN(name),
+             is_alias ? "here it is" : "the nearest is", meant_variable);
+}
+
 ronde_status ronde_config_set_environment(ronde_config *config) {
   for (int i = 0; i < N_OPTIONS; i++) {
     const ronde__option *o = &table[i];
@@ -202,6 +237,8 @@ ronde_status ronde_config_set_environment(ronde_config *config) {
     set_bit(config->set_mask, o);
     set_bit(config->environment_mask, o);
   }
+  for (char **at = environ; at && *at; at++)
+    if (strncmp(*at, "RONDE_", 6) == 0) warn_of_misspelt(*at);
   return RONDE_OK;
 }
 

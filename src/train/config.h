@@ -51,8 +51,6 @@ const ronde__options *ronde__config_options(const ronde_config *config);
 bool ronde__config_is_set(const ronde_config *config, const char *flag);
 /* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);
-/* Insertions, deletions and replacements that make b of a (of their first 63 bytes): to name what is near. */
-int ronde__edit_distance(const char *a, const char *b);
 /* Every option of the verb, resolved, by name: for run.json. */
 json_t *ronde__config_json(const ronde_config *config);
 /* The options that the user set, by name, as text; what ronde__config_take reads. */

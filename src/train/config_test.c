@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/config.h"
+#include "train/option.h"
 
 #include <locale.h>
 #include <stdio.h>
@@ -157,8 +157,8 @@ static void test_bad_values_are_named(void **state) {
       {"dtype", "bf16", "--dtype: 'bf16' is not f32"},
       {"save", "", "--save: needs a value"},
       {"bacth", "1", "unknown option --bacth; the nearest is --batch"},
-      {"batch-size", "1", "unknown option --batch-size; the nearest is --batch"},
-      {"", "1", "unknown option --; the nearest is --lr"},
+      {"batch-size", "1", "unknown option --batch-size; here it is --batch"},
+      {"", "1", "unknown option --; `ronde train --help` lists them"},
       {"shape", "1x28x28", "--shape is not an option of train, but of predict, init, bench step, bench kernels"},
       {"input", "x.png", "--input is not an option of train, but of predict"},
   };
@@ -279,6 +279,98 @@ static void test_numbers_do_not_depend_on_the_locale(void **state) {
   assert_string_equal(text, "0.25");
 }
 
+/* Other systems' names lead to ours; a name is only taken for a misspelling where it is near. */
+static void test_unknown_names_are_answered(void **state) {
+  static const char *const cases[][2] = {
+      {"learning-rate", "unknown option --learning-rate; here it is --lr"},
+      {"learning_rate", "unknown option --learning_rate; here it is --lr"},
+      {"num-epochs", "here it is --epochs"},
+      {"val_split", "unknown option --val_split; the nearest is --val-split"},
+      {"Epochs", "the nearest is --epochs"},
+      {"num-workers", "a thread of each worker loads its data ahead; --workers is"},
+      {"device", "unknown option --device: networks are computed on the CPU"},
+      {"epohcs", "the nearest is --epochs"},
+      {"no-shufle", "the nearest is --no-shuffle"},
+      {"frobnicate", "unknown option --frobnicate; `ronde train --help` lists them"},
+      {"zzz", "`ronde train --help` lists them"},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    assert_int_equal(ronde_config_set(*state, cases[i][0], "1"), RONDE_E_USAGE);
+    if (!strstr(last_error, cases[i][1])) fail_msg("--%s: %s", cases[i][0], last_error);
+  }
+  char name[9000];
+  memset(name, 'x', sizeof name);
+  name[sizeof name - 1] = '\0';
+  assert_int_equal(ronde_config_set(*state, name, "1"), RONDE_E_USAGE);
+  assert_true(strlen(last_error) < 200 && strstr(last_error, "xxx...; `ronde"));
+}
+
+/* Each leads to an option that is there, and is none itself. */
+static void test_aliases_are_sound(void **state) {
+  static const char *const all[] = {"train", "eval", "predict", "init", "compare"};
+  const char *theirs;
+  for (size_t i = 0; (theirs = ronde__option_alias_at(i)); i++) {
+    char spelt[80];
+    ronde__option_spell(theirs, spelt, sizeof spelt);
+    assert_string_equal(spelt, theirs);
+    bool found = false, taken = false;
+    for (size_t v = 0; v < RONDE__COUNT(all); v++) {
+      ronde_option option;
+      for (int o = 0; ronde_config_option(all[v], o, &option); o++) {
+        found |= strcmp(option.name, ronde__option_alias(theirs)) == 0;
+        taken |= strcmp(option.name, theirs) == 0;
+      }
+    }
+    if (!found || taken) fail_msg("%s", theirs);
+  }
+}
+
+static void test_long_values_are_cut(void **state) {
+  size_t n = 100000;
+  char *value = malloc(n + 1);
+  memset(value, 'y', n);
+  value[n] = '\0';
+  static const char *const names[] = {"batch", "lr", "eps", "betas", "shuffle", "optimizer"};
+  for (size_t i = 0; i < RONDE__COUNT(names); i++) {
+    assert_int_equal(ronde_config_set(*state, names[i], value), RONDE_E_USAGE);
+    assert_true(strlen(last_error) < 300);
+    assert_non_null(strstr(last_error, "yyy...' is not "));
+  }
+  free(value);
+}
+
+static char last_warning[2048];
+static int n_warnings;
+
+static void catch_warning(void *user, ronde_log_level level, const char *line) {
+  if (level != RONDE_LOG_WARNING) return;
+  snprintf(last_warning, sizeof last_warning, "%s", line);
+  n_warnings++;
+}
+
+static void test_misspelt_variables_are_said(void **state) {
+  static const char *const cases[][2] = {
+      {"RONDE_EPOCS", "RONDE_EPOCS in the environment is not read; the nearest is RONDE_EPOCHS"},
+      {"RONDE_LEARNING_RATE", "RONDE_LEARNING_RATE in the environment is not read; here it is RONDE_LR"},
+      {"RONDE_TOP", NULL}, /* of another verb */
+      {"RONDE_DATA", NULL},
+      {"RONDE_DATASET", NULL}, /* RONDE_DATA is something else */
+      {"RONDE_ISA", NULL},
+      {"RONDE_SOMETHING_ELSE", NULL},
+      {"RONDE_", NULL},
+  };
+  ronde_log_set(catch_warning, NULL);
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    n_warnings = 0;
+    setenv(cases[i][0], "7", 1);
+    assert_int_equal(ronde_config_set_environment(*state), RONDE_OK);
+    unsetenv(cases[i][0]);
+    if (n_warnings != (cases[i][1] != NULL)) fail_msg("%s: %d warnings: %s", cases[i][0], n_warnings, last_warning);
+    if (cases[i][1]) assert_string_equal(last_warning, cases[i][1]);
+  }
+  ronde_log_set(catch_error, NULL);
+}
+
 int main(void) {
   ronde_log_set(catch_error, NULL);
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -292,6 +384,10 @@ int main(void) {
       CASE(test_no_effect_names_the_source),
       CASE(test_record_holds_typed_and_resolved_values),
       CASE(test_numbers_do_not_depend_on_the_locale),
+      CASE(test_unknown_names_are_answered),
+      CASE(test_aliases_are_sound),
+      CASE(test_long_values_are_cut),
+      CASE(test_misspelt_variables_are_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static ronde_status parse_resize(const char *text, int64_t resize[2]) {
   int used = 0;
   if (!text) return RONDE_OK;
   if (sscanf(text, "%lldx%lld%n", &h, &w, &used) != 2 || text[used] || h < 1 || w < 1 || h > 16384 || w > 16384)
-    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", text);
+    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", RONDE__SHOWN(text));
   resize[0] = h;
   resize[1] = w;
   return RONDE_OK;
@@ -55,8 +55,14 @@ static ronde_status open_set(const ronde_config *config, ronde__data **data_out)
   const ronde__options *o = ronde__config_options(config);
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME[:DIR]");
-  ronde__data_options options = {.spec = o->data, .cache = true, .seed = 1, .skip_bad_images = o->skip_bad_images};
+  ronde__data_options options = {.spec = o->data,
+                                 .cache = true,
+                                 .seed = 1,
+                                 .skip_bad_images = o->skip_bad_images,
+                                 .layout = (ronde__image_layout)o->layout};
   RONDE_TRY(parse_resize(o->resize, options.resize));
+  if (strncmp(o->data, "npy", 3))
+    RONDE_TRY(ronde__config_no_effect(config, "layout", "only npy:DIR holds arrays in one of several orders"));
   if (strncmp(o->data, "folder", 6)) {
     RONDE_TRY(ronde__config_no_effect(config, "resize", "only images of folder:DIR are stored in another size"));
     RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "only folder:DIR has images to skip"));
@@ -105,7 +111,7 @@ static ronde_status find_remote(const char *name, const ronde__remote **remote_o
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", r->name);
   }
-  return ronde__fail(RONDE_E_USAGE, "data set %s cannot be downloaded; there are %s", name, known);
+  return ronde__fail(RONDE_E_USAGE, "data set %s cannot be downloaded; there are %s", RONDE__SHOWN(name), known);
 }
 
 ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *hooks, char **json_out) {
@@ -114,6 +120,7 @@ ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME");
   RONDE_TRY(ronde__config_no_effect(config, "resize", "files are kept as they are"));
+  RONDE_TRY(ronde__config_no_effect(config, "layout", "files are kept as they are"));
   RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "files are kept as they are"));
   RONDE_TRY(find_remote(o->data, &remote));
   char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);

@@ -88,7 +88,7 @@ ronde_status ronde_models(const char *name, char **json_out) {
   json_t *json;
   if (name) {
     const ronde__model *model = ronde__model_find(name);
-    if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", name);
+    if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", RONDE__SHOWN(name));
     RONDE_TRY(describe(model, true, &json));
     return text_of(json, json_out);
   }

@@ -118,7 +118,7 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
   }
   for (int i = 0; i < graph->n_params; i++)
     if (!graph->params[i].frozen) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--freeze %s: nothing is left to train", job->options->freeze);
+  return ronde__fail(RONDE_E_USAGE, "--freeze %s: nothing is left to train", RONDE__SHOWN(job->options->freeze));
 }
 
 /* ---- the job's graph ---- */

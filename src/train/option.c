@@ -76,8 +76,8 @@ static ronde_status set_number(const ronde__option *o, void *field, const char *
   if (o->kind == RONDE__OPTION_KIND_INT) {
     int64_t parsed;
     if (!parse_int(value, &parsed) || parsed < o->int_min || parsed > o->int_max) {
-      return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not a whole number from %" PRId64 " to %" PRId64, label, value,
-                         o->int_min, o->int_max);
+      return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not a whole number from %" PRId64 " to %" PRId64, label,
+                         RONDE__SHOWN(value), o->int_min, o->int_max);
     }
     *(int64_t *)field = parsed;
     return RONDE_OK;
@@ -86,8 +86,8 @@ static ronde_status set_number(const ronde__option *o, void *field, const char *
   if (o->kind == RONDE__OPTION_KIND_AUTO && strcmp(value, "auto") == 0) {
     parsed = -1;
   } else if (!parse_real(value, value + strlen(value), &parsed) || parsed < o->real_min || parsed > o->real_max) {
-    return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not a number from %g to %g%s", label, value, o->real_min,
-                       o->real_max, o->kind == RONDE__OPTION_KIND_AUTO ? ", nor auto" : "");
+    return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not a number from %g to %g%s", label, RONDE__SHOWN(value),
+                       o->real_min, o->real_max, o->kind == RONDE__OPTION_KIND_AUTO ? ", nor auto" : "");
   }
   *(double *)field = parsed;
   return RONDE_OK;
@@ -96,7 +96,7 @@ static ronde_status set_number(const ronde__option *o, void *field, const char *
 static ronde_status fail_choice(const char *choices, const char *value, const char *label) {
   char list[256];
   list_choices(choices, list, sizeof list);
-  return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not %s", label, value, list);
+  return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not %s", label, RONDE__SHOWN(value), list);
 }
 
 static ronde_status set_text(const ronde__option *o, char **field, const char *value, const char *label) {
@@ -133,7 +133,8 @@ ronde_status ronde__option_set(const ronde__option *o, ronde__options *options, 
   case RONDE__OPTION_KIND_PAIR: {
     double pair[2];
     if (!parse_pair(value, pair)) {
-      return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not two numbers %s from 0 to below 1", label, value, o->value);
+      return ronde__fail(RONDE_E_USAGE, "%s: '%s' is not two numbers %s from 0 to below 1", label, RONDE__SHOWN(value),
+                         o->value);
     }
     memcpy(field, pair, sizeof pair);
   }

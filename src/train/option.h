@@ -35,6 +35,13 @@ ronde_status ronde__option_set(const ronde__option *option, ronde__options *opti
                                const char *label);
 /* As ronde__option_set reads it, and to be freed; NULL: no memory. An embedder's locale changes nothing. */
 char *ronde__option_text(const ronde__option *option, const ronde__options *options);
+/* A name as options are spelt: in lower case, with dashes. */
+void ronde__option_spell(const char *name, char *out, size_t bytes);
+/* The option that other systems call so; why there is none, where they have one that Ronde has not. NULL: not known.
+ * name: as ronde__option_spell writes it. */
+const char *ronde__option_alias(const char *name);
+const char *ronde__option_absent(const char *name);
+const char *ronde__option_alias_at(size_t i); /* the i-th name of theirs; NULL past the end */
 json_t *ronde__option_json(const ronde__option *option, const ronde__options *options);
 
 #endif

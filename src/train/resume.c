@@ -239,40 +239,13 @@ void ronde__resume_close(ronde__resume *r) {
 /* ---- options ---- */
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {"data",
-                                           "cache",
-                                           "epochs",
-                                           "steps",
-                                           "workers",
-                                           "threads",
-                                           "transport",
-                                           "hosts",
-                                           "hostfile",
-                                           "iface",
-                                           "choices",
-                                           "strategy",
-                                           "collective",
-                                           "servers",
-                                           "placement",
-                                           "wire",
-                                           "backup",
-                                           "shard",
-                                           "bucket-mb",
-                                           "overlap",
-                                           "out",
-                                           "save",
-                                           "trace",
-                                           "log-every",
-                                           "dry-run",
-                                           "drill",
-                                           "keep",
-                                           "resume",
-                                           "checkpoint-every",
-                                           "eval-every",
-                                           "target-accuracy",
-                                           "save-best",
-                                           "sentinel",
-                                           "skip-bad-steps"};
+static const char *const free_options[] = {
+    "data",       "layout",          "cache",     "epochs",    "steps",         "workers",
+    "threads",    "transport",       "hosts",     "hostfile",  "iface",         "choices",
+    "strategy",   "collective",      "servers",   "placement", "wire",          "backup",
+    "shard",      "bucket-mb",       "overlap",   "out",       "save",          "trace",
+    "log-every",  "dry-run",         "drill",     "keep",      "resume",        "checkpoint-every",
+    "eval-every", "target-accuracy", "save-best", "sentinel",  "skip-bad-steps"};
 /* What is asked for one run, not for the training. */
 static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads", "choices"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
@@ -374,7 +347,7 @@ static ronde_status take_world(const ronde__resume *r, ronde_config *config, con
 ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config, int n_ranks) {
   const char *model = ronde__safetensors_meta(r->file, "model"), *asked = config->options.model;
   if (asked && model && strcmp(asked, model))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", asked, r->path, model);
+    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", RONDE__SHOWN(asked), r->path, model);
   heir h = heir_of(r, config, n_ranks);
   RONDE_TRY(ronde__config_take(config, json_object_get(r->json, "given"), leave, &h));
   RONDE_TRY(take_world(r, config, &h));

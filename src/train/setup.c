@@ -14,7 +14,7 @@ static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
   int used = 0;
   if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 ||
       h > 65536 || w > 65536)
-    return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", text);
+    return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", RONDE__SHOWN(text));
   *shape_out = (ronde__shape){3, {c, h, w}};
   return RONDE_OK;
 }
@@ -26,7 +26,7 @@ static ronde_status parse_resize(ronde__job *job) {
   int used = 0;
   if (!text) return RONDE_OK;
   if (sscanf(text, "%lldx%lld%n", &h, &w, &used) != 2 || text[used] || h < 1 || w < 1 || h > 16384 || w > 16384)
-    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", text);
+    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", RONDE__SHOWN(text));
   job->resize[0] = h;
   job->resize[1] = w;
   return RONDE_OK;
@@ -69,7 +69,7 @@ static ronde_status set_up_model(ronde__job *job) {
   }
   if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
   if (!(job->model = ronde__model_find(o->model)))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", o->model);
+    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
   job->model_name = job->model->name;
   if (!job->model->has_padding)
     RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
@@ -83,11 +83,13 @@ static ronde_status set_up_model(ronde__job *job) {
 static ronde_status open_data(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->hooks.source) {
-    if (o->data) return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", o->data);
+    if (o->data)
+      return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", RONDE__SHOWN(o->data));
     RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
     RONDE_TRY(ronde__normalize_settle(job, &(ronde__normalization){0}));
     RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
     RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "the data are the caller's"));
     return ronde__data_wrap(job->hooks.source, &job->data);
@@ -95,6 +97,8 @@ static ronde_status open_data(ronde__job *job) {
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
   if (!strncmp(o->data, "synthetic", 9))
     RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
+  if (strncmp(o->data, "npy", 3))
+    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "only npy:DIR holds arrays in one of several orders"));
   if (strncmp(o->data, "folder", 6))
     RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
   bool usual;
@@ -107,6 +111,7 @@ static ronde_status open_data(ronde__job *job) {
                                  .seed = (uint64_t)o->seed,
                                  .classes = o->classes,
                                  .resize = {job->resize[0], job->resize[1]},
+                                 .layout = (ronde__image_layout)o->layout,
                                  .skip_bad_images = o->skip_bad_images};
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
@@ -226,6 +231,7 @@ static ronde_status resolve(ronde__job *job) {
     shape_from_data(job);
   } else {
     if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
+    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "layout", "there is no --data"));
     if (verb == RONDE__VERB_INIT)
       RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
     RONDE_TRY(shape_from_options(job));

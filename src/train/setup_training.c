@@ -48,7 +48,7 @@ static ronde_status resolve_schedule(ronde__job *job) {
 
 static ronde_status check_drilled(const ronde__job *job, const char *text, int rank) {
   if (rank >= 0 && rank < job->world) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", text, rank, job->world);
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", RONDE__SHOWN(text), rank, job->world);
 }
 
 static ronde_status resolve_drill(ronde__job *job) {
@@ -76,11 +76,12 @@ static ronde_status resolve_drill(ronde__job *job) {
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP", text);
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP",
+                         RONDE__SHOWN(text));
     }
     text += used;
     if (*text && *text++ != ',')
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", job->options->drill);
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", RONDE__SHOWN(job->options->drill));
   }
   return RONDE_OK;
 }
@@ -180,10 +181,11 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
   }
   if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
     return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
-                       text);
+                       RONDE__SHOWN(text));
   if (job->strategy->meets_to_save)
     return ronde__fail(RONDE_E_USAGE,
-                       "--checkpoint-every %s: with --backup the workers meet for it: after how many steps?", text);
+                       "--checkpoint-every %s: with --backup the workers meet for it: after how many steps?",
+                       RONDE__SHOWN(text));
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
   return RONDE_OK;
 }

@@ -130,12 +130,14 @@ static ronde_status resolve_collective(ronde__job *job) {
     name = job->choices.collective;
     from = "--choices:";
     job->collective_reason = "named by --choices";
-    if (!name && (name = chosen_before(job))) {
+    const char *before = *name ? NULL : chosen_before(job);
+    if (before) {
+      name = before;
       job->collective_reason = "chosen by the run that goes on";
       RONDE_TRY(ronde_config_set(job->given, "collective", name));
     }
   }
-  job->collective = name ? ronde__allreduce_find(name) : NULL;
+  job->collective = ronde__allreduce_find(name);
   if (job->collective && !strcmp(name, "mpi") && !job->mpi)
     return ronde__fail(RONDE_E_USAGE, "%s mpi: only transport mpi has it", from);
   if (o->wire != RONDE__WIRE_BF16) return RONDE_OK;

@@ -1,0 +1,39 @@
+/* Texts that users gave, in messages: shown so that they fit on a line, and compared with what they may have meant. */
+#include "base/base.h"
+
+#include <string.h>
+
+#define SHOWN_MAX 80
+
+const char *ronde__shown(const char *text, char out[RONDE__SHOWN_BYTES]) {
+  size_t n = strnlen(text, SHOWN_MAX + 1), kept = n <= SHOWN_MAX ? n : SHOWN_MAX;
+  while (kept < n && kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) --kept; /* never half a character */
+  for (size_t i = 0; i < kept; ++i) {
+    unsigned char c = (unsigned char)text[i];
+    out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+  }
+  strcpy(out + kept, n > kept ? "..." : "");
+  return out;
+}
+
+/* Source: Wagner & Fischer, "The string-to-string correction problem", 1974. */
+int ronde__edit_distance(const char *a, const char *b) {
+  enum { LONGEST = 63 };
+  int row[LONGEST + 1], n = (int)strnlen(b, LONGEST);
+  for (int j = 0; j <= n; j++) row[j] = j;
+  for (int i = 0; a[i] && i < LONGEST; i++) {
+    int diagonal = row[0];
+    row[0] = i + 1;
+    for (int j = 0; j < n; j++) {
+      int replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = (int)ronde__min(replaced, 1 + ronde__min(row[j], diagonal));
+    }
+  }
+  return row[n];
+}
+
+/* Two of five letters, or one of fewer. */
+bool ronde__is_near(const char *meant, int distance) {
+  return distance <= ronde__max(1, 2 * (int64_t)strnlen(meant, 63) / 5);
+}
