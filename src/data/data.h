@@ -11,7 +11,8 @@ typedef struct ronde__data_options {
   bool cache;           /* off: each rank decodes the files anew in every epoch, into memory of its own */
   bool normalize;       /* with the set's usual mean and deviation, where it has them */
   uint64_t seed;        /* of synthetic data */
-  int64_t classes;      /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
+  int64_t classes;      /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but not
+                           where classes have names: the caller compares these */
   int64_t resize[2];    /* height and width that every image is brought to; 0: as stored */
   bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
   bool crop, flip;      /* loaders change training images at random, drawn by the seed: see transform.h */
@@ -53,8 +54,13 @@ typedef struct ronde__stored {
   const int64_t *labels;
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
-/* The name of a class, NULL where it has none. */
+/* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
+int64_t ronde__data_class_names(const ronde__data *data);
+/* From now on, before anything is read, label k of the set is label_of[k] (one for each class that has a name) among
+ * `classes`, of which the first n_names are called `names`. What is stored, and its hash, stays. All is copied. */
+ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
+                                 int64_t classes);
 
 /* ---- which examples, in which order ----------------------------------------------------------------------------
  * The list of global batches is a function of these fields and of nothing else. A step takes

@@ -15,6 +15,7 @@ typedef struct impl {
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
   int64_t sides[2], elems;                                           /* of an image as it is read */
   ronde__resizer *resizer;                                           /* NULL: as it is stored */
+  int64_t *label_of;                                                 /* ronde__data_relabel; NULL: as they are stored */
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
@@ -92,6 +93,7 @@ static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_s
     read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
                x + i * im->elems);
     labels[i] = store->labels[split][ids[i]];
+    if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
   workspace_release(&w);
   return status;
@@ -239,7 +241,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
-  if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data->sha256);
+  int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
+  if (status == RONDE_OK) status = load(im, limit, data->sha256);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status != RONDE_OK) {
     ronde__data_close(data);
@@ -265,6 +268,33 @@ ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   const impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
+int64_t ronde__data_class_names(const ronde__data *data) {
+  const impl *im = data->impl;
+  return im ? im->set.class_names.n : 0;
+}
+
+static ronde_status copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
+  copy->path = calloc((size_t)n, sizeof *copy->path);
+  for (; copy->path && copy->n < n; ++copy->n)
+    if (!(copy->path[copy->n] = ronde__strdup(names[copy->n]))) break;
+  return copy->n == n ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the names of its classes", what);
+}
+
+ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
+                                 int64_t classes) {
+  impl *im = data->impl;
+  size_t bytes = (size_t)im->set.class_names.n * sizeof *label_of;
+  ronde__files copy = {.n = 0};
+  RONDE__ALLOC(im->label_of, bytes, im->set.name);
+  memcpy(im->label_of, label_of, bytes);
+  ronde_status status = copy_names(names, n_names, im->set.name, &copy);
+  ronde__files *old = status == RONDE_OK ? &im->set.class_names : &copy;
+  ronde__files_release(old);
+  if (status == RONDE_OK) im->set.class_names = copy;
+  data->source.classes = classes;
+  return status;
 }
 
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
@@ -297,6 +327,7 @@ void ronde__data_close(ronde__data *data) {
     ronde__store_close(&im->kept[0]);
     ronde__store_close(&im->kept[1]);
     ronde__resizer_destroy(im->resizer);
+    ronde__free(im->label_of);
     pthread_mutex_destroy(&im->mutex);
     ronde__set_release(&im->set);
   }

@@ -53,7 +53,7 @@ static ronde_status run_rank(rank *r) {
     status = ronde__net_create(graph, &options, &net);
   }
   if (status == RONDE_OK) {
-    ronde__weights_load(net, job->init);
+    ronde__weights_load(net, job->init, false);
     status = evaluate(r, net);
   }
   ronde__net_destroy(net);
@@ -94,7 +94,7 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
   json_t *accuracy = job->data->source.classes ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
   json_t *result = json_pack("{s:f, s:o, s:I, s:s}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy,
                              "examples", (json_int_t)sum.n, "weights_sha256", ranks[0].sha256);
-  if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->options->init);
+  if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
   json_decref(result);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");

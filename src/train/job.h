@@ -29,6 +29,12 @@ enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGM
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
 
+/* What a file of weights calls its classes, in the order of its outputs. */
+typedef struct ronde__class_names {
+  char **name; /* [n], owned */
+  int64_t n;   /* 0: it does not name them */
+} ronde__class_names;
+
 /* Read-only after set-up. */
 typedef struct ronde__job {
   ronde_config *config; /* own copy, automatic values resolved */
@@ -63,12 +69,18 @@ typedef struct ronde__job {
   int drill_slow_rank;     /* -1: none */
   int64_t drill_slow_step; /* the first that is slow */
   int drill_drift_rank;
-  int64_t drill_drift_step;     /* 0: none */
-  ronde__safetensors *init;     /* --init, or NULL */
-  char *new_head;               /* the output layer that is not taken from it, or NULL */
-  struct ronde__resume *resume; /* --resume, or NULL: checkpoint.h */
-  int64_t checkpoint_steps;     /* between two checkpoints; 0: see checkpoint_ns */
-  uint64_t checkpoint_ns;       /* 0: none but at an interruption */
+  int64_t drill_drift_step;          /* 0: none */
+  ronde__safetensors *init;          /* --init, or NULL */
+  char *init_path;                   /* the file that was taken for it, or NULL */
+  char *new_head;                    /* the output layer that is not taken from it, or NULL */
+  struct ronde__resume *resume;      /* --resume, or NULL: checkpoint.h */
+  const ronde__safetensors *weights; /* of --resume or --init, or NULL; */
+  const char *weights_path;          /* its name, */
+  ronde__class_names class_names;    /* and those of its classes */
+  bool other_classes;                /* the data's are not these: the output layer is new */
+  bool by_index;                     /* only one of weights and data has names for its classes */
+  int64_t checkpoint_steps;          /* between two checkpoints; 0: see checkpoint_ns */
+  uint64_t checkpoint_ns;            /* 0: none but at an interruption */
 } ronde__job;
 
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
@@ -114,10 +126,17 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph);
  * there (else 0). */
 ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
                                   int64_t *other_classes_out);
+/* The file of weights that a path means: itself, or of a run's folder best.safetensors, else last.safetensors, else its
+ * newest checkpoint that is whole; which of them is said. To be freed. */
+ronde_status ronde__weights_find(const char *path, char **file_out);
+/* classes.c: its names of classes. RONDE_E_INPUT where they are no list of texts. */
+ronde_status ronde__class_names_read(const ronde__safetensors *file, const char *path, ronde__class_names *names_out);
+void ronde__class_names_release(ronde__class_names *names);
 /* The name of the output layer: a linear layer whose output is the network's; NULL where there is none. */
 const char *ronde__graph_head(const ronde_graph *graph);
-/* Every parameter and buffer of a net from a file that was checked against its graph, but for a new output layer. */
-void ronde__weights_load(ronde__net *net, const ronde__safetensors *file);
+/* Every parameter and buffer of a net from a file that was checked against its graph; new_head: but for the output layer.
+ */
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool new_head);
 /* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
  * of the job. */
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);

@@ -1,3 +1,4 @@
+/* Checkpoints, read: the files of a run's folder, what a note says, which options a run may change as it goes on. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -348,7 +349,7 @@ static ronde_status load_state(const ronde__resume *r, const ronde__net *net, co
 }
 
 ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
-  ronde__weights_load(net, r->file);
+  ronde__weights_load(net, r->file, false);
   for (int i = 0; i < ronde__optim_n_states(optim); i++) {
     const char *state;
     float *values = ronde__optim_state(optim, i, &state);
