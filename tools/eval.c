@@ -1,3 +1,4 @@
+/* ronde eval: loss and accuracy of trained weights. */
 #include "common.h"
 
 #include <math.h>

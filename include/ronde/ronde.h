@@ -295,7 +295,8 @@ RONDE_API ronde_status ronde_doctor(const ronde_config *config, char **json_out)
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 
-/* A path is a checkpoint, a file of weights, or a run's folder, of which the newest checkpoint that is whole is meant. */
+/* A path is a checkpoint, a file of weights, or a run's folder, of which the newest checkpoint that is whole is meant.
+ * (Of --init it is the best weights: best.safetensors, else last.safetensors, else that checkpoint.) */
 
 /* What is in it: tensors, and of a checkpoint the place in the training, options, data. */
 RONDE_API ronde_status ronde_ckpt_info(const char *path, char **json_out);

@@ -3,6 +3,7 @@
 
 #include "base/log_group.h"
 #include "io/sha256.h"
+#include "train/machine.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -92,8 +93,9 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
     sum.n += ranks[i].score.n;
   }
   json_t *accuracy = job->data->source.classes ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
-  json_t *result = json_pack("{s:f, s:o, s:I, s:s}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy,
-                             "examples", (json_int_t)sum.n, "weights_sha256", ranks[0].sha256);
+  json_t *result =
+      json_pack("{s:f, s:o, s:I, s:s, s:o}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy, "examples",
+                (json_int_t)sum.n, "weights_sha256", ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
   json_decref(result);

@@ -1,3 +1,4 @@
+/* run.json as a text, from what a run has filled in. */
 #include "train/record.h"
 
 #include "io/file.h"
@@ -90,6 +91,7 @@ static json_t *model_json(const ronde__record_model *model) {
   put(json, "train_flops_per_example", count(model->train_flops_per_example));
   put(json, "executed_flops_per_example", count(model->executed_flops_per_example));
   put(json, "padding", text(model->padding));
+  put(json, "init_file", text(model->init_file));
   put(json, "new_head", text(model->new_head));
   return json;
 }

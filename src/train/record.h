@@ -14,6 +14,7 @@ typedef struct ronde__record_model {
   const char *new_head; /* the output layer that was not taken from --init */
   int64_t parameters, trained_parameters;
   int64_t forward_flops_per_example, train_flops_per_example, executed_flops_per_example;
+  const char *init_file; /* that --init stood for */
 } ronde__record_model;
 
 typedef struct ronde__record_data {

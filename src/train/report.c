@@ -144,7 +144,8 @@ static void fill_model_and_data(ronde__run *r) {
                                         ronde__graph_trained_parameters(graph),
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
-                                        (int64_t)(executed / (double)job->local_batch)};
+                                        (int64_t)(executed / (double)job->local_batch),
+                                        job->init_path};
 }
 
 static void fill_resumed(ronde__run *r) {
