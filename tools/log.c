@@ -1,3 +1,4 @@
+/* Lines for people, on stderr, and the foot of a terminal below them. */
 #include "common.h"
 
 #include <pthread.h>
@@ -37,7 +38,7 @@ static void sink(void *user, ronde_log_level level, const char *line) {
   (void)user;
   if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
   if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", line, false);
-  if (level == RONDE_LOG_INFO) print_line("", line, false);
+  if (level == RONDE_LOG_INFO && !tool_is_follower()) print_line("", line, false); /* all ranks say the same */
 }
 
 void tool_log_start(void) { ronde_log_set(sink, NULL); }

@@ -1,3 +1,4 @@
+/* From NAME[:DIR] to the files of a set: where the published ones are looked for, and how they are called. */
 #include "data/catalog.h"
 
 #include <errno.h>
@@ -321,5 +322,6 @@ void ronde__set_release(ronde__set *set) {
     ronde__files_release(&set->files[split]);
   }
   ronde__files_release(&set->class_names);
+  free(set->other_val);
   *set = (ronde__set){.name = NULL};
 }

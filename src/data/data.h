@@ -15,6 +15,8 @@ typedef struct ronde__data_options {
                            where classes have names: the caller compares these */
   int64_t resize[2];    /* height and width that every image is brought to; 0: as stored */
   bool skip_bad_images; /* folder: leave out images that cannot be read, instead of an error */
+  bool prefers_val;     /* folder: of DIR/test and DIR/val the latter is the test split */
+  bool any_split;       /* folder: no warning where there are no test examples */
   bool crop, flip;      /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
@@ -32,6 +34,7 @@ typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
   int64_t n_skipped;                  /* images that were left out */
+  bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */
   char sha256[65]; /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   void *impl;
@@ -54,6 +57,8 @@ typedef struct ronde__stored {
   const int64_t *labels;
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
+/* Of all training examples, as they are stored: labels_out [n]. A caller's source is read for them, whole. */
+ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
@@ -72,6 +77,8 @@ typedef struct ronde__sampler_options {
   int64_t batch;    /* global */
   bool shuffle, drop_last;
   uint64_t seed;
+  const int64_t
+      *labels; /* [n_train], only read by create: each class keeps its share on both sides; NULL: not looked at */
 } ronde__sampler_options;
 
 typedef struct ronde__sampler ronde__sampler; /* immutable, shared by ranks and threads */

@@ -21,7 +21,8 @@ typedef struct impl {
   bool cached;
   ronde__store store;    /* cached: both splits */
   pthread_mutex_t mutex; /* of kept */
-  ronde__store kept[2];  /* cache off: a split that source.read was asked for */
+  ronde__store kept[2];  /* cache off: a split that source.read was asked for, */
+  int64_t *train_labels; /* and [n] */
 } impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -168,6 +169,13 @@ static ronde_status check_labels(const impl *im, const ronde__store *store, int6
   return RONDE_OK;
 }
 
+static ronde_status keep_labels(impl *im, const ronde__store *store) {
+  size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
+  RONDE__ALLOC(im->train_labels, bytes, im->set.name);
+  memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
+  return RONDE_OK;
+}
+
 /* Decodes each split once, for the facts, the hash and the checks, and lets it go. */
 static ronde_status inspect(impl *im, int64_t limit, char sha256[65]) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
@@ -179,6 +187,7 @@ static ronde_status inspect(impl *im, int64_t limit, char sha256[65]) {
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
     if (train) memcpy(sha256, store.sha256, sizeof store.sha256);
     ronde_status status = check_labels(im, &store, limit);
+    if (train && status == RONDE_OK) status = keep_labels(im, &store);
     ronde__store_close(&store);
     RONDE_TRY(status);
   }
@@ -241,6 +250,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   ronde_status status = ronde__set_find(options->spec, options->seed, &im->set);
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
+  if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
   if (status == RONDE_OK) status = load(im, limit, data->sha256);
   if (status == RONDE_OK) status = set_size(im, options);
@@ -253,6 +263,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
+  data->test_is_val = im->set.test_is_val;
+  if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
+    ronde__log(RONDE_LOG_WARNING, "%s: no test/ or val/ in it: there are no test examples", options->spec);
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);
@@ -268,6 +281,33 @@ ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   const impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
+/* Through the caller's function, a few at a time. */
+static ronde_status read_labels(const ronde__data *data, int64_t *labels_out) {
+  enum { CHUNK = 64 };
+  const ronde_source *source = &data->source;
+  int64_t ids[CHUNK], n = source->n_examples[RONDE_SPLIT_TRAIN];
+  size_t elems = 1;
+  float *x;
+  for (int d = 0; d < source->rank; ++d) elems *= (size_t)source->dims[d];
+  RONDE__ALLOC(x, CHUNK * elems * sizeof *x, source->name);
+  ronde_status status = RONDE_OK;
+  for (int64_t at = 0; at < n && status == RONDE_OK; at += CHUNK) {
+    int64_t n_now = ronde__min(CHUNK, n - at);
+    for (int64_t i = 0; i < n_now; ++i) ids[i] = at + i;
+    status = ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n_now, x, labels_out + at, NULL);
+  }
+  ronde__free(x);
+  return status;
+}
+
+ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out) {
+  const impl *im = data->impl;
+  if (!im) return read_labels(data, labels_out);
+  const int64_t *labels = im->cached ? im->store.labels[RONDE_SPLIT_TRAIN] : im->train_labels;
+  memcpy(labels_out, labels, (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *labels);
+  return RONDE_OK;
 }
 
 int64_t ronde__data_class_names(const ronde__data *data) {
@@ -328,6 +368,7 @@ void ronde__data_close(ronde__data *data) {
     ronde__store_close(&im->kept[1]);
     ronde__resizer_destroy(im->resizer);
     ronde__free(im->label_of);
+    ronde__free(im->train_labels);
     pthread_mutex_destroy(&im->mutex);
     ronde__set_release(&im->set);
   }

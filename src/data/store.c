@@ -57,7 +57,7 @@ ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts,
     for (int64_t i = 0; i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
   }
   facts->largest_label = largest;
-  if (hash && !hash_train(facts, base, parts, sha256))
+  if (hash && facts->n[RONDE_SPLIT_TRAIN] > 0 && !hash_train(facts, base, parts, sha256))
     return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   return RONDE_OK;
 }

@@ -28,12 +28,22 @@ enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
 enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
+enum { RONDE__EVAL_AUTO, RONDE__EVAL_TRAIN, RONDE__EVAL_VAL, RONDE__EVAL_TEST };
 
 /* What a file of weights calls its classes, in the order of its outputs. */
 typedef struct ronde__class_names {
   char **name; /* [n], owned */
   int64_t n;   /* 0: it does not name them */
 } ronde__class_names;
+
+/* What --val-split kept out of the training examples, as a file of weights says it. */
+typedef struct ronde__split_note {
+  double fraction;
+  uint64_t seed;
+  bool by_class;                 /* each class kept its share */
+  int64_t n_train, n_validation; /* n_validation 0: nothing was kept out; n_train: before it was */
+  char data_sha256[65];          /* "": not known */
+} ronde__split_note;
 
 /* Read-only after set-up. */
 typedef struct ronde__job {
@@ -44,7 +54,8 @@ typedef struct ronde__job {
   const ronde__model *model; /* NULL: hooks.model */
   const char *model_name;
   ronde__data *data;
-  ronde__sampler *sampler; /* train only */
+  ronde__sampler *sampler; /* train, and eval of a part of the training examples */
+  bool splits_by_class;    /* --val-split: each class keeps its share */
   ronde__shape shape;      /* of one example */
   int64_t classes;
   int64_t resize[2]; /* of --resize; 0: none */
@@ -77,6 +88,7 @@ typedef struct ronde__job {
   const ronde__safetensors *weights; /* of --resume or --init, or NULL; */
   const char *weights_path;          /* its name, */
   ronde__class_names class_names;    /* and those of its classes */
+  ronde__split_note kept_out;        /* of their run; */
   bool other_classes;                /* the data's are not these: the output layer is new */
   bool by_index;                     /* only one of weights and data has names for its classes */
   int64_t checkpoint_steps;          /* between two checkpoints; 0: see checkpoint_ns */
@@ -142,19 +154,42 @@ void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool n
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
 /* What a file of weights says of itself. */
 typedef struct ronde__weights_notes {
-  ronde__file_meta meta[10]; /* [n], and room for one more */
+  ronde__file_meta meta[12]; /* [n], and room for one more */
   int n;
-  char *class_names; /* to be freed */
+  char *class_names, *split; /* owned */
   char shape[96], classes[24], mean[64], deviation[64];
 } ronde__weights_notes;
 /* The texts lie in notes and in the job: notes must not be moved. */
 void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes);
+void ronde__weights_notes_release(ronde__weights_notes *notes);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
  * among them. */
 ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+
+/* split.c */
+#define RONDE__META_SPLIT "ronde.split" /* of a weights' file: which training examples its run kept out, as JSON */
+/* What a training job tests on: what it keeps out, else the data's test split. */
+typedef struct ronde__tests {
+  const char *name; /* "test", or "validation" (kept out, or a folder's val/); NULL: there are none */
+  ronde_split split;
+  const int64_t *ids; /* [n] of the split; NULL: all of it */
+  int64_t n;
+} ronde__tests;
+ronde__tests ronde__job_tests(const ronde__job *job);
+/* The job's split for a file; NULL where it keeps nothing out. To be freed. */
+char *ronde__split_text(const ronde__job *job);
+/* RONDE_E_INPUT where the file's makes no sense. */
+ronde_status ronde__split_read(const ronde__safetensors *file, const char *path, ronde__split_note *note_out);
+/* Whether these are the data that it was made of. */
+bool ronde__split_fits(const ronde__split_note *note, const ronde__data *data);
+/* A sampler of the data's training examples; by_class sets the options' labels. */
+ronde_status ronde__split_sampler(const ronde__data *data, bool by_class, ronde__sampler_options *options,
+                                  ronde__sampler **sampler_out);
+/* One that keeps out what the run did, and hands out the rest in file order. */
+ronde_status ronde__split_again(const ronde__split_note *note, const ronde__data *data, ronde__sampler **sampler_out);
 
 /* evaluate.c */
 typedef struct ronde__score {

@@ -103,6 +103,8 @@ static json_t *data_json(const ronde__record_data *data) {
   put(json, "name", text(data->name));
   put(json, "train_examples", count(data->train_examples));
   put(json, "test_examples", count(data->test_examples));
+  put(json, "validation_examples", count(data->validation_examples));
+  put(json, "tested_on", text(data->tested_on));
   put(json, "shape", shape);
   put(json, "classes", count(data->classes ? data->classes : -1));
   put(json, "sha256", text(data->sha256));

@@ -24,6 +24,8 @@ typedef struct ronde__record_data {
   int64_t dims[RONDE_MAX_RANK];
   int64_t classes; /* 0: the targets are values; written as null */
   int64_t skipped_images;
+  const char *tested_on;       /* "test", "validation", NULL: nothing */
+  int64_t validation_examples; /* kept out of the training examples, or a folder's val/ */
 } ronde__record_data;
 
 typedef struct ronde__record_world {

@@ -1,3 +1,4 @@
+/* run.json and steps.jsonl: every field, and whole or absent. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -85,7 +86,7 @@ static void fill(ronde__record *record) {
   };
   record->isa = "avx2";
   record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1, "w"};
-  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3};
+  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3, "validation", 6000};
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
   record->n_choices = 1;
@@ -136,6 +137,8 @@ static void test_run_has_every_field(void **state) {
   assert_text(json, "data.name", "mnist");
   assert_count(json, "data.train_examples", 60000);
   assert_count(json, "data.test_examples", 10000);
+  assert_count(json, "data.validation_examples", 6000);
+  assert_text(json, "data.tested_on", "validation");
   assert_int_equal(json_array_size(at(json, "data.shape")), 3);
   assert_count(json, "data.shape.2", 27);
   assert_count(json, "data.classes", 10);

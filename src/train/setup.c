@@ -105,7 +105,12 @@ static ronde_status open_data(ronde__job *job) {
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   if (job->config->verb == RONDE__VERB_INIT) options.cache = options.normalize = true;
-  if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
+  if (job->config->verb == RONDE__VERB_EVAL) {
+    bool of_run = o->split == RONDE__EVAL_VAL || o->split == RONDE__EVAL_TRAIN;
+    options.seed = of_run && job->kept_out.n_validation ? job->kept_out.seed : 1;
+  }
+  options.prefers_val = job->config->verb == RONDE__VERB_TRAIN || o->split == RONDE__EVAL_VAL;
+  options.any_split = job->config->verb == RONDE__VERB_EVAL || o->val_split > 0;
   RONDE_TRY(ronde__data_open(&options, &job->data));
   if (job->data->normalization.channels == 0)
     job->config->options.normalize = false; /* nothing is applied: the record says so */
@@ -154,6 +159,7 @@ static ronde_status open_init(ronde__job *job) {
   if (job->resume) {
     job->weights = job->resume->file;
     job->weights_path = job->resume->path;
+    RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
     return options_from_file(job);
   }
   if (!job->options->init) return RONDE_OK;
@@ -162,6 +168,7 @@ static ronde_status open_init(ronde__job *job) {
   RONDE_TRY(ronde__safetensors_check_finite(job->init));
   job->weights = job->init;
   job->weights_path = job->init_path;
+  RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
   return options_from_file(job);
 }
 

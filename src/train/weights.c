@@ -225,6 +225,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   meta[3] = (ronde__file_meta){"classes", notes->classes};
   notes->n = 4;
   notes->class_names = class_names(job);
+  notes->split = ronde__split_text(job);
   ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
   snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
@@ -237,6 +238,12 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
     meta[notes->n++] = (ronde__file_meta){"normalize_std", notes->deviation};
   }
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
+  if (notes->split) meta[notes->n++] = (ronde__file_meta){RONDE__META_SPLIT, notes->split};
+}
+
+void ronde__weights_notes_release(ronde__weights_notes *notes) {
+  free(notes->class_names);
+  free(notes->split);
 }
 
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {
@@ -252,7 +259,7 @@ ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde_
       tensors[i] = (ronde__file_tensor){r.entries[i].name, dtype, r.entries[i].shape, NULL};
     }
     status = ronde__safetensors_write_pieces(path, tensors, r.n, notes.meta, notes.n, fetch, &r);
-    free(notes.class_names);
+    ronde__weights_notes_release(&notes);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of %d tensors", path, r.n);
   }
