@@ -137,7 +137,7 @@ static ronde_status refuse_unknown(const ronde__job *job, const char *path, int6
   char remedy[96];
   for (int64_t i = 0; i < job->class_names.n; i++) tell(&known, job->class_names.name[i]);
   find_remedy(job, n_own, remedy, sizeof remedy);
-  return ronde__fail(RONDE_E_INPUT, "%s: %s does not know the class%s %s (it knows %s): %s", job->data->source.name,
+  return ronde__fail(RONDE_E_INPUT, "%s: %s does not know the class%s %s (it knows %s): %s", ronde__job_data_name(job),
                      path, unknown->n > 1 ? "es" : "", tell_rest(unknown), tell_rest(&known), remedy);
 }
 
@@ -171,13 +171,13 @@ static ronde_status check_number(const ronde__job *job, int64_t n_own, int64_t n
   int64_t n = job->options->classes;
   bool given = ronde__config_is_set(job->config, "classes");
   if (n_own > n && n > 0 && given)
-    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 ": %s has %" PRId64 " classes", n, job->data->source.name,
+    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 ": %s has %" PRId64 " classes", n, ronde__job_data_name(job),
                        n_own);
   if (given || job->config->verb != RONDE__VERB_EVAL || n_file == 0 || n_own == n_file) return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT,
                      "%s has %" PRId64 " classes, but %s has %" PRId64 " and does not name them: --classes %" PRId64
                      " takes the data's for the first of these",
-                     job->data->source.name, n_own, path, n_file, n_file);
+                     ronde__job_data_name(job), n_own, path, n_file, n_file);
 }
 
 ronde_status ronde__set_up_classes(ronde__job *job) {
@@ -197,7 +197,7 @@ ronde_status ronde__set_up_classes(ronde__job *job) {
 
 void ronde__tell_classes(const ronde__job *job) {
   if (!job->by_index || job->new_head) return;
-  const char *data = job->data->source.name;
+  const char *data = ronde__job_data_name(job);
   bool named = job->class_names.n > 0;
   ronde__log(RONDE_LOG_INFO, "classes are compared by their index: %s has names for them, %s has none",
              named ? job->weights_path : data, named ? data : job->weights_path);

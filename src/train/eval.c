@@ -97,10 +97,6 @@ static ronde_status run_ranks(const ronde__job *job, rank *ranks) {
 
 /* ---- which examples ---- */
 
-static const char *data_name(const ronde__job *job) {
-  return job->options->data ? job->options->data : job->data->source.name;
-}
-
 /* Makes the run's split again: job->sampler. */
 static ronde_status split_again(ronde__job *job) {
   return ronde__split_again(&job->kept_out, job->data, &job->sampler);
@@ -108,7 +104,7 @@ static ronde_status split_again(ronde__job *job) {
 
 static ronde_status take_test(const ronde__job *job, part *part_out) {
   int64_t n = job->data->source.n_examples[RONDE_SPLIT_TEST];
-  const char *name = data_name(job);
+  const char *name = ronde__job_data_name(job);
   if (n > 0 && job->data->test_is_val)
     return ronde__fail(RONDE_E_INPUT, "%s: there is no test/ in it, but val/: --split val", name);
   if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data have no test examples", name);
@@ -118,7 +114,7 @@ static ronde_status take_test(const ronde__job *job, part *part_out) {
 
 static ronde_status take_val(ronde__job *job, part *part_out) {
   const ronde_source *source = &job->data->source;
-  const char *name = data_name(job);
+  const char *name = ronde__job_data_name(job);
   part val = {.name = "val", .split = RONDE_SPLIT_TRAIN};
   if (ronde__split_fits(&job->kept_out, job->data)) {
     RONDE_TRY(split_again(job));
@@ -140,7 +136,8 @@ static ronde_status take_val(ronde__job *job, part *part_out) {
 /* What the run trained on, where it kept some of it out. */
 static ronde_status take_train(ronde__job *job, part *part_out) {
   part train = {.name = "train", .split = RONDE_SPLIT_TRAIN, .n = job->data->source.n_examples[RONDE_SPLIT_TRAIN]};
-  if (train.n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data have no training examples", data_name(job));
+  if (train.n == 0)
+    return ronde__fail(RONDE_E_INPUT, "%s: the data have no training examples", ronde__job_data_name(job));
   if (ronde__split_fits(&job->kept_out, job->data)) {
     RONDE_TRY(split_again(job));
     train.n = ronde__sampler_epoch_examples(job->sampler);
@@ -158,7 +155,7 @@ static ronde_status take_any(ronde__job *job, part *part_out) {
   if (job->data->test_is_val || ronde__split_fits(&job->kept_out, job->data)) return take_val(job, part_out);
   part all = {.name = "all", .split = RONDE_SPLIT_TRAIN, .n = source->n_examples[RONDE_SPLIT_TRAIN]};
   ronde__log(RONDE_LOG_INFO, "%s has neither test nor validation examples: all of its %lld are evaluated",
-             data_name(job), (long long)all.n);
+             ronde__job_data_name(job), (long long)all.n);
   *part_out = all;
   return RONDE_OK;
 }

@@ -112,6 +112,10 @@ ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out);
 /* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
 bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
 
+/* The data as the user named them, or a caller's source by its name. */
+static inline const char *ronde__job_data_name(const ronde__job *job) {
+  return job->options->data ? job->options->data : job->data->source.name;
+}
 static inline int ronde__job_ranks(const ronde__job *job) { return job->world + (job->dedicated ? job->n_servers : 0); }
 static inline int ronde__job_first_server(const ronde__job *job) { return job->dedicated ? job->world : 0; }
 

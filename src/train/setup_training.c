@@ -102,8 +102,8 @@ static ronde_status resolve_steps(ronde__job *job) {
                                     (uint64_t)o->seed,
                                     NULL};
   if (sampler.n_train == 0 && source->n_examples[RONDE_SPLIT_TEST] > 0)
-    return ronde__fail(RONDE_E_INPUT, "%s: there are %s examples, but none to train on",
-                       o->data ? o->data : source->name, job->data->test_is_val ? "validation" : "test");
+    return ronde__fail(RONDE_E_INPUT, "%s: there are %s examples, but none to train on", ronde__job_data_name(job),
+                       job->data->test_is_val ? "validation" : "test");
   /* A run that goes on keeps out what it did, though an older version drew it without a look at classes. */
   job->splits_by_class = source->classes > 0 && (!job->resume || job->kept_out.by_class);
   RONDE_TRY(ronde__split_sampler(job->data, job->splits_by_class, &sampler, &job->sampler));
