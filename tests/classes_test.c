@@ -129,6 +129,9 @@ static void test_training_on_other_classes(void **state) {
   assert_string_equal(text_at(run, "model.new_head"), "fc2");
   assert_non_null(strstr(told, "fc2 is new: its 4 classes are not those of "));
   json_decref(run);
+  put_class("tree/train", 0, 3, 0); /* "ant" beside "wasp": five */
+  refused("train", TRAIN "init=%s/w classes=4", RONDE_E_INPUT, "--classes 4: folder:", "/tree has 5 classes");
+  rename_class(".", "tree/train/ant", "ant");
   ronde__safetensors *before = open_weights("w"), *after = open_weights("other");
   assert_string_equal(ronde__safetensors_meta(after, "ronde.classes"), "[\"bee\",\"cat\",\"dog\",\"wasp\"]");
   for (int i = 0; i < before->n_tensors; ++i) {

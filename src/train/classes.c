@@ -59,20 +59,21 @@ static ronde_status count_classes(const ronde__safetensors *file, const char *pa
 
 /* What is told of a list of names: the first ones, and how many more there are. */
 typedef struct told {
-  char text[200];
+  char text[400];
   int64_t n, n_left_out;
 } told;
 
+enum { ROOM_FOR_REST = 40 };
+
 static void tell(told *t, const char *name) {
   size_t used = strlen(t->text);
-  if (t->n_left_out || used + strlen(name) + 3 > sizeof t->text) t->n_left_out++;
+  if (t->n_left_out || used + strlen(name) + 3 + ROOM_FOR_REST > sizeof t->text) t->n_left_out++;
   else snprintf(t->text + used, sizeof t->text - used, "%s%s", used ? ", " : "", name);
   t->n++;
 }
 
 static const char *tell_rest(told *t) {
-  size_t room = sizeof t->text - 32, used = strlen(t->text);
-  if (used > room) used = room;
+  size_t used = strlen(t->text);
   if (t->n_left_out)
     snprintf(t->text + used, sizeof t->text - used, "%s%" PRId64 " more", used ? ", ... and " : "", t->n_left_out);
   return t->text;
@@ -147,6 +148,20 @@ static bool in_place(const int64_t *label_of, int64_t n) {
   return true;
 }
 
+/* Of labels that stay as they are. */
+static ronde_status check_number(const ronde__job *job, int64_t n_own, int64_t n_file, const char *path) {
+  int64_t n = job->options->classes;
+  bool given = ronde__config_is_set(job->config, "classes");
+  if (n_own > n && n > 0 && given)
+    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 ": %s has %" PRId64 " classes", n, ronde__job_data_name(job),
+                       n_own);
+  if (given || job->config->verb != RONDE__VERB_EVAL || n_file == 0 || n_own == n_file) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT,
+                     "%s has %" PRId64 " classes, but %s has %" PRId64 " and does not name them: --classes %" PRId64
+                     " takes the data's for the first of these",
+                     ronde__job_data_name(job), n_own, path, n_file, n_file);
+}
+
 /* Both have names. new_head: the user asks for an output layer of so many classes. */
 static ronde_status take_by_name(ronde__job *job, const char *path, int64_t n_own, int64_t n_file, bool new_head) {
   int64_t *label_of;
@@ -161,23 +176,10 @@ static ronde_status take_by_name(ronde__job *job, const char *path, int64_t n_ow
                                  job->options->classes ? job->options->classes : n_file);
   } else if (status == RONDE_OK) {
     job->other_classes = new_head;
-    if (!new_head) status = refuse_unknown(job, path, n_own, &unknown);
+    status = new_head ? check_number(job, n_own, n_file, path) : refuse_unknown(job, path, n_own, &unknown);
   }
   ronde__free(label_of);
   return status;
-}
-
-static ronde_status check_number(const ronde__job *job, int64_t n_own, int64_t n_file, const char *path) {
-  int64_t n = job->options->classes;
-  bool given = ronde__config_is_set(job->config, "classes");
-  if (n_own > n && n > 0 && given)
-    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 ": %s has %" PRId64 " classes", n, ronde__job_data_name(job),
-                       n_own);
-  if (given || job->config->verb != RONDE__VERB_EVAL || n_file == 0 || n_own == n_file) return RONDE_OK;
-  return ronde__fail(RONDE_E_INPUT,
-                     "%s has %" PRId64 " classes, but %s has %" PRId64 " and does not name them: --classes %" PRId64
-                     " takes the data's for the first of these",
-                     ronde__job_data_name(job), n_own, path, n_file, n_file);
 }
 
 ronde_status ronde__set_up_classes(ronde__job *job) {
