@@ -199,6 +199,85 @@ static void test_export_is_the_weights_alone(void **state) {
   free(b.data);
 }
 
+/* ---- a run's folder ---------------------------------------------------------------------------------------------- */
+
+static char told[1024];
+
+static void keep_told(void *user, ronde_log_level level, const char *line) {
+  if (level == RONDE_LOG_INFO) snprintf(told, sizeof told, "%s", line);
+  else test_log_line(user, level, line);
+}
+
+static void put_weights(const char *name, const char *seed) {
+  char options[512];
+  in(options, "model=mnist-small shape=1x10x10 classes=4 seed=%s output=%s/run/%s", seed, folder, name);
+  json_decref(job_run("init", options, NULL));
+}
+
+static void remove_below(const char *name) {
+  char path[512];
+  in(path, "%s/run/%s", folder, name);
+  assert_int_equal(unlink(path), 0);
+}
+
+/* eval, export and --init of the folder all take that file, and say so. */
+static void check_taken(const char *path) {
+  char options[512];
+  ronde__safetensors *wanted, *got;
+  ronde_log_set(keep_told, &lines);
+  for (int verb = 0; verb < 3; ++verb) {
+    told[0] = '\0';
+    char *text = NULL;
+    in(options,
+       verb == 0   ? SET "init=%s/run"
+       : verb == 1 ? "init=%s/run output=%s/net"
+                   : "init=%s/run save=%s/net " SET "model=mnist-small batch=8 steps=1 lr=0",
+       folder, folder);
+    ronde_config *config = config_make(verb == 0 ? "eval" : verb == 1 ? "export" : "train", options);
+    ronde_status status = verb == 0   ? ronde_eval(config, NULL, &text)
+                          : verb == 1 ? ronde_export(config, &text)
+                                      : ronde_train(config, NULL, &text);
+    assert_int_equal(status, RONDE_OK);
+    ronde_config_destroy(config);
+    json_t *json = json_of(text);
+    assert_string_equal(text_at(json, verb == 2 ? "model.init_file" : "input"), path);
+    assert_non_null(strstr(told, path));
+    json_decref(json);
+    if (verb == 0) continue;
+    in(options, "%s/net", folder);
+    assert_int_equal(ronde__safetensors_open(path, &wanted), RONDE_OK);
+    assert_int_equal(ronde__safetensors_open(options, &got), RONDE_OK);
+    for (int i = 0; i < got->n_tensors; ++i) {
+      const ronde__file_tensor *a = &got->tensors[i], *b = ronde__safetensors_find(wanted, a->name);
+      assert_memory_equal(a->data, b->data, (size_t)ronde__shape_elems(&a->shape) * sizeof(float));
+    }
+    ronde__safetensors_close(wanted);
+    ronde__safetensors_close(got);
+  }
+}
+
+static void test_a_folder_stands_for_its_best_weights(void **state) {
+  make_run("model=mnist-small save-best=off");
+  char *checkpoint = newest(0), *older = newest(1), path[512];
+  put_weights("last.safetensors", "2");
+  put_weights("best.safetensors", "3");
+  in(path, "%s/run/best.safetensors", folder);
+  check_taken(path);
+  remove_below("best.safetensors");
+  in(path, "%s/run/last.safetensors", folder);
+  check_taken(path);
+  remove_below("last.safetensors");
+  check_taken(checkpoint);
+  write_all(checkpoint, (const uint8_t *)"x", 1);
+  check_taken(older);
+  in(path, "init=%s " SET, folder);
+  ronde_config *config = config_make("eval", path);
+  check_failed(&lines, ronde_eval(config, NULL, NULL), RONDE_E_INPUT, folder, "neither best.safetensors nor last");
+  ronde_config_destroy(config);
+  free(checkpoint);
+  free(older);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_a_flipped_bit_is_found_wherever_it_is),
@@ -207,6 +286,7 @@ int main(void) {
                                      TEST(test_a_checkpoint_is_a_file_of_weights),
                                      TEST(test_info_and_verify),
                                      TEST(test_diff_names_the_first_tensor),
-                                     TEST(test_export_is_the_weights_alone)};
+                                     TEST(test_export_is_the_weights_alone),
+                                     TEST(test_a_folder_stands_for_its_best_weights)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -397,6 +397,20 @@ static void test_weights_go_from_verb_to_verb(void **state) {
   json_decref(json);
 }
 
+/* What is kept out of training is validated, not tested. */
+static void test_validation_is_called_so(void **state) {
+  static const char *const tested[] = {"  test loss ", "\n  test accuracy 0.", ", test loss ", NULL};
+  static const char *const validated[] = {"  validation loss ", "\n  validation accuracy 0.", ", validation loss ",
+                                          NULL};
+  static const char *const evaluated[] = {"examples  12 (val)", NULL};
+  outcome outcome;
+  check_says("train --model lenet5 --batch 20 " SET, false, tested);
+  check_says("train --model lenet5 --batch 20 --val-split 0.2 --save net.safetensors " SET, false, validated);
+  run("train --model lenet5 --batch 20 --val-split 0.2 " SET, NULL, &outcome);
+  assert_null(strstr(outcome.err, "test "));
+  check_says("eval net.safetensors --split val " SET, true, evaluated);
+}
+
 /* A value of the environment counts where the command line says nothing. */
 static void test_environment_reaches_the_run(void **state) {
   outcome outcome;
@@ -426,6 +440,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_quiet_and_json, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_a_plan_is_a_result, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_weights_go_from_verb_to_verb, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_validation_is_called_so, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_environment_reaches_the_run, enter_folder, leave_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* ronde data: list, info, get, convert. */
 #include "common.h"
 
 #include <stdio.h>
@@ -37,7 +38,8 @@ static void print_info(const json_t *json) {
   char n[2][32], shape[64];
   printf("%s\n\n", tool_string(json, "name"));
   printf("training examples  %s\n", tool_count(tool_number(json, "train_examples"), n[0]));
-  printf("test examples      %s\n", tool_count(tool_number(json, "test_examples"), n[1]));
+  const char *tests = *tool_string(json, "tested_on") ? "validation" : "test examples";
+  printf("%-17s  %s\n", tests, tool_count(tool_number(json, "test_examples"), n[1]));
   printf("shape              %s, %s\n", tool_shape(json_object_get(json, "shape"), shape), tool_string(json, "type"));
   printf("classes            %.0f\n", tool_number(json, "classes"));
   if (tool_number(json, "skipped_images") > 0) printf("skipped images     %.0f\n", tool_number(json, "skipped_images"));

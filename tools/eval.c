@@ -1,3 +1,4 @@
+/* ronde eval: loss and accuracy of trained weights. */
 #include "common.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@ static void print_figures(const json_t *json) {
   double accuracy = tool_number(json, "accuracy");
   printf("loss      %.9g\n", tool_number(json, "loss"));
   if (isfinite(accuracy)) printf("accuracy  %.4f\n", accuracy);
-  printf("examples  %s\n", tool_count(tool_number(json, "examples"), examples));
+  printf("examples  %s (%s)\n", tool_count(tool_number(json, "examples"), examples), tool_string(json, "split"));
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
 }
 

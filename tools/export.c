@@ -1,3 +1,4 @@
+/* ronde export: the weights alone, in a file. */
 #include "common.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@ ronde_status tool_export(const tool_call *call) {
   if (json) {
     char values[32];
     if (call->json) tool_print_json(text);
-    tool_say("wrote %s: %.0f tensors, %s values", tool_string(json, "output"), tool_number(json, "tensors"),
-             tool_count(tool_number(json, "values"), values));
+    tool_say("wrote %s: %.0f tensors, %s values of %s", tool_string(json, "output"), tool_number(json, "tensors"),
+             tool_count(tool_number(json, "values"), values), tool_string(json, "input"));
   }
   status = json ? RONDE_OK : RONDE_E_INTERNAL;
   json_decref(json);

@@ -1,3 +1,4 @@
+/* Hooks of a job: signals that cancel it, progress that is shown. */
 #include "common.h"
 
 #include <math.h>
@@ -54,9 +55,10 @@ static double now_s(void) {
 static void say_epoch(const ronde_progress *progress) {
   char rate[32], elapsed[32], test[64] = "";
   if (progress->test_accuracy >= 0) {
-    snprintf(test, sizeof test, "  test loss %.5g  accuracy %.4f", progress->test_loss, progress->test_accuracy);
+    snprintf(test, sizeof test, "  %s loss %.5g  accuracy %.4f", progress->tested_on, progress->test_loss,
+             progress->test_accuracy);
   } else if (isfinite(progress->test_loss) && progress->test_loss > 0) {
-    snprintf(test, sizeof test, "  test loss %.5g", progress->test_loss);
+    snprintf(test, sizeof test, "  %s loss %.5g", progress->tested_on, progress->test_loss);
   }
   tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch, progress->loss, test,
            tool_count(progress->examples_per_s, rate), tool_duration(progress->elapsed_s, elapsed));

@@ -58,7 +58,7 @@ static void sink(void *user, ronde_log_level level, const char *line) {
   if (level == RONDE_LOG_WARNING && !warnings) return;
   if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
   if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", line, false);
-  if (level == RONDE_LOG_INFO) print_line("", line, false);
+  if (level == RONDE_LOG_INFO && !tool_is_follower()) print_line("", line, false); /* all ranks say the same */
 }
 
 void tool_log_start(void) { ronde_log_set(sink, NULL); }

@@ -1,3 +1,4 @@
+/* The command line: its verbs, and from the first words to one of them. */
 #include "common.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static const tool_verb verbs[] = {
      .run = tool_compare},
     {.name = "eval",
      .words = "CKPT",
-     .about = "Measures loss and accuracy of trained weights",
+     .about = "Measures loss and accuracy of trained weights: a file, or a run's folder",
      .has_config = true,
      .max_words = 1,
      .word_options = {"init"},
@@ -66,7 +67,7 @@ static const tool_verb verbs[] = {
      .run = tool_ckpt},
     {.name = "export",
      .words = "CKPT",
-     .about = "Writes the weights of a checkpoint alone, as PyTorch reads them",
+     .about = "Writes the weights of a checkpoint, or of a run's folder, alone, as PyTorch reads them",
      .has_config = true,
      .max_words = 1,
      .word_options = {"init"},

@@ -31,14 +31,21 @@ static void append(char *line, size_t bytes, const char *format, const char *lab
   snprintf(line + used, bytes - used, format, value);
 }
 
-static void say_best(const json_t *result) {
+/* What the run's tests were made on. */
+static const char *tested_on(const json_t *run) {
+  const char *name = tool_string(json_object_get(run, "data"), "tested_on");
+  return *name ? name : "test";
+}
+
+static void say_best(const json_t *run) {
+  const json_t *result = json_object_get(run, "result");
   const json_t *best = json_object_get(result, "best"), *target = json_object_get(result, "target");
   char text[32];
   double accuracy = tool_number(best, "test_accuracy");
   const char *file = tool_string(best, "file");
   if (accuracy > tool_number(result, "test_accuracy"))
-    tool_say("  best test accuracy %.4f, in epoch %.0f%s%s", accuracy, tool_number(best, "epoch"), *file ? ": " : "",
-             file);
+    tool_say("  best %s accuracy %.4f, in epoch %.0f%s%s", tested_on(run), accuracy, tool_number(best, "epoch"),
+             *file ? ": " : "", file);
   if (json_is_true(json_object_get(target, "reached")))
     tool_say("  accuracy %g reached in epoch %.0f, after %s of training", tool_number(target, "accuracy"),
              tool_number(target, "epoch"), tool_duration(tool_number(target, "train_s"), text));
@@ -47,18 +54,21 @@ static void say_best(const json_t *result) {
 static void say_head(const json_t *run) {
   const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
   const json_t *result = json_object_get(run, "result");
-  char steps[32], examples[32], rate[32], wall[32], cpu[32], setup[32], rss[32], figures[200] = "";
+  char steps[32], examples[32], rate[32], wall[32], cpu[32], setup[32], rss[32], figures[200] = "", accuracy[32],
+                                                                                 loss[32];
   tool_say("\n%s: %s on %s, %.0f worker%s of %.0f thread%s (%s), %s steps, %s examples", tool_string(run, "status"),
            tool_string(json_object_get(run, "model"), "name"), tool_string(json_object_get(run, "data"), "name"),
            tool_number(world, "workers"), tool_number(world, "workers") == 1 ? "" : "s",
            tool_number(world, "threads_per_worker"), tool_number(world, "threads_per_worker") == 1 ? "" : "s",
            tool_string(world, "strategy"), tool_count(tool_number(totals, "steps"), steps),
            tool_count(tool_number(totals, "examples"), examples));
-  append(figures, sizeof figures, "%.4f", "test accuracy", tool_number(result, "test_accuracy"));
-  append(figures, sizeof figures, "%.5g", "test loss", tool_number(result, "test_loss"));
+  snprintf(accuracy, sizeof accuracy, "%s accuracy", tested_on(run));
+  snprintf(loss, sizeof loss, "%s loss", tested_on(run));
+  append(figures, sizeof figures, "%.4f", accuracy, tool_number(result, "test_accuracy"));
+  append(figures, sizeof figures, "%.5g", loss, tool_number(result, "test_loss"));
   append(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
   if (*figures) tool_say("  %s", figures);
-  say_best(result);
+  say_best(run);
   tool_say("  %s examples/s; wall %s (set-up %s), CPU %s; peak memory %s",
            tool_count(tool_number(totals, "examples_per_s"), rate), tool_duration(tool_number(totals, "wall_s"), wall),
            tool_duration(tool_number(run, "setup_s"), setup), tool_duration(tool_number(totals, "cpu_s"), cpu),

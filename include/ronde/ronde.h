@@ -231,6 +231,8 @@ typedef struct ronde_progress {
   bool epoch_end; /* a call of its own after each epoch: the next two are set; accuracy < 0: no test data, or no classes
                    */
   double test_loss, test_accuracy;
+  const char
+      *tested_on; /* at an epoch's end: "test", or "validation" (--val-split, a folder's val/); NULL: no test data */
 } ronde_progress;
 
 /* Callbacks of a job; each may be NULL. Called from rank 0's thread. */
@@ -247,7 +249,7 @@ typedef struct ronde_hooks {
 
 /* Trains; the text is run.json ("ronde.run.v1"). With --dry-run: the plan instead. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Test (or validation) loss and accuracy of the weights --init on --data. */
+/* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input (an image, or a npy file). */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
@@ -323,7 +325,8 @@ RONDE_API ronde_status ronde_doctor(const ronde_config *config, char **json_out)
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 
-/* A path is a checkpoint, a file of weights, or a run's folder, of which the newest checkpoint that is whole is meant. */
+/* A path is a checkpoint, a file of weights, or a run's folder, of which the newest checkpoint that is whole is meant.
+ * (Of --init it is the best weights: best.safetensors, else last.safetensors, else that checkpoint.) */
 
 /* What is in it: tensors, and of a checkpoint the place in the training, options, data. */
 RONDE_API ronde_status ronde_ckpt_info(const char *path, char **json_out);

@@ -1,4 +1,4 @@
-/* The names of data sets, and where their files lie. */
+/* From NAME[:DIR] to the files of a set: where the published ones are looked for, and how they are called. */
 #include "data/catalog.h"
 
 #include <ctype.h>
@@ -358,5 +358,6 @@ void ronde__set_release(ronde__set *set) {
     ronde__files_release(&set->files[split]);
   }
   ronde__files_release(&set->class_names);
+  free(set->other_val);
   *set = (ronde__set){.name = NULL};
 }

@@ -10,14 +10,17 @@
 typedef enum ronde__image_layout { RONDE__IMAGE_AUTO, RONDE__IMAGE_NCHW, RONDE__IMAGE_NHWC } ronde__image_layout;
 
 typedef struct ronde__data_options {
-  const char *spec;           /* NAME or NAME:DIR */
-  bool cache;                 /* off: each rank decodes the files anew in every epoch, into memory of its own */
-  bool normalize;             /* with the set's usual mean and deviation, where it has them */
-  uint64_t seed;              /* of synthetic data */
-  int64_t classes;            /* 0: the set's largest label + 1; else that many, and a label beyond them is an error */
-  int64_t resize[2];          /* height and width that every image is brought to; 0: as stored */
+  const char *spec;  /* NAME or NAME:DIR */
+  bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;    /* with the set's usual mean and deviation, where it has them */
+  uint64_t seed;     /* of synthetic data */
+  int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
+                                 not where classes have names: the caller compares these */
+  int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
   ronde__image_layout layout; /* npy */
   bool skip_bad_images;       /* folder: leave out images that cannot be read, instead of an error */
+  bool prefers_val;           /* folder: of DIR/test and DIR/val the latter is the test split */
+  bool any_split;             /* folder: no warning where there are no test examples */
   const struct ronde__normalization *normalization; /* instead of the usual; NULL, or channels 0: none */
   bool crop, flip; /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
@@ -36,6 +39,7 @@ typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
   int64_t n_skipped;                  /* images that were left out */
+  bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */
   char sha256[65];      /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   char test_sha256[65]; /* the same of the test images; "": also where there are none */
@@ -59,8 +63,15 @@ typedef struct ronde__stored {
   const int64_t *labels;
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
-/* The name of a class, NULL where it has none. */
+/* Of all training examples, as they are stored: labels_out [n]. A caller's source is read for them, whole. */
+ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
+/* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
+int64_t ronde__data_class_names(const ronde__data *data);
+/* From now on, before anything is read, label k of the set is label_of[k] (one for each class that has a name) among
+ * `classes`, of which the first n_names are called `names`. What is stored, and its hash, stays. All is copied. */
+ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
+                                 int64_t classes);
 
 /* ---- which examples, in which order ----------------------------------------------------------------------------
  * The list of global batches is a function of these fields and of nothing else. A step takes
@@ -72,6 +83,8 @@ typedef struct ronde__sampler_options {
   int64_t batch;    /* global */
   bool shuffle, drop_last;
   uint64_t seed;
+  const int64_t
+      *labels; /* [n_train], only read by create: each class keeps its share on both sides; NULL: not looked at */
 } ronde__sampler_options;
 
 typedef struct ronde__sampler ronde__sampler; /* immutable, shared by ranks and threads */

@@ -16,6 +16,7 @@ typedef struct impl {
   bool scales;                                                       /* else stored elements are the values */
   int64_t sides[2], elems;                                           /* of an image as it is read */
   ronde__resizer *resizer;                                           /* NULL: as it is stored */
+  int64_t *label_of;                                                 /* ronde__data_relabel; NULL: as they are stored */
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
@@ -23,6 +24,7 @@ typedef struct impl {
   pthread_rwlock_t gate; /* of store: who reads from it holds it, who closes it waits for them */
   pthread_mutex_t mutex; /* of kept */
   ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
+  int64_t *train_labels; /* and [n] */
 } impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -95,6 +97,7 @@ static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_s
     read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
                x + i * im->elems);
     labels[i] = store->labels[split][ids[i]];
+    if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
   workspace_release(&w);
   return status;
@@ -206,6 +209,13 @@ static ronde_status check_labels(const impl *im, const ronde__store *store, int6
   return RONDE_OK;
 }
 
+static ronde_status keep_labels(impl *im, const ronde__store *store) {
+  size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
+  RONDE__ALLOC(im->train_labels, bytes, im->set.name);
+  memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
+  return RONDE_OK;
+}
+
 /* Decodes each split once, for the facts, the hash and the checks, and lets it go. */
 static ronde_status inspect(impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
@@ -217,6 +227,7 @@ static ronde_status inspect(impl *im, int64_t limit, ronde__data *data) {
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = check_labels(im, &store, limit);
+    if (train && status == RONDE_OK) status = keep_labels(im, &store);
     ronde__store_close(&store);
     RONDE_TRY(status);
   }
@@ -293,7 +304,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
-  if (status == RONDE_OK) status = load(im, options->classes ? options->classes : im->set.class_limit, data);
+  if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
+  int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
+  if (status == RONDE_OK) status = load(im, limit, data);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
   if (status != RONDE_OK) {
@@ -304,6 +317,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
+  data->test_is_val = im->set.test_is_val;
+  if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
+    ronde__log(RONDE_LOG_WARNING, "%s: no test/ or val/ in it: there are no test examples", options->spec);
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);
@@ -319,6 +335,60 @@ ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   const impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
+/* Through the caller's function, a few at a time. */
+static ronde_status read_labels(const ronde__data *data, int64_t *labels_out) {
+  enum { CHUNK = 64 };
+  const ronde_source *source = &data->source;
+  int64_t ids[CHUNK], n = source->n_examples[RONDE_SPLIT_TRAIN];
+  size_t elems = 1;
+  float *x;
+  for (int d = 0; d < source->rank; ++d) elems *= (size_t)source->dims[d];
+  RONDE__ALLOC(x, CHUNK * elems * sizeof *x, source->name);
+  ronde_status status = RONDE_OK;
+  for (int64_t at = 0; at < n && status == RONDE_OK; at += CHUNK) {
+    int64_t n_now = ronde__min(CHUNK, n - at);
+    for (int64_t i = 0; i < n_now; ++i) ids[i] = at + i;
+    status = ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n_now, x, labels_out + at, NULL);
+  }
+  ronde__free(x);
+  return status;
+}
+
+ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out) {
+  const impl *im = data->impl;
+  if (!im) return read_labels(data, labels_out);
+  const int64_t *labels = im->cached ? im->store.labels[RONDE_SPLIT_TRAIN] : im->train_labels;
+  memcpy(labels_out, labels, (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *labels);
+  return RONDE_OK;
+}
+
+int64_t ronde__data_class_names(const ronde__data *data) {
+  const impl *im = data->impl;
+  return im ? im->set.class_names.n : 0;
+}
+
+static ronde_status copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
+  copy->path = calloc((size_t)n, sizeof *copy->path);
+  for (; copy->path && copy->n < n; ++copy->n)
+    if (!(copy->path[copy->n] = ronde__strdup(names[copy->n]))) break;
+  return copy->n == n ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the names of its classes", what);
+}
+
+ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
+                                 int64_t classes) {
+  impl *im = data->impl;
+  size_t bytes = (size_t)im->set.class_names.n * sizeof *label_of;
+  ronde__files copy = {.n = 0};
+  RONDE__ALLOC(im->label_of, bytes, im->set.name);
+  memcpy(im->label_of, label_of, bytes);
+  ronde_status status = copy_names(names, n_names, im->set.name, &copy);
+  ronde__files *old = status == RONDE_OK ? &im->set.class_names : &copy;
+  ronde__files_release(old);
+  if (status == RONDE_OK) im->set.class_names = copy;
+  data->source.classes = classes;
+  return status;
 }
 
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
@@ -351,6 +421,8 @@ void ronde__data_close(ronde__data *data) {
     ronde__store_close(&im->kept[0]);
     ronde__store_close(&im->kept[1]);
     ronde__resizer_destroy(im->resizer);
+    ronde__free(im->label_of);
+    ronde__free(im->train_labels);
     pthread_mutex_destroy(&im->mutex);
     pthread_rwlock_destroy(&im->gate);
     ronde__set_release(&im->set);

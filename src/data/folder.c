@@ -1,6 +1,6 @@
 /* A set of image files: a folder a class, the classes numbered by their names in bytewise order. DIR/train and DIR/test
- * (or DIR/val) hold the classes of each split; without DIR/train those in DIR are all for training. Images are decoded
- * to u8, in colour if one of them has colours, all of one size. */
+ * (or DIR/val) hold the classes of each split, or DIR/test alone; without these folders the classes in DIR are all for
+ * training. Images are decoded to u8, in colour if one of them has colours, all of one size. */
 #include "data/image.h"
 #include "data/set.h"
 #include "data/transform.h"
@@ -113,11 +113,12 @@ static int64_t find_class(const ronde__files *classes, const char *name) {
   return -1;
 }
 
-/* Training names the classes; a class of the test split must be one of them. */
+/* Training names the classes, and a class of the test split must be one of them; without training the test does. */
 static ronde_status add_classes(const ronde__files *folders, ronde_split split, ronde__set *set, int64_t *n_others) {
+  bool names_them = split == RONDE_SPLIT_TRAIN || set->files[RONDE_SPLIT_TRAIN].n == 0;
   for (int64_t i = 0; i < folders->n; ++i) {
     const char *name = last_name(folders->path[i]);
-    if (split == RONDE_SPLIT_TRAIN) RONDE_TRY(add_path(&set->class_names, ronde__strdup(name), 0));
+    if (names_them) RONDE_TRY(add_path(&set->class_names, ronde__strdup(name), 0));
     int64_t label = find_class(&set->class_names, name);
     if (label < 0)
       return ronde__fail(RONDE_E_INPUT, "%s: there is no class of this name among the training images",
@@ -174,16 +175,27 @@ ronde_status ronde__folder_find(const char *dir, ronde__set *set) {
   set->kind = &ronde__folder_kind;
   if (!dir || !*dir) return ronde__fail(RONDE_E_USAGE, "data set folder: the folder is missing: folder:DIR");
   if (!is_kind(dir, KIND_FOLDER)) return ronde__fail(RONDE_E_INPUT, "%s: no such folder", dir);
-  bool has_test = has_folder(dir, "test") || has_folder(dir, "val");
-  if (!is_split(dir, "train") && !(has_folder(dir, "train") && has_test)) {
-    RONDE_TRY(find_split(dir, RONDE_SPLIT_TRAIN, set));
-    ronde__log(RONDE_LOG_WARNING, "folder: no train/ and test/ in %s: there are no test examples", dir);
-  } else {
-    RONDE_TRY(find_below(dir, "train", RONDE_SPLIT_TRAIN, set));
-    if (has_test) RONDE_TRY(find_below(dir, has_folder(dir, "test") ? "test" : "val", RONDE_SPLIT_TEST, set));
-    else ronde__log(RONDE_LOG_WARNING, "folder: no test/ or val/ in %s: there are no test examples", dir);
-  }
+  bool test = has_folder(dir, "test"), val = has_folder(dir, "val");
+  bool train = is_split(dir, "train") || (has_folder(dir, "train") && (test || val));
+  test = test && (train || is_split(dir, "test"));
+  val = val && (train || is_split(dir, "val"));
+  if (train) RONDE_TRY(find_below(dir, "train", RONDE_SPLIT_TRAIN, set));
+  if (test || val) RONDE_TRY(find_below(dir, test ? "test" : "val", RONDE_SPLIT_TEST, set));
+  if (!train && !test && !val) RONDE_TRY(find_split(dir, RONDE_SPLIT_TRAIN, set));
+  set->test_is_val = val && !test;
+  if (test && val && !(set->other_val = ronde__format("%s/val", dir)))
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
   set->classes = set->class_names.n;
+  return RONDE_OK;
+}
+
+ronde_status ronde__folder_take_val(ronde__set *set) {
+  if (!set->other_val) return RONDE_OK;
+  ronde__files_release(&set->files[RONDE_SPLIT_TEST]);
+  if (set->files[RONDE_SPLIT_TRAIN].n == 0) ronde__files_release(&set->class_names);
+  RONDE_TRY(find_split(set->other_val, RONDE_SPLIT_TEST, set));
+  set->classes = set->class_names.n;
+  set->test_is_val = true;
   return RONDE_OK;
 }
 
@@ -254,7 +266,9 @@ static ronde_status folder_scan(const ronde__set *set, ronde__facts *facts_out) 
     for (int64_t i = 0; i < files->n; ++i) RONDE_TRY(survey_file(set, split, files->path[i], &s));
     if (files->n && s.facts.n[split] == 0)
       return ronde__fail(RONDE_E_INPUT, "folder: none of the %lld %s images can be read", (long long)files->n,
-                         split == RONDE_SPLIT_TRAIN ? "training" : "test");
+                         split == RONDE_SPLIT_TRAIN ? "training"
+                         : set->test_is_val         ? "validation"
+                                                    : "test");
   }
   s.facts.dims[1] = set->resize[0] ? set->resize[0] : s.sides.height;
   s.facts.dims[2] = set->resize[0] ? set->resize[1] : s.sides.width;

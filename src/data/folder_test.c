@@ -1,3 +1,4 @@
+/* Folders of images: the tree, sizes, splits, images that cannot be read. */
 #include "data/jpeg_testing.h"
 
 #include <math.h>
@@ -138,6 +139,53 @@ static void test_grey_sets_and_val_and_flat_folders(void **state) {
   assert_int_equal(lines.n_warnings, 2);
   assert_non_null(strstr(lines.warning, "no test examples"));
   free(deeper);
+}
+
+/* Only val/, only test/, both: the test split, which then names the classes; the warning is only for who wants a test. */
+static void test_splits_without_training(void **state) {
+  ronde__data *data;
+  put("set/val/a/1.png", png(1, H, W, 1));
+  put("set/val/b/1.png", png(2, H, W, 1));
+  for (int cache = 0; cache < 2; ++cache) {
+    assert_int_equal(open_set((ronde__data_options){.cache = cache}, &data), RONDE_OK);
+    assert_true(data->source.n_examples[0] == 0 && data->source.n_examples[1] == 2 && data->source.classes == 2);
+    assert_true(data->test_is_val);
+    assert_string_equal(data->sha256, "");
+    assert_string_equal(ronde__data_class_name(data, 1), "b");
+    check_example(data, 1, 1, 2, 1, 1);
+    ronde__data_close(data);
+  }
+  put("set/test/b/1.png", png(3, H, W, 1));
+  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  assert_false(data->test_is_val);
+  assert_int_equal(data->source.classes, 1);
+  check_example(data, 1, 0, 3, 0, 1);
+  ronde__data_close(data);
+  assert_int_equal(open_set((ronde__data_options){.cache = true, .prefers_val = true}, &data), RONDE_OK);
+  assert_true(data->test_is_val && data->source.classes == 2);
+  check_example(data, 1, 1, 2, 1, 1);
+  ronde__data_close(data);
+  put("set/train/a/1.png", png(4, H, W, 1));
+  put("set/train/b/1.png", png(5, H, W, 1));
+  for (int prefers_val = 0; prefers_val < 2; ++prefers_val) {
+    const ronde__data_options options = {.cache = true, .prefers_val = prefers_val};
+    assert_int_equal(open_set(options, &data), RONDE_OK);
+    assert_int_equal(data->test_is_val, prefers_val);
+    check_example(data, 1, prefers_val, prefers_val ? 2 : 3, 1, 1);
+    ronde__data_close(data);
+  }
+  put("set/val/a/1.png", test_bytes_make("", 0));
+  put("set/val/b/1.png", test_bytes_make("", 0));
+  check_failed(&lines, try_set((ronde__data_options){.cache = true, .prefers_val = true, .skip_bad_images = true}),
+               RONDE_E_INPUT, "none of the 2 validation images", "");
+  char *flat = ronde__format("folder:%s/set/train", root);
+  for (int any = 0; any < 2; ++any) {
+    test_log_start(&lines);
+    assert_int_equal(ronde__data_open(&(ronde__data_options){.spec = flat, .any_split = any}, &data), RONDE_OK);
+    assert_int_equal(lines.n_warnings, !any);
+    ronde__data_close(data);
+  }
+  free(flat);
 }
 
 static void test_trees_that_are_no_sets(void **state) {
@@ -364,6 +412,7 @@ int main(void) {
       TEST(test_trees_that_are_no_sets),          TEST(test_sizes_must_be_one),
       TEST(test_bad_images_are_named_or_skipped), TEST(test_claims_are_not_believed),
       TEST(test_sixteen_bits_become_eight),       TEST(test_the_cache_follows_the_tree),
+      TEST(test_splits_without_training),
   };
   int failed = ronde__image_supported() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 #ifdef RONDE_HAVE_JPEG

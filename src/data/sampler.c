@@ -1,3 +1,4 @@
+/* Which examples a run trains on, in which order, and which it keeps out for validation: functions of the options alone. */
 #include "base/rng.h"
 #include "data/data.h"
 
@@ -22,24 +23,82 @@ static ronde_status check(const ronde__sampler_options *o) {
   return RONDE_OK;
 }
 
-/* Marks what the seed draws, then deals the ids out, both lists ascending. */
+/* How many of a class are kept out. */
+typedef struct share {
+  int64_t label, n;    /* n: examples of it */
+  int64_t quota, left; /* left: not drawn yet */
+  int64_t rest;        /* what the quota lacks of the exact share, times n_train */
+} share;
+
+/* To whom one more is given first: a class that keeps an example to train on, then who lacks the most. */
+static int most_lacking_first(const void *a, const void *b) {
+  const share *x = a, *y = b;
+  bool x_empties = x->quota + 1 >= x->n, y_empties = y->quota + 1 >= y->n;
+  if (x_empties != y_empties) return x_empties ? 1 : -1;
+  if (x->rest != y->rest) return x->rest < y->rest ? 1 : -1;
+  return (x->label > y->label) - (x->label < y->label);
+}
+
+static int by_label(const void *a, const void *b) {
+  const share *x = a, *y = b;
+  return (x->label > y->label) - (x->label < y->label);
+}
+
+/* Shares that add up to n_validation, by the method of largest remainders; [*n_out], to be freed. */
+static ronde_status share_out(const ronde__sampler *s, share **shares_out, int64_t *n_out) {
+  const ronde__sampler_options *o = &s->options;
+  int64_t n = 0, given = 0;
+  for (int64_t i = 0; i < o->n_train && o->labels; ++i) n = ronde__max(n, o->labels[i]);
+  ++n; /* without labels all are of one class */
+  share *shares;
+  RONDE__ALLOC(shares, (size_t)n * sizeof *shares, "sampler");
+  for (int64_t k = 0; k < n; ++k) shares[k].label = k;
+  for (int64_t i = 0; i < o->n_train; ++i) ++shares[o->labels ? o->labels[i] : 0].n;
+  for (int64_t k = 0; k < n; ++k) {
+    unsigned __int128 exact = (unsigned __int128)shares[k].n * (uint64_t)s->n_validation;
+    shares[k].quota = (int64_t)(exact / (uint64_t)o->n_train);
+    shares[k].rest = (int64_t)(exact % (uint64_t)o->n_train);
+    given += shares[k].quota;
+  }
+  qsort(shares, (size_t)n, sizeof *shares, most_lacking_first);
+  for (int64_t k = 0; k < n && given < s->n_validation; ++k)
+    if (shares[k].quota < shares[k].n) ++shares[k].quota, ++given;
+  qsort(shares, (size_t)n, sizeof *shares, by_label);
+  for (int64_t k = 0; k < n; ++k) shares[k].left = shares[k].quota;
+  *shares_out = shares;
+  *n_out = n;
+  return RONDE_OK;
+}
+
+/* Marks what the seed draws of each class, then deals the ids out, both lists ascending. */
 static ronde_status split_off(ronde__sampler *s) {
   const ronde__sampler_options *o = &s->options;
-  int64_t n = o->n_train;
+  int64_t n = o->n_train, n_shares;
   RONDE__ALLOC(s->kept, (size_t)s->n_kept * sizeof *s->kept, "sampler");
   RONDE__ALLOC(s->validation, (size_t)s->n_validation * sizeof *s->validation, "sampler");
+  share *shares = NULL;
   int64_t *order;
   bool *drawn;
-  RONDE__ALLOC(order, (size_t)n * (sizeof *order + sizeof *drawn), "sampler");
+  RONDE_TRY(share_out(s, &shares, &n_shares));
+  order = ronde__alloc((size_t)n * (sizeof *order + sizeof *drawn));
+  if (!order) {
+    ronde__free(shares);
+    return ronde__fail(RONDE_E_MEMORY, "sampler: no memory for the order of %lld examples", (long long)n);
+  }
   drawn = (bool *)(order + n);
   ronde__rng rng = ronde__rng_make(o->seed, RONDE__STREAM_VALIDATION);
   ronde__rng_permutation(&rng, order, n);
-  for (int64_t i = 0; i < s->n_validation; ++i) drawn[order[i]] = true;
+  for (int64_t i = 0; i < n; ++i) {
+    share *of = &shares[o->labels ? o->labels[order[i]] : 0];
+    drawn[order[i]] = of->left > 0;
+    of->left -= of->left > 0;
+  }
   int64_t n_kept = 0, n_validation = 0;
   for (int64_t id = 0; id < n; ++id) {
     if (drawn[id]) s->validation[n_validation++] = id;
     else s->kept[n_kept++] = id;
   }
+  ronde__free(shares);
   ronde__free(order);
   return RONDE_OK;
 }
@@ -59,6 +118,7 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampl
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
   ronde_status status = n_validation ? split_off(s) : RONDE_OK;
+  s->options.labels = NULL;
   if (status == RONDE_OK) *sampler_out = s;
   else ronde__sampler_destroy(s);
   return status;

@@ -1,3 +1,4 @@
+/* The order of examples, and what is kept out of it. */
 #include "data/testing.h"
 
 #include "data/data.h"
@@ -124,6 +125,45 @@ static void test_validation_is_drawn_by_the_seed(void **state) {
   ronde__sampler_destroy(b);
 }
 
+/* Each class keeps its share, to less than one example; one that has a single example trains on it. */
+static void test_each_class_keeps_its_share(void **state) {
+  enum { N = 503, CLASSES = 5 };
+  static const int64_t sizes[CLASSES] = {7, 1, 0, 300, 195};
+  static const double fractions[] = {.01, .1, .2, .25, .5, .9};
+  int64_t labels[N], at = 0, left[CLASSES];
+  memcpy(left, sizes, sizeof left);
+  for (int64_t i = 0; at < N; ++i) /* in no order */
+    if (left[i * 7 % CLASSES] > 0) --left[labels[at++] = i * 7 % CLASSES];
+  for (size_t f = 0; f < RONDE__COUNT(fractions); ++f)
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      ronde__sampler_options options = {.n_train = N, .batch = 1, .val_split = fractions[f], .seed = seed};
+      ronde__sampler *plain = make(options);
+      options.labels = labels;
+      ronde__sampler *a = make(options), *again = make(options);
+      int64_t n, n_again, n_plain, of[CLASSES] = {0};
+      const int64_t *ids = ronde__sampler_validation(a, &n), *same = ronde__sampler_validation(again, &n_again);
+      ronde__sampler_validation(plain, &n_plain);
+      assert_true(n == n_plain && n == n_again);
+      assert_memory_equal(ids, same, (size_t)n * sizeof *ids);
+      for (int64_t i = 0; i < n; ++i) ++of[labels[ids[i]]];
+      for (int k = 0; k < CLASSES; ++k) {
+        double exact = (double)sizes[k] * (double)n / N;
+        if (k != 1 && !((double)of[k] > exact - 1 && (double)of[k] < exact + 1))
+          fail_msg("%g: class %d keeps out %d, not %g", fractions[f], k, (int)of[k], exact);
+      }
+      assert_int_equal(of[1], 0);
+      ronde__sampler_destroy(plain);
+      ronde__sampler_destroy(a);
+      ronde__sampler_destroy(again);
+    }
+  for (int i = 0; i < 4; ++i) labels[i] = i;
+  ronde__sampler *single = make((ronde__sampler_options){.n_train = 4, .batch = 1, .val_split = .5, .labels = labels});
+  int64_t n;
+  ronde__sampler_validation(single, &n);
+  assert_int_equal(n, 2); /* as many as asked for, though these classes have nothing to train on */
+  ronde__sampler_destroy(single);
+}
+
 static void test_impossible_options_are_named(void **state) {
   test_log_start(&lines);
   ronde__sampler *sampler;
@@ -153,6 +193,7 @@ int main(void) {
       cmocka_unit_test(test_drop_last_drops_the_end_of_the_same_order),
       cmocka_unit_test(test_validation_examples_are_kept_out),
       cmocka_unit_test(test_validation_is_drawn_by_the_seed),
+      cmocka_unit_test(test_each_class_keeps_its_share),
       cmocka_unit_test(test_impossible_options_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,6 +52,8 @@ struct ronde__set {
   ronde__normalization normalization;
   ronde__image_layout layout; /* npy only */
   /* folder only */
+  char *other_val;  /* DIR/val, where DIR/test is there too and is the test split; else NULL */
+  bool test_is_val; /* the test split is DIR/val */
   ronde__files class_names;
   int64_t resize[2]; /* height and width of all images; 0: as they are */
   bool skip_bad;     /* leave out images that cannot be read */
@@ -99,6 +101,8 @@ ronde_status ronde__cifar_read(ronde__stream *stream, int label_bytes, int class
 
 /* The class folders and image files below DIR. */
 ronde_status ronde__folder_find(const char *dir, ronde__set *set);
+/* Where DIR has both test/ and val/: the latter from now on. */
+ronde_status ronde__folder_take_val(ronde__set *set);
 
 /* The decoded image of ronde__image_read, from memory. */
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,

@@ -1,3 +1,4 @@
+/* Checkpoints, written: a copy of the state, and the thread that makes a file of it. */
 #include "train/checkpoint.h"
 
 #include "io/file.h"
@@ -149,7 +150,7 @@ static ronde_status write_snapshot(ronde__saver *s) {
     status = ronde__safetensors_write_checked(path, s->tensors, s->n_tensors, notes.meta, notes.n, fetch, s);
     if (status == RONDE_OK) remove_older(s);
   }
-  free(notes.class_names);
+  ronde__weights_notes_release(&notes);
   free(note);
   free(path);
   return status;

@@ -83,6 +83,7 @@ static json_t *describe(const ronde__data *data) {
                 (json_int_t)source->dims[1], (json_int_t)source->dims[2], "classes", (json_int_t)source->classes,
                 "type", ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256", data->sha256,
                 "skipped_images", (json_int_t)data->n_skipped);
+  if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
   json_decref(names);
   return json;

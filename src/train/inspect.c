@@ -193,11 +193,16 @@ static ronde_status write_weights(const ronde__safetensors *file, const char *pa
 ronde_status ronde_export(const ronde_config *config, char **json_out) {
   const ronde__options *o = ronde__config_options(config);
   ronde__resume *r;
+  char *path;
   json_t *json = NULL;
   if (!o->init) return ronde__fail(RONDE_E_USAGE, "a checkpoint is needed: --init FILE");
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
-  RONDE_TRY(ronde__checkpoint_open(o->init, &r));
-  ronde_status status = write_weights(r->file, o->output, &json);
+  RONDE_TRY(ronde__weights_find(o->init, &path));
+  ronde_status status = ronde__checkpoint_open(path, &r);
+  free(path);
+  RONDE_TRY(status);
+  status = write_weights(r->file, o->output, &json);
+  if (json) json_object_set_new(json, "input", ronde__json_text(r->path));
   ronde__resume_close(r);
   return status == RONDE_OK ? text_of(json, json_out) : status;
 }

@@ -28,6 +28,22 @@ enum { RONDE__SHARD_STATIC, RONDE__SHARD_WHOLE };
 enum { RONDE__AUGMENT_OFF, RONDE__AUGMENT_CROP, RONDE__AUGMENT_FLIP, RONDE__AUGMENT_CROP_FLIP };
 enum { RONDE__PADDING_SAME, RONDE__PADDING_VALID };
 enum { RONDE__EXEC_GRAPH, RONDE__EXEC_EAGER };
+enum { RONDE__EVAL_AUTO, RONDE__EVAL_TRAIN, RONDE__EVAL_VAL, RONDE__EVAL_TEST };
+
+/* What a file of weights calls its classes, in the order of its outputs. */
+typedef struct ronde__class_names {
+  char **name; /* [n], owned */
+  int64_t n;   /* 0: it does not name them */
+} ronde__class_names;
+
+/* What --val-split kept out of the training examples, as a file of weights says it. */
+typedef struct ronde__split_note {
+  double fraction;
+  uint64_t seed;
+  bool by_class;                 /* each class kept its share */
+  int64_t n_train, n_validation; /* n_validation 0: nothing was kept out; n_train: before it was */
+  char data_sha256[65];          /* "": not known */
+} ronde__split_note;
 
 /* Of --choices; "": open. */
 typedef struct ronde__choices {
@@ -43,7 +59,8 @@ typedef struct ronde__job {
   const ronde__model *model; /* NULL: hooks.model */
   const char *model_name;
   ronde__data *data;
-  ronde__sampler *sampler; /* train only */
+  ronde__sampler *sampler; /* train, and eval of a part of the training examples */
+  bool splits_by_class;    /* --val-split: each class keeps its share */
   ronde__shape shape;      /* of one example */
   int64_t classes;
   int64_t resize[2]; /* of --resize; 0: none */
@@ -70,12 +87,19 @@ typedef struct ronde__job {
   int drill_slow_rank;     /* -1: none */
   int64_t drill_slow_step; /* the first that is slow */
   int drill_drift_rank;
-  int64_t drill_drift_step;     /* 0: none */
-  ronde__safetensors *init;     /* --init, or NULL */
-  char *new_head;               /* the output layer that is not taken from it, or NULL */
-  struct ronde__resume *resume; /* --resume, or NULL: checkpoint.h */
-  int64_t checkpoint_steps;     /* between two checkpoints; 0: see checkpoint_ns */
-  uint64_t checkpoint_ns;       /* 0: none but at an interruption */
+  int64_t drill_drift_step;          /* 0: none */
+  ronde__safetensors *init;          /* --init, or NULL */
+  char *init_path;                   /* the file that was taken for it, or NULL */
+  char *new_head;                    /* the output layer that is not taken from it, or NULL */
+  struct ronde__resume *resume;      /* --resume, or NULL: checkpoint.h */
+  const ronde__safetensors *weights; /* of --resume or --init, or NULL; */
+  const char *weights_path;          /* its name, */
+  ronde__class_names class_names;    /* and those of its classes */
+  ronde__split_note kept_out;        /* of their run; */
+  bool other_classes;                /* the data's are not these: the output layer is new */
+  bool by_index;                     /* only one of weights and data has names for its classes */
+  int64_t checkpoint_steps;          /* between two checkpoints; 0: see checkpoint_ns */
+  uint64_t checkpoint_ns;            /* 0: none but at an interruption */
 } ronde__job;
 
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
@@ -97,6 +121,10 @@ ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out);
 /* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
 bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
 
+/* The data as the user named them, or a caller's source by its name. */
+static inline const char *ronde__job_data_name(const ronde__job *job) {
+  return job->options->data ? job->options->data : job->data->source.name;
+}
 static inline int ronde__job_ranks(const ronde__job *job) { return job->world + (job->dedicated ? job->n_servers : 0); }
 static inline int ronde__job_first_server(const ronde__job *job) { return job->dedicated ? job->world : 0; }
 
@@ -123,28 +151,58 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph);
  * there (else 0). */
 ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
                                   int64_t *other_classes_out);
+/* The file of weights that a path means: itself, or of a run's folder best.safetensors, else last.safetensors, else its
+ * newest checkpoint that is whole; which of them is said. To be freed. */
+ronde_status ronde__weights_find(const char *path, char **file_out);
+/* classes.c: its names of classes. RONDE_E_INPUT where they are no list of texts. */
+ronde_status ronde__class_names_read(const ronde__safetensors *file, const char *path, ronde__class_names *names_out);
+void ronde__class_names_release(ronde__class_names *names);
 /* The name of the output layer: a linear layer whose output is the network's; NULL where there is none. */
 const char *ronde__graph_head(const ronde_graph *graph);
-/* Every parameter and buffer of a net from a file that was checked against its graph, but for a new output layer. */
-void ronde__weights_load(ronde__net *net, const ronde__safetensors *file);
+/* Every parameter and buffer of a net from a file that was checked against its graph; new_head: but for the output layer.
+ */
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool new_head);
 /* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
  * of the job. */
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
 /* What a file of weights says of itself. */
 typedef struct ronde__weights_notes {
-  ronde__file_meta meta[11]; /* [n], and room for one more */
+  ronde__file_meta meta[13]; /* [n], and room for one more */
   int n;
-  char *class_names; /* to be freed */
+  char *class_names, *split; /* owned */
   char shape[96], classes[24], mean[16 * RONDE__NORMALIZED_MAX], deviation[16 * RONDE__NORMALIZED_MAX];
 } ronde__weights_notes;
 /* The texts lie in notes and in the job: notes must not be moved. */
 void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes);
+void ronde__weights_notes_release(ronde__weights_notes *notes);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
  * among them. */
 ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
 ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+
+/* split.c */
+#define RONDE__META_SPLIT "ronde.split" /* of a weights' file: which training examples its run kept out, as JSON */
+/* What a training job tests on: what it keeps out, else the data's test split. */
+typedef struct ronde__tests {
+  const char *name; /* "test", or "validation" (kept out, or a folder's val/); NULL: there are none */
+  ronde_split split;
+  const int64_t *ids; /* [n] of the split; NULL: all of it */
+  int64_t n;
+} ronde__tests;
+ronde__tests ronde__job_tests(const ronde__job *job);
+/* The job's split for a file; NULL where it keeps nothing out. To be freed. */
+char *ronde__split_text(const ronde__job *job);
+/* RONDE_E_INPUT where the file's makes no sense. */
+ronde_status ronde__split_read(const ronde__safetensors *file, const char *path, ronde__split_note *note_out);
+/* Whether these are the data that it was made of. */
+bool ronde__split_fits(const ronde__split_note *note, const ronde__data *data);
+/* A sampler of the data's training examples; by_class sets the options' labels. */
+ronde_status ronde__split_sampler(const ronde__data *data, bool by_class, ronde__sampler_options *options,
+                                  ronde__sampler **sampler_out);
+/* One that keeps out what the run did, and hands out the rest in file order. */
+ronde_status ronde__split_again(const ronde__split_note *note, const ronde__data *data, ronde__sampler **sampler_out);
 
 /* evaluate.c */
 typedef struct ronde__score {

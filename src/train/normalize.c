@@ -116,7 +116,7 @@ static ronde_status read_file(const ronde__job *job, told *told_out, ronde__norm
   if (!good)
     return ronde__fail(RONDE_E_INPUT,
                        "%s: normalize_mean %s and normalize_std %s are no normalisation (--normalize says another)",
-                       job->options->init, mean, deviation);
+                       job->init_path, mean, deviation);
   out->channels = n;
   *told_out = TOLD_VALUES;
   return RONDE_OK;

@@ -60,7 +60,7 @@ static ronde_status normalize(ronde__job *job, images *im) {
   if (by.channels > 1 && by.channels != im->shape.dim[0])
     return ronde__fail(follows ? RONDE_E_INPUT : RONDE_E_USAGE,
                        "%s: mean and deviation of %d channels do not fit images of %lld channels",
-                       follows ? job->options->init : "--normalize", by.channels, (long long)im->shape.dim[0]);
+                       follows ? job->init_path : "--normalize", by.channels, (long long)im->shape.dim[0]);
   RONDE_TRY(ronde__normalize_settle(job, &by));
   int64_t plane = im->shape.dim[1] * im->shape.dim[2], n = im->n * im->shape.dim[0] * plane;
   for (int64_t i = 0; i < n && by.channels; i++) {
@@ -78,28 +78,15 @@ static void softmax(float *y, int64_t n) {
   for (int64_t k = 0; k < n; k++) y[k] = (float)(y[k] / sum);
 }
 
-/* What the weights' file calls its classes: a list of texts, or NULL where it says nothing of them. */
-static ronde_status read_class_names(const ronde__job *job, json_t **names_out) {
-  const char *text = ronde__safetensors_meta(job->init, RONDE__META_CLASS_NAMES);
-  if (!text) return *names_out = NULL, RONDE_OK;
-  json_t *names = json_loads(text, 0, NULL);
-  bool good = json_is_array(names);
-  for (size_t i = 0; good && i < json_array_size(names); i++) good = json_is_string(json_array_get(names, i));
-  if (good) return *names_out = names, RONDE_OK;
-  json_decref(names);
-  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s is no list of texts", job->options->init, RONDE__META_CLASS_NAMES);
-}
-
 /* The `top` most probable classes, the likeliest first; y is used up. */
-static json_t *best_classes(float *y, int64_t n, int64_t top, const json_t *names) {
+static json_t *best_classes(float *y, int64_t n, int64_t top, const ronde__class_names *names) {
   json_t *classes = json_array();
   for (int64_t i = 0; i < ronde__min(top, n); i++) {
     int64_t best = 0;
     for (int64_t k = 1; k < n; k++)
       if (y[k] > y[best]) best = k;
     json_t *row = json_pack("{s:I, s:f}", "class", (json_int_t)best, "probability", (double)y[best]);
-    json_t *name = json_array_get(names, (size_t)best);
-    if (name) json_object_set(row, "name", name);
+    if (best < names->n) json_object_set_new(row, "name", json_string(names->name[best]));
     json_array_append_new(classes, row);
     y[best] = -1;
   }
@@ -107,7 +94,7 @@ static json_t *best_classes(float *y, int64_t n, int64_t top, const json_t *name
 }
 
 static ronde_status classify(const ronde__job *job, ronde__net *net, const images *im, int64_t n_outputs,
-                             const json_t *names, json_t *examples) {
+                             json_t *examples) {
   enum { CHUNK = 64 };
   float *y;
   int64_t elems = ronde__shape_elems(&im->shape);
@@ -123,9 +110,9 @@ static ronde_status classify(const ronde__job *job, ronde__net *net, const image
         status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf",
                              job->options->input, (long long)(i + j));
       else
-        json_array_append_new(examples,
-                              json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
-                                        best_classes(y + j * n_outputs, n_outputs, job->options->top, names)));
+        json_array_append_new(
+            examples, json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
+                                best_classes(y + j * n_outputs, n_outputs, job->options->top, &job->class_names)));
     }
   }
   ronde__free(y);
@@ -136,21 +123,19 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   ronde_graph *graph = NULL;
   ronde__pool *pool = NULL;
   ronde__net *net = NULL;
-  json_t *names = NULL;
   job->shape = im->shape;
   ronde_status status = ronde__job_graph(job, &graph);
-  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->options->init, NULL);
-  if (status == RONDE_OK) status = read_class_names(job, &names);
+  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->init_path, NULL);
+  if (status == RONDE_OK) status = ronde__class_names_read(job->init, job->init_path, &job->class_names);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) {
     ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
     status = ronde__net_create(graph, &options, &net);
   }
   if (status == RONDE_OK) {
-    ronde__weights_load(net, job->init);
-    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), names, examples);
+    ronde__weights_load(net, job->init, false);
+    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
   }
-  json_decref(names);
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
   ronde_graph_destroy(graph);

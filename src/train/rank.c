@@ -1,3 +1,4 @@
+/* The steps and epochs of one rank, the tests between them, and what all ranks agree on at the end of each. */
 #include "train/rank.h"
 
 #include <inttypes.h>
@@ -204,17 +205,14 @@ static ronde_status share_buffers(ronde__rank *r) {
 
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   const ronde__job *job = r->job;
+  ronde__tests tests = ronde__job_tests(job);
   ronde__evaluation what = {.data = job->data,
-                            .split = RONDE_SPLIT_TRAIN,
+                            .split = tests.split,
+                            .ids = tests.ids,
+                            .n = tests.n,
                             .rank = r->transport->rank,
                             .world = job->world,
                             .chunk = job->local_batch};
-  what.ids = ronde__sampler_validation(job->sampler, &what.n);
-  if (what.n == 0) {
-    what.split = RONDE_SPLIT_TEST;
-    what.ids = NULL;
-    what.n = job->data->source.n_examples[RONDE_SPLIT_TEST];
-  }
   return what.n > 0 ? ronde__evaluate(r->net, &what, score_out) : RONDE_OK;
 }
 
@@ -319,8 +317,8 @@ static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int
                                 step, ronde__net_params(r->net, &n_params)[param].name)
                   : RONDE_E_NUMERIC;
   if (!isfinite(epoch->score.loss_sum))
-    return speaks ? ronde__fail(RONDE_E_NUMERIC,
-                                "step %" PRId64 ": the test loss after it is NaN or Inf, on every rank", step)
+    return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the %s loss after it is NaN or Inf, on every rank",
+                                step, ronde__job_tests(r->job).name)
                   : RONDE_E_NUMERIC;
   r->agreed = false;
   return RONDE_OK;

@@ -23,7 +23,7 @@ static ronde_status make_net(ronde__rank *r) {
   options.taker_name = optimizer_name(job);
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
-  if (job->init) ronde__weights_load(r->net, job->init);
+  if (job->init) ronde__weights_load(r->net, job->init, job->new_head != NULL);
   RONDE_TRY(ronde__job_optim(job, r->net, &r->optim));
   return ronde__rank_take_state(r);
 }

@@ -1,3 +1,4 @@
+/* run.json as a text, from what a run has filled in. */
 #include "train/record.h"
 
 #include "io/file.h"
@@ -90,6 +91,7 @@ static json_t *model_json(const ronde__record_model *model) {
   put(json, "train_flops_per_example", count(model->train_flops_per_example));
   put(json, "executed_flops_per_example", count(model->executed_flops_per_example));
   put(json, "padding", text(model->padding));
+  put(json, "init_file", text(model->init_file));
   put(json, "new_head", text(model->new_head));
   return json;
 }
@@ -101,6 +103,8 @@ static json_t *data_json(const ronde__record_data *data) {
   put(json, "name", text(data->name));
   put(json, "train_examples", count(data->train_examples));
   put(json, "test_examples", count(data->test_examples));
+  put(json, "validation_examples", count(data->validation_examples));
+  put(json, "tested_on", text(data->tested_on));
   put(json, "shape", shape);
   put(json, "classes", count(data->classes ? data->classes : -1));
   put(json, "sha256", text(data->sha256));

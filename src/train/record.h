@@ -14,6 +14,7 @@ typedef struct ronde__record_model {
   const char *new_head; /* the output layer that was not taken from --init */
   int64_t parameters, trained_parameters;
   int64_t forward_flops_per_example, train_flops_per_example, executed_flops_per_example;
+  const char *init_file; /* that --init stood for */
 } ronde__record_model;
 
 typedef struct ronde__record_data {
@@ -23,6 +24,8 @@ typedef struct ronde__record_data {
   int64_t dims[RONDE_MAX_RANK];
   int64_t classes; /* 0: the targets are values; written as null */
   int64_t skipped_images;
+  const char *tested_on;       /* "test", "validation", NULL: nothing */
+  int64_t validation_examples; /* kept out of the training examples, or a folder's val/ */
 } ronde__record_data;
 
 typedef struct ronde__record_world {

@@ -1,3 +1,4 @@
+/* run.json and steps.jsonl: every field, and whole or absent. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -84,8 +85,8 @@ static void fill(ronde__record *record) {
       {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, "other", &late, 3, 1},
   };
   record->isa = "avx2";
-  record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1};
-  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3};
+  record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1, "w"};
+  record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3, "validation", 6000};
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
   record->n_choices = 2;
@@ -128,6 +129,7 @@ static void test_run_has_every_field(void **state) {
   assert_text(json, "model.padding", "same");
   assert_count(json, "model.parameters", 61706);
   assert_null_at(json, "model.new_head");
+  assert_text(json, "model.init_file", "w");
   assert_count(json, "model.trained_parameters", 850);
   assert_count(json, "model.forward_flops_per_example", 100);
   assert_count(json, "model.train_flops_per_example", 300);
@@ -135,6 +137,8 @@ static void test_run_has_every_field(void **state) {
   assert_text(json, "data.name", "mnist");
   assert_count(json, "data.train_examples", 60000);
   assert_count(json, "data.test_examples", 10000);
+  assert_count(json, "data.validation_examples", 6000);
+  assert_text(json, "data.tested_on", "validation");
   assert_int_equal(json_array_size(at(json, "data.shape")), 3);
   assert_count(json, "data.shape.2", 27);
   assert_count(json, "data.classes", 10);

@@ -116,7 +116,8 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
                              .left_s = elapsed / (double)(step - resumed) * (double)(job->steps - step),
                              .epoch_end = true,
                              .test_loss = row.test_loss,
-                             .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy};
+                             .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy,
+                             .tested_on = ronde__job_tests(job).name};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
 }
@@ -145,7 +146,8 @@ static void fill_model_and_data(ronde__run *r) {
                                         ronde__graph_trained_parameters(graph),
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
-                                        (int64_t)(executed / (double)job->local_batch)};
+                                        (int64_t)(executed / (double)job->local_batch),
+                                        job->init_path};
 }
 
 static void fill_resumed(ronde__run *r) {
@@ -164,6 +166,8 @@ static void fill_run(ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__record *record = &r->record;
   const ronde_source *source = &job->data->source;
+  ronde__tests tests = ronde__job_tests(job);
+  bool validates = tests.name && !strcmp(tests.name, "validation");
   record->isa = job->kernels->isa;
   record->data = (ronde__record_data){.name = source->name,
                                       .sha256 = job->data->sha256,
@@ -171,7 +175,9 @@ static void fill_run(ronde__run *r) {
                                       .test_examples = source->n_examples[RONDE_SPLIT_TEST],
                                       .rank = source->rank,
                                       .classes = source->classes,
-                                      .skipped_images = job->data->n_skipped};
+                                      .skipped_images = job->data->n_skipped,
+                                      .tested_on = tests.name,
+                                      .validation_examples = validates ? tests.n : 0};
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
   r->choices[0] = (ronde__record_choice){.choice = "isa", .value = job->kernels->isa};

@@ -455,7 +455,7 @@ static ronde_status load_state(const ronde__resume *r, const ronde__net *net, co
 }
 
 ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
-  if (!r->header) ronde__weights_load(net, r->file);
+  if (!r->header) ronde__weights_load(net, r->file, false);
   for (int i = 0; i < ronde__optim_n_states(optim) && !r->header; i++) {
     const char *state;
     float *values = ronde__optim_state(optim, i, &state);

@@ -40,7 +40,7 @@ static ronde_status set_text(char **field, const char *value) {
 /* What the user left open, from what the weights' file says of itself. */
 static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  const ronde__safetensors *file = job->resume ? job->resume->file : job->init;
+  const ronde__safetensors *file = job->weights;
   const char *model = ronde__safetensors_meta(file, "model"), *shape = ronde__safetensors_meta(file, "shape");
   const char *classes = ronde__safetensors_meta(file, "classes"), *padding = ronde__safetensors_meta(file, "padding");
   const char *resize = ronde__safetensors_meta(file, "resize");
@@ -116,7 +116,12 @@ static ronde_status open_data(ronde__job *job) {
   options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
   if (job->config->verb == RONDE__VERB_INIT) options.cache = true;
-  if (job->config->verb == RONDE__VERB_EVAL) options.seed = 1;
+  if (job->config->verb == RONDE__VERB_EVAL) {
+    bool of_run = o->split == RONDE__EVAL_VAL || o->split == RONDE__EVAL_TRAIN;
+    options.seed = of_run && job->kept_out.n_validation ? job->kept_out.seed : 1;
+  }
+  options.prefers_val = job->config->verb == RONDE__VERB_TRAIN || o->split == RONDE__EVAL_VAL;
+  options.any_split = job->config->verb == RONDE__VERB_EVAL || o->val_split > 0;
   RONDE_TRY(ronde__data_open(&options, &job->data));
   return ronde__normalize_settle(job, &job->data->normalization);
 }
@@ -147,11 +152,19 @@ static ronde_status open_resume(ronde__job *job) {
 }
 
 static ronde_status open_init(ronde__job *job) {
-  const char *path = job->options->init;
-  if (job->resume) return options_from_file(job);
-  if (!path) return RONDE_OK;
-  RONDE_TRY(ronde__safetensors_open(path, &job->init));
+  if (job->resume) {
+    job->weights = job->resume->file;
+    job->weights_path = job->resume->path;
+    RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
+    return options_from_file(job);
+  }
+  if (!job->options->init) return RONDE_OK;
+  RONDE_TRY(ronde__weights_find(job->options->init, &job->init_path));
+  RONDE_TRY(ronde__safetensors_open(job->init_path, &job->init));
   RONDE_TRY(ronde__safetensors_check_finite(job->init));
+  job->weights = job->init;
+  job->weights_path = job->init_path;
+  RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
   return options_from_file(job);
 }
 
@@ -177,23 +190,30 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
   return RONDE_OK;
 }
 
-/* Weights of another number of classes: a new output layer, where --classes says that it is meant. */
+/* Weights of other classes, or of another number of them: a new output layer, where --classes says that it is meant. */
 static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   const ronde__options *o = job->options;
   int64_t in_file = 0;
   bool trains = job->config->verb == RONDE__VERB_TRAIN;
-  RONDE_TRY(ronde__weights_check(graph, job->init, o->init, trains ? &in_file : NULL));
-  if (in_file == 0) return RONDE_OK;
+  RONDE_TRY(ronde__weights_check(graph, job->init, job->init_path, trains ? &in_file : NULL));
+  if (in_file == 0 && !job->other_classes) return RONDE_OK;
   const char *head = ronde__graph_head(graph);
+  if (!head)
+    return ronde__fail(RONDE_E_INPUT, "%s: it has other classes than the data, and no output layer that could be new",
+                       job->init_path);
   if (!ronde__config_is_set(job->config, "classes"))
     return ronde__fail(RONDE_E_INPUT,
                        "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64
                        ": --classes %" PRId64 " starts a new output layer, --classes %" PRId64 " keeps the file's",
-                       o->init, head, in_file, job->data->source.name, job->classes, job->classes, in_file);
-  if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", o->init);
-  ronde__log(RONDE_LOG_INFO,
-             "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
-             job->classes, in_file, o->init, o->seed);
+                       job->init_path, head, in_file, job->data->source.name, job->classes, job->classes, in_file);
+  if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", job->init_path);
+  if (in_file)
+    ronde__log(RONDE_LOG_INFO,
+               "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
+               job->classes, in_file, job->init_path, o->seed);
+  else
+    ronde__log(RONDE_LOG_INFO, "%s is new: its %" PRId64 " classes are not those of %s, drawn by --seed %" PRId64, head,
+               job->classes, job->init_path, o->seed);
   return RONDE_OK;
 }
 
@@ -208,6 +228,7 @@ static ronde_status check_network(ronde__job *job) {
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
+  if (status == RONDE_OK) ronde__tell_classes(job);
   if (status == RONDE_OK && job->sampler) status = check_synchronised(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
@@ -228,6 +249,7 @@ static ronde_status resolve(ronde__job *job) {
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
+    RONDE_TRY(ronde__set_up_classes(job));
     shape_from_data(job);
   } else {
     if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
@@ -269,6 +291,8 @@ void ronde__job_destroy(ronde__job *job) {
   free(job->best_path);
   ronde__free(job->worker_ranks);
   free(job->new_head);
+  free(job->init_path);
+  ronde__class_names_release(&job->class_names);
   ronde__resume_close(job->resume);
   ronde_config_destroy(job->config);
   ronde_config_destroy(job->given);

@@ -100,8 +100,14 @@ static ronde_status resolve_steps(ronde__job *job) {
                                     o->batch,
                                     o->shuffle,
                                     o->drop_last,
-                                    (uint64_t)o->seed};
-  RONDE_TRY(ronde__sampler_create(&sampler, &job->sampler));
+                                    (uint64_t)o->seed,
+                                    NULL};
+  if (sampler.n_train == 0 && source->n_examples[RONDE_SPLIT_TEST] > 0)
+    return ronde__fail(RONDE_E_INPUT, "%s: there are %s examples, but none to train on", ronde__job_data_name(job),
+                       job->data->test_is_val ? "validation" : "test");
+  /* A run that goes on keeps out what it did, though an older version drew it without a look at classes. */
+  job->splits_by_class = source->classes > 0 && (!job->resume || job->kept_out.by_class);
+  RONDE_TRY(ronde__split_sampler(job->data, job->splits_by_class, &sampler, &job->sampler));
   int64_t n_validation;
   ronde__sampler_validation(job->sampler, &n_validation);
   if (o->val_split > 0 && n_validation == 0)
@@ -118,9 +124,7 @@ static ronde_status resolve_steps(ronde__job *job) {
 /* What is done with tests, where there are any. */
 static ronde_status resolve_tests(ronde__job *job) {
   const ronde__options *o = job->options;
-  int64_t n_tests;
-  ronde__sampler_validation(job->sampler, &n_tests);
-  if (n_tests == 0) n_tests = job->data->source.n_examples[RONDE_SPLIT_TEST];
+  int64_t n_tests = ronde__job_tests(job).n;
   if (n_tests == 0) {
     RONDE_TRY(ronde__config_no_effect(job->config, "eval-every", "the data have no test examples"));
     RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the data have no test examples"));

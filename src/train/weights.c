@@ -1,3 +1,4 @@
+/* Files of weights: a net from one, checked against its graph, and into one, with what the file says of itself. */
 #include "train/job.h"
 
 #include "io/sha256.h"
@@ -145,17 +146,21 @@ static ronde_status check_all(const entry *entries, int n, const ronde__safetens
   return RONDE_OK;
 }
 
-const char *ronde__graph_head(const ronde_graph *graph) {
+static const ronde__node *find_head(const ronde_graph *graph) {
   int producer = graph->tensors[graph->output]->producer;
-  return producer >= 0 && graph->nodes[producer].kind == RONDE__OP_LINEAR ? graph->nodes[producer].label : NULL;
+  return producer >= 0 && graph->nodes[producer].kind == RONDE__OP_LINEAR ? &graph->nodes[producer] : NULL;
+}
+
+const char *ronde__graph_head(const ronde_graph *graph) {
+  const ronde__node *head = find_head(graph);
+  return head ? head->label : NULL;
 }
 
 ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
                                   int64_t *other_classes_out) {
   entry *entries;
   int n;
-  bool has_head = other_classes_out && ronde__graph_head(graph);
-  const ronde__node *head = has_head ? &graph->nodes[graph->tensors[graph->output]->producer] : NULL;
+  const ronde__node *head = other_classes_out ? find_head(graph) : NULL;
   int64_t classes = head ? other_classes(graph, head, file) : 0;
   RONDE_TRY(list_state(graph, true, &entries, &n));
   ronde_status status = check_all(entries, n, file, path, classes ? head : NULL);
@@ -164,15 +169,20 @@ ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safeten
   return status;
 }
 
-void ronde__weights_load(ronde__net *net, const ronde__safetensors *file) {
+static bool has_param(const ronde__node *node, const ronde_graph *graph, const char *name) {
+  for (int i = 0; i < node->n_params; i++)
+    if (!strcmp(graph->params[node->param[i]].name, name)) return true;
+  return false;
+}
+
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool new_head) {
+  const ronde__node *head = new_head ? find_head(ronde__net_graph(net)) : NULL;
   int n_params, n_buffers;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
-  for (int i = 0; i < n_params; i++) {
-    const ronde__file_tensor *tensor = ronde__safetensors_find(file, params[i].name);
-    /* Only a new output layer is of another shape: it was checked. */
-    if (ronde__shape_equal(&tensor->shape, &params[i].shape)) ronde__net_set(net, i, tensor->data);
-  }
+  for (int i = 0; i < n_params; i++)
+    if (!head || !has_param(head, ronde__net_graph(net), params[i].name))
+      ronde__net_set(net, i, ronde__safetensors_find(file, params[i].name)->data);
   for (int i = 0; i < n_buffers; i++) {
     const ronde__file_tensor *tensor = ronde__safetensors_find(file, buffers[i].name);
     if (!buffers[i].is_counter) ronde__net_set_buffer(net, i, tensor->data);
@@ -205,6 +215,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   meta[3] = (ronde__file_meta){"classes", notes->classes};
   notes->n = 4;
   notes->class_names = class_names(job);
+  notes->split = ronde__split_text(job);
   ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
   snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
@@ -219,6 +230,12 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
     meta[notes->n++] = (ronde__file_meta){RONDE__META_NORMALIZE, "off"};
   }
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
+  if (notes->split) meta[notes->n++] = (ronde__file_meta){RONDE__META_SPLIT, notes->split};
+}
+
+void ronde__weights_notes_release(ronde__weights_notes *notes) {
+  free(notes->class_names);
+  free(notes->split);
 }
 
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {
@@ -234,7 +251,7 @@ ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde_
       tensors[i] = (ronde__file_tensor){r.entries[i].name, dtype, r.entries[i].shape, NULL};
     }
     status = ronde__safetensors_write_pieces(path, tensors, r.n, notes.meta, notes.n, fetch, &r);
-    free(notes.class_names);
+    ronde__weights_notes_release(&notes);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of %d tensors", path, r.n);
   }
