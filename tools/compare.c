@@ -82,10 +82,12 @@ static json_t *command_of(const tool_call *call, const char *folder) {
   for (int i = 0; ronde_config_option("train", i, &option); i++) {
     const char *value = ronde_config_get(call->config, option.name);
     bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
-    if (is_default || strcmp(option.name, "out") == 0 || is_for_others(call, option.name)) continue;
+    bool is_ours = strcmp(option.name, "out") == 0 || strcmp(option.name, "save-last") == 0;
+    if (is_default || is_ours || is_for_others(call, option.name)) continue;
     json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
   }
   json_array_append_new(command, json_sprintf("--out=%s", folder));
+  json_array_append_new(command, json_string("--save-last=off")); /* nobody goes on with it */
   json_array_append_new(command, json_string("--json"));
   json_array_append_new(command, json_string("--quiet"));
   return command;
@@ -224,11 +226,17 @@ static ronde_status run_all(comparison *c) {
 
 static ronde_status make_folder(comparison *c) {
   const char *out = ronde_config_get(c->call->config, "out"), *temporary = getenv("TMPDIR");
+  bool overwrites = strcmp(ronde_config_get(c->call->config, "overwrite"), "on") == 0;
   c->is_temporary = !*out;
   if (*out) {
+    char bench[4100];
     snprintf(c->folder, sizeof c->folder, "%s", out);
+    snprintf(bench, sizeof bench, "%s/bench.json", out);
+    if (!overwrites && access(bench, F_OK) == 0)
+      return tool_fail(RONDE_E_USAGE, "--out %s holds another comparison (bench.json): --overwrite replaces it", out);
     return tool_folder_make(out);
   }
+  if (overwrites) return tool_fail(RONDE_E_USAGE, "--overwrite can have no effect: there is no --out");
   snprintf(c->folder, sizeof c->folder, "%s/ronde-compare-XXXXXX", temporary && *temporary ? temporary : "/tmp");
   return mkdtemp(c->folder) ? RONDE_OK
                             : tool_fail(RONDE_E_WRITE, "%s: cannot make a folder: %s", c->folder, strerror(errno));

@@ -14,8 +14,8 @@ typedef struct card {
 } card;
 
 /* Paths may differ from host to host, and so may what changes no bit. */
-static const char *const may_differ[] = {"threads", "data",  "init",     "resume", "out",       "save",
-                                         "cache",   "hosts", "hostfile", "iface",  "log-every", "overlap"};
+static const char *const may_differ[] = {"threads", "data",     "init",  "resume",    "out",     "save",     "cache",
+                                         "hosts",   "hostfile", "iface", "log-every", "overlap", "overwrite"};
 
 static json_t *options_of(const ronde__job *job) {
   json_t *options = ronde__config_json(job->config);

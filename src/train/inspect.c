@@ -166,7 +166,8 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
 
 /* ---- export ---- */
 
-static ronde_status write_weights(const ronde__safetensors *file, const char *path, json_t **json_out) {
+ronde_status ronde__weights_export(const ronde__safetensors *file, const char *path, int *n_tensors_out,
+                                   int64_t *elems_out) {
   int n_tensors = 0, n_meta = 0;
   int64_t elems = 0;
   ronde__file_tensor *tensors = ronde__alloc((size_t)file->n_tensors * sizeof *tensors);
@@ -184,20 +185,23 @@ static ronde_status write_weights(const ronde__safetensors *file, const char *pa
   if (status == RONDE_OK) status = ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
   ronde__free(meta);
   ronde__free(tensors);
-  if (status == RONDE_OK)
-    *json_out = json_pack("{s:o, s:i, s:I}", "output", ronde__json_text(path), "tensors", n_tensors, "values",
-                          (json_int_t)elems);
+  if (n_tensors_out) *n_tensors_out = n_tensors;
+  if (elems_out) *elems_out = elems;
   return status;
 }
 
 ronde_status ronde_export(const ronde_config *config, char **json_out) {
   const ronde__options *o = ronde__config_options(config);
   ronde__resume *r;
-  json_t *json = NULL;
+  int n_tensors;
+  int64_t elems;
   if (!o->init) return ronde__fail(RONDE_E_USAGE, "a checkpoint is needed: --init FILE");
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
   RONDE_TRY(ronde__checkpoint_open(o->init, &r));
-  ronde_status status = write_weights(r->file, o->output, &json);
+  ronde_status status = ronde__weights_export(r->file, o->output, &n_tensors, &elems);
   ronde__resume_close(r);
-  return status == RONDE_OK ? text_of(json, json_out) : status;
+  RONDE_TRY(status);
+  return text_of(json_pack("{s:o, s:i, s:I}", "output", ronde__json_text(o->output), "tensors", n_tensors, "values",
+                           (json_int_t)elems),
+                 json_out);
 }

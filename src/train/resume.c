@@ -236,13 +236,15 @@ static const char *const free_options[] = {"data",
                                            "eval-every",
                                            "target-accuracy",
                                            "save-best",
+                                           "save-last",
+                                           "overwrite",
                                            "sentinel",
                                            "skip-bad-steps"};
 /* Of these, what belongs to a number of workers. */
 static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
                                              "backup",  "wire",      "shard",    "bucket-mb",  "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
+static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "overwrite", "threads"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
@@ -255,13 +257,15 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
 typedef struct left {
   bool workers; /* the user gave another number of them, or another strategy */
   bool output;  /* there is no folder for it */
+  bool length;  /* the user gave --epochs, which --steps would overrule */
 } left;
 
 static bool leave(void *user, const char *name) {
   const left *l = user;
   return is_among(name, once_options, RONDE__COUNT(once_options)) ||
          (l->workers && is_among(name, worker_options, RONDE__COUNT(worker_options))) ||
-         (l->output && is_among(name, output_options, RONDE__COUNT(output_options)));
+         (l->output && is_among(name, output_options, RONDE__COUNT(output_options))) ||
+         (l->length && strcmp(name, "steps") == 0);
 }
 
 ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config) {
@@ -269,7 +273,8 @@ ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config)
   if (wanted && model && strcmp(wanted, model))
     return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", wanted, r->path, model);
   left what = {.workers = ronde__config_is_set(config, "workers") || ronde__config_is_set(config, "strategy"),
-               .output = !r->folder && !config->options.out};
+               .output = !r->folder && !config->options.out,
+               .length = ronde__config_is_set(config, "epochs")};
   return ronde__config_take(config, json_object_get(r->json, "given"), leave, &what);
 }
 
