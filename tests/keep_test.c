@@ -126,6 +126,10 @@ static void test_asynchronous_workers_keep_weights_alone(void **state) {
   assert_false(file_exists(folder, "run/checkpoints"));
   check_said("--strategy ps-async: the weights will be kept, but no state");
   json_decref(run);
+  assert_int_equal(train_in(5, &run, RUN "epochs=9 overwrite=on out=%s/run workers=2 strategy=ps-async", folder),
+                   RONDE_E_CANCELLED);
+  check_kept_weights(run, "run/last.safetensors");
+  json_decref(run);
 }
 
 static void test_a_run_that_keeps_nothing_says_so(void **state) {
