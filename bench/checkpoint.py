@@ -28,8 +28,8 @@ def train(*options):
     shutil.rmtree(out, ignore_errors=True)
     os.sync()
     subprocess.run([a.ronde, "train", "--model", a.model, "--data", a.data, "--batch", str(a.batch), "--momentum", "0.9",
-                    "--threads", "1", "--eval-every", "0", "--save-best", "off", "--quiet", "--epochs", "1000000",
-                    "--out", out, *options],
+                    "--threads", "1", "--eval-every", "0", "--save-best", "off", "--save-last", "off",
+                    "--quiet", "--epochs", "1000000", "--out", out, *options],
                    check=True, stdout=subprocess.DEVNULL)
     with open(f"{out}/run.json") as file:
         run = json.load(file)

@@ -27,7 +27,7 @@ def ronde():
     with tempfile.TemporaryDirectory() as folder:
         command = [a.ronde, "train", "--model", "mnist-small", "--data", "fashion-mnist", "--optimizer", "adam", "--lr",
                    "0.001", "--batch", "128", "--epochs", str(a.epochs), "--threads", str(a.threads), "--save-best",
-                   "off", "--quiet", "--out", folder]
+                   "off", "--save-last", "off", "--quiet", "--out", folder]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         epochs = json.loads(pathlib.Path(folder, "run.json").read_text())["epochs"]
     return [(e["wall_s"] + e["eval_s"], e["test_accuracy"]) for e in epochs]

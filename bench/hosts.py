@@ -64,7 +64,7 @@ def ronde_train(steps, *options):
     examples = a.batch * a.hosts
     data = f"synthetic:{shape}:10:{examples * 4}"
     training = f"--model {a.model} --data {data} --batch {examples} --momentum {a.momentum} --threads 1 --eval-every 0"
-    length = f"--save-best off --epochs 100000 --steps {steps + 3}"
+    length = f"--save-best off --save-last off --epochs 100000 --steps {steps + 3}"
     files = ronde("train", *training.split(), *length.split(), *options)
     seconds = [json.loads(line)["wall_s"] for line in files["steps.jsonl"].splitlines()][3:]
     return seconds, json.loads(files["run.json"])

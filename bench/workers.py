@@ -40,8 +40,8 @@ def ronde(workers, *options):
     with tempfile.TemporaryDirectory() as folder:
         command = [a.ronde, "train", "--model", a.model, "--data", f"synthetic:{shape}:10:{examples * 4}", "--batch",
                    str(examples), "--momentum", a.momentum, "--threads", "1", "--workers", str(workers), "--eval-every",
-                   "0", "--save-best", "off", "--epochs", "100000", "--steps", str(a.steps + 5), "--quiet", "--out",
-                   folder, *options]
+                   "0", "--save-best", "off", "--save-last", "off", "--epochs", "100000", "--steps",
+                   str(a.steps + 5), "--quiet", "--out", folder, *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=600)
         lines = pathlib.Path(folder, "steps.jsonl").read_text().splitlines()
     return examples / statistics.median([json.loads(line)["wall_s"] for line in lines][5:])

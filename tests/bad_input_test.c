@@ -330,7 +330,7 @@ static void test_broken_numbers(void **state) {
   static const char common[] = "train --model mnist-small --batch 10 --out run --lr 1e9 --epochs 3 --save " OLD " " SET;
   check_run(common, 5, "step ", "rank");
   char words[512];
-  snprintf(words, sizeof words, "%s--workers 3", common);
+  snprintf(words, sizeof words, "%s--workers 3 --overwrite", common);
   check_run(words, 5, "step ", "rank");
   json_t *run = json_file(folder, "run/run.json");
   assert_string_equal(text_at(run, "status"), "failed");
@@ -377,7 +377,8 @@ static void test_a_full_disk(void **state) {
   static const bad cases[] = {
       {"init --model lenet5 -o disk/w", 6, "disk/w", "No space left"},
       {"train --model lenet5 --batch 10 " SET "--save disk/w", 6, "disk/w", "No space left"},
-      {"train --model lenet5 --batch 10 " SET "--save disk/w --out run --workers 2", 6, "disk/w", "No space left"},
+      {"train --model lenet5 --batch 10 " SET "--save disk/w --out run --overwrite --workers 2", 6, "disk/w",
+       "No space left"},
       {"train --model lenet5 --batch 10 " SET "--out disk/run --trace --epochs 40", 6, "disk/run", "No space left"},
   };
   check_all(cases, RONDE__COUNT(cases));

@@ -337,6 +337,31 @@ static void test_training_is_told_on_stderr(void **state) {
   check_says("train --model lenet5 --batch 20 --no-shuffle --cache on --drop-last " SET, false, tables);
 }
 
+/* What a run will keep, and where it begins, is said; a complete one says so and ends. */
+static void test_what_is_kept_is_told(void **state) {
+#define TRAIN "train --model lenet5 --batch 20 "
+  static const char *const nothing[] = {"nothing of this training will be kept: --out DIR keeps", NULL};
+  check_says(TRAIN SET, false, nothing);
+  static const char *const first[] = {"completed: ", NULL};
+  check_says(TRAIN "--out kept " SET, false, first);
+  outcome outcome;
+  run(TRAIN "--out kept " SET, NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 2);
+  assert_string_equal(last_line(outcome.err),
+                      "ronde: error: --out kept holds another run (run.json): --resume kept "
+                      "goes on with it, --overwrite removes it");
+  static const char *const complete[] = {"complete at step 3 (kept/checkpoints/step-3.safetensors): more --epochs",
+                                         NULL};
+  check_says("train --resume kept", false, complete);
+  static const char *const longer[] = {"going on from step 3 (kept/checkpoints/step-3.safetensors)", "epoch 2  loss ",
+                                       NULL};
+  check_says("train --resume kept --epochs 2", false, longer);
+  check_says(TRAIN "--out kept --overwrite " SET, false, first);
+  run(TRAIN "--dry-run " SET, NULL, &outcome);
+  assert_null(strstr(outcome.err, "nothing of this"));
+#undef TRAIN
+}
+
 static void test_quiet_and_json(void **state) {
   outcome outcome;
   run("train --model lenet5 --batch 20 --quiet " SET, NULL, &outcome);
@@ -437,6 +462,7 @@ int main(void) {
       cmocka_unit_test(test_version_and_models_print_results),
       cmocka_unit_test(test_output_that_is_lost_is_an_error),
       cmocka_unit_test_setup_teardown(test_training_is_told_on_stderr, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_what_is_kept_is_told, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_quiet_and_json, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_a_plan_is_a_result, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_weights_go_from_verb_to_verb, enter_folder, leave_folder),

@@ -272,6 +272,24 @@ static void nothing_is_left_behind(void **unused) {
   assert_int_equal(rmdir(folder), 0);
 }
 
+static void an_earlier_comparison_is_not_overwritten(void **unused) {
+  char folder[] = "/tmp/ronde-compare-test-XXXXXX", options[512], text[1 << 14], command[512];
+  assert_non_null(mkdtemp(folder));
+  snprintf(options, sizeof options, "--model lenet5 " SMALL "--exec graph,eager --rounds 1 --quiet --out %s", folder);
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 0);
+  snprintf(command, sizeof command,
+           "test ! -e %s/exec=graph-1/checkpoints/step-4.safetensors && test ! -e %s/exec=graph-1/last.safetensors",
+           folder, folder);
+  int kept = system(command);
+  assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 2);
+  assert_non_null(strstr(text, "holds another comparison (bench.json): --overwrite"));
+  strcat(options, " --overwrite");
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 0);
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(kept, 0);
+}
+
 static void wrong_usage(void **unused) {
   static const char *const cases[][2] = {
       {"--model lenet5 " SMALL, "what to compare is missing"},
@@ -286,6 +304,7 @@ static void wrong_usage(void **unused) {
       {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training is refused: --model lenet6: no such"},
       {"--model lenet5 " SMALL "--exec graph,graph", "exec=graph: the same run as exec=graph"},
       {"--model lenet5 " SMALL "--exec graph,eager --steps 1", "a run of one step cannot be compared"},
+      {"--model lenet5 " SMALL "--exec graph,eager --overwrite", "--overwrite can have no effect"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[4096];
@@ -307,6 +326,7 @@ int main(void) {
       cmocka_unit_test(strategies_are_ranked_by_the_time_for_the_same_examples),
       cmocka_unit_test(what_strategies_leave_out_is_not_ranked),
       cmocka_unit_test(nothing_is_left_behind),
+      cmocka_unit_test(an_earlier_comparison_is_not_overwritten),
       cmocka_unit_test(wrong_usage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,28 @@ static void test_killed_at_any_moment(void **state) {
   json_decref(b);
 }
 
+/* Each process of two that write to one folder, as a command started twice by mistake. */
+static void test_a_second_run_is_refused_and_the_first_names_it(void **state) {
+  pid_t child = start(TRAIN "--epochs 1000000 --checkpoint-every 1s --out %s/run", 0);
+  char *holder = ronde__format("another run is writing there, process %ld on host ", (long)child);
+  for (int i = 0; i < 3000 && newest_step("run") < 0; ++i) pause_ns(10000000);
+  static const char *const again[] = {"--resume auto", "--overwrite", ""};
+  for (size_t i = 0; i < RONDE__COUNT(again); ++i) {
+    char form[512];
+    snprintf(form, sizeof form, TRAIN "--out %%s/run %s", again[i]);
+    assert_int_equal(ended(start(form, 0)), 2);
+    assert_true(said(holder));
+  }
+  assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+  kill(child, SIGKILL);
+  assert_int_equal(ended(child), -SIGKILL);
+  assert_int_equal(ended(start(TRAIN "--out %s/run", 0)), 2);
+  assert_true(said("holds another run"));
+  assert_int_equal(ended(start(TRAIN "--steps 1 --overwrite --out %s/run", 0)), 0);
+  assert_int_equal(check_whole("run"), 1);
+  free(holder);
+}
+
 static void check_sigterm(const char *run, const char *form) {
   pid_t child = start(form, 0);
   char *steps = ronde__format("%s/%s/steps.jsonl", folder, run);
@@ -237,9 +259,12 @@ static void test_a_folder_that_cannot_be_written(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-  const struct CMUnitTest tests[] = {
-      TEST(test_killed_at_any_moment),         TEST(test_the_last_one_at_sigterm),
-      TEST(test_a_file_above_the_limit),       TEST(test_a_full_disk),
-      TEST(test_a_disk_that_turned_read_only), TEST(test_a_folder_that_cannot_be_written)};
+  const struct CMUnitTest tests[] = {TEST(test_killed_at_any_moment),
+                                     TEST(test_the_last_one_at_sigterm),
+                                     TEST(test_a_second_run_is_refused_and_the_first_names_it),
+                                     TEST(test_a_file_above_the_limit),
+                                     TEST(test_a_full_disk),
+                                     TEST(test_a_disk_that_turned_read_only),
+                                     TEST(test_a_folder_that_cannot_be_written)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

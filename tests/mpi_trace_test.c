@@ -123,7 +123,7 @@ static void clocks_that_differ_are_read_against_each_other(void **state) {
     print_message("SKIP: no right to another clock\n");
     skip();
   }
-#define ONE "-np 1 %s " RONDE " train " SMALL " --trace --out run "
+#define ONE "-np 1 %s " RONDE " train " SMALL " --trace --overwrite --out run "
   check_run(0, run(MPIRUN ONE ": " ONE ": " ONE, "", OTHER_CLOCK, ""));
 #undef ONE
   check_trace(true);

@@ -41,9 +41,10 @@ static void check_no_orphans(void) {
 static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   for (int workers = 2; workers <= 3; workers++) {
-    check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --out t", workers));
+    check_run(0,
+              run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overwrite --out t", workers));
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on "
-                     "--transport mpi --out m",
+                     "--transport mpi --overwrite --out m",
                      workers));
     assert_string_equal(said, "");
     json_t *threads = record("t"), *mpi = record("m");
@@ -202,12 +203,12 @@ static void check_culprit(const char *cause, const char *command) {
 
 static void the_late_process_is_named_with_its_cause(void **state) {
   need_mpi();
-#define TWO "timeout 100 " RONDE " train " SMALL " --out late --workers 2 --transport mpi "
+#define TWO "timeout 100 " RONDE " train " SMALL " --out late --overwrite --workers 2 --transport mpi "
   check_culprit("compute", TWO "--drill slow:1:60");
   check_culprit("compute", TWO "--drill slow:1:60 --strategy ps-sync");
   check_culprit("load", TWO "--drill load:1:60");
 #undef TWO
-#define ONE RONDE " train " SMALL " --out late --drill slow:1:60"
+#define ONE RONDE " train " SMALL " --out late --overwrite --drill slow:1:60"
   if (run(OTHER_CLOCK "true")) print_message("a part was skipped: no right to another clock\n");
   else check_culprit("compute", MPIRUN "-np 1 " OTHER_CLOCK ONE " : -np 1 " ONE);
 #undef ONE
@@ -239,6 +240,20 @@ static void statistics_are_shared_between_processes(void **state) {
   assert_string_equal(string_at(mpi, "result", "state_sha256"), string_at(threads, "result", "state_sha256"));
   json_decref(threads);
   json_decref(mpi);
+}
+
+static void a_run_that_is_complete_is_left_as_it_is(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c && cp -r c c0"));
+  check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c"));
+  check_says("ronde: error: --out c holds another run (run.json): --resume c goes on with it");
+  check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c"));
+  check_says("complete at step 12 (c/checkpoints/step-12.safetensors)");
+  assert_null(strstr(strstr(said, "complete at step 12") + 1, "complete at step 12"));
+  check_run(0, run("diff -r c c0"));
+  check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c --epochs 2 && wc -l <c/steps.jsonl"));
+  check_says("going on from step 12 (c/checkpoints/step-12.safetensors)");
+  check_says("\n24\n");
 }
 
 static void it_runs_under_a_users_own_mpirun(void **state) {
@@ -445,6 +460,19 @@ static void an_interrupt_ends_all_ranks_well(void **state) {
   }
 }
 
+/* The one rank that writes holds it. */
+static void another_run_does_not_write_beside_it(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("o1");
+  check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --overwrite --out o1"));
+  check_says("ronde: error: --out o1: another run is writing there, process ");
+  check_run(2, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
+  kill(child, SIGTERM);
+  assert_int_equal(end_of(child), 143);
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
+  check_no_orphans();
+}
+
 static void nothing_outlives_a_killed_launcher(void **state) {
   need_mpi();
   pid_t child = start_long_run("l");
@@ -570,6 +598,7 @@ int main(void) {
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),
+      cmocka_unit_test(a_run_that_is_complete_is_left_as_it_is),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(test_sets_are_compared_too),
@@ -579,6 +608,7 @@ int main(void) {
       cmocka_unit_test(what_every_rank_meets_is_said_once),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),
+      cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),

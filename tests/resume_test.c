@@ -114,7 +114,7 @@ static void test_old_checkpoints_go(void **state) {
   ronde__free(paths);
   in(options, SET "batch=4 out=%s/run", folder);
   ronde_status status = train(options, 0, NULL);
-  check_failed(&lines, status, RONDE_E_USAGE, "has checkpoints", "--resume");
+  check_failed(&lines, status, RONDE_E_USAGE, "holds another run", "--resume");
 }
 
 /* All scores are equal: only the first is better than what was before. */

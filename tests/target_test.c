@@ -113,7 +113,8 @@ static void test_a_target_that_is_not_reached_is_said(void **state) {
 static void test_the_best_weights_are_kept(void **state) {
   int before_the_last = 0;
   for (int seed = 1; seed <= 4; ++seed) {
-    json_t *run = train("epochs=6 lr=0.3 momentum=0.9 seed=%d workers=%d out=%s/run", seed, 1 + seed % 2, folder);
+    json_t *run =
+        train("epochs=6 lr=0.3 momentum=0.9 seed=%d workers=%d overwrite=on out=%s/run", seed, 1 + seed % 2, folder);
     int best = best_epoch(run);
     before_the_last += best < 6 && real_at(run, "epochs.5.test_loss") < 0.9 * real_at(run, "result.best.test_loss");
     assert_int_equal((int)real_at(run, "result.best.epoch"), best);
@@ -183,7 +184,7 @@ static void test_best_weights_that_cannot_be_written(void **state) {
   ronde_source source = small_source(40, 8);
   for (int workers = 1; workers <= 2; ++workers) {
     char *run = ronde__format("%s/run", folder), *best = ronde__format("%s/best.safetensors", run);
-    char *options = ronde__format("batch=8 threads=1 workers=%d out=%s", workers, run);
+    char *options = ronde__format("batch=8 threads=1 workers=%d overwrite=on out=%s", workers, run);
     mkdir(run, 0777);
     mkdir(best, 0777);
     refused(options, &source, RONDE_E_WRITE, "best.safetensors", "");

@@ -135,7 +135,7 @@ static void check_cancelled(int workers) {
   ronde_hooks hooks = {.model = small_model, .source = &source, .cancel = hear_cancel, .user = &h};
   char options[64];
   snprintf(options, sizeof options, "batch=8 epochs=100 workers=%d", workers);
-  char *all = ronde__format("%s out=%s/run save=%s/w.safetensors", options, folder, folder);
+  char *all = ronde__format("%s overwrite=on out=%s/run save=%s/w.safetensors", options, folder, folder);
   json_t *run, *eval;
   assert_int_equal(train_status(all, &hooks, &run), RONDE_E_CANCELLED);
   free(all);
@@ -209,7 +209,7 @@ static void check_broken(const broken_source *b, ronde_status wanted, int worker
   source.read = broken_read;
   source.user = (void *)b;
   ronde_hooks hooks = {.model = small_model, .source = &source};
-  char *options = ronde__format("batch=8 epochs=2 shuffle=off workers=%d out=%s/run", workers, folder);
+  char *options = ronde__format("batch=8 epochs=2 shuffle=off workers=%d overwrite=on out=%s/run", workers, folder);
   json_t *run;
   uint64_t begin = ronde__now_ns();
   assert_int_equal(train_status(options, &hooks, &run), wanted);
@@ -287,7 +287,7 @@ static void test_broken_numbers_end_the_run(void **state) {
     for (int workers = 1; workers <= 3; workers += 2) {
       const char *form =
           "model=mnist-small data=synthetic:1x12x12:10:60 batch=20 lr=1e9 steps=%d workers=%d "
-          "out=%s/run save=%s/w-%d-%d.safetensors";
+          "overwrite=on out=%s/run save=%s/w-%d-%d.safetensors";
       char *options = ronde__format(form, steps, workers, folder, folder, steps, workers);
       char saved[64];
       snprintf(saved, sizeof saved, "w-%d-%d.safetensors", steps, workers);
@@ -639,7 +639,7 @@ static void test_a_folder_is_used_again(void **state) {
   ronde_hooks hooks = {.model = small_model, .source = &source};
   json_decref(job_run("train", in_folder("batch=4 epochs=3 trace=on out=%s/run"), &hooks));
   assert_true(file_exists(in_folder("%s/run"), "trace.json"));
-  json_t *run = job_run("train", in_folder("batch=8 out=%s/run"), &hooks);
+  json_t *run = job_run("train", in_folder("batch=8 overwrite=on out=%s/run"), &hooks);
   json_t *kept = json_file(in_folder("%s/run"), "run.json"), *steps = steps_file(in_folder("%s/run"));
   assert_true(json_equal(run, kept));
   assert_int_equal(json_array_size(steps), 2);

@@ -178,6 +178,19 @@ static ronde_status check_plans(const comparison *c) {
   return RONDE_OK;
 }
 
+/* A comparison that is there already is found before any time is spent on another. */
+static ronde_status check_out(const tool_call *call) {
+  const char *out = ronde_config_get(call->config, "out");
+  bool overwrites = strcmp(ronde_config_get(call->config, "overwrite"), "on") == 0;
+  char bench[4100], shown[TOOL_SHOWN];
+  if (!*out && overwrites) return tool_fail(RONDE_E_USAGE, "--overwrite can have no effect: there is no --out");
+  snprintf(bench, sizeof bench, "%s/bench.json", out);
+  if (*out && !overwrites && access(bench, F_OK) == 0)
+    return tool_fail(RONDE_E_USAGE, "--out %s holds another comparison (bench.json): --overwrite replaces it",
+                     tool_shown(out, shown));
+  return RONDE_OK;
+}
+
 static ronde_status check_options(const tool_call *call) {
   static const char *const none[] = {"save", "dry-run"};
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
@@ -188,7 +201,7 @@ static ronde_status check_options(const tool_call *call) {
   if (call->n_axes == 0)
     return tool_fail(RONDE_E_USAGE,
                      "what to compare is missing: an option with a list of values, such as --exec graph,eager");
-  return RONDE_OK;
+  return check_out(call);
 }
 
 ronde_status tool_compare(const tool_call *call) {

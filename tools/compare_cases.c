@@ -81,7 +81,9 @@ static void case_name(const tool_call *call, bool all, char *name, size_t bytes)
 }
 
 /* What a dry run has no use for: it writes nothing. */
-static bool is_of_output(const char *option) { return is_among("out,trace,checkpoint-every,keep,save-best", option); }
+static bool is_of_output(const char *option) {
+  return is_among("out,trace,checkpoint-every,keep,save-best,save-last,overwrite", option);
+}
 
 /* `ronde train` with all options of the case that is set which are not at their defaults. Those of the environment are
  * among them, so the command is the whole of it. folder NULL: a dry run. */
@@ -91,11 +93,12 @@ static json_t *command_of(const tool_call *call, const char *folder) {
   for (int i = 0; ronde_config_option("train", i, &option); i++) {
     const char *value = ronde_config_get(call->config, option.name);
     bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
-    if (is_default || strcmp(option.name, "out") == 0 || is_for_others(call, option.name)) continue;
+    if (is_default || is_among("out,save-last", option.name) || is_for_others(call, option.name)) continue;
     if (folder || !is_of_output(option.name))
       json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
   }
   json_array_append_new(command, folder ? json_sprintf("--out=%s", folder) : json_string("--dry-run"));
+  if (folder) json_array_append_new(command, json_string("--save-last=off")); /* nobody goes on with it */
   json_array_append_new(command, json_string("--json"));
   json_array_append_new(command, json_string("--quiet"));
   return command;

@@ -247,7 +247,8 @@ typedef struct ronde_hooks {
 /* Each job blocks until all its ranks have ended and writes what its options name (--out, --save). On success json_out
  * (may be NULL) receives a JSON text owned by the caller (free); train also sets it where a run was broken off. */
 
-/* Trains; the text is run.json ("ronde.run.v1"). With --dry-run: the plan instead. */
+/* Trains; the text is run.json ("ronde.run.v1"); of a run that is gone on with and complete, the one that it has. With
+ * --dry-run: the plan instead. RONDE_E_USAGE where --out holds another run (--resume, --overwrite), or one writes there. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);

@@ -1,3 +1,5 @@
+/* Files that are whole or absent. While one is being written its temporary file is locked: so it can be told from one
+ * that a killed process has left. */
 #include "io/file.h"
 
 #include <dirent.h>
@@ -8,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,6 +43,15 @@ static ronde_status target_check(const char *path) {
   return RONDE_OK;
 }
 
+/* False where a sweep has removed it before it was locked. */
+static bool lock_new(int file) {
+  struct stat info;
+  flock(file, LOCK_EX);
+  if (fstat(file, &info) || info.st_nlink > 0) return true;
+  close(file);
+  return false;
+}
+
 ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
   static atomic_uint n_made;
   const char *slash = strrchr(path, '/');
@@ -52,7 +64,7 @@ ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
     /* The name of another host's process, or of one that died, can be the same: take the next. */
     snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
     made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (made.file < 0 && errno == EEXIST);
+  } while (made.file < 0 ? errno == EEXIST : !lock_new(made.file));
   if (made.file < 0) {
     int error = errno;
     close(made.folder);
@@ -129,13 +141,21 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
   return ronde__file_commit(&out);
 }
 
+/* Its writer, if it lives, holds its lock. */
+static void remove_abandoned(int folder, const char *name) {
+  int file = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return;
+  if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) unlinkat(folder, name, 0);
+  close(file);
+}
+
 void ronde__file_sweep(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return;
   for (struct dirent *entry; (entry = readdir(dir));) {
     size_t n = strlen(entry->d_name);
     bool temporary = !strncmp(entry->d_name, ".ronde-", 7) && n > 11 && !strcmp(entry->d_name + n - 4, ".tmp");
-    if (temporary) unlinkat(dirfd(dir), entry->d_name, 0);
+    if (temporary) remove_abandoned(dirfd(dir), entry->d_name);
   }
   closedir(dir);
 }

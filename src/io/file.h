@@ -27,7 +27,8 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
 ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes);
 ronde_status ronde__file_commit(ronde__file_out *out);
 void ronde__file_abandon(ronde__file_out *out);
-/* Removes the temporary files that a killed process left in a folder, in which nobody else may be writing. */
+/* Removes the temporary files that killed processes left in a folder; those of processes that live stay, where the file
+ * system has locks. */
 void ronde__file_sweep(const char *folder);
 
 #endif

@@ -171,6 +171,22 @@ static void a_full_disk_is_reported(void **state) {
   assert_string_equal(text, "old");
 }
 
+/* What a killed process has left goes; what is being written, here or elsewhere, stays. */
+static void a_sweep_spares_what_is_being_written(void **state) {
+  static const char *const left[] = {".ronde-1-0.tmp", ".ronde-77-3.tmp", "ronde-1-0.tmp",
+                                     ".ronde-1-0.tmp.safetensors"};
+  ronde__file_out out;
+  for (size_t i = 0; i < RONDE__COUNT(left); i++) fclose(fopen(in_folder(left[i]), "w"));
+  assert_int_equal(ronde__file_begin(in_folder("a"), &out), RONDE_OK);
+  assert_int_equal(ronde__file_append(&out, "new", 3), RONDE_OK);
+  ronde__file_sweep(folder);
+  assert_int_equal(count_files(folder), 3);
+  assert_int_equal(ronde__file_commit(&out), RONDE_OK);
+  assert_content(in_folder("a"), "new");
+  ronde__file_sweep(in_folder("none"));
+  assert_int_equal(n_lines, 0);
+}
+
 static void folders_are_made_with_their_parents(void **state) {
   assert_int_equal(ronde__folder_make(in_folder("a/b//c/")), RONDE_OK);
   assert_int_equal(ronde__folder_make(in_folder("a/b/c")), RONDE_OK);
@@ -193,6 +209,7 @@ int main(void) {
       TEST(a_read_only_folder_is_refused),
       TEST(a_size_limit_is_reported),
       TEST(a_full_disk_is_reported),
+      TEST(a_sweep_spares_what_is_being_written),
       TEST(folders_are_made_with_their_parents),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,9 @@ typedef struct card {
 } card;
 
 /* Paths may differ from host to host, and so may what changes no bit. */
-static const char *const may_differ[] = {"threads", "data",     "init",  "resume",    "out",     "save",   "cache",
-                                         "hosts",   "hostfile", "iface", "log-every", "overlap", "choices"};
+static const char *const may_differ[] = {"threads",   "data",    "init",    "resume",   "out",
+                                         "save",      "cache",   "hosts",   "hostfile", "iface",
+                                         "log-every", "overlap", "choices", "overwrite"};
 
 /* What only rank 0 does: given to another rank alone, it would not be done. */
 static const char *const led_options[] = {"out", "save", "resume"};

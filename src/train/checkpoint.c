@@ -331,7 +331,6 @@ static ronde_status set_up(ronde__saver *s) {
   char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, s->job->options->out);
   ronde_status status =
       inner && s->folder ? ronde__folder_make(inner) : ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory");
-  if (status == RONDE_OK) ronde__file_sweep(inner);
   free(inner);
   RONDE_TRY(status);
   /* Pages that no save touches cost nothing. */

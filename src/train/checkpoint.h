@@ -21,6 +21,9 @@
 #define RONDE__CHECKPOINT_SCHEMA "ronde.checkpoint.v1"
 #define RONDE__CHECKPOINT_NOTE RONDE__RESERVED "checkpoint"
 #define RONDE__CHECKPOINT_FOLDER "checkpoints"
+/* Weights alone, in a run's folder. */
+#define RONDE__BEST_NAME "best.safetensors"
+#define RONDE__LAST_NAME "last.safetensors"
 
 /* Sums over the steps of an epoch, of all ranks. */
 typedef struct ronde__sums {
@@ -43,6 +46,9 @@ typedef struct ronde__place {
   ronde__sums sums; /* of the epoch of this step */
   ronde__best best;
 } ronde__place;
+
+/* Whether training is over there, the last test included: the steps are made, or --target-accuracy is reached. */
+bool ronde__place_is_over(const ronde__place *place, const ronde__job *job);
 
 /* ---- writing: checkpoint.c ---------------------------------------------------------------------------------------
  * Rank 0's. A save copies the state (the only part that the training waits for) and is written by a thread of its own,
@@ -102,5 +108,9 @@ const char *ronde__resume_collective(const ronde__resume *resume, int world, con
 ronde_status ronde__resume_check(const ronde__resume *resume, const ronde__job *job);
 /* Weights, buffers and optimizer state of one rank; where rank 0 has the file, only what the header tells. */
 ronde_status ronde__resume_load(const ronde__resume *resume, ronde__net *net, ronde__optim *optim);
+
+/* inspect.c: the weights of a file alone, as ronde__weights_save writes them. The counts may be NULL. */
+ronde_status ronde__weights_export(const ronde__safetensors *file, const char *path, int *n_tensors_out,
+                                   int64_t *elems_out);
 
 #endif

@@ -166,7 +166,8 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
 
 /* ---- export ---- */
 
-static ronde_status write_weights(const ronde__safetensors *file, const char *path, json_t **json_out) {
+ronde_status ronde__weights_export(const ronde__safetensors *file, const char *path, int *n_tensors_out,
+                                   int64_t *elems_out) {
   int n_tensors = 0, n_meta = 0;
   int64_t elems = 0;
   ronde__file_tensor *tensors = ronde__alloc((size_t)file->n_tensors * sizeof *tensors);
@@ -184,9 +185,8 @@ static ronde_status write_weights(const ronde__safetensors *file, const char *pa
   if (status == RONDE_OK) status = ronde__safetensors_write(path, tensors, n_tensors, meta, n_meta);
   ronde__free(meta);
   ronde__free(tensors);
-  if (status == RONDE_OK)
-    *json_out = json_pack("{s:o, s:i, s:I}", "output", ronde__json_text(path), "tensors", n_tensors, "values",
-                          (json_int_t)elems);
+  if (n_tensors_out) *n_tensors_out = n_tensors;
+  if (elems_out) *elems_out = elems;
   return status;
 }
 
@@ -194,15 +194,22 @@ ronde_status ronde_export(const ronde_config *config, char **json_out) {
   const ronde__options *o = ronde__config_options(config);
   ronde__resume *r;
   char *path;
-  json_t *json = NULL;
+  int n_tensors;
+  int64_t elems;
   if (!o->init) return ronde__fail(RONDE_E_USAGE, "a checkpoint is needed: --init FILE");
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
   RONDE_TRY(ronde__weights_find(o->init, &path));
   ronde_status status = ronde__checkpoint_open(path, &r);
   free(path);
   RONDE_TRY(status);
-  status = write_weights(r->file, o->output, &json);
-  if (json) json_object_set_new(json, "input", ronde__json_text(r->path));
+  status = ronde__weights_export(r->file, o->output, &n_tensors, &elems);
+  json_t *input = ronde__json_text(r->path);
   ronde__resume_close(r);
-  return status == RONDE_OK ? text_of(json, json_out) : status;
+  if (status != RONDE_OK) {
+    json_decref(input);
+    return status;
+  }
+  return text_of(json_pack("{s:o, s:o, s:i, s:I}", "input", input, "output", ronde__json_text(o->output), "tensors",
+                           n_tensors, "values", (json_int_t)elems),
+                 json_out);
 }

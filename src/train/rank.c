@@ -133,10 +133,11 @@ static ronde_status save_now(ronde__rank *r, bool last) {
   return RONDE_OK;
 }
 
-/* last: nothing comes after it. Where workers do not wait for each other, the others would go on meanwhile: all wait until
- * it is done. */
+/* last: nothing comes after it. The end is saved once, with what its test has found. Where workers do not wait for each
+ * other, the others would go on meanwhile: all wait until it is done. */
 static ronde_status save(ronde__rank *r, bool last) {
   const ronde__job *job = r->job;
+  if (!last && r->place.step >= job->steps) return RONDE_OK;
   bool meets = job->strategy->meets_to_save && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
   if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last));
   if (last || !meets) return RONDE_OK;
@@ -364,25 +365,28 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   return status;
 }
 
+bool ronde__place_is_over(const ronde__place *place, const ronde__job *job) {
+  double target = job->options->target_accuracy;
+  return place->closed && (place->step >= job->steps || (target > 0 && place->best.value >= target));
+}
+
 /* The epoch of the next step; or that of the last one, whose end was not reached, or is all that is left to do. */
-static int64_t first_epoch(const ronde__rank *r, int64_t last_step) {
+static int64_t first_epoch(const ronde__rank *r) {
   const ronde__place *place = &r->place;
   int64_t epoch = place->step / r->job->steps_per_epoch + 1;
   bool at_end = place->step > 0 && place->step % r->job->steps_per_epoch == 0;
-  double target = r->job->options->target_accuracy;
-  bool over = place->step >= last_step || (target > 0 && place->best.value >= target);
-  return at_end && (!place->closed || over) ? epoch - 1 : epoch;
+  return at_end && (!place->closed || ronde__place_is_over(place, r->job)) ? epoch - 1 : epoch;
 }
 
 ronde_status ronde__rank_train(ronde__rank *r) {
   int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
-  int64_t epoch = first_epoch(r, last);
+  int64_t epoch = first_epoch(r);
   ronde_status status = RONDE_OK;
   bool reached = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__worker_start(&r->worker);
   do status = one_epoch(r, epoch++, last, &reached);
   while (r->place.step < last && status == RONDE_OK && !reached);
-  bool saves = r->job->checkpoint_steps || r->job->checkpoint_ns;
+  bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
   return status == RONDE_OK && saves ? save(r, true) : status;
 }

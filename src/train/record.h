@@ -156,10 +156,11 @@ typedef struct ronde__steps_line {
   const ronde__rank_set *left_out; /* ranks whose parts came too late; NULL: not written */
 } ronde__steps_line;
 
-/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew, or goes on behind its last whole line; removes run.json and trace.json of an older
- * run there, which would not belong to these steps. To be called before training: RONDE_E_WRITE where the folder
- * cannot be written. */
-ronde_status ronde__steps_open(const char *folder, bool go_on, ronde__steps **steps_out);
+/* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew; with kept > 0 it goes on behind the lines of
+ * steps 1 to kept, each of which stands there once, and what is too many is cut off at once. Removes run.json and
+ * trace.json of an older run there, which would not belong to these steps. To be called before training: RONDE_E_WRITE
+ * where the folder cannot be written. */
+ronde_status ronde__steps_open(const char *folder, int64_t kept, ronde__steps **steps_out);
 /* Buffered; goes to the file about once a second. */
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line);
 /* To the file now: the end of the process loses nothing of what was added before. */

@@ -301,7 +301,7 @@ static void test_steps_are_lines(void **state) {
   ronde__steps *steps;
   char text[400] = "";
   assert_int_equal(ronde__record_write(folder, "{}"), RONDE_OK); /* of an older run */
-  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_OK);
+  assert_int_equal(ronde__steps_open(folder, 0, &steps), RONDE_OK);
   assert_int_equal(access(in_folder("run.json"), F_OK), -1);
   ronde__steps_line line = {.step = 1, .epoch = 1, .examples = 42, .loss = 2.0 / 3, .lr = 0.01, .wall_s = 0.125};
   assert_int_equal(ronde__steps_add(steps, &line), RONDE_OK);
@@ -318,15 +318,44 @@ static void test_steps_are_lines(void **state) {
   assert_int_equal(ronde__steps_close(NULL), RONDE_OK);
 }
 
+static void check_steps(int64_t kept, const char *before, const char *after) {
+  ronde__steps *steps;
+  char text[400] = "";
+  FILE *file = fopen(in_folder("steps.jsonl"), "w");
+  fputs(before, file);
+  fclose(file);
+  assert_int_equal(ronde__steps_open(folder, kept, &steps), RONDE_OK);
+  assert_int_equal(ronde__steps_close(steps), RONDE_OK);
+  file = fopen(in_folder("steps.jsonl"), "r");
+  text[fread(text, 1, sizeof text - 1, file)] = '\0';
+  fclose(file);
+  assert_string_equal(text, after);
+}
+
+#define LINE(step, loss) "{\"step\":" #step ",\"loss\":" #loss "}\n"
+
+static void test_what_will_be_repeated_is_cut_first(void **state) {
+  const char *three = LINE(1, 1) LINE(2, 1) LINE(3, 1);
+  check_steps(3, three, three);
+  check_steps(9, three, three);
+  check_steps(2, three, LINE(1, 1) LINE(2, 1));
+  check_steps(3, LINE(1, 1) LINE(2, 1) "{\"step\":3,\"lo", LINE(1, 1) LINE(2, 1));
+  check_steps(3, LINE(1, 1) "{\"step\":2", LINE(1, 1));
+  check_steps(3, LINE(1, 1) LINE(2, 1) LINE(3, 1) LINE(4, 1) LINE(2, 2) LINE(3, 2), LINE(1, 1) LINE(2, 2) LINE(3, 2));
+  check_steps(3, LINE(1, 1) "no line of ours\n" LINE(2, 1), LINE(1, 1) LINE(2, 1));
+  check_steps(3, "", "");
+  check_steps(0, three, "");
+}
+
 static void test_a_folder_that_cannot_be_written_is_refused_early(void **state) {
   ronde__steps *steps = NULL;
   fclose(fopen(in_folder("file"), "w"));
   char path[160];
   snprintf(path, sizeof path, "%s", in_folder("file/below"));
-  assert_int_equal(ronde__steps_open(path, false, &steps), RONDE_E_WRITE);
+  assert_int_equal(ronde__steps_open(path, 0, &steps), RONDE_E_WRITE);
   assert_non_null(strstr(last_error, path));
   assert_int_equal(mkdir(in_folder("run.json"), 0777), 0);
-  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_E_WRITE);
+  assert_int_equal(ronde__steps_open(folder, 0, &steps), RONDE_E_WRITE);
   assert_non_null(strstr(last_error, "run.json"));
   assert_null(steps);
   assert_int_equal(n_errors, 2);
@@ -337,7 +366,7 @@ static void test_a_full_disk_is_reported_once(void **state) {
   struct rlimit before, small;
   ronde__steps *steps;
   ronde__steps_line line = {.step = 1, .epoch = 1, .examples = 42, .loss = 1, .lr = 0.01, .wall_s = 0.125};
-  assert_int_equal(ronde__steps_open(folder, false, &steps), RONDE_OK);
+  assert_int_equal(ronde__steps_open(folder, 0, &steps), RONDE_OK);
   signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &before);
   small = (struct rlimit){4096, before.rlim_max};
@@ -364,6 +393,7 @@ int main(void) {
       CASE(test_what_was_not_measured_is_null),
       CASE(test_run_is_written_whole),
       CASE(test_steps_are_lines),
+      CASE(test_what_will_be_repeated_is_cut_first),
       CASE(test_a_folder_that_cannot_be_written_is_refused_early),
       CASE(test_a_full_disk_is_reported_once),
   };

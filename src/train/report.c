@@ -60,7 +60,7 @@ static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_
   ronde__record *record = &r->record;
   if (e->is_best)
     record->best = (ronde__record_best){e->epoch, e->last_step, row->test_loss, row->test_accuracy,
-                                        r->job->best_path ? "best.safetensors" : NULL};
+                                        r->job->best_path ? RONDE__BEST_NAME : NULL};
   if (!e->reached) return;
   ronde__record_target *target = &record->target;
   *target = (ronde__record_target){.reached = true, .epoch = e->epoch, .step = e->last_step};
@@ -159,7 +159,7 @@ static void fill_resumed(ronde__run *r) {
   bool kept = job->best_path && access(job->best_path, R_OK) == 0;
   r->record.best = (ronde__record_best){best->epoch, best->step, best->score.loss_sum / n,
                                         job->data->source.classes > 0 ? (double)best->score.n_correct / n : NAN,
-                                        kept ? "best.safetensors" : NULL};
+                                        kept ? RONDE__BEST_NAME : NULL};
 }
 
 static void fill_run(ronde__run *r) {
@@ -280,6 +280,14 @@ static ronde_status write_trace(const ronde__run *r) {
   return status;
 }
 
+static ronde_status save_last(const ronde__run *r) {
+  char *path = ronde__format("%s/" RONDE__LAST_NAME, r->job->options->out);
+  if (!path) return ronde__fail(RONDE_E_MEMORY, RONDE__LAST_NAME ": no memory for its name");
+  ronde_status status = ronde__weights_save(r->ranks[0].net, path, r->job);
+  free(path);
+  return status;
+}
+
 static void warn_of_target(const ronde__record *record) {
   const ronde__record_target *target = &record->target;
   if (record->status != RONDE_OK || target->accuracy == 0 || target->reached) return;
@@ -299,6 +307,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     status = fill_results(r);
     if (r->status == RONDE_E_NUMERIC && r->job->fused_update) record->weights_sha256 = record->state_sha256 = NULL;
     bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
+    if (status == RONDE_OK && o->out && o->save_last && whole) status = save_last(r);
     if (status == RONDE_OK && o->save && whole) status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
   }

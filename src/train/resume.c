@@ -240,14 +240,16 @@ void ronde__resume_close(ronde__resume *r) {
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
 static const char *const free_options[] = {
-    "data",       "layout",          "cache",     "epochs",    "steps",         "workers",
-    "threads",    "transport",       "hosts",     "hostfile",  "iface",         "choices",
-    "strategy",   "collective",      "servers",   "placement", "wire",          "backup",
-    "shard",      "bucket-mb",       "overlap",   "out",       "save",          "trace",
-    "log-every",  "dry-run",         "drill",     "keep",      "resume",        "checkpoint-every",
-    "eval-every", "target-accuracy", "save-best", "sentinel",  "skip-bad-steps"};
+    "data",          "layout",          "cache",     "epochs",    "steps",     "workers",
+    "threads",       "transport",       "hosts",     "hostfile",  "iface",     "choices",
+    "strategy",      "collective",      "servers",   "placement", "wire",      "backup",
+    "shard",         "bucket-mb",       "overlap",   "out",       "save",      "trace",
+    "log-every",     "dry-run",         "drill",     "keep",      "resume",    "checkpoint-every",
+    "eval-every",    "target-accuracy", "save-best", "save-last", "overwrite", "sentinel",
+    "skip-bad-steps"};
 /* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads", "choices"};
+static const char *const once_options[] = {"out",    "save",    "dry-run", "drill",
+                                           "resume", "threads", "choices", "overwrite"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 static const char *const host_options[] = {"hosts", "hostfile", "iface"};
 /* What only some strategies have, or several workers. */
@@ -274,6 +276,7 @@ typedef struct heir {
   bool new_strategy, other_transport; /* the old one does not go with so many workers */
   bool chose_collective;              /* not the user, but the run before, or the user gives choices */
   bool no_output;                     /* there is no folder for it */
+  bool new_length;                    /* the user gave --epochs, which --steps would overrule */
 } heir;
 
 static bool leave(void *user, const char *name) {
@@ -281,6 +284,7 @@ static bool leave(void *user, const char *name) {
   bool serves = h->strategy && h->strategy->serve, alone = h->strategy && h->strategy->max_workers == 1;
   if (AMONG(name, once_options)) return true;
   if (AMONG(name, output_options)) return h->no_output;
+  if (!strcmp(name, "steps")) return h->new_length;
   if (AMONG(name, host_options)) return h->has_hosts || h->one_host;
   if (!strcmp(name, "transport")) return h->counted || h->has_hosts || h->other_transport;
   if (!strcmp(name, "workers")) return h->counted;
@@ -309,7 +313,8 @@ static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ra
       .has_hosts = ronde_config_is_given(config, "hosts") || ronde_config_is_given(config, "hostfile"),
       .one_host = !strcmp(transport, "self") || !strcmp(transport, "threads"),
       .chose_collective = !strcmp(noted(r, "config", "collective"), "auto") || ronde_config_is_given(config, "choices"),
-      .no_output = !r->folder && !ronde__config_options(config)->out};
+      .no_output = !r->folder && !ronde__config_options(config)->out,
+      .new_length = ronde_config_is_given(config, "epochs")};
   ronde__strategy_settings settings = {.backup = (int)strtoll(wanted(r, config, "backup"), NULL, 10)};
   h.strategy = ronde__strategy_find(wanted(r, config, "strategy"), &settings);
   bool serves = h.strategy && h.strategy->serve;

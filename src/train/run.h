@@ -4,6 +4,7 @@
 
 #include "base/log_group.h"
 #include "io/sha256.h"
+#include "train/outputs.h"
 #include "train/rank.h"
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ typedef struct ronde__run {
   ronde__record_choice choices[4];
   ronde__record_staleness staleness;
   ronde__staleness pushes; /* of all servers: behind staleness */
+  ronde__lock *lock;       /* of --out */
   ronde__steps *steps;
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;

@@ -7,8 +7,8 @@
 
 /* Joins MPI where this process is a rank of it. */
 ronde_status ronde__join_ranks(ronde__job *job);
-/* start.c: the checkpoint that --resume names, if there is one; a run that starts anew does not write among those of
- * another. Where ranks are processes they call together: it is rank 0's, and so is --out. */
+/* start.c: the checkpoint that --resume names, if there is one. Where ranks are processes they call together: it is rank
+ * 0's, and so is --out. */
 ronde_status ronde__find_start(ronde__job *job);
 ronde_status ronde__set_up_world(ronde__job *job);
 /* Reads --choices into job->choices, on every rank the same; with the world known. */

@@ -131,8 +131,8 @@ static ronde_status resolve_tests(ronde__job *job) {
   }
   if (job->data->source.classes == 0)
     RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the targets are values, not classes"));
-  if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/best.safetensors", o->out)))
-    return ronde__fail(RONDE_E_MEMORY, "%s/best.safetensors: no memory", o->out);
+  if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/" RONDE__BEST_NAME, o->out)))
+    return ronde__fail(RONDE_E_MEMORY, "%s/" RONDE__BEST_NAME ": no memory", o->out);
   return RONDE_OK;
 }
 
@@ -194,7 +194,16 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde_status check_overwrite(const ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (!o->out) return ronde__config_no_effect(job->config, "overwrite", "there is no --out");
+  bool automatic = o->resume && strcmp(o->resume, "auto") == 0;
+  return automatic ? ronde__config_no_effect(job->config, "overwrite", "--resume auto goes on with what is in --out")
+                   : RONDE_OK;
+}
+
 ronde_status ronde__set_up_checkpoints(ronde__job *job) {
   RONDE_TRY(resolve_checkpoints(job));
+  RONDE_TRY(check_overwrite(job));
   return job->resume ? ronde__resume_check(job->resume, job) : RONDE_OK;
 }

@@ -17,22 +17,6 @@ typedef struct finding {
   char path[PATH_MAX], folder[PATH_MAX], out[PATH_MAX]; /* "": none */
 } finding;
 
-/* A run that starts anew does not write among the checkpoints of another. */
-static ronde_status check_out(const ronde__job *job) {
-  bool any = false;
-  if (job->options->out && !job->resume) RONDE_TRY(ronde__checkpoint_any(job->options->out, &any));
-  if (!any) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE,
-                     "--out %s has checkpoints of an earlier run: --resume auto goes on from there; "
-                     "remove them, or name another folder, to start anew",
-                     job->options->out);
-}
-
-static ronde_status look(const ronde__job *job, ronde__resume **resume_out) {
-  RONDE_TRY(ronde__resume_find(job->config, resume_out));
-  return *resume_out ? RONDE_OK : check_out(job);
-}
-
 /* In pieces, each of which is waited for by itself. */
 static ronde_status share(ronde__transport *transport, void *data, size_t bytes) {
   for (size_t at = 0; at < bytes; at += PIECE_BYTES)
@@ -45,7 +29,7 @@ static void set_path(char to[PATH_MAX], const char *from) { snprintf(to, PATH_MA
 
 /* Rank 0's part. */
 static void tell(ronde__job *job, finding *f) {
-  f->status = look(job, &job->resume);
+  f->status = ronde__resume_find(job->config, &job->resume);
   set_path(f->out, job->options->out);
   if (!job->resume) return;
   f->header_bytes = job->resume->file->header_bytes;
@@ -89,7 +73,7 @@ static ronde_status find_together(ronde__job *job, finding *f) {
 
 ronde_status ronde__find_start(ronde__job *job) {
   ronde__transport *transport = job->mpi;
-  if (!transport) return look(job, &job->resume);
+  if (!transport) return ronde__resume_find(job->config, &job->resume);
   finding *f;
   RONDE__ALLOC(f, sizeof *f, "checkpoint");
   uint64_t timeout_ns = transport->timeout_ns;

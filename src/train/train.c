@@ -1,10 +1,11 @@
+/* A training from its options to its record. */
 #include "train/run.h"
 
 #include "io/file.h"
 
-#include <sys/stat.h>
+#include <inttypes.h>
 
-enum { DRY_RUN_STEPS = 8 };
+enum { DRY_RUN_STEPS = 8, TAG_COMPLETE = 4 };
 
 static ronde_status make_transports(ronde__run *run) {
   const ronde__job *job = run->job;
@@ -27,24 +28,62 @@ static ronde_status make_transports(ronde__run *run) {
   return self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports);
 }
 
-/* Whether the folder's steps.jsonl is that of the run that is resumed. */
-static bool goes_on(const ronde__job *job) {
-  struct stat one, other;
-  bool folder = job->resume && job->resume->folder;
-  return folder && !stat(job->resume->folder, &one) && !stat(job->options->out, &other) && one.st_ino == other.st_ino &&
-         one.st_dev == other.st_dev;
+/* ---- in front of the first step ---- */
+
+/* What will be kept, and where the run begins, is said before it is trained. */
+static void say_start(const ronde__job *job) {
+  const ronde__options *o = job->options;
+  const ronde__resume *r = job->resume;
+  if (!o->out && !o->save)
+    ronde__log(RONDE_LOG_INFO,
+               "nothing of this training will be kept: --out DIR keeps its weights, state and record, "
+               "--save FILE the weights");
+  if (o->out && o->save_last && job->strategy->asynchronous)
+    ronde__log(RONDE_LOG_INFO,
+               "--strategy %s: the weights will be kept, but no state: the run cannot be gone on with (--resume)",
+               job->strategy->name);
+  if (r && ronde__place_is_over(&r->place, job))
+    ronde__log(RONDE_LOG_INFO, "complete at step %" PRId64 " (%s): more --epochs or --steps go on from there",
+               r->place.step, r->path);
+  else if (r) ronde__log(RONDE_LOG_INFO, "going on from step %" PRId64 " (%s)", r->place.step, r->path);
 }
 
-/* Outputs that cannot be written are found before training. */
-static ronde_status open_outputs(ronde__run *run) {
-  const ronde__options *o = run->job->options;
+/* Outputs that cannot be written are found before training. complete_out: the run is, its record too; nothing of it is
+ * changed. */
+static ronde_status open_outputs(ronde__run *run, char **json_out, bool *complete_out) {
+  const ronde__job *job = run->job;
+  const ronde__options *o = job->options;
   if (o->save) {
     ronde__file_out probe;
     RONDE_TRY(ronde__file_begin(o->save, &probe));
     ronde__file_abandon(&probe);
   }
-  return o->out ? ronde__steps_open(o->out, goes_on(run->job), &run->steps) : RONDE_OK;
+  if (!o->out) return RONDE_OK;
+  RONDE_TRY(ronde__outputs_claim(job, &run->lock));
+  bool goes_on = ronde__outputs_go_on(job);
+  char *record = goes_on && ronde__place_is_over(&job->resume->place, job) ? ronde__outputs_record(job) : NULL;
+  if (!record) return ronde__steps_open(o->out, goes_on ? job->resume->place.step : 0, &run->steps);
+  *complete_out = true;
+  if (json_out) *json_out = record;
+  else free(record);
+  return ronde__outputs_from_checkpoint(job);
 }
+
+/* The ranks of other processes hear from rank 0 whether there is anything to do: their folders are others. */
+static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
+  ronde__transport *transport = run->transports[0];
+  const ronde__job *job = run->job;
+  uint8_t word = *complete;
+  if (!job->mpi || !job->resume || !ronde__place_is_over(&job->resume->place, job)) return RONDE_OK;
+  uint64_t timeout_ns = transport->timeout_ns;
+  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
+  ronde_status status = ronde__broadcast_tree(transport, TAG_COMPLETE, 0, &word, sizeof word);
+  transport->timeout_ns = timeout_ns;
+  *complete = word;
+  return status;
+}
+
+/* ---- all of it ---- */
 
 static void tear_down(ronde__run *run) {
   for (int i = 0; run->ranks && i < run->n_ranks; i++)
@@ -52,6 +91,7 @@ static void tear_down(ronde__run *run) {
   ronde__log_group_clear(&run->errors);
   for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
     ronde__transport_destroy(run->transports[i]);
+  ronde__lock_give(run->lock);
   ronde__record_end(&run->record);
   ronde__free(run->ranks);
   ronde__free(run->transports);
@@ -68,20 +108,27 @@ static ronde_status dry_run(ronde__run *run, char **json_out) {
   return ronde__run_reports(run) ? ronde__report_plan(run, json_out) : RONDE_OK;
 }
 
-static ronde_status train(ronde__run *run, char **json_out) {
-  RONDE_TRY(make_transports(run));
-  if (run->job->options->dry_run) return dry_run(run, json_out);
-  if (!ronde__run_reports(run)) return ronde__run_ranks(run);
-  ronde_status status = open_outputs(run);
-  if (status != RONDE_OK) {
-    run->transports[0]->ops->abort(run->transports[0]);
-    return status;
-  }
-  status = ronde__run_ranks(run);
+static ronde_status run_and_report(ronde__run *run, char **json_out) {
+  ronde_status status = ronde__run_ranks(run);
+  if (!ronde__run_reports(run)) return status;
   ronde_status closed = ronde__steps_close(run->steps);
   if (run->status == RONDE_OK) run->status = closed;
   ronde_status reported = ronde__report_write(run, json_out);
   return status != RONDE_OK ? status : closed != RONDE_OK ? closed : reported;
+}
+
+static ronde_status train(ronde__run *run, char **json_out) {
+  bool complete = false;
+  RONDE_TRY(make_transports(run));
+  if (run->job->options->dry_run) return dry_run(run, json_out);
+  ronde_status status = ronde__run_reports(run) ? open_outputs(run, json_out, &complete) : RONDE_OK;
+  if (status == RONDE_OK) status = agree_on_complete(run, &complete);
+  if (status != RONDE_OK) {
+    run->transports[0]->ops->abort(run->transports[0]);
+    return status;
+  }
+  if (ronde__run_reports(run)) say_start(run->job);
+  return complete ? RONDE_OK : run_and_report(run, json_out);
 }
 
 ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {

@@ -134,7 +134,7 @@ def read_safetensors(path):
 
 def run_ronde(args, folder):
     command = f"{args.ronde} train --model {args.model} --data npy:{folder} --classes {args.classes}".split()
-    command += f"--init {folder}/init.safetensors --save {folder}/out.safetensors --out {folder}/run".split()
+    command += f"--init {folder}/init.safetensors --save {folder}/out.safetensors --out {folder}/run --overwrite".split()
     command += "--shuffle off --augment off --normalize off --dropout 0".split()
     command += f"--batch {args.batch} --steps {args.steps} --workers {args.workers}".split()
     command += f"--optimizer {args.optimizer} --lr {args.lr}".split()
