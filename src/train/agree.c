@@ -14,8 +14,8 @@ typedef struct card {
 } card;
 
 /* Paths may differ from host to host, and so may what changes no bit. */
-static const char *const may_differ[] = {"threads", "data",  "init",     "resume", "out",       "save",
-                                         "cache",   "hosts", "hostfile", "iface",  "log-every", "overlap"};
+static const char *const may_differ[] = {"threads", "data",     "init",  "resume",    "out",     "save",  "cache",
+                                         "hosts",   "hostfile", "iface", "log-every", "overlap", "grace", "timeout"};
 
 static json_t *options_of(const ronde__job *job) {
   json_t *options = ronde__config_json(job->config);
@@ -107,11 +107,8 @@ ronde_status ronde__job_agree(const ronde__job *job) {
   ronde__transport *transport = job->mpi;
   card *cards;
   RONDE__ALLOC(cards, (size_t)transport->size * sizeof *cards, "ranks");
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   ronde_status status = fill(job, &cards[transport->rank]);
   if (status == RONDE_OK) status = compare(transport, cards);
-  transport->timeout_ns = timeout_ns;
   transport->bytes_sent = transport->bytes_received = transport->messages = 0; /* those of the training are counted */
   ronde__free(cards);
   return status;

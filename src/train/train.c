@@ -24,7 +24,9 @@ static ronde_status make_transports(ronde__run *run) {
     return RONDE_OK;
   }
   bool self = world == 1 && job->n_servers == 0 && job->options->transport != RONDE__TRANSPORT_THREADS;
-  return self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports);
+  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports));
+  for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
+  return RONDE_OK;
 }
 
 /* Whether the folder's steps.jsonl is that of the run that is resumed. */
