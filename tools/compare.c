@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <ftw.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +50,8 @@ static const struct {
                {"overlap", "allreduce,ps-sync,ps-async"},
                {"collective", "allreduce"},
                {"wire", "allreduce"},
+               {"timeout", "allreduce,ps-sync,ps-async"},
+               {"grace", "allreduce,ps-sync,ps-async"},
                {"servers", "ps-sync,ps-async"},
                {"placement", "ps-sync,ps-async"},
                {"backup", "ps-sync"},
@@ -104,15 +109,40 @@ static void forget_environment(void) {
 
 /* ---- one run ---- */
 
-static json_t *read_all(int fd) {
-  FILE *file = fdopen(fd, "r");
-  json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
-  /* A writer whose reader has gone would fail at its last line. */
-  for (char rest[4096]; file && fread(rest, 1, sizeof rest, file) > 0;) {
+/* What a run prints, until it closes its end; each request that comes meanwhile goes on to it. */
+static char *read_all(int fd, pid_t child) {
+  enum { LOOK_MS = 100 };
+  size_t used = 0, size = 0;
+  char *text = NULL;
+  int n_passed_on = 0;
+  for (;;) {
+    struct pollfd file = {.fd = fd, .events = POLLIN};
+    int ready = poll(&file, 1, LOOK_MS);
+    for (; n_passed_on < tool_signal_requests(); n_passed_on++) kill(child, tool_signal());
+    if (ready <= 0) continue;
+    if (size - used < 4096) {
+      char *larger = realloc(text, size += 65536);
+      if (!larger) break;
+      text = larger;
+    }
+    ssize_t got = read(fd, text + used, size - used - 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    used += (size_t)got;
   }
-  if (file) fclose(file);
-  else close(fd);
-  return json;
+  if (text) text[used] = 0;
+  return text;
+}
+
+/* In the child: becomes the run, which ends well where this process is killed. */
+static void become_run(char **words, const int ends[2], pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  dup2(ends[1], STDOUT_FILENO);
+  close(ends[0]);
+  close(ends[1]);
+  execv("/proc/self/exe", words);
+  _exit(1);
 }
 
 /* The run's record, or NULL and why. */
@@ -125,20 +155,17 @@ static ronde_status run_process(const json_t *command, json_t **run_out) {
   words[n] = NULL;
   int ends[2];
   if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "compare: cannot make a pipe: %s", strerror(errno));
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    execv("/proc/self/exe", words);
-    _exit(1);
-  }
+  pid_t parent = getpid(), child = fork();
+  if (child == 0) become_run(words, ends, parent);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);
     return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
   }
-  json_t *run = read_all(ends[0]);
+  char *text = read_all(ends[0], child);
+  json_t *run = text ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  close(ends[0]);
   int state;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
@@ -274,7 +301,7 @@ ronde_status tool_compare(const tool_call *call) {
   if (!(c.cases = calloc((size_t)c.n_cases, sizeof *c.cases))) return tool_fail(RONDE_E_MEMORY, "compare: no memory");
   for (int i = 0; i < c.n_cases; i++) case_name(call, i, c.cases[i].name, sizeof c.cases[i].name);
   forget_environment();
-  tool_signals_start();
+  tool_signals_watch();
   status = make_folder(&c);
   if (!status) {
     status = run_all(&c);
