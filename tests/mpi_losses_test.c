@@ -210,6 +210,14 @@ static void a_late_rank_is_waited_for(void **state) {
                    "--drill slow:1:6000"));
 }
 
+/* The first weights alone take 3 s, and the last of the hosts waits for who waits for them. */
+static void a_slow_link_is_waited_for(void **state) {
+#define SHAPED "root tbf rate 4mbit burst 32kb limit 2mb"
+  check_run(0, run_on_hosts("for i in 1 2 3; do ip netns exec ronde$i tc qdisc add dev eth0 " SHAPED "; done",
+                            "--model mnist-small --timeout 2 --steps 2 --collective ring --out slow"));
+#undef SHAPED
+}
+
 /* Puts a script in the place of mpirun. */
 static const char *instead_of_mpirun(const char *script) {
   static char front[600];
@@ -304,6 +312,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_stopped_mpirun_is_not_waited_for),
       cmocka_unit_test(a_stopped_rank_is_named),
       cmocka_unit_test(a_late_rank_is_waited_for),
+      cmocka_unit_test(a_slow_link_is_waited_for),
       cmocka_unit_test(ranks_that_do_not_start_are_not_waited_for),
       cmocka_unit_test(a_limit_of_files_is_named),
       cmocka_unit_test(a_mpirun_that_hangs_is_not_waited_for),

@@ -225,6 +225,7 @@ static int a_stopped_rank_is_named(ronde__transport *transport) {
     CHECK(transport->ops->irecv(transport, 1, 6, &word, 1, &request) == RONDE_OK);
     ronde_status status = finish(transport, &request, 1);
     kill(pid, SIGCONT);
+    sleep(1); /* until it is heard of again */
     CHECK(status == RONDE_E_LOST && !strncmp(lines, "nothing heard from rank 1 on host ", 34));
     CHECK(transport->ops->isend(transport, 1, 5, &word, 1, &request) == RONDE_OK);
     CHECK(finish(transport, &request, 1) == RONDE_OK);

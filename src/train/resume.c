@@ -244,7 +244,7 @@ static const char *const free_options[] = {"data",
 static const char *const worker_options[] = {"threads", "transport", "strategy", "collective", "servers", "placement",
                                              "backup",  "wire",      "shard",    "bucket-mb",  "overlap", "sentinel"};
 /* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads"};
+static const char *const once_options[] = {"out", "save", "dry-run", "drill", "resume", "threads", "timeout", "grace"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
