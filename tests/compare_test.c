@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +315,55 @@ static void wrong_usage(void **unused) {
   }
 }
 
+/* Starts a comparison of long trainings, until the first of them has made steps. */
+static pid_t start_long(const char *folder) {
+  char path[200];
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(126);
+    execl(RONDE_BINARY_DIR "/ronde", "ronde", "compare", "--model", "lenet5", "--data", "synthetic:1x28x28:10:40",
+          "--batch", "10", "--threads", "1", "--epochs", "1000000", "--exec", "graph,eager", "--out", folder, NULL);
+    _exit(127);
+  }
+  snprintf(path, sizeof path, "%s/exec=graph-1/steps.jsonl", folder);
+  for (int i = 0; i < 600 && access(path, R_OK); i++) usleep(100000);
+  return child;
+}
+
+static int ended(pid_t child) {
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Whether a training of that comparison still runs; the brackets keep the shell that asks out of it. */
+static bool still_trains(const char *folder) {
+  char command[300];
+  snprintf(command, sizeof command, "pgrep -f -- '[-]-out=%s/exec' >/dev/null", folder);
+  return system(command) == 0;
+}
+
+/* However it ends, its training ends too, and well. */
+static void signals_go_on_to_the_training(void **unused) {
+  static const int signals[] = {SIGTERM, SIGINT, SIGKILL};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    char folder[] = "/tmp/ronde-compare-test-XXXXXX", command[200];
+    assert_non_null(mkdtemp(folder));
+    pid_t child = start_long(folder);
+    assert_true(still_trains(folder));
+    kill(child, signals[i]);
+    assert_int_equal(ended(child), 128 + signals[i]);
+    for (int j = 0; j < 100 && still_trains(folder); j++) usleep(100000);
+    assert_false(still_trains(folder));
+    snprintf(command, sizeof command, "grep -q '\"status\": \"interrupted\"' %s/exec=graph-1/run.json", folder);
+    for (int j = 0; j < 100 && system(command); j++) usleep(100000);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eager_beside_graph),
@@ -327,6 +378,7 @@ int main(void) {
       cmocka_unit_test(what_strategies_leave_out_is_not_ranked),
       cmocka_unit_test(nothing_is_left_behind),
       cmocka_unit_test(an_earlier_comparison_is_not_overwritten),
+      cmocka_unit_test(signals_go_on_to_the_training),
       cmocka_unit_test(wrong_usage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

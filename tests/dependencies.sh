@@ -35,7 +35,7 @@ j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c src/io/checksum\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c
-mpi\.h: src/comm/mpi(_process|_hosts)?\.[ch]
+mpi\.h: src/comm/mpi(_process|_hosts|_beat)?\.[ch]
 '
 
 # Prints a line for each violation in the tree at $1.

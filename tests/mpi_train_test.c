@@ -1,13 +1,10 @@
-/* `ronde train` by several processes: the same bits as threads, and every way in which such a run can end. */
+/* `ronde train` by several processes: the same bits as threads, on one host or several. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <signal.h>
-#include <time.h>
-
 #include "mpi_testing.h"
 
 static json_t *record(const char *name) { return left_by(name, "run.json"); }
@@ -16,26 +13,6 @@ static const char *string_at(const json_t *json, const char *object, const char 
   const char *text = json_string_value(json_object_get(json_object_get(json, object), key));
   assert_non_null(text);
   return text;
-}
-
-static void pause_s(double s) {
-  struct timespec left = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-  while (nanosleep(&left, &left)) {
-  }
-}
-
-/* Processes whose command names this test's folder. */
-static int n_running(void) {
-  assert_true(run("pgrep -c -f -- '--out %s/' || true", folder) == 0);
-  return (int)strtol(said, NULL, 10) - 1; /* the shell that asks has it in its command too */
-}
-
-static void check_no_orphans(void) {
-  for (int i = 0; i < 100 && n_running() > 0; i++) pause_s(0.1);
-  if (n_running() > 0) {
-    run("pgrep -a -f -- '--out %s/'", folder);
-    fail_msg("still running:\n%s", said);
-  }
 }
 
 static void processes_come_to_the_bits_of_threads(void **state) {
@@ -406,108 +383,12 @@ static void what_every_rank_meets_is_said_once(void **state) {
   assert_string_equal(said, "ronde: error: none/train_x.npy: not found\n");
 }
 
-/* Starts a run that would take long, in the background; said is not touched before it has trained for a while. */
-static pid_t start_long_run(const char *name) {
-  char out[4200], steps[4300];
-  snprintf(out, sizeof out, "%s/%s", folder, name);
-  snprintf(steps, sizeof steps, "%s/steps.jsonl", out);
-  pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    char errors[4300];
-    snprintf(errors, sizeof errors, "%s.err", out);
-    if (!freopen(errors, "w", stderr)) _exit(126);
-    execl(RONDE, "ronde", "train", "--model", "lenet5", "--data", "synthetic:1x28x28:10:600", "--batch", "50",
-          "--threads", "1", "--quiet", "--workers", "3", "--transport", "mpi", "--epochs", "100000", "--out", out,
-          NULL);
-    _exit(127);
-  }
-  for (int i = 0; i < 600 && access(steps, R_OK); i++) pause_s(0.1);
-  pause_s(0.5);
-  return child;
-}
-
-static int end_of(pid_t child) {
-  int status;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void a_killed_rank_ends_the_run_and_is_named(void **state) {
-  need_mpi();
-  pid_t child = start_long_run("k");
-  assert_int_equal(run("kill -9 $(pgrep -n -f '^[^ ]*ronde train .*--out %s/k')", folder), 0);
-  assert_int_equal(end_of(child), 4);
-  assert_int_equal(run("tail -1 k.err"), 0);
-  check_says("ronde: error: rank 2 on host ");
-  check_says("was lost: killed by signal 9");
-  check_no_orphans();
-}
-
-static void an_interrupt_ends_all_ranks_well(void **state) {
-  need_mpi();
-  static const int signals[] = {SIGINT, SIGTERM};
-  for (int i = 0; i < 2; i++) {
-    pid_t child = start_long_run(i ? "i1" : "i0");
-    kill(child, signals[i]);
-    assert_int_equal(end_of(child), 128 + signals[i]);
-    json_t *json = record(i ? "i1" : "i0");
-    assert_string_equal(json_string_value(json_object_get(json, "status")), "interrupted");
-    json_decref(json);
-    assert_int_equal(run("cat i%d.err", i), 0);
-    assert_string_equal(said, "ronde: error: interrupted: the training was broken off\n");
-    check_no_orphans();
-  }
-}
-
-/* The one rank that writes holds it. */
-static void another_run_does_not_write_beside_it(void **state) {
-  need_mpi();
-  pid_t child = start_long_run("o1");
-  check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --overwrite --out o1"));
-  check_says("ronde: error: --out o1: another run is writing there, process ");
-  check_run(2, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
-  kill(child, SIGTERM);
-  assert_int_equal(end_of(child), 143);
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
-  check_no_orphans();
-}
-
-static void nothing_outlives_a_killed_launcher(void **state) {
-  need_mpi();
-  pid_t child = start_long_run("l");
-  kill(child, SIGKILL);
-  assert_int_equal(end_of(child), 128 + SIGKILL);
-  check_no_orphans();
-}
-
 static void hosts_need_a_launcher_and_options_an_effect(void **state) {
   check_run(2, run(RONDE " train " SMALL " --iface eth0"));
   check_says("--iface can have no effect");
   need_mpi();
   check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --trace"));
   check_says("ronde: error: --trace can have no effect");
-}
-
-/* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when
- * they are there; AWAY is in front of what runs there. */
-static int run_on_hosts(const char *prepare, const char *options) {
-  const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
-  need_mpi();
-  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts --mount true")) {
-    print_message("SKIP: no right to make network namespaces\n");
-    skip();
-  }
-  run("%s down", script);
-  check_run(0, run("%s up 3", script));
-  int code = run("%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
-                 " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
-                 prepare, script, options);
-  char lines[sizeof said];
-  memcpy(lines, said, sizeof said);
-  run("%s down", script);
-  memcpy(said, lines, sizeof said);
-  return code;
 }
 
 static void several_hosts_train_as_one(void **state) {
@@ -606,10 +487,6 @@ int main(void) {
       cmocka_unit_test(rank_0s_checkpoint_is_the_one),
       cmocka_unit_test(resume_alone_starts_what_was_started_before),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
-      cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
-      cmocka_unit_test(an_interrupt_ends_all_ranks_well),
-      cmocka_unit_test(another_run_does_not_write_beside_it),
-      cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
       cmocka_unit_test(several_hosts_train_as_one),
       cmocka_unit_test(workers_are_where_they_were_asked_for),

@@ -270,3 +270,8 @@ void tool_call_end(tool_call *call) {
   for (int i = 0; i < call->n_axes; i++) free(call->axes[i].text);
   ronde_config_destroy(call->config);
 }
+
+double tool_seconds(const tool_call *call, const char *option) {
+  const char *value = ronde_config_get(call->config, option);
+  return value ? strtod(value, NULL) : 0;
+}

@@ -63,7 +63,7 @@ static ronde_status report(const tool_call *call, json_t *bench) {
 
 ronde_status tool_bench_collectives(const tool_call *call) {
   if (tool_must_launch(call)) return tool_launch(call);
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text = NULL;
   ronde_status status = ronde_bench_collectives(call->config, &hooks, &text);

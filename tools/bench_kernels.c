@@ -52,7 +52,7 @@ static ronde_status report(const tool_call *call, json_t *bench) {
 }
 
 ronde_status tool_bench_kernels(const tool_call *call) {
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text = NULL;
   ronde_status status = ronde_bench_kernels(call->config, &hooks, &text);

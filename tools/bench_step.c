@@ -232,7 +232,7 @@ ronde_status tool_bench_step(const tool_call *call) {
   if (strcmp(option(&b, "serve"), "on") == 0) return serve(call);
   ronde_status status = check_options(&b);
   if (status) return status;
-  tool_signals_start();
+  tool_signals_start(0);
   status = start_all(&b);
   json_t *differences = NULL;
   if (!status) {

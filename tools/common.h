@@ -68,6 +68,8 @@ const tool_verb *tool_bench_suite(int i);
 /* Reads the words behind the verb; `--help` only sets help_out. On success the call's config is the caller's. */
 ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out);
 void tool_call_end(tool_call *call);
+/* Seconds that an option says; 0 where the verb has no such option. */
+double tool_seconds(const tool_call *call, const char *option);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
@@ -101,11 +103,16 @@ int tool_columns(void);
 
 /* ---- hooks.c: signals and progress ----------------------------------------------------------------------------- */
 
-/* From now on Ctrl-C and SIGTERM only ask the job to end; the second one ends the process at once. In a rank that mpirun
- * started, SIGUSR1 and SIGUSR2 stand for them: those are what mpirun hands on. */
-void tool_signals_start(void);
-/* The signal that was caught, or 0. */
+/* From now on Ctrl-C and SIGTERM only ask the job to end; the second request ends the process at once. In a rank that
+ * mpirun started, SIGUSR1 and SIGUSR2 stand for them: those are what mpirun hands on. One request may come by both ways,
+ * and several times at once. The end of mpirun is a request too. grace_s: a rank that has not ended so long after a
+ * request ends itself (0: it does not). */
+void tool_signals_start(double grace_s);
+/* For who has others to end: the second request, too, is only noted. */
+void tool_signals_watch(void);
+/* The signal of the first request, or 0; and how many requests there were. */
 int tool_signal(void);
+int tool_signal_requests(void);
 /* Hooks of a job: cancelled by signals; with progress: shown on stderr, a line every log_every steps (0: one an
  * epoch). */
 ronde_hooks tool_hooks(bool progress, int64_t log_every);
@@ -124,7 +131,8 @@ ronde_status tool_launch(const tool_call *call);
 bool tool_is_ours(void);
 /* The file of this program, by its whole path. */
 bool tool_self_path(char *buffer, size_t size);
-/* The last word of a rank that tool_launch started. */
+/* The first and the last word of a rank that tool_launch started. */
+void tool_mark_begin(void);
 void tool_mark_end(int code);
 
 /* ---- samples.c: measurements, and bench.json ------------------------------------------------------------------ */

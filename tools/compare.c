@@ -209,7 +209,7 @@ ronde_status tool_compare(const tool_call *call) {
   ronde_status status = check_options(call);
   if (status) return status;
   forget_environment();
-  tool_signals_start();
+  tool_signals_watch();
   status = tool_cases_find(call, &c.cases);
   if (!status) status = check_plans(&c);
   if (!status) status = make_folder(&c);

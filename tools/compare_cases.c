@@ -3,9 +3,12 @@
 #include "compare.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +23,8 @@ static const struct {
                {"collective", "allreduce"},
                {"choices", "allreduce"},
                {"wire", "allreduce"},
+               {"timeout", "allreduce,ps-sync,ps-async"},
+               {"grace", "allreduce,ps-sync,ps-async"},
                {"servers", "ps-sync,ps-async"},
                {"placement", "ps-sync,ps-async"},
                {"backup", "ps-sync"},
@@ -112,15 +117,41 @@ ronde_status tool_case_command(const tool_call *call, const tool_case *one, cons
 
 /* ---- processes ---- */
 
-static json_t *read_all(int fd) {
-  FILE *file = fdopen(fd, "r");
-  json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
-  /* A writer whose reader has gone would fail at its last line. */
-  for (char rest[4096]; file && fread(rest, 1, sizeof rest, file) > 0;) {
+/* What a process prints, until it closes its end; each request that comes meanwhile goes on to it. */
+static char *read_all(int fd, pid_t child) {
+  enum { LOOK_MS = 100 };
+  size_t used = 0, size = 0;
+  char *text = NULL;
+  int n_passed_on = 0;
+  for (;;) {
+    struct pollfd file = {.fd = fd, .events = POLLIN};
+    int ready = poll(&file, 1, LOOK_MS);
+    for (; n_passed_on < tool_signal_requests(); n_passed_on++) kill(child, tool_signal());
+    if (ready <= 0) continue;
+    if (size - used < 4096) {
+      char *larger = realloc(text, size += 65536);
+      if (!larger) break;
+      text = larger;
+    }
+    ssize_t got = read(fd, text + used, size - used - 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    used += (size_t)got;
   }
-  if (file) fclose(file);
-  else close(fd);
-  return json;
+  if (text) text[used] = 0;
+  return text;
+}
+
+/* In the child: becomes the run, which ends well where this process is killed. */
+static void become_run(char **words, FILE *errors, const int ends[2], pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  dup2(ends[1], STDOUT_FILENO);
+  if (errors) dup2(fileno(errors), STDERR_FILENO);
+  close(ends[0]);
+  close(ends[1]);
+  execv("/proc/self/exe", words);
+  _exit(1);
 }
 
 ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_out) {
@@ -132,21 +163,17 @@ ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_ou
   words[n] = NULL;
   int ends[2];
   if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "compare: cannot make a pipe: %s", strerror(errno));
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    if (errors) dup2(fileno(errors), STDERR_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    execv("/proc/self/exe", words);
-    _exit(1);
-  }
+  pid_t parent = getpid(), child = fork();
+  if (child == 0) become_run(words, errors, ends, parent);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);
     return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
   }
-  json_t *said = read_all(ends[0]);
+  char *text = read_all(ends[0], child);
+  json_t *said = text ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  close(ends[0]);
   int state;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }

@@ -100,7 +100,7 @@ static void print_files(const json_t *json) {
 static ronde_status get(const tool_call *call) {
   const ronde_data_hooks hooks = {.progress = show, .cancel = is_cancelled};
   char *text;
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_status status = ronde_data_get(call->config, &hooks, &text);
   tool_foot(NULL);
   return status ? status : tool_print_result(call, text, print_files);

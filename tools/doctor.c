@@ -1,5 +1,6 @@
 /* ronde doctor: first whether the hosts are reached and have this program, then what the ranks there find. */
 #include "hosts.h"
+#include "limits.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +8,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { REACH_S = 20 };
 
 /* ---- reaching ---- */
 
@@ -29,7 +28,7 @@ static FILE *ask(const char *host) {
     dup2(out[1], STDOUT_FILENO);
     dup2(out[1], STDERR_FILENO);
     close(out[0]), close(out[1]);
-    snprintf(limit, sizeof limit, "%d", REACH_S);
+    snprintf(limit, sizeof limit, "%d", TOOL_REACH_S);
     if (!tool_self_path(self, sizeof self)) _exit(127);
     execlp("timeout", "timeout", limit, "sh", "-c",
            "agent=$1 host=$2 self=$3; $agent \"$host\" \"$self version\"; echo $?", "sh",
@@ -65,7 +64,7 @@ static int n_unreached(reach *hosts, int n) {
     if (code == 126 || code == 127)
       tool_fail(RONDE_E_LOST, "host %s is reached, but cannot run ronde as it is called here: %s", hosts[i].host,
                 hosts[i].last);
-    else if (code < 0) tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, REACH_S);
+    else if (code < 0) tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, TOOL_REACH_S);
     else tool_fail(RONDE_E_LOST, "host %s is not reached by ssh without a password: %s", hosts[i].host, hosts[i].last);
   }
   while (waitpid(-1, NULL, WNOHANG) > 0) {
@@ -116,7 +115,7 @@ ronde_status tool_doctor(const tool_call *call) {
     return reached ? reached : tool_launch(call);
   }
   char *text = NULL;
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_status status = ronde_doctor(call->config, &text);
   ronde_status shown = text ? tool_print_result(call, text, print) : RONDE_OK;
   if (status == RONDE_E_DIFFERENCE) tool_fail(status, "these hosts cannot train together as they are");

@@ -14,7 +14,7 @@ static void print_figures(const json_t *json) {
 }
 
 ronde_status tool_eval(const tool_call *call) {
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text;
   ronde_status status = ronde_eval(call->config, &hooks, &text);

@@ -1,10 +1,13 @@
-/* Hooks of a job: signals that cancel it, progress that is shown. */
+/* What a job of the library calls back: signals ask it to end, progress is shown. */
 #include "common.h"
+#include "limits.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,26 +15,71 @@
 
 /* ---- signals --------------------------------------------------------------------------------------------------- */
 
-static _Atomic int caught; /* read by the thread of rank 0 */
+/* Read by the thread of rank 0. */
+static _Atomic int caught, n_requests;
+/* Of the handler, which nothing interrupts. */
+static int n_told, n_direct;
+static int64_t direct_ms;
+static double grace_s;
+static bool only_noted;
 
-static void on_signal(int number) {
-  if (number == SIGUSR1) number = SIGINT;
-  if (number == SIGUSR2) number = SIGTERM;
-  if (caught) _exit(128 + number);
-  caught = number;
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void tool_signals_start(void) {
+/* What the launcher tells a rank is one request each time. Whoever signals all processes of a job reaches the rank by
+ * that way too, and perhaps more than once. */
+static void on_signal(int number) {
+  bool told = number == SIGUSR1 || number == SIGUSR2;
+  if (number == SIGUSR1) number = SIGINT;
+  if (number == SIGUSR2) number = SIGTERM;
+  if (told) {
+    n_told++;
+  } else if (n_direct == 0 || now_ms() - direct_ms >= TOOL_ONE_REQUEST_MS) {
+    n_direct++;
+    direct_ms = now_ms();
+  }
+  n_requests = n_told > n_direct ? n_told : n_direct;
+  if (n_requests > 1 && !only_noted) _exit(128 + number);
+  if (!caught && grace_s > 0) alarm((unsigned)grace_s);
+  if (!caught) caught = number;
+}
+
+/* A rank that could not end; its parent may be gone, so that nobody else ends it. */
+static void on_alarm(int number) {
+  static const char line[] = "ronde: error: interrupted: --grace is over, the state could not be saved in time\n";
+  (void)number;
+  if (write(STDERR_FILENO, line, sizeof line - 1) < 0) _exit(128 + caught);
+  _exit(128 + caught);
+}
+
+static void handle(const int *numbers, int n) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  static const int all[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) sigaddset(&action.sa_mask, all[i]);
+  for (int i = 0; i < n; i++) sigaction(numbers[i], &action, NULL);
+}
+
+void tool_signals_watch(void) {
+  only_noted = true;
+  handle((const int[]){SIGINT, SIGTERM}, 2);
+}
+
+void tool_signals_start(double grace) {
+  handle((const int[]){SIGINT, SIGTERM}, 2);
   if (!tool_is_launched()) return;
-  sigaction(SIGUSR1, &action, NULL);
-  sigaction(SIGUSR2, &action, NULL);
+  grace_s = grace;
+  signal(SIGALRM, on_alarm);
+  handle((const int[]){SIGUSR1, SIGUSR2}, 2);
+  if (getenv("OMPI_COMM_WORLD_SIZE")) prctl(PR_SET_PDEATHSIG, SIGTERM);
+  tool_mark_begin();
 }
 
 int tool_signal(void) { return caught; }
+int tool_signal_requests(void) { return n_requests; }
 
 static bool is_cancelled(void *user) {
   (void)user;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 ronde_status tool_init(const tool_call *call) {
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text;
   ronde_status status = ronde_init(call->config, &hooks, &text);

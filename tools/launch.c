@@ -1,44 +1,20 @@
-/* Training by several processes: starts mpirun on this very command and watches over it. The ranks' own lines go
- * through; what mpirun itself says is kept, and shown only where nothing else explains the end. Each rank ends with a
- * mark, so that "all came to their end" is known and not inferred from mpirun's exit code. */
+/* Training by several processes: starts mpirun on this very command; watch.c watches over it. Each rank marks its begin
+ * and its end, so that "all came to their end" is known and not inferred from mpirun's exit code. */
 #include "handover.h"
 #include "hosts.h"
+#include "launch.h"
+#include "limits.h"
 #include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
-
-#define MARK "\x1eronde-end "
-#define MPIRUN "mpirun.openmpi"
-#define LAUNCHED "RONDE_LAUNCHED"
-enum { END_S = 10 };
-
-typedef struct stream {
-  int from, to;
-  char line[8192];
-  size_t n;
-} stream;
-
-typedef struct launch {
-  pid_t mpirun;
-  int n_ranks, n_ended;
-  int code;         /* of the rank that knows best why it ended; -1: none has ended yet */
-  bool in_block;    /* inside of what mpirun says */
-  char said[16384]; /* by mpirun */
-  bool error_seen;
-  char last_error[2048]; /* what every rank meets by itself is said once */
-  int killed_rank, killed_signal;
-  char killed_host[256];
-} launch;
 
 /* ---- the ranks' side ---- */
 
@@ -56,82 +32,23 @@ bool tool_is_launched(void) {
   return false;
 }
 
-bool tool_is_ours(void) { return getenv(LAUNCHED) && tool_is_launched(); }
-
 bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
+
+bool tool_is_ours(void) { return getenv(TOOL_LAUNCHED) && tool_is_launched(); }
+
+void tool_mark_begin(void) {
+  char host[64] = "";
+  if (!tool_is_ours()) return;
+  gethostname(host, sizeof host - 1);
+  fprintf(stderr, TOOL_MARK TOOL_MARK_BEGIN "%s %d %s\n", rank_mark(), (int)getpid(), host);
+  fflush(stderr);
+}
 
 void tool_mark_end(int code) {
   if (!tool_is_ours()) return;
   fflush(stdout);
-  fprintf(stderr, MARK "%s %d\n", rank_mark(), code);
+  fprintf(stderr, TOOL_MARK TOOL_MARK_END "%s %d\n", rank_mark(), code);
   fflush(stderr);
-}
-
-/* ---- what comes from mpirun ---- */
-
-/* A rank that was cut off, or hears that another has gone (4), knows less than one that names a cause. */
-static void note_end(launch *l, const char *mark) {
-  int rank, code;
-  if (sscanf(mark, "%d %d", &rank, &code) != 2) return;
-  l->n_ended++;
-  bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
-  if (l->code < 0 || (code != 0 && better)) l->code = code;
-}
-
-static void note_mpirun(launch *l, const char *line) {
-  size_t used = strlen(l->said);
-  snprintf(l->said + used, sizeof l->said - used, "%s\n", line);
-  char host[200];
-  int rank, number;
-  const char *at = strstr(line, "process rank ");
-  if (at && sscanf(at, "process rank %d with PID %*d on node %199s exited on signal %d", &rank, host, &number) == 3) {
-    l->killed_rank = rank;
-    l->killed_signal = number;
-    snprintf(l->killed_host, sizeof l->killed_host, "%s", host);
-  }
-  at = strstr(line, "ORTE has lost communication with a remote daemon");
-  if (at) l->killed_signal = -1;
-}
-
-static bool is_rule(const char *line) { return strspn(line, "-") >= 60; }
-
-/* Inside its blocks mpirun names no source; ranks print none of its rules. */
-static void take_line(launch *l, stream *s, const char *line) {
-  const char *mark = strstr(line, MARK);
-  if (mark) {
-    note_end(l, mark + strlen(MARK));
-  } else if (is_rule(line)) {
-    l->in_block = !l->in_block;
-  } else if (s->to == STDERR_FILENO &&
-             (l->in_block || line[0] == '[' || strncmp(line, MPIRUN ": ", sizeof MPIRUN) == 0)) {
-    note_mpirun(l, line);
-  } else {
-    bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;
-    if (is_error) snprintf(l->last_error, sizeof l->last_error, "%s", line);
-    l->error_seen |= is_error;
-    if (!again) dprintf(s->to, "%s\n", line);
-  }
-}
-
-/* False at the end of the stream. */
-static bool take(launch *l, stream *s) {
-  ssize_t got = read(s->from, s->line + s->n, sizeof s->line - 1 - s->n);
-  if (got < 0 && errno == EINTR) return true;
-  if (got > 0) s->n += (size_t)got;
-  s->line[s->n] = 0;
-  char *begin = s->line, *newline;
-  while ((newline = strchr(begin, '\n'))) {
-    *newline = 0;
-    take_line(l, s, begin);
-    begin = newline + 1;
-  }
-  s->n -= (size_t)(begin - s->line);
-  memmove(s->line, begin, s->n + 1);
-  if (s->n == sizeof s->line - 1 || (got <= 0 && s->n)) {
-    take_line(l, s, s->line);
-    s->n = 0;
-  }
-  return got > 0;
 }
 
 /* ---- starting ---- */
@@ -165,16 +82,22 @@ bool tool_self_path(char *buffer, size_t size) {
   return n > 0;
 }
 
-/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only; and ends
- * where this process is killed. */
+/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. Of SIGTERM
+ * and SIGINT it would make the end of all ranks two seconds later: it leaves them pending, where we find them (watch.c).
+ * Its ranks save and end where this process is killed. */
 static void become_mpirun(arguments *a, const tool_session *session, const int out[2], const int err[2], pid_t parent) {
+  sigset_t left;
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  sigemptyset(&left);
+  sigaddset(&left, SIGTERM);
+  sigaddset(&left, SIGINT);
+  sigprocmask(SIG_BLOCK, &left, NULL);
+  prctl(PR_SET_PDEATHSIG, SIGUSR2);
   if (getppid() != parent) _exit(1);
   dup2(out[1], STDOUT_FILENO);
   dup2(err[1], STDERR_FILENO);
   for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
-  setenv(LAUNCHED, "1", 1);
+  setenv(TOOL_LAUNCHED, "1", 1);
   tool_session_enter(session);
   if (geteuid() == 0) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -209,7 +132,7 @@ static int n_serving(const ronde_config *config) {
 }
 
 /* As many workers as were asked for, or as the hosts have places. */
-static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hosts *hosts) {
+static ronde_status count_ranks(tool_launched *l, const tool_call *call, const tool_hosts *hosts) {
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
   int n_servers = n_serving(call->config);
   if (hosts->n && !ronde_config_is_given(call->config, "workers"))
@@ -221,7 +144,7 @@ static ronde_status count_ranks(launch *l, const tool_call *call, const tool_hos
   return RONDE_OK;
 }
 
-static ronde_status start_mpirun(launch *l, arguments *a, const tool_session *session, stream streams[2]) {
+static ronde_status start_mpirun(tool_launched *l, arguments *a, const tool_session *session) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC)) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
   if (pipe2(err, O_CLOEXEC)) {
@@ -233,14 +156,14 @@ static ronde_status start_mpirun(launch *l, arguments *a, const tool_session *se
   if (l->mpirun == 0) become_mpirun(a, session, out, err, parent);
   close(out[1]), close(err[1]);
   if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
-  streams[0] = (stream){.from = out[0], .to = STDOUT_FILENO};
-  streams[1] = (stream){.from = err[0], .to = STDERR_FILENO};
+  l->streams[0] = (tool_stream){.from = out[0], .to = STDOUT_FILENO};
+  l->streams[1] = (tool_stream){.from = err[0], .to = STDERR_FILENO};
   return RONDE_OK;
 }
 
 /* words: of the ranks' command. */
-static ronde_status start(launch *l, const tool_call *call, char **words, const tool_hosts *hosts,
-                          const tool_session *session, stream streams[2]) {
+static ronde_status start(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
+                          const tool_session *session) {
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
@@ -252,81 +175,20 @@ static ronde_status start(launch *l, const tool_call *call, char **words, const 
     return tool_fail(RONDE_E_MEMORY, "no memory for mpirun's command");
   }
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
-  add(&a, MPIRUN);
+  add(&a, TOOL_MPIRUN);
   add(&a, "-np"), add(&a, ranks);
   if (places) add(&a, "--host"), add(&a, places), add(&a, "--map-by"), add(&a, "node");
   else add(&a, "--oversubscribe");
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
-  add(&a, "-x"), add(&a, LAUNCHED);
+  add(&a, "-x"), add(&a, TOOL_LAUNCHED);
   for (int i = 0; tool_rank_variable(i); i++)
     if (getenv(tool_rank_variable(i))) add(&a, "-x"), add(&a, tool_rank_variable(i));
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; words[i]; i++) add(&a, words[i]);
-  ronde_status status = start_mpirun(l, &a, session, streams);
+  ronde_status status = start_mpirun(l, &a, session);
   free(a.list), free(places);
   return status;
-}
-
-/* ---- watching ---- */
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* A signal of ours goes to every rank, which ends its run well; who has not ended END_S later is ended by mpirun. */
-static void pass_signals_on(launch *l, double *asked_s) {
-  if (!tool_signal()) return;
-  if (*asked_s == 0) {
-    kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
-    *asked_s = now_s();
-  } else if (now_s() - *asked_s > END_S) {
-    kill(l->mpirun, SIGTERM);
-    *asked_s = now_s();
-  }
-}
-
-static int watch(launch *l, stream streams[2]) {
-  struct pollfd files[2] = {{streams[0].from, POLLIN, 0}, {streams[1].from, POLLIN, 0}};
-  double asked_s = 0;
-  for (int n_open = 2; n_open > 0;) {
-    pass_signals_on(l, &asked_s);
-    if (poll(files, 2, 100) <= 0) continue;
-    for (int i = 0; i < 2; i++)
-      if (files[i].fd >= 0 && files[i].revents && !take(l, &streams[i])) {
-        close(files[i].fd);
-        files[i].fd = -1;
-        n_open--;
-      }
-  }
-  int status = 0;
-  while (waitpid(l->mpirun, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static ronde_status status_of_code(int code) {
-  for (int s = 0; s <= RONDE_E_CANCELLED; s++)
-    if (ronde_status_exit_code((ronde_status)s) == code) return (ronde_status)s;
-  return RONDE_E_INTERNAL;
-}
-
-static ronde_status conclude(const launch *l, int mpirun_code) {
-  if (l->killed_signal > 0)
-    return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: killed by signal %d (%s)", l->killed_rank,
-                     l->killed_host, l->killed_signal, strsignal(l->killed_signal));
-  bool all_ended = l->n_ended == l->n_ranks;
-  int code = l->code > 0 ? l->code : mpirun_code || !all_ended ? 4 : 0;
-  if (code == 0) return RONDE_OK;
-  if (l->error_seen) tool_error_shown();
-  if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
-  if (l->error_seen) return status_of_code(code);
-  if (*l->said) fputs(l->said, stderr);
-  if (all_ended) return tool_fail(status_of_code(code), "%s", ronde_status_text(status_of_code(code)));
-  return tool_fail(RONDE_E_LOST, "mpirun ended with code %d, and %d of %d ranks did not come to their end", mpirun_code,
-                   l->n_ranks - l->n_ended, l->n_ranks);
 }
 
 static bool is_given(const tool_call *call, const char *option) {
@@ -339,21 +201,36 @@ bool tool_must_launch(const tool_call *call) {
   return (mpi || is_given(call, "hosts") || is_given(call, "hostfile")) && !tool_is_launched();
 }
 
+/* Where it may not have such files mpirun hangs. */
+static ronde_status check_files(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= TOOL_FILE_BYTES) return RONDE_OK;
+  return tool_fail(RONDE_E_WRITE, "ulimit -f allows files of %llu KB: mpirun needs %d KB",
+                   (unsigned long long)limit.rlim_cur >> 10, TOOL_FILE_BYTES >> 10);
+}
+
 ronde_status tool_launch(const tool_call *call) {
-  launch l = {.code = -1};
-  stream streams[2];
+  tool_launched l = {.code = -1,
+                     .grace_s = tool_seconds(call, "grace"),
+                     .timeout_s = tool_seconds(call, "timeout"),
+                     .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
   tool_hosts hosts;
   char **words = NULL;
-  tool_signals_start();
-  ronde_status status = tool_hosts_get(call, &hosts);
-  if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
-  if (status == RONDE_OK) status = tool_rank_words(call, &words);
   tool_session session = {.lock = -1};
+  tool_signals_watch();
+  prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
+  ronde_status status = tool_hosts_get(call, &hosts);
+  if (status == RONDE_OK) status = check_files();
+  if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
+  if (status == RONDE_OK && !(l.ranks = calloc((size_t)l.n_ranks, sizeof *l.ranks)))
+    status = tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l.n_ranks);
+  if (status == RONDE_OK) status = tool_rank_words(call, &words);
   if (status == RONDE_OK) tool_session_begin(&session);
-  if (status == RONDE_OK) status = start(&l, call, words, &hosts, &session, streams);
+  if (status == RONDE_OK) status = start(&l, call, words, &hosts, &session);
   tool_rank_words_free(words);
   tool_hosts_free(&hosts);
-  int code = status ? 0 : watch(&l, streams);
+  if (status == RONDE_OK) status = tool_watch(&l);
   tool_session_end(&session);
-  return status ? status : conclude(&l, code);
+  free(l.ranks);
+  return status;
 }

@@ -16,7 +16,7 @@ static void print_examples(const json_t *json) {
 }
 
 ronde_status tool_predict(const tool_call *call) {
-  tool_signals_start();
+  tool_signals_start(0);
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text;
   ronde_status status = ronde_predict(call->config, &hooks, &text);

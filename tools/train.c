@@ -29,7 +29,7 @@ ronde_status tool_train(const tool_call *call) {
   if (resumed) return resumed;
   if (tool_must_launch(call)) return tool_launch(call);
   bool dry_run = is_on(call->config, "dry-run");
-  tool_signals_start();
+  tool_signals_start(tool_seconds(call, "grace"));
   ronde_hooks hooks =
       tool_hooks(!call->quiet && !dry_run, strtoll(ronde_config_get(call->config, "log-every"), NULL, 10));
   char *text = NULL;

@@ -208,9 +208,7 @@ static ronde_status examine(doctor *d, char **json_out) {
   if (t->size > 1) ronde__log_set_rank(t->rank);
   look(d, &d->facts[t->rank]);
   ronde__log_set_rank(-1);
-  t->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   RONDE_TRY(ronde__allgather_ring(t, TAG_FACTS, d->facts, sizeof *d->facts));
-  t->timeout_ns = RONDE__TIMEOUT_NS;
   RONDE_TRY(measure_links(d));
   return t->rank == 0 ? result(d, json_out) : RONDE_OK;
 }
@@ -218,7 +216,7 @@ static ronde_status examine(doctor *d, char **json_out) {
 static ronde_status join(const doctor *d, ronde__transport **transport_out) {
   bool joins_mpi;
   RONDE_TRY(ronde__joins_mpi(d->config, &joins_mpi));
-  if (joins_mpi) return ronde__transport_mpi(transport_out);
+  if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(d->config), transport_out);
   RONDE_TRY(
       ronde__config_no_effect(d->config, "workers", "without --hosts or --transport mpi this machine is looked at"));
   return ronde__transport_self(transport_out);

@@ -1,12 +1,12 @@
 /* Ranks as processes, over point-to-point MPI; those of one host copy from each other where they may (host.h). Waiting
  * is ours: MPI's own burns the core that the computing thread needs; here a wait for a short message spins for as long
  * as one takes, then sleeps in steps that grow, or until a neighbour rings. What ranks tell each other about themselves
- * (one leaves, one gives up) goes over a communicator of its own. */
+ * (one lives, one leaves, one gives up) goes over a communicator of its own. */
 #include "comm/mpi.h"
 
 #ifndef RONDE_HAVE_MPI
 
-ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
+ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
   return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; transport threads is there");
 }
 
@@ -20,7 +20,9 @@ ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
 #include <string.h>
 #include <time.h>
 
+#include "base/limits.h"
 #include "base/wait.h"
+#include "comm/mpi_beat.h"
 #include "comm/mpi_hosts.h"
 #include "comm/mpi_process.h"
 
@@ -31,8 +33,8 @@ enum {
   LONG_SLEEP_NS = 500000, /* when nothing has come for ... */
   LONG_AFTER_NS = 20000000,
   BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
-  GRACE_NS = 200000000,     /* what a rank has sent before it left may still be on the way */
-  CANCEL_NS = 1000000000,   /* a transfer that a live peer takes part in ends within this */
+  BEAT_NS = 1000000000,     /* between two signs of life, at most */
+  BEATS = 8,                /* of which one is to come before a rank is lost */
   /* Below the eager limit of TCP. An all-reduce over three hosts takes 1.05 to 1.09 times the link's limit, against
    * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
   PART_BYTES = 60 << 10,
@@ -56,7 +58,7 @@ typedef struct message {
   _Atomic bool done;
 } message;
 
-typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED } notice;
+typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED, NOTICE_ALIVE } notice;
 
 typedef struct endpoint {
   ronde__transport head;
@@ -67,6 +69,8 @@ typedef struct endpoint {
   MPI_Request listening;
   int heard; /* a notice */
   ronde__mpi_hosts hosts;
+  ronde__mpi_beat beat;
+  _Atomic uint64_t n_parts_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool aborted;
   _Atomic int n_in_parts;
@@ -209,6 +213,8 @@ static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_
                          self->head.rank, m->tag, m->bytes);
     return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
   }
+  ronde__mpi_beat_heard(&self->beat, m->peer);
+  atomic_fetch_add_explicit(&self->n_parts_ended, 1, memory_order_relaxed);
   if (!m->is_send) MPI_Get_count(status, MPI_BYTE, &n);
   m->came += (size_t)n;
   return RONDE_OK;
@@ -300,13 +306,19 @@ static void listen(endpoint *self) {
   MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening);
 }
 
-static void hear(endpoint *self) {
+static void hear(void *user) {
+  endpoint *self = user;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
   int done = 0;
   MPI_Status status;
   while (MPI_Test(&self->listening, &done, &status) == MPI_SUCCESS && done) {
+    int rank = status.MPI_SOURCE;
+    ronde__mpi_beat_heard(&self->beat, rank);
     if (self->heard == NOTICE_ABORTED) atomic_store(&self->aborted, true);
-    else atomic_store(&self->left_ns[status.MPI_SOURCE], ronde__now_ns());
+    if (self->heard == NOTICE_LEFT) {
+      atomic_store(&self->left_ns[rank], ronde__now_ns());
+      atomic_store(&self->beat.gone[rank], true);
+    }
     listen(self);
   }
   pthread_mutex_unlock(&self->lock);
@@ -320,7 +332,7 @@ static void notify(endpoint *self, notice what) {
     if (r == self->head.rank || atomic_load(&self->left_ns[r])) continue;
     if (MPI_Isend(&word, 1, MPI_INT, r, CONTROL_TAG, self->control, &request) != MPI_SUCCESS) continue;
     int done = 0;
-    for (uint64_t end = ronde__now_ns() + GRACE_NS; !done && ronde__now_ns() < end;)
+    for (uint64_t end = ronde__now_ns() + RONDE__UNDER_WAY_NS; !done && ronde__now_ns() < end;)
       if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
   }
 }
@@ -353,27 +365,51 @@ static ronde_status someone_left(endpoint *self, const ronde__request *requests,
   for (int i = 0; i < n; i++) {
     const message *m = requests[i].impl;
     uint64_t left = m ? atomic_load(&self->left_ns[m->peer]) : 0;
-    if (left && now > left + GRACE_NS)
+    if (left && now > left + RONDE__UNDER_WAY_NS)
       return ronde__fail(RONDE_E_LOST, "rank %d has left, a message %s it is missing", m->peer,
                          m->is_send ? "to" : "from");
   }
   return RONDE_OK;
 }
 
-static ronde_status time_out(const ronde__request *requests, int n, uint64_t timeout_ns) {
-  char peers[256] = "";
+static bool waits_for(const endpoint *self, const ronde__request *requests, int n, int rank) {
+  bool waits = false;
   for (int i = 0; i < n; i++) {
-    size_t used = strlen(peers);
-    if (requests[i].impl)
-      snprintf(peers + used, sizeof peers - used, "%s%d", used ? ", " : "", ((message *)requests[i].impl)->peer);
+    const message *m = requests[i].impl;
+    waits |= m && (m->peer == rank || m->peer == self->head.rank); /* its own: MPI's collective, of all ranks */
   }
-  return ronde__fail(RONDE_E_LOST, "nothing heard from rank %s for %.3g s", peers, (double)timeout_ns * 1e-9);
+  return waits && rank != self->head.rank;
+}
+
+/* Adds "rank 2 on host c" to a list; what does not fit is left out. */
+static void list_rank(const endpoint *self, char *list, size_t size, int rank) {
+  size_t used = strlen(list);
+  snprintf(list + used, size - used, "%srank %d on host %s", used ? ", " : "", rank, self->hosts.names[rank]);
+}
+
+/* Of those that are waited for: a silent one is to blame, not who waits for it in turn. */
+static ronde_status someone_silent(const endpoint *self, const ronde__request *requests, int n) {
+  char silent[512] = "";
+  for (int r = 0; r < self->head.size; r++)
+    if (ronde__mpi_beat_silent_ns(&self->beat, r) >= self->head.lost_after_ns && waits_for(self, requests, n, r))
+      list_rank(self, silent, sizeof silent, r);
+  return *silent ? ronde__fail(RONDE_E_LOST, "nothing heard from %s for %.3g s", silent,
+                               (double)self->head.lost_after_ns * 1e-9)
+                 : RONDE_OK;
+}
+
+static ronde_status time_out(const endpoint *self, const ronde__request *requests, int n, uint64_t timeout_ns) {
+  char peers[512] = "";
+  for (int r = 0; r < self->head.size; r++)
+    if (waits_for(self, requests, n, r)) list_rank(self, peers, sizeof peers, r);
+  return ronde__fail(RONDE_E_LOST, "no message exchanged for %.3g s with %s", (double)timeout_ns * 1e-9, peers);
 }
 
 /* Whatever is heard besides is looked at where there is time: before each sleep. */
 static ronde_status look_around(endpoint *self, const ronde__request *requests, int n) {
   hear(self);
   if (atomic_load(&self->aborted)) return RONDE_E_LOST;
+  RONDE_TRY(someone_silent(self, requests, n));
   return someone_left(self, requests, n);
 }
 
@@ -415,7 +451,7 @@ static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ron
 static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
                                uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
-  uint64_t begin = 0;
+  uint64_t begin = 0, moved = 0;
   ronde__patience patience = {0};
   for (;;) {
     int n_left;
@@ -423,13 +459,13 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     ronde_status status = advance(self, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
-    if (!begin) {
-      begin = now;
-      patience = ronde__patience_of(timeout_ns, now);
-    }
+    uint64_t ended = atomic_load_explicit(&self->n_parts_ended, memory_order_relaxed);
+    if (!begin) begin = now;
+    if (begin == now || ended != moved) patience = ronde__patience_of(timeout_ns, now);
+    moved = ended;
     bool spin = now - begin < SPIN_NS && ronde__may_spin() && !all_bulk(self, requests, n);
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
-    if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(requests, n, timeout_ns);
+    if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
     if (!spin) nap(self, requests, n, seen, now - begin);
   }
@@ -458,7 +494,7 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
 
 /* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
  * back. Past that the peer is dead and the process about to end. */
-static void message_withdraw(endpoint *self, message *m) {
+static void message_withdraw(endpoint *self, message *m, uint64_t end_ns) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
   if (m->in_parts) {
     pthread_mutex_lock(&self->lock);
@@ -468,14 +504,16 @@ static void message_withdraw(endpoint *self, message *m) {
   for (int i = 0; i < WINDOW && !m->is_send; i++)
     if (m->parts[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->parts[i]);
   int done = 0;
-  for (uint64_t end = ronde__now_ns() + CANCEL_NS; !done && ronde__now_ns() < end;)
+  do {
     if (MPI_Testall(WINDOW, m->parts, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+  } while (!done && ronde__now_ns() < end_ns);
   message_release(self, m);
 }
 
 static void mpi_cancel(ronde__transport *transport, ronde__request *requests, int n) {
+  uint64_t end = ronde__now_ns() + RONDE__CANCEL_NS;
   for (int i = 0; i < n; i++) {
-    if (requests[i].impl) message_withdraw(endpoint_of(transport), requests[i].impl);
+    if (requests[i].impl) message_withdraw(endpoint_of(transport), requests[i].impl, end);
     requests[i].impl = NULL;
   }
 }
@@ -520,6 +558,7 @@ static void endpoint_free(endpoint *self) {
 
 static void mpi_destroy(ronde__transport *transport) {
   endpoint *self = endpoint_of(transport);
+  ronde__mpi_beat_stop(&self->beat);
   if (!atomic_load(&self->aborted)) notify(self, NOTICE_LEFT);
   MPI_Cancel(&self->listening);
   MPI_Request_free(&self->listening);
@@ -561,27 +600,44 @@ static ronde_status set_up(endpoint *self) {
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
   if (self->hosts.n > 1) self->head.piece_bytes = PART_BYTES;
-  listen(self);
   return RONDE_OK;
 }
 
-ronde_status ronde__transport_mpi(ronde__transport **transport_out) {
+static ronde_status claim_and_set_up(void *arg) {
   RONDE_TRY(ronde__mpi_claim());
-  endpoint *self = ronde__alloc(sizeof *self);
-  if (!self) {
-    ronde__mpi_release();
-    return ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory");
-  }
-  self->head = (ronde__transport){
-      .ops = &mpi_ops, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES, .process_each = true};
+  ronde_status status = set_up(arg);
+  if (status != RONDE_OK) ronde__mpi_release();
+  return status;
+}
+
+/* From here on it can be noticed that a rank is lost. */
+static ronde_status start_beat(endpoint *self) {
+  self->beat = (ronde__mpi_beat){.comm = self->control,
+                                 .tag = CONTROL_TAG,
+                                 .word = NOTICE_ALIVE,
+                                 .every_ns = ronde__min(BEAT_NS, self->head.lost_after_ns / BEATS),
+                                 .listen = hear,
+                                 .user = self};
+  listen(self);
+  return ronde__mpi_beat_start(&self->beat);
+}
+
+ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
+  endpoint *self;
+  RONDE__ALLOC(self, sizeof *self, "transport mpi");
+  self->head = (ronde__transport){.ops = &mpi_ops, .piece_bytes = RONDE__PIECE_BYTES, .process_each = true};
+  ronde__transport_limit(&self->head, lost_after_ns);
   pthread_mutex_init(&self->lock, NULL);
-  ronde_status status = set_up(self);
-  if (status == RONDE_OK) {
-    *transport_out = &self->head;
-  } else {
-    endpoint_free(self);
-    ronde__mpi_release();
+  uint64_t limit_ns = RONDE__START_TIMES * lost_after_ns;
+  ronde_status status;
+  /* What the ranks do not come back from cannot be freed either; the process is about to end. */
+  if (!ronde__mpi_within(limit_ns, claim_and_set_up, self, &status)) {
+    ronde__mpi_note_failure();
+    return ronde__fail(RONDE_E_LOST, "transport mpi: not all ranks have come within %.3g s", (double)limit_ns * 1e-9);
   }
+  if (status == RONDE_OK) status = start_beat(self);
+  if (status == RONDE_OK) *transport_out = &self->head;
+  else endpoint_free(self);
   return status;
 }
 

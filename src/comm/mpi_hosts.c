@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/mpi_process.h"
 
@@ -45,6 +46,9 @@ static ronde_status number(MPI_Comm comm, MPI_Comm host, ronde__mpi_hosts *hosts
   MPI_Comm_size(comm, &size);
   RONDE__ALLOC(hosts->host_of, (size_t)size * sizeof *hosts->host_of, "transport mpi");
   RONDE__ALLOC(hosts->places, (size_t)size * sizeof *hosts->places, "transport mpi");
+  RONDE__ALLOC(hosts->names, (size_t)size * sizeof *hosts->names, "transport mpi");
+  gethostname(hosts->names[rank], RONDE__HOST_NAME - 1);
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hosts->names, RONDE__HOST_NAME, MPI_BYTE, comm);
   first = rank;
   MPI_Bcast(&first, 1, MPI_INT, 0, host);
   MPI_Allgather(&first, 1, MPI_INT, hosts->host_of, 1, MPI_INT, comm);
@@ -78,6 +82,7 @@ void ronde__mpi_hosts_release(ronde__mpi_hosts *hosts) {
   ronde__host_destroy(hosts->near);
   ronde__free(hosts->host_of);
   ronde__free(hosts->places);
+  ronde__free(hosts->names);
 }
 
 #endif

@@ -6,12 +6,15 @@
 
 #include "comm/host.h"
 
+enum { RONDE__HOST_NAME = 64 };
+
 typedef struct ronde__mpi_hosts {
-  int n;             /* hosts */
-  int *host_of;      /* [ranks], numbered in the order of their first ranks */
-  int *places;       /* [ranks]: among those of this host; -1 elsewhere, and this rank's own */
-  ronde__host *near; /* NULL: between the ranks of this host, too, MPI carries everything */
-  int n_busy;        /* ranks that were counted as computing on this one's cores */
+  int n;                           /* hosts */
+  int *host_of;                    /* [ranks], numbered in the order of their first ranks */
+  int *places;                     /* [ranks]: among those of this host; -1 elsewhere, and this rank's own */
+  char (*names)[RONDE__HOST_NAME]; /* [ranks]: of their hosts */
+  ronde__host *near;               /* NULL: between the ranks of this host, too, MPI carries everything */
+  int n_busy;                      /* ranks that were counted as computing on this one's cores */
 } ronde__mpi_hosts;
 
 /* Blocks until all ranks have called; `comm` returns its errors. Released also after an error. */

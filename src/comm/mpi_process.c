@@ -1,5 +1,6 @@
 #include "comm/mpi_process.h"
 
+#include "base/limits.h"
 #include "comm/mpi.h"
 
 #ifndef RONDE_HAVE_MPI
@@ -14,8 +15,6 @@ bool ronde__mpi_launched(void) { return false; }
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum { FINALIZE_S = 2 };
 
 static struct {
   pthread_mutex_t lock;
@@ -32,25 +31,52 @@ bool ronde__mpi_launched(void) {
   return initialized;
 }
 
-static void *finalize_here(void *unused) {
-  MPI_Finalize();
+typedef struct errand {
+  ronde_status (*call)(void *arg);
+  void *arg;
+  ronde_status status;
+} errand;
+
+static void *run_errand(void *arg) {
+  errand *e = arg;
+  e->status = e->call(e->arg);
   return NULL;
 }
 
-/* MPI_Finalize waits for all ranks, dead ones too: after an error no longer than FINALIZE_S. */
+/* A call that does not come back keeps its errand. */
+bool ronde__mpi_within(uint64_t limit_ns, ronde_status (*call)(void *arg), void *arg, ronde_status *status_out) {
+  pthread_t thread;
+  struct timespec until;
+  errand *e = ronde__alloc(sizeof *e);
+  if (e) *e = (errand){.call = call, .arg = arg};
+  if (!e || pthread_create(&thread, NULL, run_errand, e)) {
+    ronde__free(e);
+    *status_out = ronde__fail(RONDE_E_MEMORY, "transport mpi: cannot start a thread");
+    return true;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += (time_t)(limit_ns / 1000000000u);
+  until.tv_nsec += (long)(limit_ns % 1000000000u);
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) return false;
+  *status_out = e->status;
+  ronde__free(e);
+  return true;
+}
+
+static ronde_status finalize_here(void *unused) {
+  MPI_Finalize();
+  return RONDE_OK;
+}
+
+/* MPI_Finalize waits for all ranks, dead ones too. */
 static void finalize(void) {
   int finalized = 0;
-  pthread_t thread;
+  ronde_status status;
   MPI_Finalized(&finalized);
   if (finalized) return;
-  if (!atomic_load(&process.failed)) {
-    MPI_Finalize();
-  } else if (!pthread_create(&thread, NULL, finalize_here, NULL)) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FINALIZE_S;
-    pthread_timedjoin_np(thread, NULL, &until);
-  }
+  if (!atomic_load(&process.failed)) MPI_Finalize();
+  else ronde__mpi_within(RONDE__FINALIZE_S * 1000000000ull, finalize_here, NULL, &status);
 }
 
 static const char single_copy[] = "OMPI_MCA_btl_vader_single_copy_mechanism";

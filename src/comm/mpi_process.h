@@ -12,6 +12,8 @@ void ronde__mpi_release(void);
 bool ronde__mpi_single_copy(void);
 /* From now on other ranks may be gone: what waits for all of them is left out, or given little time. */
 void ronde__mpi_note_failure(void);
+/* Makes a call on a thread of its own: false where it has not come back in time. */
+bool ronde__mpi_within(uint64_t limit_ns, ronde_status (*call)(void *arg), void *arg, ronde_status *status_out);
 bool ronde__mpi_has_failed(void);
 
 #endif

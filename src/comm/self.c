@@ -1,6 +1,7 @@
 /* One rank alone: there is nobody to send to, so that a message is a mistake of the caller. */
 #include <stdatomic.h>
 
+#include "base/limits.h"
 #include "comm/transport.h"
 
 typedef struct self {
@@ -58,8 +59,8 @@ static const ronde__transport_ops self_ops = {
 ronde_status ronde__transport_self(ronde__transport **transport_out) {
   self *transport;
   RONDE__ALLOC(transport, sizeof *transport, "transport self");
-  transport->head = (ronde__transport){
-      .ops = &self_ops, .size = 1, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES};
+  transport->head = (ronde__transport){.ops = &self_ops, .size = 1, .piece_bytes = RONDE__PIECE_BYTES};
+  ronde__transport_limit(&transport->head, RONDE__LOST_AFTER_S * 1000000000ull);
   *transport_out = &transport->head;
   return RONDE_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/wait.h"
 #include "comm/copy.h"
 #include "comm/transport.h"
@@ -402,8 +403,8 @@ ronde_status ronde__transport_threads(int n, ronde__transport **transports_out) 
   bool complete = group->endpoints != NULL;
   for (int r = 0; complete && r < n; r++) {
     endpoint *e = &group->endpoints[r];
-    e->head = (ronde__transport){
-        .ops = &threads_ops, .rank = r, .size = n, .timeout_ns = RONDE__TIMEOUT_NS, .piece_bytes = RONDE__PIECE_BYTES};
+    e->head = (ronde__transport){.ops = &threads_ops, .rank = r, .size = n, .piece_bytes = RONDE__PIECE_BYTES};
+    ronde__transport_limit(&e->head, RONDE__LOST_AFTER_S * 1000000000ull);
     e->group = group;
     pthread_mutex_init(&e->lock, NULL);
     group->size = r + 1;

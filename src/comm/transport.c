@@ -1,4 +1,12 @@
+/* What all transports share. */
 #include "comm/transport.h"
+
+#include "base/limits.h"
+
+void ronde__transport_limit(ronde__transport *transport, uint64_t lost_after_ns) {
+  transport->lost_after_ns = lost_after_ns;
+  transport->timeout_ns = RONDE__STALL_TIMES * lost_after_ns;
+}
 
 int ronde__transport_local(const ronde__transport *transport) {
   int n = 0;

@@ -30,8 +30,8 @@ typedef struct ronde__transport_ops {
                             ronde__request *request_out);
   /* done_out tells; a done request is reset to zero. An error is the request's end, as in wait. */
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
-  /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST after timeout_ns (one
-   * line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
+  /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST when nothing has come
+   * for timeout_ns, or when a peer is lost (one line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
    * RONDE_E_CANCELLED never. After an error all n are cancelled. */
   ronde_status (*wait)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
   /* The same until at least one of those under way is done; whichever are done are reset to zero. */
@@ -50,7 +50,6 @@ typedef struct ronde__transport_ops {
   void (*destroy)(ronde__transport *transport);
 } ronde__transport_ops;
 
-#define RONDE__TIMEOUT_NS 60000000000u
 /* Of the transports inside a process: two fit the second-level cache. Larger ones cost less, but leave less to overlap.
  */
 #define RONDE__PIECE_BYTES ((size_t)256 << 10)
@@ -59,10 +58,11 @@ typedef struct ronde__transport_ops {
 struct ronde__transport {
   const ronde__transport_ops *ops;
   int rank, size;
-  size_t piece_bytes;  /* long messages go best in pieces of this size at most */
-  bool process_each;   /* every rank is a process of its own */
-  const int *host_of;  /* [size]: each rank's host, from 0; NULL: all ranks are on one */
-  uint64_t timeout_ns; /* of every wait of a collective; RONDE__TIMEOUT_NS, the owner may set it */
+  size_t piece_bytes;     /* long messages go best in pieces of this size at most */
+  bool process_each;      /* every rank is a process of its own */
+  const int *host_of;     /* [size]: each rank's host, from 0; NULL: all ranks are on one */
+  uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
+  uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
 };
 
@@ -71,6 +71,8 @@ ronde_status ronde__transport_self(ronde__transport **transport_out);
 /* n ranks of one process: transports_out [n], one for each rank's thread, destroyed one by one. A message is copied
  * once, straight from the sender's buffer to the receiver's, by whichever of the two comes second. */
 ronde_status ronde__transport_threads(int n, ronde__transport **transports_out);
+/* Sets both limits: timeout_ns is RONDE__STALL_TIMES as much. New transports have RONDE__LOST_AFTER_S. */
+void ronde__transport_limit(ronde__transport *transport, uint64_t lost_after_ns);
 /* Ranks on this rank's host, itself among them. */
 int ronde__transport_local(const ronde__transport *transport);
 /* One message, waited for as long as the transport's timeout_ns says. */

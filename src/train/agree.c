@@ -16,9 +16,9 @@ typedef struct card {
 } card;
 
 /* Paths may differ from host to host, and so may what changes no bit. */
-static const char *const may_differ[] = {"threads",   "data",    "init",    "resume",   "out",
-                                         "save",      "cache",   "hosts",   "hostfile", "iface",
-                                         "log-every", "overlap", "choices", "overwrite"};
+static const char *const may_differ[] = {"threads", "data",      "init",     "resume", "out",       "save",
+                                         "cache",   "hosts",     "hostfile", "iface",  "log-every", "overlap",
+                                         "choices", "overwrite", "grace",    "timeout"};
 
 /* What only rank 0 does: given to another rank alone, it would not be done. */
 static const char *const led_options[] = {"out", "save", "resume"};
@@ -135,11 +135,8 @@ ronde_status ronde__job_agree(const ronde__job *job) {
   ronde__transport *transport = job->mpi;
   card *cards;
   RONDE__ALLOC(cards, (size_t)transport->size * sizeof *cards, "ranks");
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   ronde_status status = fill(job, &cards[transport->rank]);
   if (status == RONDE_OK) status = compare(transport, cards);
-  transport->timeout_ns = timeout_ns;
   transport->bytes_sent = transport->bytes_received = transport->messages = 0; /* those of the training are counted */
   ronde__free(cards);
   return status;

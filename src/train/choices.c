@@ -98,10 +98,7 @@ ronde_status ronde__set_up_choices(ronde__job *job) {
   const char *path = job->options->choices;
   if (path && (!mpi || mpi->rank == 0)) RONDE_TRY(read_file(job, path));
   if (!mpi) return RONDE_OK;
-  uint64_t timeout_ns = mpi->timeout_ns;
-  mpi->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   ronde_status status = ronde__broadcast_tree(mpi, TAG_CHOICES, 0, &job->choices, sizeof job->choices);
-  mpi->timeout_ns = timeout_ns;
   job->choices.collective[sizeof job->choices.collective - 1] = 0;
   return status;
 }

@@ -109,8 +109,6 @@ void ronde__job_destroy(ronde__job *job);
 /* version.c: the version, and the commit that it was built from. */
 const char *ronde__build(void);
 
-/* Loading takes one rank longer than another, on another host. */
-#define RONDE__SET_UP_TIMEOUT_NS 600000000000u
 /* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
  * by all, where one is another build, or has other kernels, options or data than rank 0. */
 ronde_status ronde__job_agree(const ronde__job *job);
@@ -118,6 +116,10 @@ ronde_status ronde__job_agree(const ronde__job *job);
 void ronde__leave_together(ronde__transport *transport);
 /* Whether this process is one of several that MPI has started; where it is not, options that need them are refused. */
 ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out);
+/* What --timeout says. */
+static inline uint64_t ronde__lost_after_ns(const ronde_config *config) {
+  return (uint64_t)ronde__config_options(config)->timeout * 1000000000u;
+}
 /* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
 bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
 

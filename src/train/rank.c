@@ -273,14 +273,10 @@ static void sum_parts(ronde__epoch *epoch, int world) {
  * agree on how it ended, and on the parameters. */
 static ronde_status meet(ronde__rank *r, ronde_status *status) {
   ronde__transport *transport = r->transport;
-  uint64_t timeout_ns = transport->timeout_ns;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
   r->parts[transport->rank] = (ronde__epoch_part){.end = *status};
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
-  ronde_status met = ronde__allgather_ring(transport, TAG_EPOCH, r->parts, sizeof *r->parts);
-  transport->timeout_ns = timeout_ns;
-  RONDE_TRY(met);
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_EPOCH, r->parts, sizeof *r->parts));
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);

@@ -240,16 +240,16 @@ void ronde__resume_close(ronde__resume *r) {
 
 /* What may change: how far, by how many, and what is told. The rest decides what is computed. */
 static const char *const free_options[] = {
-    "data",          "layout",          "cache",     "epochs",    "steps",     "workers",
-    "threads",       "transport",       "hosts",     "hostfile",  "iface",     "choices",
-    "strategy",      "collective",      "servers",   "placement", "wire",      "backup",
-    "shard",         "bucket-mb",       "overlap",   "out",       "save",      "trace",
-    "log-every",     "dry-run",         "drill",     "keep",      "resume",    "checkpoint-every",
-    "eval-every",    "target-accuracy", "save-best", "save-last", "overwrite", "sentinel",
-    "skip-bad-steps"};
+    "data",           "layout",          "cache",     "epochs",    "steps",     "workers",
+    "threads",        "transport",       "hosts",     "hostfile",  "iface",     "choices",
+    "strategy",       "collective",      "servers",   "placement", "wire",      "backup",
+    "shard",          "bucket-mb",       "overlap",   "out",       "save",      "trace",
+    "log-every",      "dry-run",         "drill",     "keep",      "resume",    "checkpoint-every",
+    "eval-every",     "target-accuracy", "save-best", "save-last", "overwrite", "sentinel",
+    "skip-bad-steps", "timeout",         "grace"};
 /* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out",    "save",    "dry-run", "drill",
-                                           "resume", "threads", "choices", "overwrite"};
+static const char *const once_options[] = {"out",     "save",    "dry-run",   "drill",   "resume",
+                                           "threads", "choices", "overwrite", "timeout", "grace"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 static const char *const host_options[] = {"hosts", "hostfile", "iface"};
 /* What only some strategies have, or several workers. */

@@ -13,12 +13,7 @@ static void note_failure(ronde__run *r, ronde_status status) {
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
 static ronde_status meet(ronde__rank *rank) {
-  ronde__transport *transport = rank->transport;
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
-  ronde_status status = ronde__allgather_ring(transport, TAG_START, rank->parts, sizeof *rank->parts);
-  transport->timeout_ns = timeout_ns;
-  return status;
+  return ronde__allgather_ring(rank->transport, TAG_START, rank->parts, sizeof *rank->parts);
 }
 
 static ronde_status train(ronde__rank *rank) {

@@ -14,6 +14,8 @@ ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
   for (size_t i = 0; i < RONDE__COUNT(hosts); i++)
     if (ronde__config_is_set(config, hosts[i]))
       return ronde__fail(RONDE_E_USAGE, "--%s: this process was not started by mpirun or srun", hosts[i]);
+  if (config->verb == RONDE__VERB_TRAIN)
+    RONDE_TRY(ronde__config_no_effect(config, "grace", "only --transport mpi has processes to wait for"));
   return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
 }
 
@@ -21,7 +23,7 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   bool joins;
   RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
-  RONDE_TRY(ronde__transport_mpi(&job->mpi));
+  RONDE_TRY(ronde__transport_mpi(ronde__lost_after_ns(job->config), &job->mpi));
   job->config->options.transport = RONDE__TRANSPORT_MPI;
   return RONDE_OK;
 }
@@ -183,6 +185,8 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE,
                        "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+  if (job->world == 1 && job->n_servers == 0)
+    RONDE_TRY(ronde__config_no_effect(job->config, "timeout", "one worker waits for nobody"));
   if (job->world == 1)
     RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
   if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));

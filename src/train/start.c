@@ -72,14 +72,10 @@ static ronde_status find_together(ronde__job *job, finding *f) {
 }
 
 ronde_status ronde__find_start(ronde__job *job) {
-  ronde__transport *transport = job->mpi;
-  if (!transport) return ronde__resume_find(job->config, &job->resume);
+  if (!job->mpi) return ronde__resume_find(job->config, &job->resume);
   finding *f;
   RONDE__ALLOC(f, sizeof *f, "checkpoint");
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS; /* rank 0 reads all of a checkpoint */
   ronde_status status = find_together(job, f);
-  transport->timeout_ns = timeout_ns;
   ronde__free(f);
   return status;
 }
@@ -103,13 +99,7 @@ static ronde_status share_state(ronde__rank *r) {
 }
 
 ronde_status ronde__rank_take_state(ronde__rank *r) {
-  ronde__transport *transport = r->transport;
   if (!r->job->resume) return RONDE_OK;
   RONDE_TRY(ronde__resume_load(r->job->resume, r->net, r->optim));
-  if (!r->job->mpi) return RONDE_OK;
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
-  ronde_status status = share_state(r);
-  transport->timeout_ns = timeout_ns;
-  return status;
+  return r->job->mpi ? share_state(r) : RONDE_OK;
 }

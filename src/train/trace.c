@@ -153,16 +153,13 @@ static ronde_status write_trace(ronde__rank *r, const ronde__trace_head *heads) 
 ronde_status ronde__rank_end_trace(ronde__rank *r) {
   ronde__transport *transport = r->transport;
   ronde__trace_head *heads;
-  uint64_t timeout_ns = transport->timeout_ns;
   if (!traces(r)) return RONDE_OK;
   RONDE__ALLOC(heads, (size_t)transport->size * sizeof *heads, "trace");
   heads[transport->rank] = own_head(r);
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS; /* the last rank waits until all others are written */
   ronde_status status = read_clocks(r, 1);
   if (status == RONDE_OK) status = ronde__allgather_ring(transport, TAG_TRACE, heads, sizeof *heads);
   if (status == RONDE_OK)
     status = transport->rank == 0 ? write_trace(r, heads) : send_spans(r, &heads[transport->rank]);
-  transport->timeout_ns = timeout_ns;
   ronde__free(heads);
   return status;
 }

@@ -25,7 +25,9 @@ static ronde_status make_transports(ronde__run *run) {
     return RONDE_OK;
   }
   bool self = world == 1 && job->n_servers == 0 && job->options->transport != RONDE__TRANSPORT_THREADS;
-  return self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports);
+  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports));
+  for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
+  return RONDE_OK;
 }
 
 /* ---- in front of the first step ---- */
@@ -75,10 +77,7 @@ static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
   const ronde__job *job = run->job;
   uint8_t word = *complete;
   if (!job->mpi || !job->resume || !ronde__place_is_over(&job->resume->place, job)) return RONDE_OK;
-  uint64_t timeout_ns = transport->timeout_ns;
-  transport->timeout_ns = RONDE__SET_UP_TIMEOUT_NS;
   ronde_status status = ronde__broadcast_tree(transport, TAG_COMPLETE, 0, &word, sizeof word);
-  transport->timeout_ns = timeout_ns;
   *complete = word;
   return status;
 }

@@ -1,0 +1,340 @@
+/* Every way in which a training by several processes can end before its time: signals, to one process or to all, and
+ * ranks, mpirun, launchers and hosts that are lost or stopped. Nothing is left running, and whoever asked has the state. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+#include "mpi_testing.h"
+
+static void pause_s(double s) {
+  struct timespec left = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+  while (nanosleep(&left, &left)) {
+  }
+}
+
+/* Processes whose command names this test's folder. */
+static int n_running(void) {
+  assert_true(run("pgrep -c -f -- '--out %s/' || true", folder) == 0);
+  return (int)strtol(said, NULL, 10) - 1; /* the shell that asks has it in its command too */
+}
+
+static void check_no_orphans(void) {
+  for (int i = 0; i < 150 && n_running() > 0; i++) pause_s(0.1);
+  if (n_running() > 0) {
+    run("pgrep -a -f -- '--out %s/'", folder);
+    fail_msg("still running:\n%s", said);
+  }
+}
+
+#define LONG_RUN                                                                                   \
+  "--model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --quiet --epochs 100000 " \
+  "--workers 3 --transport mpi "
+
+/* Starts `ronde train` with these options in the background, its messages going to NAME.err; in front stands what the
+ * shell is to do before. */
+static pid_t start(const char *name, const char *front, const char *options) {
+  char command[4096];
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    snprintf(command, sizeof command, "%s exec " RONDE " train " LONG_RUN "%s --out %s/%s 2>%s.err", front, options,
+             folder, name, name);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  return child;
+}
+
+/* The same, until it has trained for a while. */
+static pid_t start_long_run(const char *name, const char *options) {
+  char steps[4300];
+  pid_t child = start(name, "", options);
+  snprintf(steps, sizeof steps, "%s/%s/steps.jsonl", folder, name);
+  for (int i = 0; i < 600 && access(steps, R_OK); i++) pause_s(0.1);
+  pause_s(0.5);
+  return child;
+}
+
+/* Its exit code; the test ends where it does not. */
+static int end_of(pid_t child) {
+  int status;
+  pid_t ended = 0;
+  for (int i = 0; i < 900 && ended == 0; i++, pause_s(0.1)) ended = waitpid(child, &status, WNOHANG);
+  if (ended == 0) kill(child, SIGKILL);
+  if (ended == 0) fail_msg("it has not ended");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The process of a run whose command matches: "mpirun", or "ronde train". */
+#define THE(command, name) "pgrep -%s -f '^[^ ]*" command "[^ ]* .*--out %s/" name "'"
+
+static void check_interrupted(const char *name, int expected, pid_t child) {
+  int code = end_of(child);
+  char path[64];
+  run("cat %s.err", name);
+  check_run(expected, code);
+  json_t *json = left_by(name, "run.json");
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "interrupted");
+  snprintf(path, sizeof path, "%s", name);
+  int64_t steps = json_integer_value(json_object_get(json_object_get(json, "totals"), "steps"));
+  assert_int_equal(run("test -f %s/checkpoints/step-%lld.safetensors", path, (long long)steps), 0);
+  json_decref(json);
+  check_no_orphans();
+}
+
+static void check_last_line(const char *name, const char *text) {
+  assert_int_equal(run("tail -1 %s.err", name), 0);
+  check_says(text);
+}
+
+static void a_killed_rank_ends_the_run_and_is_named(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("k", "");
+  assert_int_equal(run("kill -9 $(" THE("ronde train", "k") ")", "n", folder), 0);
+  assert_int_equal(end_of(child), 4);
+  check_last_line("k", "ronde: error: rank 2 on host ");
+  check_says("was lost: killed by signal 9");
+  check_no_orphans();
+}
+
+static void an_interrupt_ends_all_ranks_well(void **state) {
+  need_mpi();
+  static const int signals[] = {SIGINT, SIGTERM};
+  for (int i = 0; i < 2; i++) {
+    pid_t child = start_long_run(i ? "i1" : "i0", "");
+    kill(child, signals[i]);
+    check_interrupted(i ? "i1" : "i0", 128 + signals[i], child);
+    assert_int_equal(run("cat i%d.err", i), 0);
+    assert_string_equal(said, "ronde: error: interrupted: the training was broken off\n");
+  }
+}
+
+/* A step takes longer than what mpirun leaves a process between asking and killing. */
+static void a_long_step_is_waited_for(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("long", "--drill slow:1:14000@20");
+  kill(child, SIGTERM);
+  check_interrupted("long", 143, child);
+}
+
+static void grace_has_an_end(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("grace", "--grace 2 --drill slow:1:60000@20");
+  kill(child, SIGTERM);
+  assert_int_equal(end_of(child), 143);
+  check_last_line(
+      "grace", "ronde: error: interrupted: not ended within --grace 2 s, so its state is not saved: rank 0 on host ");
+  check_no_orphans();
+}
+
+static void a_second_request_ends_at_once(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("twice", "--drill slow:1:60000@20");
+  kill(child, SIGINT);
+  pause_s(0.5);
+  kill(child, SIGINT);
+  assert_int_equal(end_of(child), 130);
+  check_last_line("twice", "ronde: error: interrupted twice: ");
+  check_no_orphans();
+}
+
+/* What a control group, a batch system or a process group of a terminal sends. */
+static void a_signal_to_all_processes_is_one_request(void **state) {
+  need_mpi();
+  static const char *const names[] = {"TERM", "INT"};
+  for (int i = 0; i < 2; i++) {
+    pid_t child = start_long_run(i ? "all1" : "all0", "--drill slow:1:3000@20");
+    assert_int_equal(run("kill -%s $(pgrep -f -- '^[^ ]*(mpirun|ronde train).*--out %s/all%d')", names[i], folder, i),
+                     0);
+    check_interrupted(i ? "all1" : "all0", i ? 130 : 143, child);
+  }
+}
+
+static void a_signal_to_mpirun_is_one_to_all(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("m", "");
+  assert_int_equal(run("kill $(" THE("mpirun", "m") ")", "o", folder), 0);
+  check_interrupted("m", 143, child);
+}
+
+static void nothing_outlives_a_killed_launcher(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("l", "");
+  kill(child, SIGKILL);
+  assert_int_equal(end_of(child), 128 + SIGKILL);
+  check_no_orphans();
+}
+
+static void a_killed_mpirun_is_named(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("mk", "");
+  assert_int_equal(run("kill -9 $(" THE("mpirun", "mk") ")", "o", folder), 0);
+  assert_int_equal(end_of(child), 4);
+  check_last_line("mk", "ronde: error: mpirun was lost: killed by signal 9 (Killed), and with it: rank 0 on host ");
+  check_no_orphans();
+}
+
+static void a_stopped_mpirun_is_not_waited_for(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("ms", "--timeout 2");
+  assert_int_equal(run("kill -STOP $(" THE("mpirun", "ms") ")", "o", folder), 0);
+  assert_int_equal(end_of(child), 4);
+  check_last_line("ms", "ronde: error: mpirun was lost: it was stopped for more than --timeout 2 s");
+  check_no_orphans();
+}
+
+/* By those that wait for it, who are not named themselves; then it is ended. */
+static void a_stopped_rank_is_named(void **state) {
+  need_mpi();
+  static const char *const strategies[] = {"--timeout 3", "--timeout 3 --strategy ps-async"};
+  for (int i = 0; i < 2; i++) {
+    pid_t child = start_long_run(i ? "s1" : "s0", strategies[i]);
+    assert_int_equal(run("kill -STOP $(pgrep -n -f '^[^ ]*ronde train .*--out %s/s%d')", folder, i), 0);
+    assert_int_equal(end_of(child), 4);
+    assert_int_equal(run("tail -1 s%d.err", i), 0);
+    check_says("nothing heard from rank 2 on host ");
+    if (strstr(said, "from rank 0") || strstr(said, "from rank 1")) fail_msg("the living are blamed:\n%s", said);
+    check_no_orphans();
+  }
+}
+
+static void a_late_rank_is_waited_for(void **state) {
+  need_mpi();
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --timeout 2 --steps 2 "
+                   "--drill slow:1:6000"));
+}
+
+/* The first weights alone take 3 s, and the last of the hosts waits for who waits for them. */
+static void a_slow_link_is_waited_for(void **state) {
+#define SHAPED "root tbf rate 4mbit burst 32kb limit 2mb"
+  check_run(0, run_on_hosts("for i in 1 2 3; do ip netns exec ronde$i tc qdisc add dev eth0 " SHAPED "; done",
+                            "--model mnist-small --timeout 2 --steps 2 --collective ring --out slow"));
+#undef SHAPED
+}
+
+/* Puts a script in the place of mpirun. */
+static const char *instead_of_mpirun(const char *script) {
+  static char front[600];
+  check_run(0, run("mkdir -p bin && cat >bin/mpirun.openmpi <<'END'\n#!/bin/sh\n%s\nEND\nchmod +x bin/mpirun.openmpi",
+                   script));
+  snprintf(front, sizeof front, "REAL=$(command -v mpirun.openmpi); PATH=%s/bin:$PATH; export PATH REAL;", folder);
+  return front;
+}
+
+/* As where ssh never answers. */
+static void ranks_that_do_not_start_are_not_waited_for(void **state) {
+  need_mpi();
+  const char *front = instead_of_mpirun("exec sleep 1000");
+  pid_t child = start("never", front, "--timeout 1");
+  assert_int_equal(end_of(child), 4);
+  check_last_line("never",
+                  "ronde: error: only 0 of 3 ranks have started within 5 s (5 times --timeout); missing: rank 0, ");
+  child = start("never2", front, "");
+  pause_s(1);
+  kill(child, SIGINT);
+  assert_int_equal(end_of(child), 130);
+  check_no_orphans();
+}
+
+/* mpirun itself hangs where it may not write what it shares with the ranks. */
+static void a_limit_of_files_is_named(void **state) {
+  need_mpi();
+  check_run(6, run("ulimit -f 1000; timeout 60 " RONDE " train " SMALL " --workers 2 --transport mpi"));
+  check_says("ronde: error: ulimit -f");
+}
+
+/* Ranks that are gone, of a mpirun that does not notice. */
+static void a_mpirun_that_hangs_is_not_waited_for(void **state) {
+  need_mpi();
+  const char *front =
+      instead_of_mpirun("sh -c 'printf \"\\036ronde-begin 0 $$ %s\\n\" $(hostname) >&2'; exec sleep 1000");
+  pid_t child = start("hangs", front, "--workers 1");
+  assert_int_equal(end_of(child), 4);
+  check_last_line("hangs", "ronde: error: did not come to its end, and was killed: rank 0 on host ");
+  check_no_orphans();
+}
+
+/* Rank 1 is stopped after its first word, where all wait for it to join them. */
+static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
+  need_mpi();
+  const char *front = instead_of_mpirun(
+      "for word; do\n"
+      "  [ \"$word\" = \"" RONDE
+      "\" ] && set -- \"$@\" sh -c '\n"
+      "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
+      "    printf \"\\036ronde-begin 1 $$ here\\n\" >&2; kill -STOP $$'\n"
+      "  set -- \"$@\" \"$word\"; shift\n"
+      "done\n"
+      "exec \"$REAL\" \"$@\"");
+  pid_t child = start("init", front, "--timeout 1");
+  assert_int_equal(end_of(child), 4);
+  assert_int_equal(run("cat init.err"), 0);
+  check_says("ronde: error: transport mpi: not all ranks have come within 10 s");
+  check_last_line("init", "ronde: error: did not come to its end: rank 1 on host here");
+  check_no_orphans();
+}
+
+/* Ranks find out first, and mpirun only much later. */
+static void a_cable_that_is_out_is_noticed(void **state) {
+  check_run(4, run_on_hosts("{ (sleep 8; ip link set ronde3v down) >/dev/null 2>&1 & } ",
+                            "--epochs 100000 --timeout 4 --out cable"));
+  check_says("nothing heard from rank 2 on host ronde3 for 4 s");
+}
+
+static void a_host_without_power_is_named(void **state) {
+  check_run(4, run_on_hosts("{ (sleep 8; kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
+                            "--epochs 100000 --timeout 4 --out power"));
+  check_says("ronde3");
+  const char *last = strstr(said, "ronde: error: ");
+  for (const char *next; last && (next = strstr(last + 1, "ronde: error: "));) last = next;
+  if (!last || !strstr(last, "ronde3")) fail_msg("the last line does not name the host:\n%s", said);
+  if (strstr(said, "ORTE") || strstr(said, "-----")) fail_msg("Open MPI's own lines:\n%s", said);
+}
+
+/* One test alone where it is named. */
+/* The one rank that writes holds the folder. */
+static void another_run_does_not_write_beside_it(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("o1", "");
+  check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --overwrite --out o1"));
+  check_says("ronde: error: --out o1: another run is writing there, process ");
+  check_run(2, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
+  kill(child, SIGTERM);
+  assert_int_equal(end_of(child), 143);
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
+  check_no_orphans();
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(another_run_does_not_write_beside_it),
+      cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
+      cmocka_unit_test(an_interrupt_ends_all_ranks_well),
+      cmocka_unit_test(a_long_step_is_waited_for),
+      cmocka_unit_test(grace_has_an_end),
+      cmocka_unit_test(a_second_request_ends_at_once),
+      cmocka_unit_test(a_signal_to_all_processes_is_one_request),
+      cmocka_unit_test(a_signal_to_mpirun_is_one_to_all),
+      cmocka_unit_test(nothing_outlives_a_killed_launcher),
+      cmocka_unit_test(a_killed_mpirun_is_named),
+      cmocka_unit_test(a_stopped_mpirun_is_not_waited_for),
+      cmocka_unit_test(a_stopped_rank_is_named),
+      cmocka_unit_test(a_late_rank_is_waited_for),
+      cmocka_unit_test(a_slow_link_is_waited_for),
+      cmocka_unit_test(ranks_that_do_not_start_are_not_waited_for),
+      cmocka_unit_test(a_limit_of_files_is_named),
+      cmocka_unit_test(a_mpirun_that_hangs_is_not_waited_for),
+      cmocka_unit_test(a_rank_stopped_as_mpi_starts_is_named),
+      cmocka_unit_test(a_cable_that_is_out_is_noticed),
+      cmocka_unit_test(a_host_without_power_is_named),
+  };
+  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
