@@ -25,7 +25,7 @@ typedef struct state {
   int64_t in_blocks, out_blocks, weight_block;
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
@@ -121,7 +121,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   if (status == RONDE_OK && (!s->outputs || !s->live))
     status = ronde__fail(RONDE_E_MEMORY, "convolution plan: no memory for %d taps", taps);
   if (status != RONDE_OK) {
-    release(s);
+    release(desc, s);
     return status;
   }
   for (int t = 0; t < taps; t++) {
@@ -177,9 +177,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static void data_part(void *arg, int thread, int n_threads) {
@@ -243,17 +244,30 @@ void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *st
   ronde__pool_run(call->pool, data_part, &j);
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__conv_blocks_weight_gradient(desc, state, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) ronde__conv_blocks_data_gradient(desc, state, call);
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_blocks = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS); }
+
+const ronde__form ronde__conv_blocks = {
+    .name = "blocks",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

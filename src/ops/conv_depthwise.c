@@ -12,7 +12,7 @@ typedef struct state {
   int64_t in_pixel, in_block, out_pixel, out_block;
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
@@ -74,7 +74,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   direction data = {ronde__axis_backward, out->w, s->out_pixel, in->h, in->w, s->in_pixel, -s->h.stride, -s->w.stride};
   ronde_status status = schedule_create(desc, s, &forward, &s->forward);
   if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
-  if (status != RONDE_OK) release(s);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -109,9 +109,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static void data_part(void *arg, int thread, int n_threads) {
@@ -161,16 +162,31 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) ronde__pool_run(call->pool, data_part, &j);
+  return RONDE_OK;
 }
 
 /* Its only kernels are the instruction set's own. */
-static const char *implementation(const void *state) { return "depthwise"; }
+static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
 
-const ronde__conv_form ronde__conv_depthwise = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) {
+  return ronde__conv_n_groups(&desc->attr) > 1 && desc->in[0].layout == RONDE__BLOCKS;
+}
+
+const ronde__form ronde__conv_depthwise = {
+    .name = "depthwise",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

@@ -13,7 +13,7 @@ typedef struct state {
   int *flipped; /* [KW]: position of tap kw in the transposed weights */
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
@@ -100,7 +100,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
     direction data = {ronde__axis_backward, out->c, out->h, out->w, in->c, in->h, in->w, -s->h.stride, s->flipped};
     status = schedule_create(desc, s, &data, &s->data);
   }
-  if (status != RONDE_OK) release(s);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -132,9 +132,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static void data_part(void *arg, int thread, int n_threads) {
@@ -189,20 +190,33 @@ static void weight_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
   ronde__op_gradients_final(desc, call);
-  if (!call->din[0]) return;
+  if (!call->din[0]) return RONDE_OK;
   transpose_weights(state, &desc->param[0], call->param[0], call->work);
   ronde__pool_run(call->pool, data_part, &j);
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_lanes = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__LANES); }
+
+const ronde__form ronde__conv_lanes = {
+    .name = "lanes",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};
