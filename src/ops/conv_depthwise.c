@@ -20,47 +20,9 @@ static void release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-/* One direction: from the positions of `to` (what is computed) to operands in `from`. */
-typedef struct direction {
-  ronde__axis_fn taps;
-  int64_t from_w, from_pixel, to_h, to_w, to_pixel;
-  int step_h, step_w; /* how taps advance with positions: 1 forward, -stride backward */
-} direction;
-
-static ronde_status find_list(const state *s, const direction *dir, int64_t block, ronde__taps h, ronde__taps w,
-                              ronde__conv_schedule *sched, int *list_out) {
-  bool is_new;
-  int64_t count = (int64_t)h.count * w.count;
-  RONDE_TRY(ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, w.first, w.count}, count, list_out, &is_new));
-  ronde__gemm_list *list = &sched->lists[*list_out];
-  for (int64_t term = 0; term < count && is_new; term++) {
-    int64_t y = term / w.count, x = term % w.count;
-    int64_t tap = (h.first + y * dir->step_h) * s->w.kernel + w.first + x * dir->step_w;
-    list->a[term] = (uint64_t)((y * dir->from_w + x) * dir->from_pixel) * sizeof(float);
-    list->b[term] = (uint64_t)(tap * block) * sizeof(float);
-  }
-  return RONDE_OK;
-}
-
-static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
-                                    ronde__conv_schedule *sched) {
-  int64_t pixels = dir->to_h * dir->to_w;
-  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1) * (s->w.kernel + 1) * (s->w.kernel + 1);
-  RONDE_TRY(ronde__conv_schedule_allocate(sched, pixels, ronde__min(classes, pixels), 1));
-  for (int64_t y = 0; y < dir->to_h; y++) {
-    ronde__taps h = dir->taps(&s->h, y);
-    for (int64_t x = 0; x < dir->to_w;) {
-      ronde__taps w = dir->taps(&s->w, x);
-      int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, dir->taps, x, dir->to_w);
-      ronde__conv_run *r = &sched->runs[sched->n_runs++];
-      r->a0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
-      r->c0 = (y * dir->to_w + x) * dir->to_pixel;
-      r->extent = length * desc->in[0].n;
-      RONDE_TRY(find_list(s, dir, desc->in[0].block, h, w, sched, &r->list));
-      x += length;
-    }
-  }
-  return RONDE_OK;
+static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+  return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, sched, &r->list);
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
@@ -70,10 +32,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
   s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel;
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel;
-  direction forward = {ronde__axis_forward, in->w, s->in_pixel, out->h, out->w, s->out_pixel, 1, 1};
-  direction data = {ronde__axis_backward, out->w, s->out_pixel, in->h, in->w, s->in_pixel, -s->h.stride, -s->w.stride};
-  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
-  if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
+  ronde_status status = ronde__conv_schedules_create(desc, INT64_MAX, make_run, NULL, &s->forward, &s->data);
   if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
