@@ -336,6 +336,22 @@ static void test_ops_lie_inside_their_phases(void **state) {
   json_decref(run);
 }
 
+/* Of an op with several forms, a row tells which one; of another, its kernels alone. */
+static void test_ops_name_their_forms(void **state) {
+  ronde_source source = small_source(64, 64);
+  json_t *run = train_small("batch=8 epochs=1", &source), *row;
+  int n_convolutions = 0;
+  size_t i;
+  json_array_foreach(json_at(run, "ops"), i, row) {
+    bool is_named = strncmp(text_at(row, "implementation"), "lanes ", 6) == 0;
+    bool is_convolution = strncmp(text_at(row, "op"), "convolution", 11) == 0;
+    assert_int_equal(is_named, is_convolution);
+    n_convolutions += is_convolution;
+  }
+  assert_true(n_convolutions > 0);
+  json_decref(run);
+}
+
 /* Microseconds of each phase and rank in the trace. */
 static void sum_trace(json_t *trace, double us[3][RONDE__N_PHASES], int n_ops[3]) {
   size_t i;
@@ -478,6 +494,7 @@ int main(void) {
       TEST(test_evaluation_stands_apart),
       TEST(test_decoding_shows_without_the_cache),
       TEST(test_ops_lie_inside_their_phases),
+      TEST(test_ops_name_their_forms),
       TEST(test_trace_holds_all_ranks),
       TEST(test_a_line_for_each_step),
       TEST(test_overlap_by_rule),

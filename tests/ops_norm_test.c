@@ -55,7 +55,7 @@ static void check_evaluation(const op_case *c) {
     run.state_of[1].at[at] = 0.5f + 0.02f * (float)k;
   }
   run.call.training = false;
-  run.v->op->forward(&run.desc, run.state, &run.call);
+  call_forward(&run);
   for (int64_t i = 0; i < ref.out.n; i++) {
     int64_t k = i / (c->h * c->w) % c->c;
     double exact = ((double)ref.in[0][i] - 0.01 * (double)k) / sqrt(0.5 + 0.02 * (double)k + 1e-5) * ref.param[0][k] +
@@ -96,13 +96,13 @@ static void dropout_is_new_in_every_step_and_off_in_evaluation(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(keys); i++) {
     bind(&run, false);
     ++*keys[i];
-    run.v->op->forward(&run.desc, run.state, &run.call);
+    call_forward(&run);
     assert_memory_not_equal(before, run.out.at, (size_t)run.out.n * sizeof *before);
     assert_in_range(zeros(&run.out), 1600 - 175, 1600 + 175);
   }
   bind(&run, false);
   run.call.training = false;
-  run.v->op->forward(&run.desc, run.state, &run.call);
+  call_forward(&run);
   assert_memory_equal(run.out.at, ref.in[0], (size_t)run.out.n * sizeof(float));
   free(before);
   op_run_close(&run);

@@ -191,7 +191,9 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
   if (out) run->desc.out = *out; /* a reorder's, which the plan chooses */
   const ronde__op *op = v->op;
   const ronde__op_desc *d = &run->desc;
-  if (op->prepare && op->prepare(d, &run->state) != RONDE_OK) return found(run, "cannot be prepared");
+  if (ronde__form_choose(op, &run->desc) != RONDE_OK) return found(run, "no form takes it");
+  const ronde__form *form = d->form;
+  if (form && form->prepare && form->prepare(d, &run->state) != RONDE_OK) return found(run, "cannot be prepared");
   for (int i = 0; i < ref->n_inputs; i++) {
     run->in[i] = buffer_make(ronde__phys_elems(&d->in[i]));
     put_padded(&d->in[i], ref->in[i], run->in[i].at);
@@ -212,12 +214,13 @@ static inline bool op_run_open(op_run *run, const op_case *c, const reference *r
     run->out = buffer_make(ronde__phys_elems(&d->out));
     run->dout = buffer_make(run->out.n);
   }
-  run->saved = buffer_make(op->saved_elems ? (int64_t)op->saved_elems(d, run->state) : 0);
+  run->saved = buffer_make(form && form->saved_elems ? (int64_t)form->saved_elems(d, run->state) : 0);
   return true;
 }
 
 static inline void op_run_close(op_run *run) {
-  if (run->v->op->release) run->v->op->release(&run->desc, run->state);
+  const ronde__form *form = run->desc.form;
+  if (form && form->release) form->release(&run->desc, run->state);
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(run->in[i].block), free(run->din[i].block);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->param[i].block), free(run->dparam[i].block);
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) free(run->state_of[i].block);
@@ -249,9 +252,9 @@ static inline void hear(void *user, const ronde__gradient *g) {
 }
 
 static inline void bind(op_run *run, bool backward) {
-  const ronde__op *op = run->v->op;
+  const ronde__form *form = run->desc.form;
   free(run->work.block);
-  run->work = buffer_make(op->work_elems ? (int64_t)op->work_elems(&run->desc, run->state, backward) : 0);
+  run->work = buffer_make(form && form->work_elems ? (int64_t)form->work_elems(&run->desc, run->state, backward) : 0);
   run->call = (ronde__op_call){.out = run->out.at,
                                .saved = run->saved.at,
                                .work = run->work.at,
@@ -270,6 +273,11 @@ static inline void bind(op_run *run, bool backward) {
   for (int i = 0; i < run->desc.n_params; i++) run->call.param[i] = run->param[i].at;
 }
 
+/* No op of this list communicates: none can fail. */
+static inline void call_forward(op_run *run) {
+  assert_int_equal(run->desc.form->forward(&run->desc, run->state, &run->call), RONDE_OK);
+}
+
 static inline void op_run_forward(op_run *run) {
   poison(&run->out);
   poison(&run->saved);
@@ -278,7 +286,7 @@ static inline void op_run_forward(op_run *run) {
   run->call.loss_sum = &run->loss_sum;
   run->call.n_correct = &run->n_correct;
   if (run->v->op->is_view) memcpy(run->out.at, run->in[0].at, (size_t)run->out.n * sizeof(float));
-  else run->v->op->forward(&run->desc, run->state, &run->call);
+  else call_forward(run);
 }
 
 /* The output is replaced by the reference's, so that what backward must give does not depend on forward's rounding. */
@@ -307,8 +315,37 @@ static inline void op_run_backward(op_run *run) {
   if (op->is_view && run->din[0].at)
     for (int64_t i = 0; i < run->dout.n; i++)
       run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
-  if (!op->is_view) op->backward(d, run->state, &run->call);
+  if (!op->is_view) assert_int_equal(d->form->backward(d, run->state, &run->call), RONDE_OK);
   if (run->v->in_dout) memcpy(run->din[run->v->in_dout - 1].at, run->dout.at, (size_t)run->dout.n * sizeof(float));
+}
+
+/* ---- planted bugs ---- */
+
+enum { MAX_FORMS = 8 };
+
+/* An op whose forms are those of a sound one, but for what a test plants. */
+typedef struct planted_op {
+  ronde__op op;
+  const ronde__op *sound;
+  ronde__form forms[MAX_FORMS];
+  const ronde__form *list[MAX_FORMS + 1];
+} planted_op;
+
+static planted_op planted;
+
+static inline void plant(const ronde__op *sound) {
+  planted = (planted_op){.op = *sound, .sound = sound};
+  for (int i = 0; sound->forms[i]; i++) {
+    assert_true(i < MAX_FORMS);
+    planted.forms[i] = *sound->forms[i];
+    planted.list[i] = &planted.forms[i];
+  }
+  planted.op.forms = planted.list;
+}
+
+/* The form in whose place the planted one stands. */
+static inline const ronde__form *sound_form(const ronde__op_desc *d) {
+  return planted.sound->forms[d->form - planted.forms];
 }
 
 /* ---- checks ---- */

@@ -166,10 +166,11 @@ static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++)
     hooks->param_needed(hooks->user, step->param[i]);
   uint64_t begin = prof ? ronde__now_ns() : 0;
-  step->op->forward(&step->desc, step->state, &call);
-  if (prof) ronde__prof_op_add(prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+  ronde_status status = step->desc.form->forward(&step->desc, step->state, &call);
+  if (prof && status == RONDE_OK)
+    ronde__prof_op_add(prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
   ronde__blocks_give(e->blocks, call.work);
-  return RONDE_OK;
+  return status;
 }
 
 /* Prepares and executes a step whose op, desc and in are set; its output is a new value. */
@@ -322,6 +323,11 @@ static void count(ronde__eager *e) {
   e->flops_per_example = flops / (double)e->batch.n;
 }
 
+static void drop_tape(ronde__eager *e) {
+  ronde__tape_clear(e);
+  e->keeps_tape = false;
+}
+
 /* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
 static ronde_status define(ronde__eager *e, float *output_out) {
   ronde__graph_listener listener = {added, values, e};
@@ -334,7 +340,7 @@ static ronde_status define(ronde__eager *e, float *output_out) {
   if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
   ronde_graph_destroy(graph);
   if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
-  else ronde__tape_clear(e);
+  else drop_tape(e);
   return status;
 }
 
@@ -356,9 +362,9 @@ static ronde_status predict(void *execution, int64_t n, const float *x, float *y
 
 static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   ronde__eager *e = execution;
-  if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward of a pass that was not for training");
+  if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward without a pass of training that has ended");
   ronde_status status = ronde__tape_backward(e, accumulate, hooks, touched);
-  ronde__tape_clear(e);
+  drop_tape(e);
   return status;
 }
 
@@ -371,7 +377,7 @@ static ronde_status prepare(void *execution, int64_t n) {
   ronde_status status = RONDE_OK;
   for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = added(e, graph, i);
   if (status == RONDE_OK) status = run_loss(e, graph);
-  ronde__tape_clear(e);
+  drop_tape(e);
   return status;
 }
 

@@ -172,13 +172,15 @@ typedef struct ronde__net_hooks {
   void *user;
 } ronde__net_hooks;
 
-/* Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
+/* Where a pass fails (an op did, or a hook), its outputs and the gradients that it has not told hold nothing; buffers
+ * have moved as far as it came. The net can begin another one.
+ * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
-/* Backward of the last forward, which was one of training. accumulate: gradients are added to what is there, which must
- * be kept. A parameter that this pass did not use has a gradient of zero. Where gradients are transient, the hooks must
- * take them. */
+/* Backward of the last forward, which was one of training and did not fail. accumulate: gradients are added to what is
+ * there, which must be kept. A parameter that this pass did not use has a gradient of zero. Where gradients are
+ * transient, the hooks must take them. */
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);

@@ -1,3 +1,5 @@
+/* Lays out a recorded graph for one batch size: what is fused or joined, the layouts, each step's form, the gradients'
+ * order. */
 #include "graph/plan.h"
 
 #include <string.h>
@@ -278,7 +280,7 @@ static void study_params(ronde__plan *plan, bool transient) {
     }
   for (int i = 0; i < plan->n_steps && transient; i++) {
     ronde__plan_step *step = &plan->steps[i];
-    if (!step->has_backward || !step->op->gives_pieces || step->desc.frozen[0]) continue;
+    if (!step->has_backward || !step->desc.form->gives_pieces || step->desc.frozen[0]) continue;
     ronde__plan_param *param = &plan->params[step->param[0]];
     step->desc.in_pieces = param->in_pieces = param->first == param->last;
   }
@@ -317,6 +319,7 @@ static ronde_status lay_out(builder *b) {
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
   order_gradients(plan, written);
   ronde__free(written);
+  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
   study_params(plan, b->options->transient_gradients);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
   return ronde__plan_place_memory(plan, graph, b->options->transient_gradients);

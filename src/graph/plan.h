@@ -1,4 +1,4 @@
-/* A plan: one graph laid out for one batch size. Steps in forward order; the values between them with their forms;
+/* A plan: one graph laid out for one batch size. Steps in forward order; the values between them with their layouts;
  * where each lies in the arena, by liveness over the forward steps and the same steps backward. */
 #ifndef RONDE_PLAN_H
 #define RONDE_PLAN_H
@@ -61,8 +61,8 @@ typedef struct ronde__plan_options {
 
 /* A feature map or vector as in files. */
 ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
-/* plan_step.c: resolves the kernels of a step whose op, desc and has_backward are set; its sizes and its rows in the
- * ledger. */
+/* plan_step.c: resolves the kernels of a step whose op, desc (with its form) and has_backward are set; its sizes and
+ * its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);
 /* Of what a synchronised op shares (op.h); 0: it is none. */
 size_t ronde__plan_step_part_elems(const ronde__plan_step *step);

@@ -32,30 +32,38 @@ static double bytes_moved(const ronde__plan_step *step, bool backward, double ta
   return elems * sizeof(float) + taken;
 }
 
+/* A form's name, where there are several, and what its kernels are: "winograd f(4,3) xsmm". */
+static void implementation_name(const ronde__plan_step *step, char *name, size_t size) {
+  const ronde__form *form = step->desc.form;
+  snprintf(name, size, "%s%s%s", form->name ? form->name : "", form->name ? " " : "",
+           form->implementation(&step->desc, step->state));
+}
+
 static void add_row(ronde__plan_step *step, const ronde__plan_options *options, bool backward) {
   const ronde__op_desc *desc = &step->desc;
   const ronde_graph *graph = options->rows_of;
   bool taken = backward && desc->in_pieces && options->taker_name;
-  char joint[64], name[192];
+  char joint[64], name[192], implementation[64];
   joint_name(step, joint, sizeof joint);
+  implementation_name(step, implementation, sizeof implementation);
   snprintf(name, sizeof name, "%s%s%s%s%s", graph ? graph->nodes[desc->layer].label : "", graph ? " " : "", joint,
            taken ? "+" : "", taken ? options->taker_name : "");
-  int slot = ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD,
-                                 step->op->implementation(desc, step->state));
+  int slot =
+      ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD, implementation);
   if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));
   *(backward ? &step->backward_slot : &step->forward_slot) = slot;
 }
 
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options) {
-  const ronde__op *op = step->op;
   const ronde__op_desc *desc = &step->desc;
-  if (op->prepare) RONDE_TRY(op->prepare(desc, &step->state));
-  for (int back = 0; back < 2 && op->work_elems; back++)
-    if (!back || step->has_backward) step->work_bytes[back] = op->work_elems(desc, step->state, back) * sizeof(float);
-  if (op->saved_elems) step->saved_bytes = op->saved_elems(desc, step->state) * sizeof(float);
-  if (op->executed_flops) {
-    step->forward_flops = op->executed_flops(desc, step->state, false);
-    step->backward_flops = op->executed_flops(desc, step->state, true);
+  const ronde__form *form = desc->form;
+  if (form->prepare) RONDE_TRY(form->prepare(desc, &step->state));
+  for (int back = 0; back < 2 && form->work_elems; back++)
+    if (!back || step->has_backward) step->work_bytes[back] = form->work_elems(desc, step->state, back) * sizeof(float);
+  if (form->saved_elems) step->saved_bytes = form->saved_elems(desc, step->state) * sizeof(float);
+  if (form->executed_flops) {
+    step->forward_flops = form->executed_flops(desc, step->state, false);
+    step->backward_flops = form->executed_flops(desc, step->state, true);
   }
   step->forward_slot = step->backward_slot = -1;
   if (!options->prof) return RONDE_OK;
@@ -65,9 +73,11 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
 }
 
 size_t ronde__plan_step_part_elems(const ronde__plan_step *step) {
-  return step->op->part_elems ? step->op->part_elems(&step->desc) : 0;
+  const ronde__form *form = step->desc.form;
+  return form->part_elems ? form->part_elems(&step->desc) : 0;
 }
 
 void ronde__plan_step_release(ronde__plan_step *step) {
-  if (step->op->release) step->op->release(&step->desc, step->state);
+  const ronde__form *form = step->desc.form; /* NULL where the plan was given up before it was chosen */
+  if (form && form->release) form->release(&step->desc, step->state);
 }

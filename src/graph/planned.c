@@ -16,7 +16,7 @@ typedef struct planned {
   char *arena;
   size_t arena_bytes;
   double *part; /* what this replica tells the others about the present step */
-  /* of the last forward, for backward */
+  /* of the last forward, for backward; plan NULL: it failed, or there was none */
   const ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
@@ -144,10 +144,11 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
 /* For the per-op table. */
 static uint64_t op_clock(const planned *p) { return p->options.prof ? ronde__now_ns() : 0; }
 
-static void run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
+static ronde_status run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
   uint64_t begin = op_clock(p);
-  step->op->forward(&step->desc, step->state, call);
+  RONDE_TRY(step->desc.form->forward(&step->desc, step->state, call));
   ronde__prof_op_add(p->options.prof, step->forward_slot, begin, op_clock(p), step->forward_flops);
+  return RONDE_OK;
 }
 
 static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
@@ -159,7 +160,7 @@ static bool is_shared(const planned *p, const ronde__plan_step *step, const rond
 static ronde_status share(planned *p, const ronde__plan_step *step, bool backward, const ronde__net_hooks *hooks,
                           ronde__op_call *call) {
   uint64_t begin = op_clock(p);
-  step->op->contribute(&step->desc, step->state, call, backward);
+  RONDE_TRY(step->desc.form->contribute(&step->desc, step->state, call, backward));
   ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p), 0);
   return hooks->share(hooks->user, call->part, ronde__plan_step_part_elems(step), &call->parts);
 }
@@ -176,7 +177,7 @@ static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_l
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
       hooks->param_needed(hooks->user, step->param[j]);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, false, hooks, &call));
-    run_forward_op(p, step, &call);
+    RONDE_TRY(run_forward_op(p, step, &call));
   }
   return RONDE_OK;
 }
@@ -194,7 +195,7 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
     memset(call.part, 0, ronde__plan_step_part_elems(step) * sizeof *call.part);
     RONDE_TRY(hooks->share(hooks->user, call.part, ronde__plan_step_part_elems(step), &call.parts));
     if (backward) continue;
-    step->op->absorb(&step->desc, &call);
+    RONDE_TRY(step->desc.form->absorb(&step->desc, &call));
     for (int j = 0; j < step->desc.n_buffers; j++)
       p->buffers[step->buffer[j]].count += p->buffers[step->buffer[j]].is_counter;
   }
@@ -207,10 +208,11 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
   ronde__plan *plan;
   RONDE_TRY(plan_for(p, batch->n, &plan));
   ronde__net_result result = {0};
-  p->plan = plan;
+  p->plan = NULL;
   p->batch = *batch;
   p->loss_scale = loss_scale;
   RONDE_TRY(run_forward(p, plan, true, hooks, &result));
+  p->plan = plan;
   for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
@@ -280,19 +282,19 @@ static void tell_rest(running *r) {
   }
 }
 
-static void run_backward_op(running *r, ronde__op_call *call) {
+static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   const ronde__plan_step *step = r->step;
   for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = r->p->params[step->param[j]].n_packed;
   if (step->desc.in_pieces) r->untold[0] = 0;
   call->listener = (ronde__gradient_listener){on_final, r};
   r->begin = op_clock(r->p);
-  step->op->backward(&step->desc, step->state, call);
+  RONDE_TRY(step->desc.form->backward(&step->desc, step->state, call));
   ronde__prof_op_add(r->p->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);
   tell_rest(r);
+  return RONDE_OK;
 }
 
-static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
-  planned *p = execution;
+static ronde_status run_backward(planned *p, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   const ronde__plan *plan = p->plan;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     const ronde__plan_step *step = &plan->steps[i];
@@ -303,9 +305,17 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
     call.leaves_dead = leaves_dead(p, step);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
     running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};
-    run_backward_op(&r, &call);
+    RONDE_TRY(run_backward_op(&r, &call));
   }
   return RONDE_OK;
+}
+
+static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+  planned *p = execution;
+  if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward without a forward pass that has ended");
+  ronde_status status = run_backward(p, accumulate, hooks, touched);
+  if (status != RONDE_OK) p->plan = NULL;
+  return status;
 }
 
 static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {

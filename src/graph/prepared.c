@@ -1,9 +1,10 @@
+/* The prepared ops of eager passes, found again by their descriptions. */
 #include "graph/prepared.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A network has some hundred ops, in as many forms as there are batch sizes, times training and evaluation. */
+/* A network has some hundred ops, in as many shapes as there are batch sizes, times training and evaluation. */
 enum { MAX_STEPS = 2048 };
 
 struct ronde__prepared {
@@ -36,8 +37,8 @@ void ronde__prepared_trim(ronde__prepared *prepared) {
 
 int ronde__prepared_count(const ronde__prepared *prepared) { return prepared->n_steps; }
 
-/* The layer only tells calls apart; it is no part of a state. Attributes are compared as bytes: where their padding
- * differed, an op would be prepared twice. */
+/* The form follows from the rest; the layer only tells calls apart, and is no part of a state. Attributes are compared
+ * as bytes: where their padding differed, an op would be prepared twice. */
 static bool same_desc(const ronde__op_desc *a, const ronde__op_desc *b) {
   if (a->n_inputs != b->n_inputs || a->n_params != b->n_params || a->n_buffers != b->n_buffers) return false;
   for (int i = 0; i < a->n_inputs; i++)
@@ -64,7 +65,8 @@ static ronde_status add(ronde__prepared *prepared, const ronde__plan_options *op
     if (!steps) return ronde__fail(RONDE_E_MEMORY, "prepared ops: no memory for %d", n + 1);
     prepared->steps = steps;
   }
-  ronde_status status = ronde__plan_step_prepare(step, options);
+  ronde_status status = ronde__form_choose(step->op, &step->desc);
+  if (status == RONDE_OK) status = ronde__plan_step_prepare(step, options);
   if (status != RONDE_OK) ronde__plan_step_release(step);
   else prepared->steps[prepared->n_steps++] = *step;
   return status;
@@ -74,6 +76,7 @@ ronde_status ronde__prepared_get(ronde__prepared *prepared, const ronde__plan_op
                                  ronde__plan_step *step) {
   const ronde__plan_step *known = find(prepared, step);
   if (!known) return add(prepared, options, step);
+  step->desc.form = known->desc.form;
   step->state = known->state;
   step->saved_bytes = known->saved_bytes;
   step->forward_slot = known->forward_slot;

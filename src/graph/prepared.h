@@ -9,8 +9,8 @@ typedef struct ronde__prepared ronde__prepared;
 
 ronde_status ronde__prepared_create(ronde__prepared **prepared_out);
 void ronde__prepared_destroy(ronde__prepared *prepared);
-/* Completes a step whose op, desc and has_backward are set; its state is owned by `prepared`. options: of all its
- * steps the same, but for n. */
+/* Completes a step whose op, desc (but for its form) and has_backward are set; its state is owned by `prepared`.
+ * options: of all its steps the same, but for n. */
 ronde_status ronde__prepared_get(ronde__prepared *prepared, const ronde__plan_options *options, ronde__plan_step *step);
 /* Between passes: forgets everything where too much has gathered. */
 void ronde__prepared_trim(ronde__prepared *prepared);

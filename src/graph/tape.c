@@ -1,3 +1,4 @@
+/* The tape of an eager pass: its memory, and its backward. */
 #include "graph/tape.h"
 
 #include <stdlib.h>
@@ -112,32 +113,39 @@ static ronde_status take_gradients(ronde__eager *e, const ronde__tape_entry *ent
   }
   for (int i = 0; i < step->desc.n_params; i++) {
     if (step->desc.frozen[i]) continue;
-    call->dparam[i] = ronde__net_gradients(e->net) + params[step->param[i]].offset;
     if (entry->is_foreign) RONDE_TRY(ronde__tape_take(e, ronde__weight_elems(&step->desc.param[i]), &call->dparam[i]));
+    else call->dparam[i] = ronde__net_gradients(e->net) + params[step->param[i]].offset;
   }
   return RONDE_OK;
 }
 
+static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step, ronde__op_call *call) {
+  ronde__prof *prof = e->options.prof;
+  RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[1] / sizeof(float)), &call->work));
+  uint64_t begin = prof ? ronde__now_ns() : 0;
+  ronde_status status = step->desc.form->backward(&step->desc, step->state, call);
+  if (prof && status == RONDE_OK)
+    ronde__prof_op_add(prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
+  give(e, &call->work);
+  return status;
+}
+
 static ronde_status run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate) {
   const ronde__plan_step *step = &entry->step;
-  ronde__prof *prof = e->options.prof;
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
   ronde__op_call call;
   ronde__eager_bind(e, entry, &call);
   call.accumulate_dparam = accumulate && !entry->is_foreign;
-  RONDE_TRY(take_gradients(e, entry, &call));
-  RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[1] / sizeof(float)), &call.work));
-  uint64_t begin = prof ? ronde__now_ns() : 0;
-  step->op->backward(&step->desc, step->state, &call);
-  if (prof) ronde__prof_op_add(prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
-  give(e, &call.work);
+  ronde_status status = take_gradients(e, entry, &call);
+  if (status == RONDE_OK) status = call_backward(e, step, &call);
   for (int i = 0; i < step->desc.n_params && entry->is_foreign; i++) {
     if (step->desc.frozen[i]) continue;
-    RONDE_TRY(add_foreign(e, &step->desc.param[i], call.dparam[i], &params[step->param[i]], accumulate));
+    if (status == RONDE_OK)
+      status = add_foreign(e, &step->desc.param[i], call.dparam[i], &params[step->param[i]], accumulate);
     give(e, &call.dparam[i]);
   }
-  return RONDE_OK;
+  return status;
 }
 
 /* The call was the last to need these. */

@@ -15,9 +15,10 @@ static void clear_padding(const ronde__phys *out, float *y) {
     for (int64_t c = tail; c < out->block; c++) y[r * out->block + c] = 0;
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
   if (desc->attr.act == RONDE__ACT_SIGMOID) clear_padding(&desc->out, call->out);
+  return RONDE_OK;
 }
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
@@ -25,9 +26,16 @@ static void backward_range(const ronde__op_desc *desc, const ronde__op_call *cal
                               call->accumulate_dinput[0]);
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+  return RONDE_OK;
 }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
 
 const ronde__op ronde__op_activation = {
     .name = "activation",
@@ -35,7 +43,5 @@ const ronde__op ronde__op_activation = {
     .layouts = ronde__elementwise_layouts,
     .keeps_output = true,
     .dinput_in_dout = 1,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__elementwise_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

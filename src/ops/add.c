@@ -22,8 +22,9 @@ static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call
   desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out + begin, n);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
+  return RONDE_OK;
 }
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
@@ -32,16 +33,21 @@ static void backward_range(const ronde__op_desc *desc, const ronde__op_call *cal
       ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+  return RONDE_OK;
 }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
 
 const ronde__op ronde__op_add = {
     .name = "add",
     .infer = infer,
     .layouts = layouts,
     .dinput_in_dout = 3,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__elementwise_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -30,12 +30,14 @@ static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, c
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__pool2d_run(desc, state, call, forward_plane);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+  return RONDE_OK;
 }
 
 /* Output i averages the inputs from floor(i in / out) to ceil((i + 1) in / out). */
@@ -61,11 +63,23 @@ static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label
   return RONDE_OK;
 }
 
+static const ronde__form adaptive_form = {
+    .prepare = adaptive_prepare,
+    .release = ronde__pool2d_release,
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__pool2d_implementation,
+};
+
 const ronde__op ronde__op_adaptive_avg_pool2d = {
     .name = "adaptive_avg_pool",
     .infer = adaptive_infer,
     .layouts = ronde__pool2d_layouts,
-    .prepare = adaptive_prepare,
+    .forms = (const ronde__form *const[]){&adaptive_form, NULL},
+};
+
+static const ronde__form form = {
+    .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
     .forward = forward,
     .backward = backward,
@@ -76,9 +90,5 @@ const ronde__op ronde__op_avg_pool2d = {
     .name = "avg_pool",
     .infer = ronde__pool2d_infer,
     .layouts = ronde__pool2d_layouts,
-    .prepare = ronde__pool2d_prepare,
-    .release = ronde__pool2d_release,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__pool2d_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -195,7 +195,7 @@ static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, 
                                 j->desc->attr.act == RONDE__ACT_RELU, j->call->out + at);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = job_of(desc, call);
   int64_t n = desc->in[0].block;
   blocks b = {0, 0};
@@ -210,6 +210,7 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
     }
     each_chunk(&j, b, chunk_affine);
   }
+  return RONDE_OK;
 }
 
 /* ---- backward ---- */
@@ -276,7 +277,7 @@ static void param_gradients(const job *j, blocks b) {
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = job_of(desc, call);
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
@@ -285,6 +286,7 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
     param_gradients(&j, b);
     if (call->din[0]) each_chunk(&j, b, chunk_backward);
   }
+  return RONDE_OK;
 }
 
 /* ---- synchronised: what the replicas tell each other; [1 + 2 channels] ----
@@ -294,7 +296,8 @@ static size_t part_elems(const ronde__op_desc *desc) {
   return desc->attr.synchronised ? (size_t)(1 + 2 * padded_channels(&desc->in[0])) : 0;
 }
 
-static void contribute(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward) {
+static ronde_status contribute(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
+                               bool backward) {
   job j = job_of(desc, call);
   int64_t channels = padded_channels(&desc->in[0]), n = desc->in[0].block;
   double *first = call->part + 1, *second = first + channels;
@@ -306,14 +309,27 @@ static void contribute(const ronde__op_desc *desc, const void *state, const rond
     sums own = own_sums(&j, c);
     first[c] = own.dy, second[c] = own.dyx;
   }
+  return RONDE_OK;
 }
 
-static void absorb(const ronde__op_desc *desc, const ronde__op_call *call) {
+static ronde_status absorb(const ronde__op_desc *desc, const ronde__op_call *call) {
   job j = job_of(desc, call);
   shared_statistics(&j, all_blocks(&j));
+  return RONDE_OK;
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+
+static const ronde__form form = {
+    .work_elems = work_elems,
+    .saved_elems = saved_elems,
+    .forward = forward,
+    .backward = backward,
+    .part_elems = part_elems,
+    .contribute = contribute,
+    .absorb = absorb,
+    .implementation = implementation,
+};
 
 const ronde__op ronde__op_batch_norm2d = {
     .name = "batch_norm",
@@ -321,14 +337,7 @@ const ronde__op ronde__op_batch_norm2d = {
     .params = params,
     .buffers = buffers,
     .layouts = layouts,
-    .work_elems = work_elems,
-    .saved_elems = saved_elems,
     .keeps_input = true,
     .dinput_in_dout = 3,
-    .forward = forward,
-    .backward = backward,
-    .part_elems = part_elems,
-    .contribute = contribute,
-    .absorb = absorb,
-    .implementation = implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -107,19 +107,25 @@ static void each_input(const ronde__op_desc *desc, const ronde__op_call *call, b
     if (!backward || call->din[j.input]) ronde__pool_run(call->pool, backward ? backward_part : forward_part, &j);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   each_input(desc, call, false);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   each_input(desc, call, true);
+  return RONDE_OK;
 }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
 
 const ronde__op ronde__op_concat = {
     .name = "concat",
     .infer = infer,
     .layouts = layouts,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__elementwise_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -1,4 +1,5 @@
-/* The convolution's forms, chosen by the layouts on both sides and by the shape; one file each.
+/* The convolution's forms, in the order in which they are asked whether they take one; one file each. DESIGN.md has a
+ * table of which is taken when.
  * Legend: N batch; C input, O output channels; HxW input, OHxOW output; KHxKW taps; Cb, Ob channel blocks of bi, bo
  * channels. */
 #ifndef RONDE_CONV_H
@@ -8,24 +9,13 @@
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
 
-typedef struct ronde__conv_form {
-  ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
-  void (*release)(void *state);
-  size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
-  void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
-  void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
-  const char *(*implementation)(const void *state);
-  /* NULL: of the taps that meet the input. */
-  double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
-} ronde__conv_form;
-
-extern const ronde__conv_form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
-extern const ronde__conv_form ronde__conv_winograd;  /* the same where ronde__conv_winograd_pays */
-extern const ronde__conv_form ronde__conv_toeplitz;  /* the same where ronde__conv_toeplitz_pays */
-extern const ronde__conv_form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
-extern const ronde__conv_form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
-extern const ronde__conv_form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
-extern const ronde__conv_form ronde__conv_groups;    /* LANES -> LANES, in other groups */
+extern const ronde__form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
+extern const ronde__form ronde__conv_groups;    /* LANES -> LANES, in other groups */
+extern const ronde__form ronde__conv_toeplitz;  /* BLOCKS -> BLOCKS: 3x3 on maps of 2x2 pixels */
+extern const ronde__form ronde__conv_winograd;  /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
+extern const ronde__form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
+extern const ronde__form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
+extern const ronde__form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
 
 static inline int64_t ronde__conv_n_groups(const ronde__op_attr *attr) { return attr->groups ? attr->groups : 1; }
 static inline ronde__axis ronde__conv_axis_h(const ronde__op_desc *d) {
@@ -35,22 +25,17 @@ static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
   return ronde__axis_make(d->in[0].w, d->attr.kernel[1], d->attr.stride[1], d->attr.padding[1]);
 }
 
-/* What the per-op table calls a form whose products are of the GEMM: static text. names: RONDE__FORM_NAMES("form"). */
-#define RONDE__FORM_NAMES(form)                                                                 \
-  {                                                                                             \
-    {"xsmm", form " xsmm"}, {"tile-sse2", form " tile-sse2"}, {"tile-avx2", form " tile-avx2"}, \
-        {"tile-neon", form " tile-neon"}, {"tile-avx512", form " tile-avx512"}, {               \
-      NULL, form                                                                                \
-    }                                                                                           \
-  }
-const char *ronde__conv_form_name(const char *const names[][2], const ronde__gemm *gemm);
+/* Whether it is one group between these layouts. */
+static inline bool ronde__conv_is_between(const ronde__op_desc *d, ronde__layout in, ronde__layout out) {
+  return ronde__conv_n_groups(&d->attr) == 1 && d->in[0].layout == in && d->out.layout == out;
+}
 
-bool ronde__conv_winograd_pays(const ronde__op_desc *desc);
-bool ronde__conv_toeplitz_pays(const ronde__op_desc *desc);
 /* One gradient alone, with the state of ronde__conv_blocks. */
 void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
 void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
 /* Of one direction, or of the weight gradient: taps in the padding left out. */
 double ronde__conv_taps_flops(const ronde__op_desc *desc);
+/* Of a call of a form that multiplies taps (op.h). */
+double ronde__conv_executed_flops(const ronde__op_desc *desc, const void *state, bool backward);
 
 #endif

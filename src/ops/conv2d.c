@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                           const char *const *in_labels, ronde__shape *out) {
@@ -53,16 +52,6 @@ static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const r
   return 2 * ronde__shape_elems(out) * (in[0].dim[0] / ronde__conv_n_groups(attr)) * attr->kernel[0] * attr->kernel[1];
 }
 
-static const ronde__conv_form *form_of(const ronde__op_desc *desc) {
-  if (ronde__conv_n_groups(&desc->attr) > 1)
-    return desc->in[0].layout == RONDE__BLOCKS ? &ronde__conv_depthwise : &ronde__conv_groups;
-  if (desc->in[0].layout == RONDE__BLOCKS) {
-    if (ronde__conv_toeplitz_pays(desc)) return &ronde__conv_toeplitz;
-    return ronde__conv_winograd_pays(desc) ? &ronde__conv_winograd : &ronde__conv_blocks;
-  }
-  return desc->out.layout == RONDE__LANES ? &ronde__conv_lanes : &ronde__conv_first;
-}
-
 /* Up to FEW channels the batch goes into the lanes: a block would be padding for the most part. */
 enum { FEW_IN = 16, FEW_OUT = 32 };
 
@@ -102,39 +91,13 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
 
 /* A band of the map in front of the pooling stays in cache, and is never stored whole. */
 static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out) {
-  if (form_of(desc) != &ronde__conv_first || kind != RONDE__OP_MAX_POOL2D) return false;
+  if (!ronde__conv_first.takes(desc) || kind != RONDE__OP_MAX_POOL2D) return false;
   for (int d = 0; d < 2; d++)
     if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
   desc->attr.pool =
       (ronde__joined_pool){.kernel = {attr->kernel[0], attr->kernel[1]}, .relu = attr->act == RONDE__ACT_RELU};
   desc->out.h = out->dim[1], desc->out.w = out->dim[2];
   return true;
-}
-
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  return form_of(desc)->prepare(desc, state_out);
-}
-
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  return form_of(desc)->work_elems(desc, state, backward);
-}
-
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
-  return desc->attr.pool.kernel[0] ? ronde__ops[RONDE__OP_MAX_POOL2D]->saved_elems(desc, state) : 0;
-}
-
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  form_of(desc)->forward(desc, state, call);
-}
-
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  form_of(desc)->backward(desc, state, call);
-}
-
-static void release(const ronde__op_desc *desc, void *state) { form_of(desc)->release(state); }
-
-static const char *implementation(const ronde__op_desc *desc, const void *state) {
-  return form_of(desc)->implementation(state);
 }
 
 double ronde__conv_taps_flops(const ronde__op_desc *desc) {
@@ -146,15 +109,8 @@ double ronde__conv_taps_flops(const ronde__op_desc *desc) {
          (double)(desc->in[0].n * desc->out.c * (desc->in[0].c / ronde__conv_n_groups(&desc->attr)));
 }
 
-static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
-  const ronde__conv_form *form = form_of(desc);
-  if (form->executed_flops) return form->executed_flops(desc, state, backward);
+double ronde__conv_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
   return ronde__conv_taps_flops(desc) * (backward ? desc->need_dinput[0] + !desc->frozen[0] : 1);
-}
-
-const char *ronde__conv_form_name(const char *const names[][2], const ronde__gemm *gemm) {
-  while ((*names)[0] && strcmp((*names)[0], gemm->implementation) != 0) names++;
-  return (*names)[1];
 }
 
 static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
@@ -165,6 +121,11 @@ static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
   return h0 == h1 || w0 == w1;
 }
 
+static const ronde__form *const forms[] = {
+    &ronde__conv_depthwise, &ronde__conv_groups, &ronde__conv_toeplitz, &ronde__conv_winograd,
+    &ronde__conv_blocks,    &ronde__conv_lanes,  &ronde__conv_first,    NULL,
+};
+
 const ronde__op ronde__op_conv2d = {
     .name = "convolution",
     .infer = infer,
@@ -172,14 +133,7 @@ const ronde__op ronde__op_conv2d = {
     .flops = flops,
     .layouts = layouts,
     .join = join,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .saved_elems = saved_elems,
     .keeps_input = true,
-    .forward = forward,
-    .backward = backward,
     .dead_tap = dead_tap,
-    .implementation = implementation,
-    .executed_flops = executed_flops,
+    .forms = forms,
 };

@@ -25,7 +25,7 @@ typedef struct state {
   int64_t in_blocks, out_blocks, weight_block;
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
@@ -36,56 +36,12 @@ static void release(void *opaque) {
   ronde__free(s);
 }
 
-/* One direction: from the positions of `to` (what is computed) to operands in `from`. */
-typedef struct direction {
-  ronde__axis_fn taps;
-  int64_t from_w, from_pixel, from_block, from_blocks; /* width and strides of the operand's tensor */
-  int64_t to_h, to_w, to_pixel;
-  int64_t k, n; /* channels per block on both sides */
-  int tap_sign; /* how taps advance with `at`: +1 forward, -stride backward (h and w) */
-  int step_h, step_w;
-} direction;
-
-static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__taps w,
-                              ronde__conv_schedule *sched, int *list_out) {
-  bool is_new;
-  int64_t count = (int64_t)h.count * w.count * dir->from_blocks, term = 0;
-  RONDE_TRY(ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, w.first, w.count}, count, list_out, &is_new));
-  if (!is_new) return RONDE_OK;
-  ronde__gemm_list *list = &sched->lists[*list_out];
-  for (int y = 0; y < h.count; y++)
-    for (int x = 0; x < w.count; x++)
-      for (int64_t block = 0; block < dir->from_blocks; block++, term++) {
-        int64_t tap = (int64_t)(h.first + y * dir->step_h) * s->w.kernel + w.first + x * dir->step_w;
-        list->a[term] = (uint64_t)((y * dir->from_w + x) * dir->from_pixel + block * dir->from_block) * sizeof(float);
-        list->b[term] = (uint64_t)((tap * dir->from_blocks + block) * dir->k * dir->n) * sizeof(float);
-      }
-  return RONDE_OK;
-}
-
-static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
-                                    ronde__conv_schedule *sched) {
-  int64_t n = desc->in[0].n, pixels = dir->to_h * dir->to_w;
-  int64_t longest = ronde__max(1, ROWS_WANTED / n); /* pixels in a run */
-  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1) * (s->w.kernel + 1) * (s->w.kernel + 1);
-  RONDE_TRY(ronde__conv_schedule_allocate(sched, pixels, ronde__min(classes, pixels), ronde__min(longest, dir->to_w)));
-  for (int64_t y = 0; y < dir->to_h; y++) {
-    ronde__taps h = dir->taps(&s->h, y);
-    for (int64_t x = 0; x < dir->to_w;) {
-      ronde__taps w = dir->taps(&s->w, x);
-      /* Neighbouring rows of the operand are neighbours in memory only at stride 1. */
-      int64_t length = s->w.stride > 1 ? 1 : ronde__min(longest, ronde__axis_run(&s->w, dir->taps, x, dir->to_w));
-      ronde__conv_run *r = &sched->runs[sched->n_runs++];
-      r->a0 = (h.at * dir->from_w + w.at) * dir->from_pixel;
-      r->c0 = (y * dir->to_w + x) * dir->to_pixel;
-      r->extent = length * n;
-      RONDE_TRY(find_list(s, dir, h, w, sched, &r->list));
-      ronde__gemm_shape shape = {(int)r->extent, (int)dir->n, (int)dir->k, dir->k, dir->n, dir->n, false, false};
-      r->kernel = ronde__conv_schedule_kernel(sched, desc, &shape);
-      x += length;
-    }
-  }
-  return RONDE_OK;
+static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+  int64_t k = dir->from->block, n = dir->to->block;
+  ronde__gemm_shape shape = {(int)r->extent, (int)n, (int)k, k, n, n, false, false};
+  r->kernel = ronde__conv_schedule_kernel(sched, dir->desc, &shape);
+  return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sched, &r->list);
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
@@ -97,23 +53,8 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
   s->out_blocks = ronde__phys_blocks(out);
   s->weight_block = in->block * out->block;
-  direction forward = {ronde__axis_forward,
-                       in->w,
-                       s->in_pixel,
-                       s->in_block,
-                       s->in_blocks,
-                       out->h,
-                       out->w,
-                       s->out_pixel,
-                       in->block,
-                       out->block,
-                       1,
-                       1,
-                       1};
-  direction data = {ronde__axis_backward, out->w,     s->out_pixel, s->out_block, s->out_blocks, in->h,       in->w,
-                    s->in_pixel,          out->block, in->block,    -1,           -s->h.stride,  -s->w.stride};
-  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
-  if (status == RONDE_OK && desc->need_dinput[0]) status = schedule_create(desc, s, &data, &s->data);
+  int64_t longest = ronde__max(1, ROWS_WANTED / in->n);
+  ronde_status status = ronde__conv_schedules_create(desc, longest, make_run, NULL, &s->forward, &s->data);
   if (status == RONDE_OK) status = ronde__gemm_list_create(out->w, &s->pixels);
   int taps = s->h.kernel * s->w.kernel;
   s->outputs = ronde__alloc((size_t)taps * sizeof *s->outputs);
@@ -121,7 +62,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   if (status == RONDE_OK && (!s->outputs || !s->live))
     status = ronde__fail(RONDE_E_MEMORY, "convolution plan: no memory for %d taps", taps);
   if (status != RONDE_OK) {
-    release(s);
+    release(desc, s);
     return status;
   }
   for (int t = 0; t < taps; t++) {
@@ -177,9 +118,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static void data_part(void *arg, int thread, int n_threads) {
@@ -243,17 +185,30 @@ void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *st
   ronde__pool_run(call->pool, data_part, &j);
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__conv_blocks_weight_gradient(desc, state, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) ronde__conv_blocks_data_gradient(desc, state, call);
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_blocks = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS); }
+
+const ronde__form ronde__conv_blocks = {
+    .name = "blocks",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

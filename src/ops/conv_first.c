@@ -21,7 +21,7 @@ typedef struct state {
   ronde__gemm_list pixels;   /* neighbouring pixels of a row: x, dy */
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   for (int i = 0; s->rows && i < (s->h.kernel + 1) * (s->h.kernel + 1); i++) ronde__gemm_list_destroy(&s->rows[i]);
@@ -80,7 +80,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->out_blocks = ronde__phys_blocks(out), s->longest = ronde__min(s->w.out, ronde__max(1, CACHED / s->out_pixel));
   ronde_status status = make_lists(desc, s);
   if (status != RONDE_OK) {
-    release(s);
+    release(desc, s);
     return status;
   }
   for (int k = 1; k <= s->w.kernel; k++) {
@@ -100,6 +100,11 @@ static int64_t thread_elems(const ronde__op_desc *desc, const state *s, bool bac
 
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return (size_t)(desc->threads * thread_elems(desc, state, backward));
+}
+
+/* Of a pooling: as its own op has it. */
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+  return n_places(desc) ? ronde__ops[RONDE__OP_MAX_POOL2D]->forms[0]->saved_elems(desc, NULL) : 0;
 }
 
 typedef struct job {
@@ -155,9 +160,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 /* dY of neighbouring pixels from (oh, ow) on: where it lies, or made of the pooled one, zeros but for the maxima; those
@@ -223,15 +229,29 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, weight_part, &j);
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
   return s->forward[s->w.kernel].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_first = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__BLOCKS); }
+
+const ronde__form ronde__conv_first = {
+    .name = "first",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .saved_elems = saved_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

@@ -1,5 +1,5 @@
 /* Forms with fewer multiplications, at shapes of many groups of blocks or chunks, too large for the naive references of
- * the op harness: against the taps, and with the same bits on one, two and three threads. */
+ * the op harness: against the taps, and with the same bits on one, two and three threads. And which form is taken when. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -55,10 +55,11 @@ typedef struct operands {
 } operands;
 
 /* Gradients are added to what is there where asked. */
-static results run(const ronde__conv_form *form, const shape *shape, int threads, bool accumulate, const operands *o) {
+static results run(const ronde__form *form, const shape *shape, int threads, bool accumulate, const operands *o) {
   ronde__pool *pool;
   void *state;
   ronde__op_desc desc = describe(shape, threads);
+  desc.form = form;
   assert_int_equal(ronde__pool_create(threads, &pool), RONDE_OK);
   assert_int_equal(form->prepare(&desc, &state), RONDE_OK);
   results r = {malloc(o->out * sizeof(float)), values((int64_t)o->in, 4), values((int64_t)o->weights, 5)};
@@ -66,14 +67,14 @@ static results run(const ronde__conv_form *form, const shape *shape, int threads
   memcpy(dout, o->dy, o->out * sizeof *dout);
   ronde__op_call call = {.in = {o->x}, .out = r.y, .param = {o->w}, .pool = pool};
   call.work = malloc(form->work_elems(&desc, state, false) * sizeof(float));
-  form->forward(&desc, state, &call);
+  assert_int_equal(form->forward(&desc, state, &call), RONDE_OK);
   free(call.work);
   call.work = malloc(form->work_elems(&desc, state, true) * sizeof(float));
   call.dout = dout, call.din[0] = r.dx, call.dparam[0] = r.dw;
   call.accumulate_dinput[0] = call.accumulate_dparam = accumulate;
-  form->backward(&desc, state, &call);
+  assert_int_equal(form->backward(&desc, state, &call), RONDE_OK);
   free(call.work), free(dout);
-  form->release(state);
+  form->release(&desc, state);
   ronde__pool_destroy(pool);
   return r;
 }
@@ -91,7 +92,7 @@ static void check_near(const float *x, const float *want, size_t n) {
   assert_true(error <= 1e-5f * largest);
 }
 
-static void check(const ronde__conv_form *form, const shape *shape, bool accumulate) {
+static void check(const ronde__form *form, const shape *shape, bool accumulate) {
   ronde__op_desc desc = describe(shape, 1);
   operands o = {.in = (size_t)ronde__phys_elems(&desc.in[0]),
                 .out = (size_t)ronde__phys_elems(&desc.out),
@@ -115,7 +116,7 @@ static void check(const ronde__conv_form *form, const shape *shape, bool accumul
 static void test_winograd(void **state) {
   static const shape many_chunks = {64, 64, 24};
   ronde__op_desc desc = describe(&many_chunks, 1);
-  assert_true(ronde__conv_winograd_pays(&desc));
+  assert_true(ronde__conv_winograd.takes(&desc));
   check(&ronde__conv_winograd, &many_chunks, false);
 }
 
@@ -124,16 +125,85 @@ static void test_toeplitz(void **state) {
   static const shape shapes[] = {{192, 320, 2}, {320, 192, 2}, {32, 64, 2}};
   for (size_t i = 0; i < RONDE__COUNT(shapes); i++) {
     ronde__op_desc desc = describe(&shapes[i], 1);
-    assert_true(ronde__conv_toeplitz_pays(&desc));
+    assert_true(ronde__conv_toeplitz.takes(&desc));
     check(&ronde__conv_toeplitz, &shapes[i], false);
     check(&ronde__conv_toeplitz, &shapes[i], true);
   }
+}
+
+/* ---- the choice: the rows of DESIGN.md's table ---- */
+
+typedef struct choice {
+  const char *form;
+  int64_t n, in, size, out;
+  int kernel, stride, padding, groups;
+  ronde__layout offered;
+  bool need_dinput;
+} choice;
+
+static const ronde__op *conv(void) { return ronde__ops[RONDE__OP_CONV2D]; }
+
+static ronde__op_desc laid_out(const choice *c) {
+  int64_t size = (c->size + 2 * c->padding - c->kernel) / c->stride + 1;
+  ronde__shape in = {3, {c->in, c->size, c->size}}, out = {3, {c->out, size, size}};
+  ronde__op_desc desc = {.attr = {.out_channels = c->out,
+                                  .kernel = {c->kernel, c->kernel},
+                                  .stride = {c->stride, c->stride},
+                                  .padding = {c->padding, c->padding},
+                                  .groups = c->groups},
+                         .n_inputs = 1,
+                         .n_params = 1,
+                         .in = {ronde__phys_make(c->offered, c->n, c->in, c->size, c->size)},
+                         .need_dinput = {c->need_dinput},
+                         .kernels = ronde__kernels_available(0),
+                         .threads = 1};
+  conv()->layouts(&desc, &in, &out);
+  return desc;
+}
+
+static void test_the_choice(void **state) {
+  static const choice choices[] = {
+      {"depthwise", 8, 36, 8, 36, 3, 1, 1, 36, RONDE__LANES, true},
+      {"groups", 8, 36, 8, 36, 3, 1, 1, 6, RONDE__BLOCKS, true},
+      {"groups", 8, 6, 8, 12, 3, 1, 1, 6, RONDE__BLOCKS, true},
+      {"toeplitz", 32, 32, 2, 32, 3, 1, 1, 1, RONDE__BLOCKS, true},
+      {"blocks", 31, 32, 2, 32, 3, 1, 1, 1, RONDE__BLOCKS,
+       true}, /* too few examples for the one, pixels for the other */
+      {"winograd f(4,3)", 16, 32, 4, 32, 3, 1, 1, 0, RONDE__BLOCKS, true},
+      {"winograd f(4,3)", 16, 32, 6, 32, 3, 1, 0, 0, RONDE__ROWS, true},
+      {"blocks", 15, 32, 4, 32, 3, 1, 1, 0, RONDE__BLOCKS, true}, /* fewer than 16 tiles */
+      {"blocks", 64, 31, 8, 32, 3, 1, 1, 0, RONDE__BLOCKS, true}, /* channels */
+      {"blocks", 64, 32, 8, 31, 3, 1, 1, 0, RONDE__BLOCKS, true}, /* channels */
+      {"blocks", 64, 32, 8, 32, 3, 2, 1, 0, RONDE__BLOCKS, true}, /* stride */
+      {"blocks", 64, 32, 8, 32, 5, 1, 2, 0, RONDE__BLOCKS, true}, /* kernel */
+      {"blocks", 64, 32, 5, 32, 3, 1, 1, 0, RONDE__BLOCKS, true}, /* four tiles for 25 pixels save too little */
+      {"blocks", 64, 8, 8, 32, 3, 1, 1, 0, RONDE__LANES, true},   /* a data gradient into LANES of many outputs */
+      {"blocks", 64, 17, 8, 8, 3, 1, 1, 0, RONDE__ROWS, false},
+      {"lanes", 64, 16, 8, 31, 3, 1, 1, 0, RONDE__ROWS, true},
+      {"first", 64, 16, 8, 32, 3, 1, 1, 0, RONDE__ROWS, false},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(choices); i++) {
+    ronde__op_desc desc = laid_out(&choices[i]);
+    assert_int_equal(ronde__form_choose(conv(), &desc), RONDE_OK);
+    if (strcmp(desc.form->name, choices[i].form))
+      fail_msg("choice %zu: %s instead of %s", i, desc.form->name, choices[i].form);
+  }
+}
+
+static void test_what_no_form_takes_is_refused(void **state) {
+  static const choice blocks = {"blocks", 64, 32, 8, 32, 3, 2, 1, 0, RONDE__BLOCKS, true};
+  ronde__op_desc desc = laid_out(&blocks);
+  desc.out.layout = RONDE__ROWS;
+  assert_int_equal(ronde__form_choose(conv(), &desc), RONDE_E_INTERNAL);
+  assert_null(desc.form);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_winograd),
       cmocka_unit_test(test_toeplitz),
+      cmocka_unit_test(test_the_choice),
+      cmocka_unit_test(test_what_no_form_takes_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,10 @@ typedef struct state {
   void *lanes;
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
-  ronde__conv_lanes.release(s->lanes);
+  ronde__conv_lanes.release(&s->group, s->lanes);
   ronde__free(s);
 }
 
@@ -19,12 +19,13 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.group = *desc};
+  s->group.form = &ronde__conv_lanes;
   s->group.in[0].c /= groups;
   s->group.out.c /= groups;
   s->group.param[0].o /= groups;
   s->group.param[1].o /= groups;
   ronde_status status = ronde__conv_lanes.prepare(&s->group, &s->lanes);
-  if (status != RONDE_OK) release(s);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -53,24 +54,41 @@ static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, 
   return c;
 }
 
-static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
-    ronde__conv_lanes.forward(&s->group, s->lanes, &c);
+    RONDE_TRY(ronde__conv_lanes.forward(&s->group, s->lanes, &c));
   }
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
-    ronde__conv_lanes.backward(&s->group, s->lanes, &c);
+    RONDE_TRY(ronde__conv_lanes.backward(&s->group, s->lanes, &c));
   }
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
-  return ronde__conv_lanes.implementation(((const state *)opaque)->lanes);
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
+  const state *s = opaque;
+  return ronde__conv_lanes.implementation(&s->group, s->lanes);
 }
 
-const ronde__conv_form ronde__conv_groups = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) {
+  return ronde__conv_n_groups(&desc->attr) > 1 && desc->in[0].layout == RONDE__LANES;
+}
+
+const ronde__form ronde__conv_groups = {
+    .name = "groups",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

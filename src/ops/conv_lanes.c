@@ -13,7 +13,7 @@ typedef struct state {
   int *flipped; /* [KW]: position of tap kw in the transposed weights */
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
@@ -22,58 +22,38 @@ static void release(void *opaque) {
   ronde__free(s);
 }
 
-/* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's
- * pixels follow. */
-typedef struct direction {
-  ronde__axis_fn taps;
-  int64_t from_c, from_h, from_w, to_c, to_h, to_w;
-  int step_h;
-  const int *position; /* of tap kw within a row, or NULL: kw itself */
-} direction;
-
 /* A list for each set of rows of taps: over channels and kh. */
-static ronde_status find_list(const state *s, const direction *dir, ronde__taps h, ronde__conv_schedule *sched,
+static ronde_status find_list(const ronde__conv_direction *dir, ronde__taps h, ronde__conv_schedule *sched,
                               int *list_out) {
   bool is_new;
-  RONDE_TRY(
-      ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, 0, 0}, dir->from_c * h.count, list_out, &is_new));
+  const ronde__phys *from = dir->from;
+  RONDE_TRY(ronde__conv_schedule_list(sched, (int[4]){h.first, h.count, 0, 0}, from->c * h.count, list_out, &is_new));
   if (!is_new) return RONDE_OK;
   ronde__gemm_list *list = &sched->lists[*list_out];
-  for (int64_t c = 0, term = 0; c < dir->from_c; c++)
+  for (int64_t c = 0, term = 0; c < from->c; c++)
     for (int y = 0; y < h.count; y++, term++) {
-      list->a[term] = (uint64_t)((c * s->h.kernel + h.first + y * dir->step_h) * s->w.kernel) * sizeof(float);
-      list->b[term] = (uint64_t)((c * dir->from_h + y) * dir->from_w * s->lanes) * sizeof(float);
+      list->a[term] = (uint64_t)((c * dir->h.kernel + h.first + y * dir->step_h) * dir->w.kernel) * sizeof(float);
+      list->b[term] = (uint64_t)((c * from->h + y) * from->w * from->block) * sizeof(float);
     }
   return RONDE_OK;
 }
 
-static ronde_status schedule_create(const ronde__op_desc *desc, const state *s, const direction *dir,
-                                    ronde__conv_schedule *sched) {
-  int64_t classes = ((int64_t)s->h.kernel + 1) * (s->h.kernel + 1), lda = dir->from_c * s->h.kernel * s->w.kernel;
-  int64_t max_lists = ronde__min(classes, dir->to_h + 1); /* one without taps */
-  RONDE_TRY(ronde__conv_schedule_allocate(sched, dir->to_h * dir->to_w, max_lists, dir->to_w));
-  for (int64_t y = 0; y < dir->to_h; y++) {
-    ronde__taps h = dir->taps(&s->h, y);
-    for (int64_t x = 0; x < dir->to_w;) {
-      ronde__taps w = dir->taps(&s->w, x);
-      int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, dir->taps, x, dir->to_w);
-      ronde__conv_run *r = &sched->runs[sched->n_runs++];
-      r->a0 = dir->position && w.count ? dir->position[w.first] : w.first;
-      r->b0 = (h.at * dir->from_w + w.at) * s->lanes;
-      r->c0 = (y * dir->to_w + x) * s->lanes;
-      r->extent = length * s->lanes;
-      RONDE_TRY(find_list(s, dir, w.count ? h : (ronde__taps){0, 0, 0}, sched, &r->list));
-      ronde__gemm_shape shape = {.m = (int)dir->to_c,
-                                 .n = (int)r->extent,
-                                 .k = (int)ronde__max(1, w.count),
-                                 .lda = lda,
-                                 .ldb = s->lanes,
-                                 .ldc = dir->to_h * dir->to_w * s->lanes};
-      r->kernel = ronde__conv_schedule_kernel(sched, desc, &shape);
-      x += length;
-    }
-  }
-  return RONDE_OK;
+/* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's
+ * pixels follow. */
+static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+  const ronde__phys *from = dir->from, *to = dir->to;
+  const state *s = dir->user;
+  r->b0 = r->a0;
+  r->a0 = dir->step_w < 0 && w.count ? s->flipped[w.first] : w.first;
+  ronde__gemm_shape shape = {.m = (int)to->c,
+                             .n = (int)r->extent,
+                             .k = (int)ronde__max(1, w.count),
+                             .lda = from->c * dir->h.kernel * dir->w.kernel,
+                             .ldb = s->lanes,
+                             .ldc = to->h * to->w * s->lanes};
+  r->kernel = ronde__conv_schedule_kernel(sched, dir->desc, &shape);
+  return find_list(dir, w.count ? h : (ronde__taps){0, 0, 0}, sched, &r->list);
 }
 
 /* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order.
@@ -89,18 +69,13 @@ static ronde_status flip_taps(state *s) {
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
-  direction forward = {ronde__axis_forward, in->c, in->h, in->w, out->c, out->h, out->w, 1, NULL};
-  ronde_status status = schedule_create(desc, s, &forward, &s->forward);
-  if (status == RONDE_OK && desc->need_dinput[0]) status = flip_taps(s);
-  if (status == RONDE_OK && desc->need_dinput[0]) {
-    direction data = {ronde__axis_backward, out->c, out->h, out->w, in->c, in->h, in->w, -s->h.stride, s->flipped};
-    status = schedule_create(desc, s, &data, &s->data);
-  }
-  if (status != RONDE_OK) release(s);
+  ronde_status status = desc->need_dinput[0] ? flip_taps(s) : RONDE_OK;
+  if (status == RONDE_OK) status = ronde__conv_schedules_create(desc, INT64_MAX, make_run, s, &s->forward, &s->data);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -132,9 +107,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static void data_part(void *arg, int thread, int n_threads) {
@@ -189,20 +165,33 @@ static void weight_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
   ronde__op_gradients_final(desc, call);
-  if (!call->din[0]) return;
+  if (!call->din[0]) return RONDE_OK;
   transpose_weights(state, &desc->param[0], call->param[0], call->work);
   ronde__pool_run(call->pool, data_part, &j);
+  return RONDE_OK;
 }
 
-static const char *implementation(const void *opaque) {
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-const ronde__conv_form ronde__conv_lanes = {prepare, release, work_elems, forward, backward, implementation, NULL};
+static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__LANES); }
+
+const ronde__form ronde__conv_lanes = {
+    .name = "lanes",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};

@@ -3,6 +3,7 @@
 #ifndef RONDE_CONV_SCHEDULE_H
 #define RONDE_CONV_SCHEDULE_H
 
+#include "ops/axis.h"
 #include "ops/gemm_list.h"
 
 typedef struct ronde__conv_run {
@@ -19,10 +20,29 @@ typedef struct ronde__conv_schedule {
   int n_runs, n_lists, n_kernels;
 } ronde__conv_schedule;
 
-/* Room for so many; the counts stay 0. */
-ronde_status ronde__conv_schedule_allocate(ronde__conv_schedule *schedule, int64_t runs, int64_t lists,
-                                           int64_t kernels);
+/* One direction: from the positions of `to` (what is computed) to operands in `from`. */
+typedef struct ronde__conv_direction {
+  const ronde__op_desc *desc;
+  ronde__axis h, w;
+  ronde__axis_fn taps;
+  int step_h, step_w; /* how taps advance with the operand's positions: 1 forward, -stride backward */
+  const ronde__phys *from, *to;
+  const void *user; /* the form's */
+} ronde__conv_direction;
+
+/* What a form makes of a run of pixels that meet the taps h and w: its list, and its kernel where it has one. The place
+ * and extent of its result are set, and a0, which is that of its first operand in `from`. */
+typedef ronde_status (*ronde__conv_run_fn)(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                                           ronde__conv_schedule *schedule, ronde__conv_run *run);
+/* Forward, and the data gradient's where it is needed, in runs of `longest` pixels at most. To be released, also where it
+ * failed. */
+ronde_status ronde__conv_schedules_create(const ronde__op_desc *desc, int64_t longest, ronde__conv_run_fn fn,
+                                          const void *user, ronde__conv_schedule *forward, ronde__conv_schedule *data);
 void ronde__conv_schedule_release(ronde__conv_schedule *schedule);
+/* For such a function: the list of BLOCKS over taps and `blocks` channel blocks of the operand, with weights of
+ * `weight_block` elements each, [tap][block]. */
+ronde_status ronde__conv_taps_list(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w, int64_t blocks,
+                                   int64_t weight_block, ronde__conv_schedule *schedule, int *index_out);
 /* The list with this key; made with `count` pairs, to be filled, where *is_new_out. */
 ronde_status ronde__conv_schedule_list(ronde__conv_schedule *schedule, const int key[4], int64_t count, int *index_out,
                                        bool *is_new_out);

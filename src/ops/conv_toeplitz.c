@@ -26,9 +26,10 @@ typedef struct state {
   int64_t in_place, out_place, tap_place; /* strides of transformed input, output gradient, weights of a pair */
 } state;
 
-bool ronde__conv_toeplitz_pays(const ronde__op_desc *desc) {
+static bool takes(const ronde__op_desc *desc) {
   const ronde__op_attr *a = &desc->attr;
   const ronde__phys *in = &desc->in[0];
+  if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   for (int d = 0; d < 2; d++)
     if (a->kernel[d] != TAPS || a->stride[d] != 1 || a->padding[d] != 1) return false;
   if (in->h != SIZE || in->w != SIZE) return false;
@@ -37,7 +38,7 @@ bool ronde__conv_toeplitz_pays(const ronde__op_desc *desc) {
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__gemm_list_destroy(&s->forward.list);
@@ -82,7 +83,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->weight = ronde__gemm_resolve(desc->kernels, desc->gemm, &weight);
   ronde_status status = pass_create(desc, in, out, &s->forward);
   if (status == RONDE_OK) status = pass_create(desc, out, in, &s->data);
-  if (status != RONDE_OK) release(s);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -210,13 +211,14 @@ static void run_pass(job j) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   job j = {.desc = desc, .s = s, .call = call, .pass = &s->forward, .operand = call->work};
   j.weights = j.operand + PLACES * s->in_place;
   j.products = j.weights + weights_elems(&s->forward);
   ronde__pool_run(call->pool, transform_input_part, &j);
   run_pass(j);
+  return RONDE_OK;
 }
 
 typedef struct weight_job {
@@ -242,7 +244,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   job data = {.desc = desc, .s = s, .call = call, .pass = &s->data, .is_data = true, .operand = call->work};
   job weight = {.desc = desc, .s = s, .call = call, .operand = data.operand + PLACES * s->out_place};
@@ -258,14 +260,14 @@ static void backward(const ronde__op_desc *desc, const void *opaque, const ronde
   }
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) run_pass(data);
+  return RONDE_OK;
 }
 
 /* ---- for the per-op table ---------------------------------------------------------------------------------------- */
 
-static const char *implementation(const void *opaque) {
-  static const char *const names[][2] = RONDE__FORM_NAMES("toeplitz");
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
-  return ronde__conv_form_name(names, &s->forward.gemm.set);
+  return s->forward.gemm.set.implementation;
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
@@ -273,5 +275,14 @@ static double executed_flops(const ronde__op_desc *desc, const void *opaque, boo
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
-const ronde__conv_form ronde__conv_toeplitz = {prepare,  release,        work_elems,    forward,
-                                               backward, implementation, executed_flops};
+const ronde__form ronde__conv_toeplitz = {
+    .name = "toeplitz",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = executed_flops,
+};

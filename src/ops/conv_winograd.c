@@ -39,11 +39,11 @@ typedef struct state {
   void *taps; /* of the BLOCKS form, where it makes a gradient */
 } state;
 
-static void release(void *opaque) {
+static void release(const ronde__op_desc *desc, void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__winograd_weight_release(&s->weight);
-  ronde__conv_blocks.release(s->taps);
+  ronde__conv_blocks.release(desc, s->taps);
   ronde__free(s);
 }
 
@@ -56,8 +56,9 @@ static double saving(const ronde__op_desc *desc, const ronde__phys *to) {
   return ronde__conv_taps_flops(desc) / products;
 }
 
-bool ronde__conv_winograd_pays(const ronde__op_desc *desc) {
+static bool takes(const ronde__op_desc *desc) {
   const ronde__op_attr *a = &desc->attr;
+  if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
   bool many = ronde__winograd_rows_of(&desc->out).count >= MIN_ROWS;
@@ -104,7 +105,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   ronde_status status = RONDE_OK;
   if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
   if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps)) status = ronde__conv_blocks.prepare(desc, &s->taps);
-  if (status != RONDE_OK) release(s);
+  if (status != RONDE_OK) release(desc, s);
   else *state_out = s;
   return status;
 }
@@ -229,7 +230,7 @@ static void run_pass(job j) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   run_pass((job){.desc = desc,
                  .call = call,
@@ -237,6 +238,7 @@ static void forward(const ronde__op_desc *desc, const void *opaque, const ronde_
                  .from = call->in[0],
                  .weights = call->param[0],
                  .to = call->out});
+  return RONDE_OK;
 }
 
 static void weight_gradient(const ronde__op_desc *desc, const state *s, const ronde__op_call *call) {
@@ -261,21 +263,21 @@ static void data_gradient(const ronde__op_desc *desc, const state *s, const rond
                  .accumulate = call->accumulate_dinput[0]});
 }
 
-static void backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const state *s = opaque;
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) weight_gradient(desc, s, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) data_gradient(desc, s, call);
+  return RONDE_OK;
 }
 
 /* ---- for the per-op table ---------------------------------------------------------------------------------------- */
 
-static const char *implementation(const void *opaque) {
-  static const char *const names[][2] = RONDE__FORM_NAMES("winograd f(4,3)");
+static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
   const state *s = opaque;
-  return ronde__conv_form_name(names, &s->forward.gemm.set);
+  return s->forward.gemm.set.implementation;
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
@@ -287,5 +289,14 @@ static double executed_flops(const ronde__op_desc *desc, const void *opaque, boo
   return (desc->frozen[0] ? 0 : weight) + (desc->need_dinput[0] ? data : 0);
 }
 
-const ronde__conv_form ronde__conv_winograd = {prepare,  release,        work_elems,    forward,
-                                               backward, implementation, executed_flops};
+const ronde__form ronde__conv_winograd = {
+    .name = "winograd f(4,3)",
+    .takes = takes,
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = executed_flops,
+};

@@ -47,7 +47,7 @@ static double smoothing_of(const ronde__op_desc *desc, const ronde__op_call *cal
   return call->training ? (double)desc->attr.label_smoothing : 0;
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0];
   int64_t classes = classes_of(x);
   double loss = 0, smoothing = smoothing_of(desc, call);
@@ -70,31 +70,37 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
     for (int64_t k = 0; k < classes; k++) p[k] *= factor;
   }
   *call->loss_sum += loss;
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0];
   int64_t classes = classes_of(x);
   float *dx = call->din[0];
-  if (!dx) return;
+  if (!dx) return RONDE_OK;
   float smoothing = (float)smoothing_of(desc, call), others = smoothing / (float)classes;
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
   for (int64_t n = 0; n < x->n; n++)
     for (int64_t k = 0; k < classes; k++)
       dx[logit_at(x, n, k)] +=
           call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1 - smoothing + others : others));
+  return RONDE_OK;
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+
+static const ronde__form form = {
+    .saved_elems = saved_elems,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+};
 
 const ronde__op ronde__op_cross_entropy = {
     .name = "cross_entropy",
     .infer = infer,
     .layouts = layouts,
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
     .is_loss = true,
     .wants_labels = true,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

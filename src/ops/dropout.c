@@ -65,19 +65,25 @@ static void run(const ronde__op_desc *desc, const ronde__op_call *call, const fl
   ronde__pool_run(call->pool, part, &j);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   run(desc, call, call->in[0], call->out, false);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) run(desc, call, call->dout, call->din[0], call->accumulate_dinput[0]);
+  return RONDE_OK;
 }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
 
 const ronde__op ronde__op_dropout = {
     .name = "dropout",
     .infer = infer,
     .layouts = ronde__elementwise_layouts,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__elementwise_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

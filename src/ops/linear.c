@@ -196,9 +196,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {.desc = desc, .s = state, .call = call};
   ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
 }
 
 static float *scratch_of(const job *j, int thread) {
@@ -299,19 +300,20 @@ static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *cal
     desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {.desc = desc, .s = state, .call = call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (desc->in[0].layout == RONDE__BLOCKS) {
     backward_blocks(j);
-    return;
+    return RONDE_OK;
   }
   if (call->din[0]) { /* reads the weights before their gradient is handed out */
     transpose_dout(desc, call);
     ronde__pool_run(call->pool, data_lanes_part, &j);
   }
   if (!desc->frozen[0]) ronde__pool_run(call->pool, weight_part, &j);
+  return RONDE_OK;
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
@@ -324,19 +326,23 @@ static double executed_flops(const ronde__op_desc *desc, const void *state, bool
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
+static const ronde__form form = {
+    .prepare = prepare,
+    .release = release,
+    .work_elems = work_elems,
+    .gives_pieces = true,
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+    .executed_flops = executed_flops,
+};
+
 const ronde__op ronde__op_linear = {
     .name = "linear",
     .infer = infer,
     .params = params,
     .flops = flops,
     .layouts = layouts,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
     .keeps_input = true,
-    .gives_pieces = true,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
-    .executed_flops = executed_flops,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -39,22 +39,28 @@ static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, c
   }
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__pool2d_run(desc, state, call, forward_plane);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+  return RONDE_OK;
 }
 
-const ronde__op ronde__op_max_pool2d = {
-    .name = "max_pool",
-    .infer = infer,
-    .layouts = ronde__pool2d_layouts,
+static const ronde__form form = {
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
     .saved_elems = saved_elems,
     .forward = forward,
     .backward = backward,
     .implementation = ronde__pool2d_implementation,
+};
+
+const ronde__op ronde__op_max_pool2d = {
+    .name = "max_pool",
+    .infer = infer,
+    .layouts = ronde__pool2d_layouts,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

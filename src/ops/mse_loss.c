@@ -16,7 +16,7 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
   desc->out = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   double sum = 0;
@@ -27,13 +27,14 @@ static void forward(const ronde__op_desc *desc, const void *state, const ronde__
         sum += d * d;
       }
   *call->loss_sum += sum / (double)(x->c * pixels);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   float factor = (float)(2.0 * call->loss_scale / (double)(x->c * pixels)), *dx = call->din[0];
-  if (!dx) return;
+  if (!dx) return RONDE_OK;
   if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
   for (int64_t n = 0; n < x->n; n++)
     for (int64_t c = 0; c < x->c; c++)
@@ -41,17 +42,22 @@ static void backward(const ronde__op_desc *desc, const void *state, const ronde_
         int64_t at = ronde__phys_index(x, n, c, p);
         dx[at] += factor * (call->in[0][at] - call->in[1][ronde__phys_index(t, n, c, p)]);
       }
+  return RONDE_OK;
 }
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = implementation,
+};
 
 const ronde__op ronde__op_mse_loss = {
     .name = "mse_loss",
     .infer = infer,
     .layouts = layouts,
     .keeps_input = true,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
     .is_loss = true,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -1,5 +1,5 @@
-/* What an op is: its shape rule, how it is prepared for a batch size, forward and backward. One file per op; ops.inc
- * lists them. An op knows its own operands only, no graph, no strategy. */
+/* What an op is: its shapes, parameters and layouts; and its forms, which prepare it for a batch size and execute it.
+ * One file per op; ops.inc lists them. An op knows its own operands only, no graph, no strategy. */
 #ifndef RONDE_OP_H
 #define RONDE_OP_H
 
@@ -61,8 +61,11 @@ typedef struct ronde__buffer_spec {
   bool is_counter;
 } ronde__buffer_spec;
 
+typedef struct ronde__form ronde__form;
+
 /* What the plan decided about one op for one batch size. */
 typedef struct ronde__op_desc {
+  const ronde__form *form; /* chosen last; NULL: a view */
   ronde__op_attr attr;
   int n_inputs, n_params;
   ronde__phys in[RONDE__OP_MAX_INPUTS], out;
@@ -145,6 +148,34 @@ static inline void ronde__op_gradients_final(const ronde__op_desc *desc, const r
     ronde__op_gradient_final(call, i, 0, (size_t)ronde__weight_elems(&desc->param[i]));
 }
 
+/* A form: one implementation of an op. Whoever executes it finds it in the description. A call that fails has logged
+ * why; what it should have written holds nothing then, and the pass ends. */
+struct ronde__form {
+  const char *name; /* in the per-op table, static text; NULL: the op has no other form */
+  /* Whether it supports these layouts and this shape, and pays there. NULL: always. */
+  bool (*takes)(const ronde__op_desc *desc);
+  /* Prepares one batch size: kernels resolved, tap lists made. state may stay NULL. */
+  ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
+  void (*release)(const ronde__op_desc *desc, void *state);
+  /* Floats of scratch and of saved memory that calls need. NULL: 0. */
+  size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
+  size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
+  ronde_status (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  ronde_status (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
+  /* Ops that may be synchronised: contribute() is the first half of forward or backward and leaves this replica's part;
+   * the second half is forward or backward itself with the parts of all. A replica without an example has a part of
+   * zeros, and absorb() is all of its forward. NULL: the op shares nothing. */
+  size_t (*part_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
+  ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
+  ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
+  bool gives_pieces; /* knows desc.in_pieces */
+  /* For the per-op table, behind the form's name: the GEMM or the instruction set. */
+  const char *(*implementation)(const ronde__op_desc *desc, const void *state);
+  /* Executed operations of a call, taps in the padding left out. NULL: 0. */
+  double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
+};
+
+/* The mathematics of an op, the same in all its forms. */
 typedef struct ronde__op {
   const char *name; /* in the per-op table */
   /* Output shape [out] from the inputs' shapes; logs what is wrong, naming `label`, the shapes and the inputs' labels.
@@ -164,31 +195,17 @@ typedef struct ronde__op {
   /* Makes the op execute, behind its own work, the one that alone reads its output and gives shape [out]; false: it
    * cannot, and desc stays as layouts() left it. NULL: never. */
   bool (*join)(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out);
-  /* Prepares one batch size: kernels resolved, tap lists made. state may stay NULL. */
-  ronde_status (*prepare)(const ronde__op_desc *desc, void **state_out);
-  void (*release)(const ronde__op_desc *desc, void *state);
-  /* Floats of scratch and of saved memory that calls need. NULL: 0. */
-  size_t (*work_elems)(const ronde__op_desc *desc, const void *state, bool backward);
-  size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
   bool keeps_input, keeps_output; /* backward reads in[0] (a loss its target too) / out again */
   unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout lies */
-  bool gives_pieces;              /* knows desc.in_pieces */
   bool is_view;                   /* out is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
-  void (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
-  void (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
-  /* Ops that may be synchronised: contribute() is the first half of forward or backward and leaves this replica's part;
-   * the second half is forward or backward itself with the parts of all. A replica without an example has a part of
-   * zeros, and absorb() is all of its forward. NULL: the op shares nothing. */
-  size_t (*part_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
-  void (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
-  void (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */
   bool (*dead_tap)(const ronde__op_desc *desc, int64_t t);
-  /* For the per-op table: the implementation, and executed operations of a call (taps in the padding left out). */
-  const char *(*implementation)(const ronde__op_desc *desc, const void *state);
-  double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
+  const ronde__form *const *forms; /* the first that takes a description is taken; ends with NULL. NULL: a view */
 } ronde__op;
+
+/* Completes a description whose layouts and joins are fixed. */
+ronde_status ronde__form_choose(const ronde__op *op, ronde__op_desc *desc);
 
 extern const ronde__op *const ronde__ops[RONDE__N_OPS];
 

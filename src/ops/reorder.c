@@ -18,21 +18,27 @@ static void rows_to_lanes(void *arg, int thread, int n_threads) {
   desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out + begin * in->n, in->n);
 }
 
-static void forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, call};
   if (desc->in[0].layout == RONDE__ROWS && desc->out.layout == RONDE__LANES)
     ronde__pool_run(call->pool, rows_to_lanes, &j);
   else ronde__reorder(&desc->in[0], call->in[0], &desc->out, call->out, false);
+  return RONDE_OK;
 }
 
-static void backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->din[0]) ronde__reorder(&desc->out, call->dout, &desc->in[0], call->din[0], call->accumulate_dinput[0]);
+  return RONDE_OK;
 }
+
+static const ronde__form form = {
+    .forward = forward,
+    .backward = backward,
+    .implementation = ronde__elementwise_implementation,
+};
 
 const ronde__op ronde__op_reorder = {
     .name = "reorder",
     .infer = ronde__elementwise_infer,
-    .forward = forward,
-    .backward = backward,
-    .implementation = ronde__elementwise_implementation,
+    .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -1,3 +1,4 @@
+/* The ledger: phase totals, rows of ops, spans for the trace. */
 #include "prof/prof.h"
 
 #include <stdlib.h>
@@ -32,7 +33,10 @@ void ronde__prof_destroy(ronde__prof *prof) {
     next = block->next;
     free(block);
   }
-  for (int i = 0; i < prof->n_ops; i++) free((char *)prof->ops[i].op);
+  for (int i = 0; i < prof->n_ops; i++) {
+    free((char *)prof->ops[i].op);
+    free((char *)prof->ops[i].implementation);
+  }
   free(prof->ops);
   ronde__free(prof);
 }
@@ -109,12 +113,13 @@ int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, c
     prof->ops = ops;
     prof->ops_capacity = capacity;
   }
-  char *name = ronde__strdup(op);
-  if (!name) {
+  char *name = ronde__strdup(op), *text = ronde__strdup(implementation);
+  if (!name || !text) {
+    free(name), free(text);
     ronde__fail(RONDE_E_MEMORY, "ledger: no memory for the row of %s", op);
     return -1;
   }
-  prof->ops[prof->n_ops] = (ronde__prof_op){.op = name, .implementation = implementation, .phase = phase};
+  prof->ops[prof->n_ops] = (ronde__prof_op){.op = name, .implementation = text, .phase = phase};
   return prof->n_ops++;
 }
 

@@ -27,8 +27,7 @@ typedef struct ronde__prof ronde__prof;
 
 /* One row of the per-op table: equal (op, phase, implementation) share a row. */
 typedef struct ronde__prof_op {
-  const char *op;             /* the ledger's own copy */
-  const char *implementation; /* static text */
+  const char *op, *implementation; /* the ledger's own copies */
   ronde__phase phase;
   int64_t calls;
   uint64_t ns;
