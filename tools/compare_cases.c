@@ -14,50 +14,15 @@
 
 /* ---- options of some strategies ---- */
 
-static const struct {
-  const char *option, *strategies;
-} of_some[] = {{"workers", "allreduce,ps-sync,ps-async"},
-               {"transport", "allreduce,ps-sync,ps-async"},
-               {"bucket-mb", "allreduce,ps-sync,ps-async"},
-               {"overlap", "allreduce,ps-sync,ps-async"},
-               {"collective", "allreduce"},
-               {"choices", "allreduce"},
-               {"wire", "allreduce"},
-               {"timeout", "allreduce,ps-sync,ps-async"},
-               {"grace", "allreduce,ps-sync,ps-async"},
-               {"servers", "ps-sync,ps-async"},
-               {"placement", "ps-sync,ps-async"},
-               {"backup", "ps-sync"},
-               {"sentinel", "allreduce,ps-sync"},
-               {"lr-divide-workers", "ps-async"}};
-
-static bool is_among(const char *list, const char *name) {
-  size_t n = strlen(name);
-  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
-    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
-  return false;
-}
-
-/* What train makes of an automatic one. */
-static const char *strategy_of(const tool_call *call, const char *value) {
-  bool is_alone = strcmp(ronde_config_get(call->config, "workers"), "1") == 0 &&
-                  !*ronde_config_get(call->config, "hosts") && !*ronde_config_get(call->config, "hostfile");
-  return strcmp(value, "auto") != 0 ? value : is_alone ? "single" : "allreduce";
-}
-
 /* Where strategies are compared: whether the case that is set goes without the option, which another case has. */
 static bool is_for_others(const tool_call *call, const char *option) {
   const tool_axis *axis = NULL;
-  const char *strategies = NULL;
   if (strcmp(option, "workers") == 0 && strcmp(ronde_config_get(call->config, option), "1") == 0) return false;
   for (int a = 0; a < call->n_axes; a++)
     if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
-  for (size_t i = 0; i < sizeof of_some / sizeof of_some[0]; i++)
-    if (strcmp(of_some[i].option, option) == 0) strategies = of_some[i].strategies;
-  if (!axis || !strategies) return false;
-  if (is_among(strategies, strategy_of(call, ronde_config_get(call->config, "strategy")))) return false;
+  if (!axis || ronde_config_understands(call->config, ronde_config_get(call->config, "strategy"), option)) return false;
   for (int i = 0; i < axis->n_values; i++)
-    if (is_among(strategies, strategy_of(call, axis->values[i]))) return true;
+    if (ronde_config_understands(call->config, axis->values[i], option)) return true;
   return false;
 }
 
@@ -83,6 +48,13 @@ static void case_name(const tool_call *call, bool all, char *name, size_t bytes)
     if (all || !is_for_others(call, option))
       snprintf(name + used, bytes - used, "%s%s=%s", used ? "," : "", option, ronde_config_get(call->config, option));
   }
+}
+
+static bool is_among(const char *list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
+    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
+  return false;
 }
 
 /* What a dry run has no use for: it writes nothing. */

@@ -122,19 +122,10 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
   }
 }
 
-/* Ranks that only serve parameters. */
-static int n_serving(const ronde_config *config) {
-  const char *strategy = ronde_config_get(config, "strategy");
-  if (!strategy) return 0; /* the verb has none: a measurement */
-  bool serves = !strncmp(strategy, "ps-", 3);
-  bool apart = !strcmp(ronde_config_get(config, "placement"), "dedicated");
-  return serves && apart ? (int)strtol(ronde_config_get(config, "servers"), NULL, 10) : 0;
-}
-
 /* As many workers as were asked for, or as the hosts have places. */
 static ronde_status count_ranks(tool_launched *l, const tool_call *call, const tool_hosts *hosts) {
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
-  int n_servers = n_serving(call->config);
+  int n_servers = ronde_config_server_ranks(call->config);
   if (hosts->n && !ronde_config_is_given(call->config, "workers"))
     l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
   l->n_ranks += n_servers;

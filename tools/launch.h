@@ -47,8 +47,9 @@ typedef struct tool_launched {
   bool in_block;    /* inside of what mpirun says */
   char said[16384]; /* by mpirun */
   bool error_seen;
-  char last_error[2048]; /* what every rank meets by itself is said once */
-  char held[8192];       /* errors behind the first one, until it is known which rank knows best */
+  char first_error[2048]; /* the one that was printed */
+  char last_error[2048];  /* what every rank meets by itself is said once */
+  char held[8192];        /* errors behind the first one, until it is known which rank knows best */
   int killed_rank, killed_signal;
   char lost_host[256]; /* of the killed rank, or of a daemon that mpirun has lost */
   tool_stage stage;

@@ -96,6 +96,7 @@ static void take_line(tool_launched *l, tool_stream *s, const char *line) {
     if (is_error) snprintf(l->last_error, sizeof l->last_error, "%s", line);
     if (is_error && l->error_seen && !again) add_line(l->held, sizeof l->held, line);
     else if (!again) dprintf(s->to, "%s\n", line);
+    if (is_error && !l->error_seen) snprintf(l->first_error, sizeof l->first_error, "%s", line);
     l->error_seen |= is_error;
   }
 }
@@ -317,6 +318,20 @@ static const char *name_missing(const tool_launched *l, const char *host, char t
   return text;
 }
 
+/* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
+ * say how it did. */
+static bool are_named(const tool_launched *l) {
+  for (int i = 0; i < l->n_ranks; i++) {
+    char name[24];
+    int length = snprintf(name, sizeof name, "rank %d", i);
+    bool named = l->ranks[i].ended;
+    for (const char *at = l->first_error; !named && (at = strstr(at, name)); at++)
+      named = !isdigit((unsigned char)at[length]);
+    if (!named) return false;
+  }
+  return true;
+}
+
 /* What mpirun said goes to a file where the run has a folder, and its first lines to the terminal where nobody said
  * anything better. A run that was refused may have named the folder of another. */
 static void tell_said(tool_launched *l) {
@@ -387,7 +402,7 @@ static ronde_status conclude(tool_launched *l, int mpirun_state) {
   if (code == 0) return RONDE_OK;
   if (l->error_seen) tool_error_shown();
   if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
-  if (l->error_seen && (code != 4 || all_ended)) return tool_status_of_exit(code);
+  if (l->error_seen && (code != 4 || are_named(l))) return tool_status_of_exit(code);
   if (all_ended) return tool_fail(tool_status_of_exit(code), "%s", ronde_status_text(tool_status_of_exit(code)));
   return tool_fail(RONDE_E_LOST, "did not come to its end: %s", name_missing(l, NULL, missing));
 }

@@ -192,6 +192,11 @@ RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
 RONDE_API ronde_status ronde_config_resume(ronde_config *config);
 /* Whether one of the calls above has set the option; else it has its default. */
 RONDE_API bool ronde_config_is_given(const ronde_config *config, const char *name);
+/* Of train: ranks that a run needs beside its workers, since they only serve parameters. */
+RONDE_API int ronde_config_server_ranks(const ronde_config *config);
+/* Of train: whether a strategy (a value of --strategy; auto: what these workers and hosts make of it) understands an
+ * option. true for those that are no matter of strategies. */
+RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);
 /* The present value as text; owned by the config until its next change. NULL for an unknown name. */
 RONDE_API const char *ronde_config_get(const ronde_config *config, const char *name);
 

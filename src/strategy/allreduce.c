@@ -214,8 +214,12 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 static ronde__bus bus(const void *opaque) { return ((const state *)opaque)->bus; }
 
+static const char *const options[] = {
+    RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, "collective", "choices", "wire", NULL};
+
 const ronde__strategy ronde__strategy_allreduce = {
     .name = "allreduce",
+    .options = options,
     .min_workers = 1,
     .fuses_alone = true,
     .all_reduces = true,

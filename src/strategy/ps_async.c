@@ -73,8 +73,11 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
+static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", NULL};
+
 const ronde__strategy ronde__strategy_ps_async = {
     .name = "ps-async",
+    .options = options,
     .min_workers = 1,
     .asynchronous = true,
     .serve = ronde__server_on_arrival,

@@ -97,9 +97,25 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
+static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
+  if (settings->backup >= n_workers)
+    return ronde__fail(RONDE_E_USAGE, "--backup %d: of %d workers a step needs at least one", settings->backup,
+                       n_workers);
+  if (n_workers > RONDE__SET_RANKS)
+    return ronde__fail(RONDE_E_USAGE, "--backup: of at most %d workers, not %d", RONDE__SET_RANKS, n_workers);
+  return settings->sync_bn
+             ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
+             : RONDE_OK;
+}
+
+static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS,
+                                      "backup", NULL};
+
 const ronde__strategy ronde__strategy_ps_backup = {
     .name = "ps-sync",
     .is_meant = is_meant,
+    .options = options,
+    .check = check,
     .min_workers = 1,
     .meets_to_save = true,
     .serve = ronde__server_with_backup,

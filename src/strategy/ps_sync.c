@@ -45,8 +45,12 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
   return ronde__ps_create(worker, settings, true, state_out);
 }
 
+static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS,
+                                      "backup", NULL};
+
 const ronde__strategy ronde__strategy_ps_sync = {
     .name = "ps-sync",
+    .options = options,
     .min_workers = 1,
     .waits_for_all = true,
     .serve = ronde__server_in_step,

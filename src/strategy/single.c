@@ -12,8 +12,11 @@ static ronde_status step(void *state, const ronde__step *step, ronde__step_resul
 
 static void destroy(void *state) {}
 
+static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, NULL};
+
 const ronde__strategy ronde__strategy_single = {
     .name = "single",
+    .options = options,
     .min_workers = 1,
     .max_workers = 1,
     .fuses_alone = true,

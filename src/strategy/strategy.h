@@ -59,6 +59,7 @@ typedef struct ronde__strategy_settings {
   int64_t bucket_bytes;
   bool wire_bf16; /* gradients travel as bfloat16 */
   bool overlap;
+  bool sync_bn; /* batch normalisation by the statistics of all workers */
 } ronde__strategy_settings;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
@@ -98,6 +99,10 @@ typedef struct ronde__strategy {
   const char *name;
   /* Of several rows of a name the first whose variant the settings ask for is meant. NULL: any. */
   bool (*is_meant)(const ronde__strategy_settings *settings);
+  /* Of the options that only some strategies understand, those of this one; ends with NULL. */
+  const char *const *options;
+  /* Refuses settings that are impossible with so many workers. NULL: there are none. */
+  ronde_status (*check)(const ronde__strategy_settings *settings, int n_workers);
 
   /* What holds of it. */
   int min_workers, max_workers; /* max 0: any */
@@ -123,6 +128,17 @@ typedef struct ronde__strategy {
   ronde_status (*finish)(void *state);
   ronde__bus (*bus)(const void *state); /* NULL: not measured */
 } ronde__strategy;
+
+/* Options of several strategies: what needs all workers in one step or one state of all of them, */
+#define RONDE__OPTIONS_OF_STEPS "sync-bn", "skip-bad-steps", "clip", "resume", "checkpoint-every", "keep", "sentinel"
+/* buckets, and servers. */
+#define RONDE__OPTIONS_OF_BUCKETS "bucket-mb", "overlap"
+#define RONDE__OPTIONS_OF_SERVERS "servers", "placement"
+
+/* Whether the option is one of the strategy's, or no matter of strategies at all. */
+bool ronde__strategy_understands(const ronde__strategy *strategy, const char *option);
+/* The names of those whose option it is: "ps-sync, ps-async". */
+void ronde__strategy_names(const char *option, char *text_out, size_t bytes);
 
 /* NULL: unknown. */
 const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings);

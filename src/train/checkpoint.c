@@ -257,10 +257,10 @@ static bool is_saved(const ronde__saver *s, const ronde__place *place) {
   return s->any && s->place.step == place->step && s->place.closed == place->closed;
 }
 
-/* A state that is being written is given up for this one: where others use the processors, its thread may get too
- * little of them to end within the time that is left after a SIGTERM. */
-ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place) {
-  if (!is_saved(s, place)) atomic_store(&s->give_up, true);
+/* Where others use the processors, the thread that is writing may get too little of them to end within the time that is
+ * left after a SIGTERM. */
+ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place, bool hurried) {
+  if (hurried && !is_saved(s, place)) atomic_store(&s->give_up, true);
   ronde_status status = wait_idle(s);
   atomic_store(&s->give_up, false);
   RONDE_TRY(status);

@@ -63,8 +63,9 @@ void ronde__saver_destroy(ronde__saver *saver);
 bool ronde__saver_due(ronde__saver *saver, int64_t step);
 /* Begins a save. An error is that of an earlier one. */
 ronde_status ronde__saver_begin(ronde__saver *saver, const ronde__place *place);
-/* Saves on the calling thread, unless this place is saved already. */
-ronde_status ronde__saver_now(ronde__saver *saver, const ronde__place *place);
+/* Saves on the calling thread, unless this place is saved already. hurried: an older state that is being written is given
+ * up for it; else it is waited for. */
+ronde_status ronde__saver_now(ronde__saver *saver, const ronde__place *place, bool hurried);
 
 /* What was written so far. */
 ronde__record_checkpoints ronde__saver_written(ronde__saver *saver);

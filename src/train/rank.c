@@ -122,24 +122,24 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   return n;
 }
 
-static ronde_status save_now(ronde__rank *r, bool last) {
+static ronde_status save_now(ronde__rank *r, bool last, bool hurried) {
   const ronde__reporter *reporter = r->reporter;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   if (r->job->strategy->fetch_state) RONDE_TRY(r->job->strategy->fetch_state(r->strategy_state));
   if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
-  RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place) : ronde__saver_begin(r->saver, &r->place));
+  RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place, hurried) : ronde__saver_begin(r->saver, &r->place));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
 
-/* last: nothing comes after it. The end is saved once, with what its test has found. Where workers do not wait for each
+/* last: nothing comes after it, as the run has been cancelled, or is done. The end is saved once, with what its test has found. Where workers do not wait for each
  * other, the others would go on meanwhile: all wait until it is done. */
-static ronde_status save(ronde__rank *r, bool last) {
+static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
   const ronde__job *job = r->job;
   if (!last && r->place.step >= job->steps) return RONDE_OK;
   bool meets = job->strategy->meets_to_save && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
-  if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last));
+  if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last, cancelled));
   if (last || !meets) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
@@ -190,7 +190,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
       end - begin, result.left_out};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
-  RONDE_TRY(save(r, result.cancelled));
+  RONDE_TRY(save(r, result.cancelled, result.cancelled));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
 }
@@ -384,5 +384,5 @@ ronde_status ronde__rank_train(ronde__rank *r) {
   do status = one_epoch(r, epoch++, last, &reached);
   while (r->place.step < last && status == RONDE_OK && !reached);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
-  return status == RONDE_OK && saves ? save(r, true) : status;
+  return status == RONDE_OK && saves ? save(r, true, false) : status;
 }

@@ -26,7 +26,8 @@ static ronde_status resolve_optimizer(ronde__job *job) {
 /* n asynchronous workers make n updates where synchronous ones make one. */
 static ronde_status resolve_rate(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  if (!job->strategy->asynchronous) o->lr_divide_workers = false; /* the record says what was done */
+  /* The record says what was done. */
+  if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
   if (o->lr_scale_workers) o->lr *= job->world;

@@ -4,6 +4,7 @@
 #include "comm/mpi.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
@@ -50,36 +51,54 @@ static int ranks_here(const ronde__job *job) {
 /* Of the workers of this host. */
 static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
 
+static ronde__strategy_settings settings_of(const ronde__options *o) {
+  return (ronde__strategy_settings){.backup = (int)o->backup, .sync_bn = o->sync_bn};
+}
+
 /* NULL: the user names none. */
-static const ronde__strategy *find_strategy(const ronde__job *job) {
-  ronde__strategy_settings settings = {.backup = (int)job->options->backup};
-  return ronde__strategy_find(ronde_config_get(job->config, "strategy"), &settings);
+static const ronde__strategy *find_strategy(const ronde_config *config) {
+  ronde__strategy_settings settings = settings_of(ronde__config_options(config));
+  return ronde__strategy_find(ronde_config_get(config, "strategy"), &settings);
+}
+
+int ronde_config_server_ranks(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  if (config->verb != RONDE__VERB_TRAIN) return 0;
+  const ronde__strategy *strategy = find_strategy(config);
+  return strategy && strategy->serve && o->placement == RONDE__PLACEMENT_DEDICATED ? (int)o->servers : 0;
+}
+
+bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
+  static const char *const of_several[] = {"workers", "transport", "timeout", "grace"};
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__strategy *strategy = ronde__strategy_find(name, &(ronde__strategy_settings){0});
+  if (strcmp(name, "auto") == 0) strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers);
+  if (!strategy) return true;
+  for (size_t i = 0; i < RONDE__COUNT(of_several); i++)
+    if (strcmp(of_several[i], option) == 0) return strategy->max_workers != 1;
+  return ronde__strategy_understands(strategy, option);
 }
 
 /* Before the workers are counted: under MPI the others are servers. */
-static ronde_status resolve_servers(ronde__job *job) {
-  const ronde__options *o = job->options;
-  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  const ronde__strategy *strategy = find_strategy(job);
-  if (strategy && strategy->serve) {
-    job->n_servers = (int)o->servers;
-    job->dedicated = o->placement == RONDE__PLACEMENT_DEDICATED;
-    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "parameter servers are sent f32"));
-    return ronde__config_no_effect(job->config, "collective", "parameter servers sum the gradients");
-  }
-  RONDE_TRY(ronde__config_no_effect(job->config, "servers", "the strategy has no parameter servers"));
-  return ronde__config_no_effect(job->config, "placement", "the strategy has no parameter servers");
+static void resolve_servers(ronde__job *job) {
+  const ronde__strategy *strategy = job->config->verb == RONDE__VERB_TRAIN ? find_strategy(job->config) : NULL;
+  if (!strategy || !strategy->serve) return;
+  job->n_servers = (int)job->options->servers;
+  job->dedicated = job->options->placement == RONDE__PLACEMENT_DEDICATED;
 }
 
-/* What needs all workers in one step, or one state of all of them. */
-static ronde_status check_asynchronous(ronde__job *job) {
-  static const char *const options[] = {"sync-bn",          "skip-bad-steps", "clip",    "resume",
-                                        "checkpoint-every", "keep",           "sentinel"};
-  if (!job->strategy->asynchronous) return RONDE_OK;
-  for (size_t i = 0; i < RONDE__COUNT(options); i++)
-    RONDE_TRY(ronde__config_no_effect(job->config, options[i], "the steps of asynchronous workers are each its own"));
-  job->config->options.sentinel = 0;
-  return RONDE_OK;
+/* What only other strategies understand can have no effect. */
+static ronde_status check_strategy(const ronde__job *job) {
+  ronde_option option;
+  ronde__strategy_settings settings = settings_of(job->options);
+  for (int i = 0; ronde_config_option("train", i, &option); i++) {
+    char names[128], why[192];
+    if (ronde__strategy_understands(job->strategy, option.name)) continue;
+    ronde__strategy_names(option.name, names, sizeof names);
+    snprintf(why, sizeof why, "it is for --strategy %s, and this is %s", names, job->strategy->name);
+    RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
+  }
+  return job->strategy->check ? job->strategy->check(&settings, job->world) : RONDE_OK;
 }
 
 static ronde_status check_servers(ronde__job *job) {
@@ -93,20 +112,6 @@ static ronde_status check_servers(ronde__job *job) {
   RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
   for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
   return RONDE_OK;
-}
-
-static ronde_status check_backup(ronde__job *job) {
-  const ronde__options *o = job->options;
-  if (o->backup == 0) return RONDE_OK;
-  if (job->n_servers == 0 || job->strategy->asynchronous)
-    return ronde__config_no_effect(job->config, "backup", "only --strategy ps-sync waits for workers at a server");
-  if (o->backup >= job->world)
-    return ronde__fail(RONDE_E_USAGE, "--backup %" PRId64 ": of %d workers a step needs at least one", o->backup,
-                       job->world);
-  if (job->world > RONDE__SET_RANKS)
-    return ronde__fail(RONDE_E_USAGE, "--backup: of at most %d workers, not %d", RONDE__SET_RANKS, job->world);
-  return o->sync_bn ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
-                    : RONDE_OK;
 }
 
 /* Within one host an exchange is copying: where all cores compute it would only take turns with them. Parameter servers
@@ -152,7 +157,7 @@ static ronde_status resolve_collective(ronde__job *job) {
 
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  RONDE_TRY(resolve_servers(job));
+  resolve_servers(job);
   RONDE_TRY(count_workers(job));
   job->world = (int)o->workers;
   job->threads = o->threads ? (int)o->threads : default_threads(job);
@@ -160,7 +165,8 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
     return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
-  job->strategy = o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->world) : find_strategy(job);
+  job->strategy =
+      o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->world) : find_strategy(job->config);
   if (!job->strategy)
     return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
                        ronde_config_get(job->config, "strategy"));
@@ -168,15 +174,9 @@ ronde_status ronde__set_up_world(ronde__job *job) {
       (job->strategy->max_workers && job->world > job->strategy->max_workers))
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
                        job->strategy->max_workers, job->world);
+  RONDE_TRY(check_strategy(job));
   RONDE_TRY(check_servers(job));
-  RONDE_TRY(check_asynchronous(job));
-  RONDE_TRY(check_backup(job));
-  if (job->strategy->max_workers == 1) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "collective", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "wire", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "bucket-mb", "one worker exchanges nothing"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "overlap", "one worker exchanges nothing"));
-  }
+  if (!ronde__strategy_understands(job->strategy, "sentinel")) o->sentinel = 0;
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
   RONDE_TRY(ronde__set_up_choices(job));
   RONDE_TRY(resolve_collective(job));
