@@ -214,8 +214,7 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 static ronde__bus bus(const void *opaque) { return ((const state *)opaque)->bus; }
 
-static const char *const options[] = {
-    RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, "collective", "choices", "wire", NULL};
+static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, "collective", "wire", NULL};
 
 const ronde__strategy ronde__strategy_allreduce = {
     .name = "allreduce",

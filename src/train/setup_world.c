@@ -95,7 +95,8 @@ static ronde_status check_strategy(const ronde__job *job) {
     char names[128], why[192];
     if (ronde__strategy_understands(job->strategy, option.name)) continue;
     ronde__strategy_names(option.name, names, sizeof names);
-    snprintf(why, sizeof why, "it is for --strategy %s, and this is %s", names, job->strategy->name);
+    snprintf(why, sizeof why, "it is for --strategy %s, and this is %s%s", names, job->strategy->name,
+             job->strategy->max_workers == 1 ? ", with one worker" : "");
     RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
   }
   return job->strategy->check ? job->strategy->check(&settings, job->world) : RONDE_OK;
