@@ -76,6 +76,7 @@ bool ronde_config_understands(const ronde_config *config, const char *name, cons
   if (!strategy) return true;
   for (size_t i = 0; i < RONDE__COUNT(of_several); i++)
     if (strcmp(of_several[i], option) == 0) return strategy->max_workers != 1;
+  if (strcmp(option, "choices") == 0) return strategy->all_reduces; /* all that is left to choose so far */
   return ronde__strategy_understands(strategy, option);
 }
 
