@@ -1,3 +1,4 @@
+/* `ronde bench collectives`: all-reduce and its relatives timed by size, as a table. */
 #include "common.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* `ronde bench kernels`: each layer's kernels beside the peaks of the machine, as a table. */
 #include "common.h"
 
 #include <math.h>

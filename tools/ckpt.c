@@ -1,3 +1,4 @@
+/* `ronde ckpt info|verify|diff`: what is in a checkpoint, whether it is whole, where two differ. */
 #include "common.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Reads the hosts of --hosts and --hostfile, and counts the ranks that each is to have. */
 #include "hosts.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* `ronde init`: freshly drawn weights as a file. */
 #include "common.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* `ronde predict`: the likeliest classes of images. */
 #include "common.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* `ronde train`: here, or by starting the ranks as processes. */
 #include "common.h"
 
 #include <stdlib.h>

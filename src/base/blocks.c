@@ -1,3 +1,4 @@
+/* A best-fit allocator over large mapped areas: free pieces stand in order of address, and neighbours are joined. */
 #include "base/blocks.h"
 
 enum { ALIGNMENT = 64, MIN_SPLIT = 1024 };

@@ -1,3 +1,4 @@
+/* Log lines: one sink for the process, one line at a time; and groups of ranks that say a common error once. */
 #include "base/base.h"
 #include "base/log_group.h"
 

@@ -1,3 +1,4 @@
+/* Sets up one rank without data or strategy, and times its steps; writes what peers need to do the same work. */
 #include "bench/stepper.h"
 
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* Seats and rings in memory that the ranks of a host share, and the copies between them (host.h says how it works). */
 #include "comm/host.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Finds the hosts by splitting the communicator, and makes the memory that the ranks of this one share. */
 #ifdef RONDE_HAVE_MPI
 
 #include "comm/mpi_hosts.h"

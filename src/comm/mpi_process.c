@@ -1,3 +1,4 @@
+/* Starts and ends MPI in this process, with Ronde's defaults for Open MPI where the user has set none. */
 #include "comm/mpi_process.h"
 
 #include "base/limits.h"

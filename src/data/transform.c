@@ -1,3 +1,4 @@
+/* Bilinear resizing with taps made once for a size, and the random moves, each a function of (seed, epoch, example). */
 #include "data/transform.h"
 
 #include "data/data.h"

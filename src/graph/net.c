@@ -1,3 +1,4 @@
+/* A net: its flat arrays laid out once, and what executes its passes behind one interface (executor.h). */
 #include "graph/executor.h"
 #include "graph/plan.h"
 

@@ -1,3 +1,4 @@
+/* Downloads by libcurl: checked by SHA-256, continued where they broke off, renamed when they are whole. */
 #include "io/download.h"
 
 #include "io/sha256.h"

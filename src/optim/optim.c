@@ -1,3 +1,4 @@
+/* Optimizers on ranges of the flat arrays. Definitions: the algorithm boxes of PyTorch's documentation. */
 #include "optim/optim.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Cuts the flat gradients into buckets, counts what is final in each, and packs what is not dead. */
 #include "strategy/buckets.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Counts who was last to be ready in each step, with a bounded sample of the waits for their medians. */
 #include "strategy/late.h"
 
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* A configuration: options by name, from text or the environment, which of them were set, and their JSON. */
 #include "train/machine.h"
 #include "train/option.h"
 

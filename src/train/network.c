@@ -1,3 +1,4 @@
+/* The graph of a job's model, checked against its data, and the options of the net that executes it. */
 #include "train/job.h"
 
 #include <stdio.h>

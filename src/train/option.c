@@ -1,3 +1,4 @@
+/* Texts to fields and back, one function a kind of option, whatever the locale. */
 #include "train/option.h"
 
 #include "train/machine.h"

@@ -1,3 +1,4 @@
+/* `ronde data get`: the files of published sets, where they come from and what their SHA-256 is. */
 #include "train/remote.h"
 
 #include "data/tar.h"
