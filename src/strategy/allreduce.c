@@ -177,9 +177,7 @@ static void destroy(void *opaque) {
 
 static ronde_status make_buckets(state *s) {
   RONDE_TRY(ronde__buckets_make(s->worker->net, s->settings->bucket_bytes, &s->cut));
-  size_t longest = 0;
-  for (int b = 0; b < s->cut.n; b++)
-    if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;
+  size_t longest = ronde__buckets_longest(&s->cut);
   size_t scratch = s->settings->collective->scratch(s->worker->transport, longest);
   if (s->settings->wire_bf16) {
     scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);

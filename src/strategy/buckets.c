@@ -149,6 +149,13 @@ void ronde__bucket_unpack(const ronde__bucket *b, float *gradients) {
   ronde__bucket_clear_dead(b, gradients);
 }
 
+size_t ronde__buckets_longest(const ronde__buckets *buckets) {
+  size_t longest = 0;
+  for (int b = 0; b < buckets->n; b++)
+    if (buckets->at[b].n_live > longest) longest = buckets->at[b].n_live;
+  return longest;
+}
+
 void ronde__buckets_take_dead(ronde__buckets *buckets) {
   for (ronde__bucket *b = buckets->at; b < buckets->at + buckets->n; b++) {
     b->n_dead = 0;

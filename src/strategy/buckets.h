@@ -48,6 +48,8 @@ void ronde__bucket_clear_dead(const ronde__bucket *bucket, float *gradients);
 /* What is live of the bucket in flat, in its order, to and from packed [n_live]; the rest of flat stays as it is. */
 void ronde__bucket_gather(const ronde__bucket *bucket, const float *flat, float *packed_out);
 void ronde__bucket_scatter(const ronde__bucket *bucket, const float *packed, float *flat);
+/* The most live elements that a bucket has. */
+size_t ronde__buckets_longest(const ronde__buckets *buckets);
 /* All of it is exchanged from now on, whatever is dead. */
 void ronde__buckets_take_dead(ronde__buckets *buckets);
 

@@ -108,13 +108,10 @@ static ronde_status check(const ronde__strategy_settings *settings, int n_worker
              : RONDE_OK;
 }
 
-static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS,
-                                      "backup", NULL};
-
 const ronde__strategy ronde__strategy_ps_backup = {
     .name = "ps-sync",
     .is_meant = is_meant,
-    .options = options,
+    .options = ronde__ps_sync_options,
     .check = check,
     .min_workers = 1,
     .meets_to_save = true,

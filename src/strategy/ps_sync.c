@@ -12,11 +12,8 @@ static ronde_status end_pushes(void *arg) {
   uint32_t tag = RONDE__PS_TAG(RONDE__PS_PARTS);
   RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, 0), tag, s->parts,
                                  (size_t)s->worker->transport->size * sizeof *s->parts, &s->ends[s->n_servers]));
-  for (int i = 0; i < s->n_servers; i++)
-    RONDE_TRY(s->group->ops->isend(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part,
-                                   sizeof s->part, &s->ends[i]));
-  RONDE_TRY(ronde__ps_end_pushes(s));
-  return ronde__ps_wait(s, s->ends, s->n_servers + 1);
+  RONDE_TRY(ronde__ps_end_own_push(s));
+  return ronde__ps_wait(s, s->ends + s->n_servers, 1);
 }
 
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -45,12 +42,12 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
   return ronde__ps_create(worker, settings, true, state_out);
 }
 
-static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS,
-                                      "backup", NULL};
+const char *const ronde__ps_sync_options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS,
+                                              RONDE__OPTIONS_OF_SERVERS, "backup", NULL};
 
 const ronde__strategy ronde__strategy_ps_sync = {
     .name = "ps-sync",
-    .options = options,
+    .options = ronde__ps_sync_options,
     .min_workers = 1,
     .waits_for_all = true,
     .serve = ronde__server_in_step,

@@ -126,10 +126,7 @@ ronde_status ronde__ps_settle(void *opaque) {
 
 /* Room for the live elements of any bucket. */
 static ronde_status make_packed(const state *s, float **packed_out) {
-  size_t longest = 1;
-  for (int b = 0; b < s->cut.n; b++)
-    if (s->cut.at[b].n_live > longest) longest = s->cut.at[b].n_live;
-  RONDE__ALLOC(*packed_out, longest * sizeof **packed_out, "parameter servers");
+  RONDE__ALLOC(*packed_out, ronde__buckets_longest(&s->cut) * sizeof **packed_out, "parameter servers");
   return RONDE_OK;
 }
 

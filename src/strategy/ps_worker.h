@@ -77,4 +77,7 @@ void ronde__ps_destroy(void *worker);
 ronde_status ronde__ps_fetch_state(void *worker);
 ronde_status ronde__ps_finish(void *worker);
 
+/* Of ps-sync, with backup workers or without. */
+extern const char *const ronde__ps_sync_options[];
+
 #endif
