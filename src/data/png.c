@@ -35,7 +35,7 @@ static uint32_t be32(const uint8_t *at) {
 }
 
 /* A chunk: length, type, data, CRC of the latter two. libpng's simplified interface neither tells of eXIf nor limits what
- * it allocates for a chunk. false: one in front of the pixels claims to be longer than the file. */
+ * it allocates for a chunk. false: the file ends in front of its pixels, or within a chunk that lies there. */
 static bool read_chunks(const uint8_t *data, size_t bytes, int *orientation_out) {
   enum { SIGNATURE = 8, AROUND = 12 };
   bool behind_pixels = false;
@@ -45,12 +45,12 @@ static bool read_chunks(const uint8_t *data, size_t bytes, int *orientation_out)
     const uint8_t *type = data + at + 4;
     behind_pixels |= !memcmp(type, "IDAT", 4);
     if (n > bytes - at - AROUND) return behind_pixels;
-    if (!memcmp(type, "IEND", 4)) break;
+    if (!memcmp(type, "IEND", 4)) return true;
     if (!memcmp(type, "eXIf", 4) && be32(type + 4 + n) == ronde__crc32(type, (size_t)n + 4))
       *orientation_out = ronde__exif_orientation(type + 4, n);
     at += AROUND + n;
   }
-  return true;
+  return behind_pixels;
 }
 
 ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
@@ -58,7 +58,7 @@ ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde
   png_image image = {.version = PNG_IMAGE_VERSION};
   int orientation;
   if (!read_chunks(data, bytes, &orientation))
-    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: a chunk is longer than the rest of the file");
+    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: the file ends within a chunk");
   if (!png_image_begin_read_from_memory(&image, data, bytes))
     return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG: %s", image.message);
   int64_t pixels = (int64_t)image.width * image.height;
