@@ -1,7 +1,8 @@
 /* What --resume reads from a checkpoint: the note, JSON, of a file that is whole otherwise. What is accepted makes
  * sense, sets options that print as they were, and is compared with a job. */
-#include "train/checkpoint.h"
-#include "train/config.h"
+#include "state/checkpoint.h"
+#include "config/config.h"
+#include "setup/setup.h"
 
 #include <stdlib.h>
 #include <string.h>

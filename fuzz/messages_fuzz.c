@@ -1,6 +1,7 @@
 /* What ranks on other hosts send: options before the run; facts, rows of the per-op table and spans after it. The first
  * byte says which. What is accepted can be reported. */
 #include "train/rank.h"
+#include "setup/setup.h"
 
 #include <stdlib.h>
 #include <string.h>

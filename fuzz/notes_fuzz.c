@@ -1,6 +1,8 @@
 /* What a file of weights says of its classes and of what its run kept out: JSON in its metadata. What is accepted makes
  * sense. */
-#include "train/job.h"
+#include "job/job.h"
+#include "job/split.h"
+#include "setup/setup.h"
 
 #include <stdlib.h>
 #include <string.h>

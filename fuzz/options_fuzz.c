@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "data/catalog.h"
-#include "train/config.h"
+#include "config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

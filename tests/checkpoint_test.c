@@ -1,6 +1,7 @@
 /* Checkpoints as files: damage, and what is passed over for it; notes that cannot be followed; what can be asked of one.
  */
 #include "resume_testing.h"
+#include "state/checkpoint.h"
 
 /* ---- damage ------------------------------------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
  * RONDE_KILLS=200 kills that many times instead of 20. */
 #include "train_testing.h"
 
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 
 #include <fcntl.h>
 #include <signal.h>

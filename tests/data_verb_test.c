@@ -3,7 +3,8 @@
 
 #include "io/download.h"
 #include "io/server_testing.h"
-#include "train/remote.h"
+#include "data/remote.h"
+#include "io/sha256.h"
 
 static char *folder; /* of each test; also where its cache lies */
 static test_log lines;

@@ -12,22 +12,28 @@ base: base
 prof: prof base
 tensor: tensor base
 kernel: kernel tensor base
+io: io tensor base
 ops: ops kernel tensor base
 graph: graph ops prof kernel tensor base
 models: models base
 optim: optim kernel tensor base
-data: data kernel tensor base
+data: data io kernel tensor base
 comm: comm prof kernel base
-io: io graph ops prof kernel tensor base
 strategy: strategy graph comm optim data ops prof kernel tensor base
-train: train strategy models io data graph comm optim ops prof kernel tensor base
-bench: bench train strategy models io data graph comm optim ops prof kernel tensor base
+config: config data base
+record: record strategy io prof base
+job: job config strategy models io data graph comm optim ops prof kernel tensor base
+state: state record job config strategy models io data graph comm optim ops prof kernel tensor base
+setup: setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
+train: train setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
+verbs: verbs setup state job config models io data graph optim ops prof kernel tensor base
+bench: bench setup job config strategy models io data graph comm optim ops prof kernel tensor base
 tools:
 '
 
 # header: the files that may include it; both are extended regular expressions.
 owners='
-jansson\.h: src/io/safetensors_(read|write)\.c src/(train|bench)/.* tools/.*
+jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(config|record|job|state|setup|train|verbs|bench)/.* tools/.*
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
@@ -71,6 +77,9 @@ violations() (
         for (j = 1; j <= n_files; j++) if (FILENAME ~ "^" files[j] "$") found = 1
         if (!found) print FILENAME ": may not include <" header ">, which belongs to" pair[2]
       }
+    }
+    FILENAME ~ /^src\// && FILENAME != "src/comm/tags.h" && code ~ /[^A-Za-z0-9]TAG_[A-Z_]+ *(=|[0-9]) *[0-9]/ {
+      print FILENAME ":" FNR ": a message tag that is not one of src/comm/tags.h"
     }
     FILENAME ~ /^src\// {
       gsub(/"[^"]*"/, "\"\"", code)
@@ -116,4 +125,9 @@ plant src/io/planted.c 'void f(void) { printf("%d", 1); }'
 plant src/io/planted.c 'void f(void) { fprintf(stderr, "x"); }'
 plant src/data/planted.c '  if (!p) abort();'
 plant src/train/planted.c '  exit(1);'
+plant src/train/planted.c 'enum { TAG_MINE = 3 };'
+plant src/setup/planted.c '#include "train/rank.h"'
+plant src/state/planted.c '#include "setup/setup.h"'
+plant src/config/planted.c '#include "job/job.h"'
+plant src/verbs/planted.c '#include "train/run.h"'
 echo "[  PASSED  ] $passed test(s)"

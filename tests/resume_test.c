@@ -1,6 +1,7 @@
 /* Going on from checkpoints: the same bits as a run that was never stopped, whatever the optimizer, the schedule and
  * the number of workers; every example once an epoch when that number changes; what is refused. */
 #include "resume_testing.h"
+#include "state/checkpoint.h"
 
 #include <sys/stat.h>
 

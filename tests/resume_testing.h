@@ -4,7 +4,7 @@
 
 #include "train_testing.h"
 
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 
 static char *folder; /* of each test */
 static test_log lines;

@@ -1,5 +1,7 @@
 /* Which examples an evaluation takes: test, validation, what was trained on, or all of a labelled folder. */
 #include "tree_testing.h"
+#include "state/checkpoint.h"
+#include "setup/setup.h"
 
 enum { N_TRAIN = 30 }; /* of each class but the last, which has a third of it */
 

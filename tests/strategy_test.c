@@ -1,6 +1,7 @@
 /* Strategies as parts of whole runs: N workers do what one does, to the last bit where the order of sums is the same
  * and to a stated tolerance where it is not. */
 #include "train_testing.h"
+#include "io/sha256.h"
 
 /* Of sums of f32 in another order, against the largest element of the update. */
 #define UPDATE_TOLERANCE 1e-5

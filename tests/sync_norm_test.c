@@ -2,6 +2,8 @@
  * statistics included; without it, what an oracle does that normalises each worker's examples by themselves. */
 #include "sanitized.h"
 #include "train_testing.h"
+#include "io/sha256.h"
+#include "state/weights.h"
 
 /* Of sums of f32 in another order, against the norm of the update. In a deep network one of some 100,000 ReLUs may have
  * its input so close to 0 that rounding decides its gradient. */

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "io/safetensors.h"
+#include "io/sha256.h"
 
 static char *folder; /* of each test */
 static test_log lines;

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "train/run.h"
+#include "setup/setup.h"
 
 /* ---- a small problem --------------------------------------------------------------------------------------------- */
 

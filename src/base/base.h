@@ -48,6 +48,9 @@ bool ronde__is_near(const char *meant, int distance);
 char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 
+const char *ronde__git(void);   /* the commit that this was built from, */
+const char *ronde__build(void); /* and the version with it */
+
 uint64_t ronde__now_ns(void); /* monotonic */
 uint64_t ronde__cpu_ns(void); /* of the process, all threads */
 int ronde__cores(void);       /* that this process may use: affinity and cgroup quota; at least 1 */

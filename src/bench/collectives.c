@@ -4,15 +4,16 @@
 #include "comm/collective.h"
 #include "comm/copy.h"
 #include "comm/mpi.h"
-#include "train/job.h"
-#include "train/machine.h"
+#include "job/job.h"
+#include "base/machine.h"
+#include "setup/setup.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 64, MAX_CASES = 16, MAX_SIZES = 64, TAG_MEET = 0, TAG_DATA = 1, MAX_ITERATIONS = 100000 };
+enum { MAX_THREADS = 64, MAX_CASES = 16, MAX_SIZES = 64, MAX_ITERATIONS = 100000 };
 #define ROUND_NS 50000000.0 /* of calls, where --iterations leaves it open */
 
 typedef enum kind {
@@ -70,11 +71,13 @@ static ronde_status call(const measured *c, rank *r, size_t n) {
   ronde__transport *transport = r->transport;
   const ronde__kernels *kernels = r->bench->kernels;
   switch (c->kind) {
-  case KIND_ALLREDUCE: return c->allreduce->run(transport, kernels, TAG_DATA, r->x, n, r->other);
-  case KIND_ALLREDUCE_BF16: return ronde__allreduce_bf16(transport, kernels, TAG_DATA, r->x, n, r->other, r->other + n);
-  case KIND_REDUCE_SCATTER: return ronde__reduce_scatter_ring(transport, kernels, TAG_DATA, r->x, n, r->other);
-  case KIND_ALLGATHER: return ronde__allgather_shares_ring(transport, TAG_DATA, r->x, n);
-  case KIND_BROADCAST: return ronde__broadcast_tree(transport, TAG_DATA, 0, r->x, n * sizeof *r->x);
+  case KIND_ALLREDUCE: return c->allreduce->run(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other);
+  case KIND_ALLREDUCE_BF16:
+    return ronde__allreduce_bf16(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other, r->other + n);
+  case KIND_REDUCE_SCATTER:
+    return ronde__reduce_scatter_ring(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other);
+  case KIND_ALLGATHER: return ronde__allgather_shares_ring(transport, RONDE__TAG_STRATEGY, r->x, n);
+  case KIND_BROADCAST: return ronde__broadcast_tree(transport, RONDE__TAG_STRATEGY, 0, r->x, n * sizeof *r->x);
   case KIND_COPY: ronde__copy_past_cache(r->other, r->x, n * sizeof *r->x);
   }
   return RONDE_OK;
@@ -149,7 +152,7 @@ static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_
 /* Until all have come; then everybody knows what each one says. */
 static ronde_status meet(rank *r, const word *own, word *words) {
   words[r->transport->rank] = *own;
-  return ronde__allgather_ring(r->transport, TAG_MEET, words, sizeof *words);
+  return ronde__allgather_ring(r->transport, RONDE__TAG_READY, words, sizeof *words);
 }
 
 static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t iterations, word *words,

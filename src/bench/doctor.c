@@ -3,8 +3,9 @@
 #include "comm/collective.h"
 #include "comm/mpi.h"
 #include "comm/probe.h"
-#include "train/job.h"
-#include "train/machine.h"
+#include "job/job.h"
+#include "setup/setup.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_FACTS = 2, TAG_LINKS = 3 };
 /* Of the best link's bandwidth; of clocks, in seconds. */
 #define SLOW_LINK 0.5
 #define FAR_CLOCK_S 1.0
@@ -84,7 +84,7 @@ static ronde_status measure_links(doctor *d) {
       bool leads = t->rank == a;
       if (leads || t->rank == b) RONDE_TRY(ronde__probe_link(t, leads ? b : a, leads, &link));
       if (leads) d->links[a * size + b] = link;
-      RONDE_TRY(ronde__allgather_ring(t, TAG_LINKS, d->links, (size_t)size * sizeof *d->links));
+      RONDE_TRY(ronde__allgather_ring(t, RONDE__TAG_LINKS, d->links, (size_t)size * sizeof *d->links));
     }
   return RONDE_OK;
 }
@@ -208,7 +208,7 @@ static ronde_status examine(doctor *d, char **json_out) {
   if (t->size > 1) ronde__log_set_rank(t->rank);
   look(d, &d->facts[t->rank]);
   ronde__log_set_rank(-1);
-  RONDE_TRY(ronde__allgather_ring(t, TAG_FACTS, d->facts, sizeof *d->facts));
+  RONDE_TRY(ronde__allgather_ring(t, RONDE__TAG_FACTS, d->facts, sizeof *d->facts));
   RONDE_TRY(measure_links(d));
   return t->rank == 0 ? result(d, json_out) : RONDE_OK;
 }

@@ -1,7 +1,7 @@
 /* ronde_bench_kernels: each layer's kernels beside what this machine can do at all. A kernel's limit is the roofline:
  * the time of its operations at the arithmetic peak or of its bytes at the memory's, whichever is longer.
  * Source: Williams, Waterman & Patterson, "Roofline", 2009. */
-#include "train/machine.h"
+#include "base/machine.h"
 #include "bench/stepper.h"
 
 #include <math.h>

@@ -2,7 +2,8 @@
 #include "bench/stepper.h"
 
 #include "base/rng.h"
-#include "train/machine.h"
+#include "base/machine.h"
+#include "setup/setup.h"
 
 #include <stdlib.h>
 

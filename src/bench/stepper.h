@@ -2,7 +2,7 @@
 #ifndef RONDE_STEPPER_H
 #define RONDE_STEPPER_H
 
-#include "train/job.h"
+#include "job/job.h"
 
 struct ronde_stepper {
   ronde__job *job;

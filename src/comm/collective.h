@@ -10,10 +10,9 @@
 #ifndef RONDE_COLLECTIVE_H
 #define RONDE_COLLECTIVE_H
 
+#include "comm/tags.h"
 #include "comm/transport.h"
 #include "kernel/kernel.h"
-
-#define RONDE__WIRE_TAG(tag, part) ((uint32_t)(tag) << 8 | (uint32_t)(part))
 
 /* ---- all-reduce: x [n] f32 becomes the sum over the ranks, in place -------------------------------------------- */
 

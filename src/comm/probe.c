@@ -9,17 +9,15 @@
 enum { WARM_UPS = 20, ROUNDS = 101, FIRST_ELEMS = 64 << 10, LAST_ELEMS = 4 << 20, REPEATS = 3 };
 #define LONG_NS 30000000u
 
-enum { TAG_WORD = 0, TAG_DATA = 1 };
-
 static ronde_status send_word(ronde__transport *t, int peer, uint64_t word) {
   ronde__request request;
-  RONDE_TRY(t->ops->isend(t, peer, RONDE__WIRE_TAG(TAG_WORD, 0), &word, sizeof word, &request));
+  RONDE_TRY(t->ops->isend(t, peer, RONDE__WIRE_TAG(RONDE__TAG_PROBE_WORD, 0), &word, sizeof word, &request));
   return t->ops->wait(t, &request, 1, t->timeout_ns);
 }
 
 static ronde_status receive_word(ronde__transport *t, int peer, uint64_t *word_out) {
   ronde__request request;
-  RONDE_TRY(t->ops->irecv(t, peer, RONDE__WIRE_TAG(TAG_WORD, 0), word_out, sizeof *word_out, &request));
+  RONDE_TRY(t->ops->irecv(t, peer, RONDE__WIRE_TAG(RONDE__TAG_PROBE_WORD, 0), word_out, sizeof *word_out, &request));
   return t->ops->wait(t, &request, 1, t->timeout_ns);
 }
 
@@ -69,7 +67,7 @@ static ronde_status answer_round_trips(ronde__transport *t, int peer) {
 /* n elements one way. */
 static ronde_status move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
   ronde__exchange e = {.transport = t,
-                       .wire_tag = RONDE__WIRE_TAG(TAG_DATA, 0),
+                       .wire_tag = RONDE__WIRE_TAG(RONDE__TAG_PROBE_DATA, 0),
                        .to = to,
                        .from = from,
                        .out = x,

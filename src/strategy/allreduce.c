@@ -26,7 +26,7 @@ typedef struct state {
   ronde__bus bus;
 } state;
 
-enum { TAG_PARTS = 0, TAG_WEIGHTS = 1, TAG_BUCKETS = 2 };
+enum { TAG_PARTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
 
 /* The i-th that goes out; and the other way round, it is its own inverse. */
 static int bucket_at(const state *s, int i) {

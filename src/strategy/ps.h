@@ -6,18 +6,18 @@
 
 /* Kept apart from the tags of collectives, which may be under way between the same ranks. */
 enum {
-  RONDE__PS_PLAN =
-      0x100000,       /* scheduler to server: ronde__ps_plan, then the lengths of its pieces, [n_buckets] uint64 */
-  RONDE__PS_VALUES,   /* scheduler to server at the start: its pieces of the parameters, one a message */
-  RONDE__PS_STATES,   /* the same of the optimizer's arrays, one after the other; and back, on request */
-  RONDE__PS_HEAD,     /* worker to server: ronde__ps_head */
-  RONDE__PS_PART,     /* worker to server: ronde__part */
-  RONDE__PS_PARTS,    /* server 0 to worker: ronde__part [workers] */
-  RONDE__PS_NORM,     /* between servers: sums of squares, for clipping */
-  RONDE__PS_ANSWER,   /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
-  RONDE__PS_UPDATES,  /* server to scheduler, in front of the states: int64 updates so far */
-  RONDE__PS_DECISION, /* backup: server 0 to the other servers: ronde__ps_decision */
-  RONDE__PS_NEWS,     /* backup: server 0 to worker, in front of the parameters: ronde__ps_news, then the outcomes */
+  RONDE__PS_PLAN = RONDE__TAG_STRATEGY +
+                   0x100, /* scheduler to server: ronde__ps_plan, then the lengths of its pieces, [n_buckets] uint64 */
+  RONDE__PS_VALUES,       /* scheduler to server at the start: its pieces of the parameters, one a message */
+  RONDE__PS_STATES,       /* the same of the optimizer's arrays, one after the other; and back, on request */
+  RONDE__PS_HEAD,         /* worker to server: ronde__ps_head */
+  RONDE__PS_PART,         /* worker to server: ronde__part */
+  RONDE__PS_PARTS,        /* server 0 to worker: ronde__part [workers] */
+  RONDE__PS_NORM,         /* between servers: sums of squares, for clipping */
+  RONDE__PS_ANSWER,       /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
+  RONDE__PS_UPDATES,      /* server to scheduler, in front of the states: int64 updates so far */
+  RONDE__PS_DECISION,     /* backup: server 0 to the other servers: ronde__ps_decision */
+  RONDE__PS_NEWS, /* backup: server 0 to worker, in front of the parameters: ronde__ps_news, then the outcomes */
   RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
   RONDE__PS_PULL = 0x300000  /* + bucket; server to worker: parameters */
 };

@@ -2,7 +2,7 @@
  * and end. */
 #include "strategy/ps_worker.h"
 
-enum { TAG_WEIGHTS = 1, CREDITS = RONDE__PS_CREDITS };
+enum { TAG_WEIGHTS = RONDE__TAG_STRATEGY, CREDITS = RONDE__PS_CREDITS };
 
 typedef ronde__ps_bucket bucket;
 typedef ronde__ps_worker state;

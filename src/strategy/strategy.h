@@ -148,9 +148,6 @@ const ronde__strategy *ronde__strategy_default(int n_workers);
 /* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
  */
 
-/* Of what synchronised ops share, beside a strategy's own exchanges: strategies take theirs from 0 on. */
-#define RONDE__TAG_SHARED 0x7ffffeu
-
 /* What one rank found in its part of a step. */
 typedef struct ronde__part {
   double loss_sum;

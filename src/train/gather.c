@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_FACTS = 1, TAG_ROWS = 2 };
 #define MAX_CALLS ((int64_t)1 << 48) /* the sum over all ranks and ops fits too */
 
 typedef ronde__gather_row row;
@@ -87,7 +86,7 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
   int64_t n = 0, at = 0;
   int n_ranks = ronde__job_ranks(r->job);
-  uint32_t tag = RONDE__WIRE_TAG(TAG_ROWS, 0);
+  uint32_t tag = RONDE__WIRE_TAG(RONDE__TAG_ROWS, 0);
   for (int i = 0; i < n_ranks; i++) n += r->facts[i].n_ops;
   row *rows;
   RONDE__ALLOC(rows, (size_t)ronde__max(1, n) * sizeof *rows, "report");
@@ -108,12 +107,13 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   row *rows = NULL;
   RONDE__ALLOC(r->facts, (size_t)ronde__job_ranks(r->job) * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
-  RONDE_TRY(ronde__allgather_ring(r->group, TAG_FACTS, r->facts, sizeof *r->facts));
+  RONDE_TRY(ronde__allgather_ring(r->group, RONDE__TAG_FACTS, r->facts, sizeof *r->facts));
   RONDE_TRY(ronde__gather_check_facts(r->facts, ronde__job_ranks(r->job)));
   RONDE_TRY(pack_rows(r, &rows));
   size_t bytes = (size_t)r->facts[rank].n_ops * sizeof *rows;
-  ronde_status status =
-      rank == 0 ? receive_rows(r, rows) : ronde__transport_send(r->group, 0, RONDE__WIRE_TAG(TAG_ROWS, 0), rows, bytes);
+  ronde_status status = rank == 0
+                            ? receive_rows(r, rows)
+                            : ronde__transport_send(r->group, 0, RONDE__WIRE_TAG(RONDE__TAG_ROWS, 0), rows, bytes);
   ronde__free(rows);
   return status;
 }

@@ -4,7 +4,7 @@
 #define RONDE_OUTPUTS_H
 
 #include "io/lock.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 
 /* Whether the checkpoint that is gone on from lies in --out. */
 bool ronde__outputs_go_on(const ronde__job *job);

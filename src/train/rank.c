@@ -1,12 +1,11 @@
 /* The steps and epochs of one rank, the tests between them, and what all ranks agree on at the end of each. */
 #include "train/rank.h"
+#include "job/split.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
-
-enum { TAG_EPOCH = 0 };
 
 /* ---- steps ---- */
 
@@ -142,7 +141,7 @@ static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
   if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last, cancelled));
   if (last || !meets) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
-  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -201,7 +200,8 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
 static ronde_status share_buffers(ronde__rank *r) {
   size_t n_elems;
   float *values = ronde__net_buffer_values(r->net, &n_elems);
-  return n_elems ? ronde__broadcast_tree(r->transport, TAG_EPOCH, 0, values, n_elems * sizeof *values) : RONDE_OK;
+  return n_elems ? ronde__broadcast_tree(r->transport, RONDE__TAG_EPOCH, 0, values, n_elems * sizeof *values)
+                 : RONDE_OK;
 }
 
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
@@ -222,7 +222,7 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
   RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
-  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   for (int i = 0; i < r->job->world; i++) {
     epoch->score.loss_sum += r->parts[i].score.loss_sum;
     epoch->score.n_correct += r->parts[i].score.n_correct;
@@ -253,7 +253,7 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   if (r->transport->rank == 0) RONDE_TRY(ronde__weights_save(r->net, job->best_path, job));
-  return ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts);
+  return ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts);
 }
 
 /* Of steps that were each rank's own. */
@@ -276,7 +276,7 @@ static ronde_status meet(ronde__rank *r, ronde_status *status) {
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
   r->parts[transport->rank] = (ronde__epoch_part){.end = *status};
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -298,7 +298,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__prof_totals(r->prof, own->ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
-  RONDE_TRY(ronde__allgather_ring(r->transport, TAG_EPOCH, r->parts, sizeof *r->parts));
+  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   epoch->parts = r->parts;
   if (r->job->strategy->asynchronous) sum_parts(epoch, r->job->world);
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;

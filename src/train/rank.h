@@ -5,7 +5,7 @@
 
 #include "prof/trace.h"
 #include "strategy/server.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 
 /* What all ranks learn from each other at the end of an epoch. */
 typedef struct ronde__epoch_part {
@@ -95,7 +95,7 @@ typedef struct ronde__rank {
 
 /* rank_setup.c: everything up to the first step, */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
-/* start.c: of it, the state of a checkpoint, where the run goes on from one: each worker reads it, or gets it from rank 0
+/* rank_state.c: of it, the state of a checkpoint, where the run goes on from one: each worker reads it, or gets it from rank 0
  * where they are processes; servers get theirs from rank 0 anyway; */
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 /* all of a rank that only serves, */

@@ -1,6 +1,7 @@
 /* What a run tells: progress, steps.jsonl, run.json, the plan of --dry-run. */
-#include "train/machine.h"
 #include "train/run.h"
+#include "job/split.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,6 @@
 /* The ranks of this process, as threads: its first on the calling thread, the others on threads of their own. */
 #include "train/run.h"
 
-enum { TAG_START = 0 };
-
 static void note_failure(ronde__run *r, ronde_status status) {
   pthread_mutex_lock(&r->mutex);
   bool echo = status == RONDE_E_LOST && r->failed; /* the others only hear that one has gone */
@@ -13,7 +11,7 @@ static void note_failure(ronde__run *r, ronde_status status) {
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
 static ronde_status meet(ronde__rank *rank) {
-  return ronde__allgather_ring(rank->transport, TAG_START, rank->parts, sizeof *rank->parts);
+  return ronde__allgather_ring(rank->transport, RONDE__TAG_READY, rank->parts, sizeof *rank->parts);
 }
 
 static ronde_status train(ronde__rank *rank) {

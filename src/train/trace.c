@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_TRACE = 3 };
-
 static bool traces(const ronde__rank *r) {
   return r->job->options->trace && r->job->options->out && r->transport->process_each && r->transport->size > 1;
 }
@@ -58,7 +56,7 @@ static ronde__trace_head own_head(const ronde__rank *r) {
 
 static ronde_status send_spans(ronde__rank *r, const ronde__trace_head *head) {
   ronde__gather_row *rows;
-  uint32_t tag = RONDE__WIRE_TAG(TAG_TRACE, 0);
+  uint32_t tag = RONDE__WIRE_TAG(RONDE__TAG_TRACE, 0);
   RONDE__ALLOC(rows, (size_t)ronde__max(1, head->n_ops) * sizeof *rows, "trace");
   ronde__gather_pack(r->prof, rows);
   ronde_status status = RONDE_OK;
@@ -83,7 +81,7 @@ static ronde_status take_blocks(const writer *w, int rank) {
   const ronde__trace_head *head = &w->heads[rank];
   for (int64_t left = head->n_spans, n; left > 0; left -= n) {
     n = ronde__min(left, RONDE__SPANS_PER_BLOCK);
-    RONDE_TRY(ronde__transport_receive(w->r->transport, rank, RONDE__WIRE_TAG(TAG_TRACE, 0), w->spans,
+    RONDE_TRY(ronde__transport_receive(w->r->transport, rank, RONDE__WIRE_TAG(RONDE__TAG_TRACE, 0), w->spans,
                                        (size_t)n * sizeof *w->spans));
     RONDE_TRY(ronde__trace_check_spans(head, w->spans, (int)n, rank));
     ronde__trace_add(w->trace, rank, w->spans, (int)n);
@@ -98,7 +96,8 @@ static ronde_status take_rank(writer *w, int rank) {
   RONDE__ALLOC(rows, (n + 1) * sizeof *rows, "trace");
   ronde_status status = RONDE_OK;
   if (n)
-    status = ronde__transport_receive(w->r->transport, rank, RONDE__WIRE_TAG(TAG_TRACE, 0), rows, n * sizeof *rows);
+    status =
+        ronde__transport_receive(w->r->transport, rank, RONDE__WIRE_TAG(RONDE__TAG_TRACE, 0), rows, n * sizeof *rows);
   if (status == RONDE_OK && !(ops = ronde__alloc((n + 1) * sizeof *ops)))
     status = ronde__fail(RONDE_E_MEMORY, "trace: no memory for %zu rows", n);
   if (status == RONDE_OK) status = ronde__gather_read(rows, (int64_t)n, rank, ops);
@@ -157,7 +156,7 @@ ronde_status ronde__rank_end_trace(ronde__rank *r) {
   RONDE__ALLOC(heads, (size_t)transport->size * sizeof *heads, "trace");
   heads[transport->rank] = own_head(r);
   ronde_status status = read_clocks(r, 1);
-  if (status == RONDE_OK) status = ronde__allgather_ring(transport, TAG_TRACE, heads, sizeof *heads);
+  if (status == RONDE_OK) status = ronde__allgather_ring(transport, RONDE__TAG_TRACE, heads, sizeof *heads);
   if (status == RONDE_OK)
     status = transport->rank == 0 ? write_trace(r, heads) : send_spans(r, &heads[transport->rank]);
   ronde__free(heads);

@@ -2,10 +2,11 @@
 #include "train/run.h"
 
 #include "io/file.h"
+#include "setup/setup.h"
 
 #include <inttypes.h>
 
-enum { DRY_RUN_STEPS = 8, TAG_COMPLETE = 4 };
+enum { DRY_RUN_STEPS = 8 };
 
 static ronde_status make_transports(ronde__run *run) {
   const ronde__job *job = run->job;
@@ -77,7 +78,7 @@ static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
   const ronde__job *job = run->job;
   uint8_t word = *complete;
   if (!job->mpi || !job->resume || !ronde__place_is_over(&job->resume->place, job)) return RONDE_OK;
-  ronde_status status = ronde__broadcast_tree(transport, TAG_COMPLETE, 0, &word, sizeof word);
+  ronde_status status = ronde__broadcast_tree(transport, RONDE__TAG_COMPLETE, 0, &word, sizeof word);
   *complete = word;
   return status;
 }

@@ -1,0 +1,32 @@
+/* The tags of all messages between ranks: what is under way at the same time between the same two ranks must differ. A
+ * tag is one of these, or of a strategy, as RONDE__WIRE_TAG makes it with the parts of a collective. */
+#ifndef RONDE_TAGS_H
+#define RONDE_TAGS_H
+
+enum {
+  RONDE__TAG_PROBE_WORD, /* where clocks and links are measured: words there and back, */
+  RONDE__TAG_PROBE_DATA, /* and data */
+  /* Set-up, in the order of a run. */
+  RONDE__TAG_CARDS,    /* what each process has: build, kernels, options, data */
+  RONDE__TAG_WHY,      /* why they do not fit together */
+  RONDE__TAG_START,    /* rank 0's checkpoint */
+  RONDE__TAG_CHOICES,  /* rank 0's --choices */
+  RONDE__TAG_COMPLETE, /* whether the run was over before it began */
+  RONDE__TAG_READY,    /* every rank is set up */
+  /* Training. */
+  RONDE__TAG_EPOCH,    /* what the workers learn from each other at the end of an epoch, and of the run */
+  RONDE__TAG_SENTINEL, /* checksums of the weights */
+  RONDE__TAG_FACTS,    /* what a rank tells of itself at the end, */
+  RONDE__TAG_ROWS,     /* of its per-op table, */
+  RONDE__TAG_TRACE,    /* and of its trace */
+  RONDE__TAG_LINKS,    /* the doctor's: what each rank has measured */
+
+  /* From here to the next: the strategy's, which numbers them itself; one strategy runs at a time. */
+  RONDE__TAG_STRATEGY = 0x100,
+  RONDE__TAG_SHARED = 0x7ffffe, /* what synchronised ops share, beside a strategy's own exchanges */
+};
+
+/* 24 bits of tag, 8 of part. */
+#define RONDE__WIRE_TAG(tag, part) ((uint32_t)(tag) << 8 | (uint32_t)(part))
+
+#endif

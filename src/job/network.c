@@ -1,0 +1,197 @@
+/* The graph of a job's model, checked against its data, and the options of the net that executes it. */
+#include "job/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static ronde_status check_targets(const ronde__job *job, const ronde_graph *graph) {
+  const ronde_source *source = &job->data->source;
+  const ronde__node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
+  int64_t outputs = ronde__shape_elems(&graph->tensors[loss->in[0]]->shape);
+  const char *label = graph->tensors[loss->in[0]]->label;
+  if (ronde__ops[loss->kind]->wants_labels) {
+    if (source->classes == 0)
+      return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the data %s have values", label,
+                         source->name);
+    if (outputs < job->classes)
+      return ronde__fail(RONDE_E_USAGE, "%s gives %lld logits, but the data %s have %lld classes", label,
+                         (long long)outputs, source->name, (long long)job->classes);
+  } else if (source->classes != 0 || source->target_elems != outputs) {
+    return ronde__fail(RONDE_E_USAGE, "%s gives %lld values, but the data %s have %s of %lld", label,
+                       (long long)outputs, source->name, source->classes ? "class labels" : "targets",
+                       (long long)(source->classes ? source->classes : source->target_elems));
+  }
+  return RONDE_OK;
+}
+
+typedef struct builder {
+  const ronde__model *model;
+  const ronde__model_options *options;
+} builder;
+
+static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  const builder *b = user;
+  return b->model->build(graph, x, classes, b->options);
+}
+
+static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const ronde__shape *shape,
+                           int64_t classes) {
+  ronde_tensor *x = ronde_input(graph, "input", shape->rank, shape->dim);
+  ronde_tensor *y = x ? fn(graph, x, classes, user) : NULL;
+  RONDE_TRY(ronde_graph_status(graph));
+  if (!y) return RONDE_E_USAGE; /* the model function has said why */
+  ronde_graph_set_output(graph, y);
+  return ronde__graph_finish(graph);
+}
+
+ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
+                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
+  builder b = {model, options};
+  ronde_graph *graph;
+  RONDE_TRY(ronde_graph_create(&graph));
+  ronde_status status = define(graph, build_model, &b, shape, classes);
+  if (status != RONDE_OK) ronde_graph_destroy(graph);
+  else *graph_out = graph;
+  return status;
+}
+
+static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  const ronde_hooks *hooks = user;
+  ronde_tensor *y = hooks->model(graph, x, classes, hooks->user);
+  if (!y && ronde_graph_status(graph) == RONDE_OK)
+    ronde__fail(RONDE_E_USAGE, "the caller's model function returned no output");
+  return y;
+}
+
+static ronde_status smooth_labels(const ronde__job *job, ronde_graph *graph) {
+  ronde__node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
+  if (loss->kind != RONDE__OP_CROSS_ENTROPY)
+    return ronde__config_no_effect(job->config, "label-smoothing", "the loss is no cross entropy");
+  loss->attr.label_smoothing = (float)job->options->label_smoothing;
+  return RONDE_OK;
+}
+
+/* ---- --freeze ---- */
+
+/* Whether a prefix [n] stands for a name: for the whole of it, or for what is in front of a dot. */
+static bool stands_for(const char *prefix, size_t n, const char *name) {
+  if (n == 0 || strncmp(name, prefix, n) != 0) return false; /* so the name is not shorter */
+  return !name[n] || name[n] == '.' || prefix[n - 1] == '.';
+}
+
+/* What comes nearest to text among all names of parameters and what they begin with, up to a dot. */
+static void nearest_prefix(const ronde_graph *graph, const char *text, char *nearest, size_t bytes) {
+  int best = INT32_MAX;
+  for (int i = 0; i < graph->n_params; i++) {
+    const char *name = graph->params[i].name;
+    for (size_t n = 1; n <= strlen(name); n++) {
+      char part[256];
+      if ((name[n] && name[n] != '.') || n >= sizeof part) continue;
+      snprintf(part, sizeof part, "%.*s", (int)n, name);
+      int distance = ronde__edit_distance(text, part);
+      if (distance >= best) continue;
+      best = distance;
+      snprintf(nearest, bytes, "%s", part);
+    }
+  }
+}
+
+static ronde_status freeze_prefix(ronde_graph *graph, const char *prefix, size_t n) {
+  int n_matched = 0;
+  for (int i = 0; i < graph->n_params; i++) {
+    if (!stands_for(prefix, n, graph->params[i].name)) continue;
+    graph->params[i].frozen = true;
+    n_matched++;
+  }
+  if (n_matched > 0) return RONDE_OK;
+  char text[256], nearest[256] = "";
+  snprintf(text, sizeof text, "%.*s", (int)n, prefix);
+  nearest_prefix(graph, text, nearest, sizeof nearest);
+  return ronde__fail(RONDE_E_USAGE, "--freeze: no parameter is named '%s', or begins so up to a dot; the nearest is %s",
+                     text, nearest);
+}
+
+static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
+  for (const char *text = job->options->freeze; text;) {
+    size_t n = strcspn(text, ",");
+    RONDE_TRY(freeze_prefix(graph, text, n));
+    text = text[n] ? text + n + 1 : NULL;
+  }
+  for (int i = 0; i < graph->n_params; i++)
+    if (!graph->params[i].frozen) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--freeze %s: nothing is left to train", RONDE__SHOWN(job->options->freeze));
+}
+
+/* ---- the job's graph ---- */
+
+static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
+  ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
+                                  .dropout = (float)job->options->dropout};
+  builder b = {job->model, &options};
+  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->classes));
+  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));
+  if (job->data) RONDE_TRY(check_targets(job, graph));
+  return smooth_labels(job, graph);
+}
+
+static ronde_status define_pass(void *job, ronde_graph *graph) { return define_job(job, graph); }
+
+ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training) {
+  ronde__net_options options = {
+      .kernels = job->kernels, .gemm = job->gemm, .pool = pool, .prof = prof, .training = training};
+  if (job->options->exec != RONDE__EXEC_EAGER) return options;
+  options.define = define_pass;
+  options.define_user = (void *)job;
+  return options;
+}
+
+ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out) {
+  int n_dead;
+  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(net), optim_out));
+  ronde__optim_set_dead(*optim_out, dead, n_dead);
+  return RONDE_OK;
+}
+
+ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
+  ronde_graph *graph;
+  RONDE_TRY(ronde_graph_create(&graph));
+  ronde_status status = define_job(job, graph);
+  if (status == RONDE_OK && job->options->freeze) status = freeze(job, graph);
+  if (status != RONDE_OK) ronde_graph_destroy(graph);
+  else *graph_out = graph;
+  return status;
+}
+
+static bool trains(const ronde_graph *graph, const ronde__node *node) {
+  for (int i = 0; i < node->n_params; i++)
+    if (!graph->params[node->param[i]].frozen) return true;
+  return false;
+}
+
+int64_t ronde__graph_trained_parameters(const ronde_graph *graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_params; i++)
+    if (!graph->params[i].frozen) n += ronde__shape_elems(&graph->params[i].shape);
+  return n;
+}
+
+int64_t ronde__graph_train_flops(const ronde_graph *graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    const ronde__op *op = ronde__ops[node->kind];
+    if (!op->flops) continue;
+    int64_t forward = op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out]->shape);
+    bool own = !graph->params[node->param[0]].frozen, first = true;
+    for (int j = 0; j < i && first; j++) first = !trains(graph, &graph->nodes[j]);
+    /* Where nothing in front of it trains, nobody needs its input's gradient. */
+    n += forward * (1 + own + !first);
+  }
+  return n;
+}
+
+const char *ronde__job_padding(const ronde__job *job) {
+  if (!job->model || !job->model->has_padding) return NULL;
+  return job->options->padding == RONDE__PADDING_SAME ? "same" : "valid";
+}

@@ -1,0 +1,144 @@
+/* Before a run of several processes: whether they are the same build, with the same options and data. Each tells the
+ * others a card of itself; what differs from rank 0 is said by all in the same words. */
+#include "io/checksum.h"
+#include "state/checkpoint.h"
+#include "setup/setup.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_OPTIONS_TEXT = 8192 };
+
+typedef struct card {
+  char host[64], build[96], kernels[32], start[64], train[80], test[80], options[MAX_OPTIONS_TEXT];
+  int32_t led; /* bit i: led_options[i] is given */
+} card;
+
+/* Paths may differ from host to host, and so may what changes no bit. */
+static const char *const may_differ[] = {"threads", "data",      "init",     "resume", "out",       "save",
+                                         "cache",   "hosts",     "hostfile", "iface",  "log-every", "overlap",
+                                         "choices", "overwrite", "grace",    "timeout"};
+
+/* What only rank 0 does: given to another rank alone, it would not be done. */
+static const char *const led_options[] = {"out", "save", "resume"};
+
+static json_t *options_of(const ronde__job *job) {
+  json_t *options = ronde__config_json(job->config);
+  for (size_t i = 0; options && i < RONDE__COUNT(may_differ); i++) json_object_del(options, may_differ[i]);
+  return options;
+}
+
+static ronde_status fill(const ronde__job *job, card *c) {
+  gethostname(c->host, sizeof c->host - 1);
+  snprintf(c->build, sizeof c->build, "ronde %s", ronde__build());
+  snprintf(c->kernels, sizeof c->kernels, "%s (%s)", job->kernels->isa, ronde__gemm_name(job->gemm));
+  const int64_t *n_examples = job->data->source.n_examples;
+  snprintf(c->train, sizeof c->train, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TRAIN], job->data->sha256);
+  snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);
+  const ronde__resume *r = job->resume;
+  if (r)
+    snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->place.step,
+             ronde__checksum(r->file->header, r->file->header_bytes));
+  else snprintf(c->start, sizeof c->start, "the first step");
+  for (size_t i = 0; i < RONDE__COUNT(led_options); i++)
+    c->led |= (int32_t)ronde_config_is_given(job->config, led_options[i]) << i;
+  json_t *options = options_of(job);
+  size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
+  json_decref(options);
+  if (n == 0 || n >= sizeof c->options) return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes", n);
+  return RONDE_OK;
+}
+
+static void value_text(const json_t *value, char *text, size_t bytes) {
+  if (json_is_string(value)) snprintf(text, bytes, "%s", json_string_value(value));
+  else text[ronde__min(bytes - 1, json_dumpb(value, text, bytes - 1, JSON_ENCODE_ANY | JSON_COMPACT))] = 0;
+}
+
+bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]) {
+  json_t *a = json_loads(one, 0, NULL), *b = json_loads(first, 0, NULL), *value;
+  const char *key;
+  bool found = false;
+  json_object_foreach(a, key, value) {
+    const json_t *other = json_object_get(b, key);
+    if (found || json_equal(value, other)) continue;
+    found = true;
+    snprintf(name, 32, "%s", key);
+    value_text(value, own, 64);
+    value_text(other, theirs, 64);
+  }
+  json_decref(a);
+  json_decref(b);
+  return found;
+}
+
+/* Why rank `rank` cannot train with rank 0; false where it can. */
+static bool differs(const card *cards, int rank, char why[512]) {
+  const card *one = &cards[rank], *first = &cards[0];
+  char name[32], own[64], theirs[64];
+  int n = snprintf(why, 512, "rank %d on host %s ", rank, one->host);
+  why += n;
+  size_t left = 512 - (size_t)n;
+  if (strcmp(one->build, first->build))
+    snprintf(why, left, "is %s, rank 0 on host %s %s: install the same build", one->build, first->host, first->build);
+  else if (strcmp(one->kernels, first->kernels))
+    snprintf(why, left, "computes with %s, rank 0 on host %s with %s: RONDE_ISA on every host makes them alike",
+             one->kernels, first->host, first->kernels);
+  else if (one->led & ~first->led)
+    snprintf(why, left, "has --%s, rank 0 on host %s has not: rank 0 does it for all",
+             led_options[__builtin_ctz((unsigned)(one->led & ~first->led)) % RONDE__COUNT(led_options)], first->host);
+  else if (strcmp(one->start, first->start))
+    snprintf(why, left, "goes on from %s, rank 0 on host %s from %s", one->start, first->host, first->start);
+  else if (strcmp(one->train, first->train))
+    snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->train, first->host,
+             first->train);
+  else if (strcmp(one->test, first->test))
+    snprintf(why, left, "has other test data (%s...) than rank 0 on host %s (%s...)", one->test, first->host,
+             first->test);
+  else if (strcmp(one->options, first->options) &&
+           ronde__options_differ(one->options, first->options, name, own, theirs))
+    snprintf(why, left, "has --%s %s, rank 0 on host %s --%s %s", name, own, first->host, name, theirs);
+  else return false;
+  return true;
+}
+
+/* Whatever another process sent, each text has an end. */
+static void close_texts(card *c) {
+  c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
+  c->start[sizeof c->start - 1] = c->train[sizeof c->train - 1] = c->test[sizeof c->test - 1] = 0;
+  c->options[sizeof c->options - 1] = 0;
+}
+
+void ronde__leave_together(ronde__transport *transport) {
+  char *here = ronde__alloc((size_t)transport->size);
+  ronde__log_demote(true);
+  if (here) ronde__allgather_ring(transport, RONDE__TAG_CARDS, here, 1);
+  ronde__log_demote(false);
+  ronde__free(here);
+}
+
+static ronde_status compare(ronde__transport *transport, card *cards) {
+  char why[512] = "";
+  bool differ = false;
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_CARDS, cards, sizeof *cards));
+  for (int i = 0; i < transport->size; i++) close_texts(&cards[i]);
+  for (int i = 1; i < transport->size && transport->rank == 0 && !differ; i++) differ = differs(cards, i, why);
+  if (!differ) why[0] = 0;
+  RONDE_TRY(ronde__broadcast_tree(transport, RONDE__TAG_WHY, 0, why, sizeof why));
+  why[sizeof why - 1] = 0;
+  if (!why[0]) return RONDE_OK;
+  ronde__leave_together(transport);
+  return ronde__fail(RONDE_E_USAGE, "%s", why);
+}
+
+ronde_status ronde__job_agree(const ronde__job *job) {
+  ronde__transport *transport = job->mpi;
+  card *cards;
+  RONDE__ALLOC(cards, (size_t)transport->size * sizeof *cards, "ranks");
+  ronde_status status = fill(job, &cards[transport->rank]);
+  if (status == RONDE_OK) status = compare(transport, cards);
+  transport->bytes_sent = transport->bytes_received = transport->messages = 0; /* those of the training are counted */
+  ronde__free(cards);
+  return status;
+}

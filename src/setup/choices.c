@@ -1,0 +1,102 @@
+/* --choices: what an earlier run chose, of what decides how its results are rounded, is chosen again. Rank 0 reads the
+ * file; the others are told. A choice that run.json records has a row in the table here. */
+#include "setup/setup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A choice of the file, found to be text. */
+typedef struct row {
+  const char *path, *name, *value;
+} row;
+
+static ronde_status take_collective(ronde__job *job, const row *r, bool *concerns_out) {
+  if (!ronde__allreduce_find(r->value))
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: there is no collective '%.40s'", r->path, r->value);
+  *concerns_out = job->world > 1 && job->n_servers == 0;
+  if (!*concerns_out) return RONDE_OK;
+  bool named = job->options->collective != RONDE__COLLECTIVE_AUTO;
+  const char *other = ronde_config_get(job->config, "collective");
+  if (named && strcmp(other, r->value))
+    return ronde__fail(RONDE_E_USAGE, "--collective %s, but --choices %s has %s: give one of them", other, r->path,
+                       r->value);
+  snprintf(job->choices.collective, sizeof job->choices.collective, "%s", r->value);
+  return RONDE_OK;
+}
+
+/* What is set by a variable in the environment, before any option is read. */
+static ronde_status compare(const row *r, const char *here, const char *variable) {
+  if (!strcmp(r->value, here)) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--choices %s: its %s is %.40s, but %s here: %s=%.40s computes as it did", r->path,
+                     r->name, r->value, here, variable, r->value);
+}
+
+static ronde_status compare_isa(ronde__job *job, const row *r, bool *concerns_out) {
+  *concerns_out = true;
+  return compare(r, job->kernels->isa, "RONDE_ISA");
+}
+
+static ronde_status compare_gemm(ronde__job *job, const row *r, bool *concerns_out) {
+  *concerns_out = true;
+  return compare(r, ronde__gemm_name(job->gemm), "RONDE_GEMM");
+}
+
+/* When an update is made changes no bit. */
+static ronde_status pass_over(ronde__job *job, const row *r, bool *concerns_out) { return RONDE_OK; }
+
+static const struct {
+  const char *name;
+  ronde_status (*take)(ronde__job *job, const row *r, bool *concerns_out);
+} table[] = {{"collective", take_collective}, {"isa", compare_isa}, {"gemm", compare_gemm}, {"update", pass_over}};
+
+static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any) {
+  bool concerns = false;
+  r.value = json_string_value(value);
+  if (!r.name || !r.value)
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: %.40s: a choice is a name and a text", r.path,
+                       r.name ? r.name : "choices");
+  for (size_t i = 0; i < RONDE__COUNT(table); i++) {
+    if (strcmp(table[i].name, r.name)) continue;
+    RONDE_TRY(table[i].take(job, &r, &concerns));
+    *any |= concerns;
+    return RONDE_OK;
+  }
+  return ronde__fail(RONDE_E_INPUT, "--choices %s: this version of Ronde knows no choice '%.40s'", r.path, r.name);
+}
+
+/* run.json, or {"collective": "ring"}. */
+static ronde_status take_all(ronde__job *job, const char *path, json_t *json) {
+  json_t *list = json_object_get(json, "choices"), *value;
+  const char *name;
+  size_t i;
+  bool any = false;
+  if (!json_is_object(json) || (list && !json_is_array(list)))
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: neither a run.json nor an object of choices", path);
+  json_array_foreach(list, i, value) {
+    name = json_string_value(json_object_get(value, "choice"));
+    RONDE_TRY(take(job, (row){path, name, NULL}, json_object_get(value, "value"), &any));
+  }
+  if (!list) json_object_foreach(json, name, value) RONDE_TRY(take(job, (row){path, name, NULL}, value, &any));
+  return any ? RONDE_OK : ronde__config_no_effect(job->config, "choices", "this run makes none of the file's choices");
+}
+
+static ronde_status read_file(ronde__job *job, const char *path) {
+  json_error_t error;
+  json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (!json && error.line > 0)
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: line %d: %s", path, error.line, error.text);
+  if (!json) return ronde__fail(RONDE_E_INPUT, "--choices %s: %s", path, error.text);
+  ronde_status status = take_all(job, path, json);
+  json_decref(json);
+  return status;
+}
+
+ronde_status ronde__set_up_choices(ronde__job *job) {
+  ronde__transport *mpi = job->mpi;
+  const char *path = job->options->choices;
+  if (path && (!mpi || mpi->rank == 0)) RONDE_TRY(read_file(job, path));
+  if (!mpi) return RONDE_OK;
+  ronde_status status = ronde__broadcast_tree(mpi, RONDE__TAG_CHOICES, 0, &job->choices, sizeof job->choices);
+  job->choices.collective[sizeof job->choices.collective - 1] = 0;
+  return status;
+}

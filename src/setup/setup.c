@@ -1,0 +1,288 @@
+/* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
+#include "job/normalize.h"
+#include "setup/setup.h"
+#include "job/split.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- model and data ---- */
+
+static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
+  long long c, h, w;
+  int used = 0;
+  if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 ||
+      h > 65536 || w > 65536)
+    return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", RONDE__SHOWN(text));
+  *shape_out = (ronde__shape){3, {c, h, w}};
+  return RONDE_OK;
+}
+
+static ronde_status set_text(char **field, const char *value) {
+  free(*field);
+  return (*field = ronde__strdup(value)) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "options: no memory");
+}
+
+/* What the user left open, from what the weights' file says of itself. */
+static ronde_status options_from_file(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  const ronde__safetensors *file = job->weights;
+  const char *model = ronde__safetensors_meta(file, "model"), *shape = ronde__safetensors_meta(file, "shape");
+  const char *classes = ronde__safetensors_meta(file, "classes"), *padding = ronde__safetensors_meta(file, "padding");
+  const char *resize = ronde__safetensors_meta(file, "resize");
+  bool same_model = !o->model || (model && !strcmp(o->model, model));
+  if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
+  if (!same_model) return RONDE_OK;
+  /* Training asks the data: another number is either meant (--classes) or a mistake. */
+  if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
+  if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
+  if (!ronde__config_is_set(job->config, "padding") && padding)
+    o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
+  bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
+  if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
+  if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
+  return RONDE_OK;
+}
+
+static ronde_status set_up_model(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->hooks.model) {
+    job->model_name = o->model ? o->model : "custom";
+    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "the network is the caller's"));
+    if (o->dropout > 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", "the network is the caller's"));
+    job->config->options.dropout = 0;
+    return RONDE_OK;
+  }
+  if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
+  if (!(job->model = ronde__model_find(o->model)))
+    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
+  job->model_name = job->model->name;
+  if (!job->model->has_padding)
+    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
+  char why[64];
+  snprintf(why, sizeof why, "%s has no dropout", job->model_name);
+  if (o->dropout > 0 && job->model->dropout == 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", why));
+  if (o->dropout < 0) job->config->options.dropout = job->model->dropout;
+  return RONDE_OK;
+}
+
+static ronde_status open_data(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (job->hooks.source) {
+    if (o->data)
+      return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", RONDE__SHOWN(o->data));
+    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
+    RONDE_TRY(ronde__normalize_settle(job, &(ronde__normalization){0}));
+    RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
+    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "the data are the caller's"));
+    return ronde__data_wrap(job->hooks.source, &job->data);
+  }
+  if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
+  if (!strncmp(o->data, "synthetic", 9))
+    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
+  if (strncmp(o->data, "npy", 3))
+    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "only npy:DIR holds arrays in one of several orders"));
+  if (strncmp(o->data, "folder", 6))
+    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
+  bool usual;
+  ronde__normalization normalization;
+  RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
+  ronde__data_options options = {.spec = o->data,
+                                 .cache = o->cache,
+                                 .normalize = usual,
+                                 .normalization = usual ? NULL : &normalization,
+                                 .seed = (uint64_t)o->seed,
+                                 .classes = o->classes,
+                                 .resize = {job->resize[0], job->resize[1]},
+                                 .layout = (ronde__image_layout)o->layout,
+                                 .skip_bad_images = o->skip_bad_images};
+  options.crop = o->augment == RONDE__AUGMENT_CROP || o->augment == RONDE__AUGMENT_CROP_FLIP;
+  options.flip = o->augment == RONDE__AUGMENT_FLIP || o->augment == RONDE__AUGMENT_CROP_FLIP;
+  if (job->config->verb == RONDE__VERB_INIT) options.cache = true;
+  if (job->config->verb == RONDE__VERB_EVAL) {
+    bool of_run = o->split == RONDE__EVAL_VAL || o->split == RONDE__EVAL_TRAIN;
+    options.seed = of_run && job->kept_out.n_validation ? job->kept_out.seed : 1;
+  }
+  options.prefers_val = job->config->verb == RONDE__VERB_TRAIN || o->split == RONDE__EVAL_VAL;
+  options.any_split = job->config->verb == RONDE__VERB_EVAL || o->val_split > 0;
+  RONDE_TRY(ronde__data_open(&options, &job->data));
+  return ronde__normalize_settle(job, &job->data->normalization);
+}
+
+static void shape_from_data(ronde__job *job) {
+  const ronde_source *source = &job->data->source;
+  job->shape.rank = source->rank;
+  memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
+  job->classes = job->options->classes ? job->options->classes : source->classes;
+  job->config->options.classes = job->classes;
+}
+
+/* Without data, the model's usual input and classes are the default. */
+static ronde_status shape_from_options(ronde__job *job) {
+  const ronde__options *o = job->options;
+  if (!job->model) return ronde__fail(RONDE_E_USAGE, "--data is needed for a network of the caller's");
+  job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
+  job->classes = o->classes ? o->classes : job->model->classes;
+  job->config->options.classes = job->classes;
+  return o->shape ? parse_shape(o->shape, &job->shape) : RONDE_OK;
+}
+
+/* --resume: what the user left open is as it was in that run. */
+static ronde_status open_resume(ronde__job *job) {
+  RONDE_TRY(ronde__find_start(job));
+  int n_ranks = job->mpi ? job->mpi->size : 0;
+  return job->resume ? ronde__resume_options(job->resume, job->config, n_ranks) : RONDE_OK;
+}
+
+static ronde_status open_init(ronde__job *job) {
+  if (job->resume) {
+    job->weights = job->resume->file;
+    job->weights_path = job->resume->path;
+    RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
+    return options_from_file(job);
+  }
+  if (!job->options->init) return RONDE_OK;
+  RONDE_TRY(ronde__weights_find(job->options->init, &job->init_path));
+  RONDE_TRY(ronde__safetensors_open(job->init_path, &job->init));
+  RONDE_TRY(ronde__safetensors_check_finite(job->init));
+  job->weights = job->init;
+  job->weights_path = job->init_path;
+  RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
+  return options_from_file(job);
+}
+
+/* ---- network ---- */
+
+/* Statistics of one value are none: to be refused before training, not in a short last batch. */
+static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *graph) {
+  int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch;
+  int64_t sizes[] = {job->batch, last};
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    const ronde__shape *shape = &graph->tensors[node->out]->shape;
+    if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
+    for (int s = 0; s < 2; s++) {
+      int64_t parts = job->options->sync_bn ? 1 : job->world; /* whose examples are normalised by themselves */
+      if (sizes[s] / parts == 1 || ronde__ceil_div(sizes[s], parts) == 1)
+        return ronde__fail(RONDE_E_USAGE,
+                           "%s: batch normalisation over a single value: %s 1 example of a batch of %" PRId64 "%s",
+                           node->label, parts == 1 ? "there is" : "a worker has", sizes[s],
+                           s ? " (the short last one: --drop-last leaves it out)" : "");
+    }
+  }
+  return RONDE_OK;
+}
+
+/* Weights of other classes, or of another number of them: a new output layer, where --classes says that it is meant. */
+static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
+  const ronde__options *o = job->options;
+  int64_t in_file = 0;
+  bool trains = job->config->verb == RONDE__VERB_TRAIN;
+  RONDE_TRY(ronde__weights_check(graph, job->init, job->init_path, trains ? &in_file : NULL));
+  if (in_file == 0 && !job->other_classes) return RONDE_OK;
+  const char *head = ronde__graph_head(graph);
+  if (!head)
+    return ronde__fail(RONDE_E_INPUT, "%s: it has other classes than the data, and no output layer that could be new",
+                       job->init_path);
+  if (!ronde__config_is_set(job->config, "classes"))
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64
+                       ": --classes %" PRId64 " starts a new output layer, --classes %" PRId64 " keeps the file's",
+                       job->init_path, head, in_file, job->data->source.name, job->classes, job->classes, in_file);
+  if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", job->init_path);
+  if (in_file)
+    ronde__log(RONDE_LOG_INFO,
+               "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
+               job->classes, in_file, job->init_path, o->seed);
+  else
+    ronde__log(RONDE_LOG_INFO, "%s is new: its %" PRId64 " classes are not those of %s, drawn by --seed %" PRId64, head,
+               job->classes, job->init_path, o->seed);
+  return RONDE_OK;
+}
+
+static ronde_status check_synchronised(const ronde__job *job, ronde_graph *graph) {
+  if (!job->options->sync_bn || ronde__graph_synchronise(graph)) return RONDE_OK;
+  return ronde__config_no_effect(job->config, "sync-bn", "the network has no batch normalisation");
+}
+
+/* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
+static ronde_status check_network(ronde__job *job) {
+  ronde_graph *graph;
+  RONDE_TRY(ronde__job_graph(job, &graph));
+  ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
+  if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
+  if (status == RONDE_OK) ronde__tell_classes(job);
+  if (status == RONDE_OK && job->sampler) status = check_synchronised(job, graph);
+  if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
+  ronde_graph_destroy(graph);
+  return status;
+}
+
+static ronde_status resolve(ronde__job *job) {
+  int verb = job->config->verb;
+  RONDE_TRY(ronde__kernels_get(&job->kernels));
+  RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__config_copy(job->config, &job->given));
+  RONDE_TRY(open_init(job));
+  RONDE_TRY(ronde__config_resize(job->options, job->resize));
+  RONDE_TRY(set_up_model(job));
+  if (verb != RONDE__VERB_INIT) RONDE_TRY(ronde__set_up_world(job));
+  bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
+  if (has_data) {
+    RONDE_TRY(open_data(job));
+    RONDE_TRY(ronde__set_up_classes(job));
+    shape_from_data(job);
+  } else {
+    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
+    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "layout", "there is no --data"));
+    if (verb == RONDE__VERB_INIT)
+      RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
+    RONDE_TRY(shape_from_options(job));
+  }
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_training(job));
+  if (verb == RONDE__VERB_BENCH_STEP || verb == RONDE__VERB_BENCH_KERNELS) RONDE_TRY(ronde__set_up_stepper(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_checkpoints(job));
+  /* predict knows the input's shape only when it has read it */
+  return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job);
+}
+
+ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
+  ronde__job *job;
+  RONDE__ALLOC(job, sizeof *job, "job");
+  *job = (ronde__job){.drill_slow_rank = -1};
+  if (hooks) job->hooks = *hooks;
+  ronde_status status = ronde__config_copy(config, &job->config);
+  if (status == RONDE_OK) {
+    job->options = ronde__config_options(job->config);
+    status = resolve(job);
+  }
+  if (status == RONDE_OK && job->mpi) status = ronde__job_agree(job);
+  if (status != RONDE_OK && job->mpi) job->mpi->ops->abort(job->mpi);
+  if (status != RONDE_OK) ronde__job_destroy(job);
+  else *job_out = job;
+  return status;
+}
+
+void ronde__job_destroy(ronde__job *job) {
+  if (!job) return;
+  ronde__transport_destroy(job->mpi);
+  ronde__sampler_destroy(job->sampler);
+  ronde__data_close(job->data);
+  ronde__safetensors_close(job->init);
+  free(job->best_path);
+  ronde__free(job->worker_ranks);
+  free(job->new_head);
+  free(job->init_path);
+  ronde__class_names_release(&job->class_names);
+  ronde__resume_close(job->resume);
+  ronde_config_destroy(job->config);
+  ronde_config_destroy(job->given);
+  ronde__free(job);
+}

@@ -1,0 +1,48 @@
+/* From options to a job that ranks can run. */
+#ifndef RONDE_SETUP_H
+#define RONDE_SETUP_H
+
+#include "state/checkpoint.h"
+
+/* setup.c: resolves and checks everything that can be checked before any rank starts. */
+ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
+void ronde__job_destroy(ronde__job *job);
+
+/* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
+ * by all, where one is another build, or has other kernels, options or data than rank 0. */
+ronde_status ronde__job_agree(const ronde__job *job);
+/* Nobody leaves before all have heard why: to the others, who leaves is lost. */
+void ronde__leave_together(ronde__transport *transport);
+/* Whether this process is one of several that MPI has started; where it is not, options that need them are refused. */
+ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out);
+/* Two cards' options, as JSON texts: the first one, by name, that differs, and both values; false where none does. */
+bool ronde__options_differ(const char *one, const char *first, char name[32], char own[64], char theirs[64]);
+
+/* ---- the parts of ronde__job_create, in the order in which it calls them ----
+ * Each resolves automatic values in the job's config and refuses, by name, what is impossible or can have no effect. */
+
+/* Joins MPI where this process is a rank of it. */
+ronde_status ronde__join_ranks(ronde__job *job);
+/* start.c: the checkpoint that --resume names, if there is one. Where ranks are processes they call together: it is rank
+ * 0's, and so is --out. */
+ronde_status ronde__find_start(ronde__job *job);
+/* Rank 0's bytes on all ranks, which call together: of what a training goes on from. */
+ronde_status ronde__share_start(ronde__transport *transport, void *data, size_t bytes);
+ronde_status ronde__set_up_world(ronde__job *job);
+/* Reads --choices into job->choices, on every rank the same; with the world known. */
+ronde_status ronde__set_up_choices(ronde__job *job);
+/* classes.c: the names of classes in a file of weights. RONDE_E_INPUT where they are no list of texts. */
+ronde_status ronde__class_names_read(const ronde__safetensors *file, const char *path, ronde__class_names *names_out);
+void ronde__class_names_release(ronde__class_names *names);
+/* With the data open and the weights too: the data's labels are those of the weights from now on, by name.
+ * RONDE_E_INPUT names classes that the weights do not know, and the remedy. */
+ronde_status ronde__set_up_classes(ronde__job *job);
+/* Once it is known whether the output layer is new: a line where classes could not be compared by name. */
+void ronde__tell_classes(const ronde__job *job);
+/* With data and world known. */
+ronde_status ronde__set_up_training(ronde__job *job);
+ronde_status ronde__set_up_checkpoints(ronde__job *job);
+/* Instead of training: one step by itself, of a measurement. */
+ronde_status ronde__set_up_stepper(ronde__job *job);
+
+#endif

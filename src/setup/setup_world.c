@@ -1,0 +1,196 @@
+/* The ranks of a job: how many, of which transport, threads, strategy and servers. */
+#include "setup/setup.h"
+
+#include "comm/mpi.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
+  static const char *const hosts[] = {"hosts", "hostfile"};
+  const ronde__options *o = ronde__config_options(config);
+  *joins_out = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  if (*joins_out) return RONDE_OK;
+  for (size_t i = 0; i < RONDE__COUNT(hosts); i++)
+    if (ronde__config_is_set(config, hosts[i]))
+      return ronde__fail(RONDE_E_USAGE, "--%s: this process was not started by mpirun or srun", hosts[i]);
+  if (config->verb == RONDE__VERB_TRAIN)
+    RONDE_TRY(ronde__config_no_effect(config, "grace", "only --transport mpi has processes to wait for"));
+  return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
+}
+
+ronde_status ronde__join_ranks(ronde__job *job) {
+  bool joins;
+  RONDE_TRY(ronde__joins_mpi(job->config, &joins));
+  if (!joins) return RONDE_OK;
+  RONDE_TRY(ronde__transport_mpi(ronde__lost_after_ns(job->config), &job->mpi));
+  job->config->options.transport = RONDE__TRANSPORT_MPI;
+  return RONDE_OK;
+}
+
+/* Under MPI the launcher has said how many there are. */
+static ronde_status count_workers(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->mpi && job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job)); /* --resume brought it */
+  if (!job->mpi) return RONDE_OK;
+  int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
+  /* All ranks see it; one says it. */
+  if (n_workers < 1 || (ronde_config_is_given(job->config, "workers") && o->workers != n_workers))
+    return job->mpi->rank != 0 ? RONDE_E_USAGE
+                               : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
+                                             o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
+  o->workers = n_workers;
+  return RONDE_OK;
+}
+
+static int ranks_here(const ronde__job *job) {
+  return job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
+}
+
+/* Of the workers of this host. */
+static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
+
+static ronde__strategy_settings settings_of(const ronde__options *o) {
+  return (ronde__strategy_settings){.backup = (int)o->backup, .sync_bn = o->sync_bn};
+}
+
+/* NULL: the user names none. */
+static const ronde__strategy *find_strategy(const ronde_config *config) {
+  ronde__strategy_settings settings = settings_of(ronde__config_options(config));
+  return ronde__strategy_find(ronde_config_get(config, "strategy"), &settings);
+}
+
+int ronde_config_server_ranks(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  if (config->verb != RONDE__VERB_TRAIN) return 0;
+  const ronde__strategy *strategy = find_strategy(config);
+  return strategy && strategy->serve && o->placement == RONDE__PLACEMENT_DEDICATED ? (int)o->servers : 0;
+}
+
+bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
+  static const char *const of_several[] = {"workers", "transport", "timeout", "grace"};
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__strategy *strategy = ronde__strategy_find(name, &(ronde__strategy_settings){0});
+  if (strcmp(name, "auto") == 0) strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers);
+  if (!strategy) return true;
+  for (size_t i = 0; i < RONDE__COUNT(of_several); i++)
+    if (strcmp(of_several[i], option) == 0) return strategy->max_workers != 1;
+  if (strcmp(option, "choices") == 0) return strategy->all_reduces; /* all that is left to choose so far */
+  return ronde__strategy_understands(strategy, option);
+}
+
+/* Before the workers are counted: under MPI the others are servers. */
+static void resolve_servers(ronde__job *job) {
+  const ronde__strategy *strategy = job->config->verb == RONDE__VERB_TRAIN ? find_strategy(job->config) : NULL;
+  if (!strategy || !strategy->serve) return;
+  job->n_servers = (int)job->options->servers;
+  job->dedicated = job->options->placement == RONDE__PLACEMENT_DEDICATED;
+}
+
+/* What only other strategies understand can have no effect. */
+static ronde_status check_strategy(const ronde__job *job) {
+  ronde_option option;
+  ronde__strategy_settings settings = settings_of(job->options);
+  for (int i = 0; ronde_config_option("train", i, &option); i++) {
+    char names[128], why[192];
+    if (ronde__strategy_understands(job->strategy, option.name)) continue;
+    ronde__strategy_names(option.name, names, sizeof names);
+    snprintf(why, sizeof why, "it is for --strategy %s, and this is %s%s", names, job->strategy->name,
+             job->strategy->max_workers == 1 ? ", with one worker" : "");
+    RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
+  }
+  return job->strategy->check ? job->strategy->check(&settings, job->world) : RONDE_OK;
+}
+
+static ronde_status check_servers(ronde__job *job) {
+  if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
+    return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
+  if (!job->dedicated && job->n_servers > job->world)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
+                       "has ranks of their own)",
+                       job->n_servers, job->world, job->world);
+  RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
+  for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
+  return RONDE_OK;
+}
+
+/* Within one host an exchange is copying: where all cores compute it would only take turns with them. Parameter servers
+ * wait for each other's messages. */
+static bool overlap_pays(const ronde__job *job) {
+  bool one_host = ranks_here(job) == ronde__job_ranks(job);
+  return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
+}
+
+/* What the run before had chosen, so that its sums go on; MPI's own only where there is MPI. NULL: nothing. */
+static const char *chosen_before(const ronde__job *job) {
+  if (!job->resume || job->n_servers) return NULL;
+  const char *name = ronde__resume_collective(job->resume, job->world, job->strategy->name);
+  return name && (job->mpi || strcmp(name, "mpi")) ? name : NULL;
+}
+
+static ronde_status resolve_collective(ronde__job *job) {
+  const ronde__options *o = job->options;
+  const ronde__allreduce *ring = ronde__allreduce_find("ring");
+  const char *name = ronde_config_get(job->config, "collective"), *from = "--collective";
+  job->collective_reason = job->resume ? "named by --collective or by the checkpoint" : "named by --collective";
+  if (o->collective == RONDE__COLLECTIVE_AUTO) {
+    name = job->choices.collective;
+    from = "--choices:";
+    job->collective_reason = "named by --choices";
+    const char *before = *name ? NULL : chosen_before(job);
+    if (before) {
+      name = before;
+      job->collective_reason = "chosen by the run that goes on";
+      RONDE_TRY(ronde_config_set(job->given, "collective", name));
+    }
+  }
+  job->collective = ronde__allreduce_find(name);
+  if (job->collective && !strcmp(name, "mpi") && !job->mpi)
+    return ronde__fail(RONDE_E_USAGE, "%s mpi: only transport mpi has it", from);
+  if (o->wire != RONDE__WIRE_BF16) return RONDE_OK;
+  if (job->collective && job->collective != ring)
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: %s %s cannot do it", from, name);
+  if (!job->collective) job->collective_reason = "--wire bf16 goes round a ring";
+  job->collective = ring;
+  return RONDE_OK;
+}
+
+ronde_status ronde__set_up_world(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  resolve_servers(job);
+  RONDE_TRY(count_workers(job));
+  job->world = (int)o->workers;
+  job->threads = o->threads ? (int)o->threads : default_threads(job);
+  o->threads = job->threads;
+  if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
+    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
+  job->strategy =
+      o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->world) : find_strategy(job->config);
+  if (!job->strategy)
+    return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
+                       ronde_config_get(job->config, "strategy"));
+  if (job->world < job->strategy->min_workers ||
+      (job->strategy->max_workers && job->world > job->strategy->max_workers))
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
+                       job->strategy->max_workers, job->world);
+  RONDE_TRY(check_strategy(job));
+  RONDE_TRY(check_servers(job));
+  if (!ronde__strategy_understands(job->strategy, "sentinel")) o->sentinel = 0;
+  if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
+  RONDE_TRY(ronde__set_up_choices(job));
+  RONDE_TRY(resolve_collective(job));
+  if (job->world == 1 && o->sync_bn)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
+  if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+  if (job->world == 1 && job->n_servers == 0)
+    RONDE_TRY(ronde__config_no_effect(job->config, "timeout", "one worker waits for nobody"));
+  if (job->world == 1)
+    RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
+  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
+  return RONDE_OK;
+}

@@ -1,0 +1,380 @@
+/* Checkpoints, written: a copy of the state, and the thread that makes a file of it. */
+#include "state/checkpoint.h"
+
+#include "io/file.h"
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Caches and memory are the training's too: while a checkpoint is unpacked, summed and copied to the kernel's pages, steps
+ * take 1.04 times as long (resnet50, 189 MB in 0.3 s). So its thread works for so long and then rests for REST times that. */
+enum { WORK_NS = 2000000, REST = 5 };
+
+/* Where a tensor's values lie in the snapshot. */
+typedef struct piece {
+  const ronde__weight_layout *layout;
+  const float *packed;
+  const int64_t *count; /* of a counter, else NULL */
+} piece;
+
+struct ronde__saver {
+  const ronde__job *job;
+  ronde__net *net;
+  ronde__optim *optim;
+  char *folder;
+  int64_t last_step; /* that the next save by steps counts from */
+  bool any;          /* `place` was saved, or is being saved */
+  uint64_t due_ns;   /* by the clock */
+
+  /* The snapshot: belongs to the writer while `busy`. */
+  ronde__place place;
+  float *values; /* [n_elems], then [n_states][n_trained], then [n_buffer_elems] */
+  size_t n_elems, n_trained, n_buffer_elems, bytes;
+  int n_states;
+  int64_t *counts; /* [buffers] */
+  int64_t n_updates;
+  ronde__file_tensor *tensors;
+  piece *pieces; /* [n_tensors] */
+  char **names;  /* of the optimizer's tensors */
+  int n_tensors, n_names;
+  float *slice; /* [longest slice of a tensor] */
+  bool at_leisure;
+  uint64_t worked_ns; /* its processor time, when it rested last */
+
+  pthread_t thread;
+  bool has_thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  atomic_bool hurry;       /* somebody waits for what is being written, */
+  atomic_bool give_up;     /* or to write a newer state */
+  bool busy, handed, stop; /* handed: to the thread. Here and below: mutex held */
+  ronde_status status;
+  ronde__record_checkpoints saved;
+};
+
+/* ---- the file ---- */
+
+static json_t *best_json(const ronde__best *best) {
+  if (best->epoch == 0) return json_null();
+  return json_pack("{s:f, s:I, s:I, s:f, s:I, s:I}", "value", best->value, "epoch", (json_int_t)best->epoch, "step",
+                   (json_int_t)best->step, "loss", best->score.loss_sum, "correct", (json_int_t)best->score.n_correct,
+                   "examples", (json_int_t)best->score.n);
+}
+
+static json_t *place_json(const ronde__saver *s) {
+  const ronde__place *p = &s->place;
+  int64_t per_epoch = s->job->steps_per_epoch, epoch = p->step ? (p->step - 1) / per_epoch + 1 : 1;
+  return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step,
+                   "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)epoch, "steps_of_epoch",
+                   (json_int_t)(p->step - (epoch - 1) * per_epoch), "closed", p->closed, "optimizer_updates",
+                   (json_int_t)s->n_updates, "epoch_sums", "steps", (json_int_t)p->sums.steps, "examples",
+                   (json_int_t)p->sums.examples, "correct", (json_int_t)p->sums.n_correct, "loss", p->sums.loss_sum,
+                   "best", best_json(&p->best));
+}
+
+static char *note_text(const ronde__saver *s) {
+  const ronde__job *job = s->job;
+  const ronde_source *source = &job->data->source;
+  json_t *note = json_pack(
+      "{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema", RONDE__CHECKPOINT_SCHEMA,
+      "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
+      "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
+      "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
+      ronde__gemm_name(job->gemm), "world", "workers", job->world, "strategy", job->strategy->name);
+  char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+  json_decref(note);
+  return text;
+}
+
+static uint64_t processor_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void rest(ronde__saver *s) {
+  uint64_t worked = processor_ns() - s->worked_ns;
+  if (!s->at_leisure || worked < WORK_NS) return;
+  for (uint64_t i = 0; i < REST * worked / WORK_NS && !atomic_load(&s->hurry) && !atomic_load(&s->give_up); i++)
+    nanosleep(&(struct timespec){.tv_nsec = WORK_NS}, NULL);
+  s->worked_ns = processor_ns();
+}
+
+/* A state that holds NaN or Inf is not worth an older one's place; the next step ends the run and names it. */
+static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
+  ronde__saver *s = user;
+  const piece *p = &s->pieces[i];
+  rest(s);
+  if (atomic_load_explicit(&s->give_up, memory_order_relaxed)) return RONDE_E_CANCELLED;
+  *data_out = p->count;
+  *n_out = 1;
+  if (p->count) return RONDE_OK;
+  *n_out = ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
+  *data_out = s->slice;
+  if (s->job->kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
+  ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->place.step,
+             s->tensors[i].name);
+  return RONDE_E_NUMERIC;
+}
+
+static void remove_older(const ronde__saver *s) {
+  char **paths;
+  int n;
+  if (ronde__checkpoint_list(s->folder, &paths, &n) != RONDE_OK) return;
+  for (int i = 0; i < n; i++) {
+    if (i >= s->job->options->keep) unlink(paths[i]);
+    free(paths[i]);
+  }
+  ronde__free(paths);
+}
+
+/* Writes the snapshot. */
+static ronde_status write_snapshot(ronde__saver *s) {
+  ronde__weights_notes notes;
+  ronde__weights_describe(s->job, &notes);
+  char *note = note_text(s);
+  char *path = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/step-%" PRId64 ".safetensors", s->folder, s->place.step);
+  ronde_status status = RONDE_OK;
+  if (!note || !path) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a checkpoint", s->folder);
+  if (status == RONDE_OK) {
+    notes.meta[notes.n++] = (ronde__file_meta){RONDE__CHECKPOINT_NOTE, note};
+    status = ronde__safetensors_write_checked(path, s->tensors, s->n_tensors, notes.meta, notes.n, fetch, s);
+    if (status == RONDE_OK) remove_older(s);
+  }
+  ronde__weights_notes_release(&notes);
+  free(note);
+  free(path);
+  return status;
+}
+
+static void write_and_note(ronde__saver *s, bool at_leisure) {
+  uint64_t begin = ronde__now_ns();
+  s->at_leisure = at_leisure;
+  s->worked_ns = processor_ns();
+  ronde_status status = write_snapshot(s);
+  pthread_mutex_lock(&s->mutex);
+  if (status == RONDE_OK) {
+    s->saved.written++;
+    s->saved.last_step = s->place.step;
+  } else if (status != RONDE_E_NUMERIC && status != RONDE_E_CANCELLED) {
+    s->status = status;
+  }
+  s->saved.write_s += (double)(ronde__now_ns() - begin) * 1e-9;
+  s->busy = false;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+}
+
+/* ---- the snapshot ---- */
+
+/* Of one of the optimizer's arrays; behind them lie the buffers. */
+static float *state_values(const ronde__saver *s, int i) { return s->values + s->n_elems + (size_t)i * s->n_trained; }
+
+static void take_snapshot(ronde__saver *s, const ronde__place *place) {
+  uint64_t begin = ronde__now_ns();
+  int n_buffers;
+  size_t n_buffer_elems;
+  const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
+  const float *buffer_values = ronde__net_buffer_values(s->net, &n_buffer_elems);
+  memcpy(s->values, ronde__net_values(s->net), s->n_elems * sizeof *s->values);
+  for (int i = 0; i < s->n_states; i++) {
+    const char *name;
+    memcpy(state_values(s, i), ronde__optim_state(s->optim, i, &name), s->n_trained * sizeof *s->values);
+  }
+  if (n_buffer_elems) memcpy(state_values(s, s->n_states), buffer_values, n_buffer_elems * sizeof *s->values);
+  for (int i = 0; i < n_buffers; i++) s->counts[i] = buffers[i].count;
+  s->n_updates = ronde__optim_updates(s->optim);
+  s->place = *place;
+  s->last_step = place->step;
+  s->any = true;
+  uint64_t end = ronde__now_ns();
+  s->due_ns = end + s->job->checkpoint_ns;
+  pthread_mutex_lock(&s->mutex);
+  s->busy = true;
+  s->saved.copy_s += (double)(end - begin) * 1e-9;
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static void *writer_main(void *arg) {
+  ronde__saver *s = arg;
+  /* Of this thread alone, on Linux: little more than what the training leaves. Not SCHED_IDLE: on a host that others
+   * use, a checkpoint would never be whole. */
+  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+  pthread_mutex_lock(&s->mutex);
+  for (;;) {
+    while (!s->handed && !s->stop) pthread_cond_wait(&s->changed, &s->mutex);
+    if (!s->handed) break;
+    s->handed = false;
+    pthread_mutex_unlock(&s->mutex);
+    write_and_note(s, true);
+    pthread_mutex_lock(&s->mutex);
+  }
+  pthread_mutex_unlock(&s->mutex);
+  return NULL;
+}
+
+bool ronde__saver_due(ronde__saver *s, int64_t step) {
+  const ronde__job *job = s->job;
+  bool by_step = job->checkpoint_steps && step - s->last_step >= job->checkpoint_steps;
+  bool by_clock = job->checkpoint_ns && ronde__now_ns() >= s->due_ns;
+  if (!by_step && !by_clock) return false;
+  pthread_mutex_lock(&s->mutex);
+  bool free = !s->busy;
+  pthread_mutex_unlock(&s->mutex);
+  return free;
+}
+
+static ronde_status wait_idle(ronde__saver *s) {
+  atomic_store(&s->hurry, true);
+  pthread_mutex_lock(&s->mutex);
+  while (s->busy) pthread_cond_wait(&s->changed, &s->mutex);
+  ronde_status status = s->status;
+  atomic_store(&s->hurry, false);
+  pthread_mutex_unlock(&s->mutex);
+  return status;
+}
+
+ronde_status ronde__saver_begin(ronde__saver *s, const ronde__place *place) {
+  RONDE_TRY(wait_idle(s));
+  take_snapshot(s, place);
+  pthread_mutex_lock(&s->mutex);
+  s->handed = true;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+  return RONDE_OK;
+}
+
+static bool is_saved(const ronde__saver *s, const ronde__place *place) {
+  return s->any && s->place.step == place->step && s->place.closed == place->closed;
+}
+
+/* Where others use the processors, the thread that is writing may get too little of them to end within the time that is
+ * left after a SIGTERM. */
+ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place, bool hurried) {
+  if (hurried && !is_saved(s, place)) atomic_store(&s->give_up, true);
+  ronde_status status = wait_idle(s);
+  atomic_store(&s->give_up, false);
+  RONDE_TRY(status);
+  if (is_saved(s, place)) return RONDE_OK;
+  take_snapshot(s, place);
+  write_and_note(s, false);
+  return wait_idle(s);
+}
+
+ronde__record_checkpoints ronde__saver_written(ronde__saver *s) {
+  pthread_mutex_lock(&s->mutex);
+  ronde__record_checkpoints saved = s->saved;
+  pthread_mutex_unlock(&s->mutex);
+  saved.bytes = (int64_t)s->bytes;
+  return saved;
+}
+
+/* ---- creation ---- */
+
+static void add_tensor(ronde__saver *s, const char *name, const ronde__shape *shape, piece where) {
+  ronde__file_dtype dtype = where.count ? RONDE__FILE_I64 : RONDE__FILE_F32;
+  s->tensors[s->n_tensors] = (ronde__file_tensor){name, dtype, *shape, NULL};
+  s->pieces[s->n_tensors++] = where;
+}
+
+static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
+  for (int i = 0; i < s->n_states; i++) {
+    const char *state;
+    ronde__optim_state(s->optim, i, &state);
+    char *name = s->names[s->n_names] = ronde__format(RONDE__RESERVED "%s.%s", state, param->name);
+    if (!name) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a name");
+    s->n_names++;
+    add_tensor(s, name, &param->shape, (piece){&param->layout, state_values(s, i) + param->offset, NULL});
+  }
+  return RONDE_OK;
+}
+
+static ronde_status list_tensors(ronde__saver *s) {
+  int n_params, n_buffers;
+  const ronde__net_param *params = ronde__net_params(s->net, &n_params);
+  const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
+  size_t n = (size_t)(n_params * (1 + s->n_states) + n_buffers);
+  RONDE__ALLOC(s->tensors, n * sizeof *s->tensors, "checkpoints");
+  RONDE__ALLOC(s->pieces, n * sizeof *s->pieces, "checkpoints");
+  RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
+  RONDE__ALLOC(s->counts, (size_t)n_buffers * sizeof *s->counts, "checkpoints");
+  for (int i = 0; i < n_params; i++) {
+    add_tensor(s, params[i].name, &params[i].shape, (piece){&params[i].layout, s->values + params[i].offset, NULL});
+    if (!params[i].frozen) RONDE_TRY(add_states(s, &params[i]));
+  }
+  for (int i = 0; i < n_buffers; i++) {
+    add_tensor(s, buffers[i].name, &buffers[i].shape,
+               (piece){&buffers[i].layout, state_values(s, s->n_states) + buffers[i].offset,
+                       buffers[i].is_counter ? &s->counts[i] : NULL});
+  }
+  RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->net) * sizeof *s->slice, "checkpoints");
+  return RONDE_OK;
+}
+
+static ronde_status set_up(ronde__saver *s) {
+  s->n_elems = ronde__net_n_elems(s->net);
+  ronde__net_buffer_values(s->net, &s->n_buffer_elems);
+  s->n_trained = ronde__net_n_trained(s->net);
+  s->n_states = ronde__optim_n_states(s->optim);
+  s->bytes = (s->n_elems + (size_t)s->n_states * s->n_trained + s->n_buffer_elems) * sizeof *s->values;
+  s->due_ns = ronde__now_ns() + s->job->checkpoint_ns;
+  s->folder = ronde__strdup(s->job->options->out);
+  char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, s->job->options->out);
+  ronde_status status =
+      inner && s->folder ? ronde__folder_make(inner) : ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory");
+  free(inner);
+  RONDE_TRY(status);
+  /* Pages that no save touches cost nothing. */
+  s->values = ronde__pages_map(s->bytes);
+  if (!s->values) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a copy of %zu bytes", s->bytes);
+  RONDE_TRY(list_tensors(s));
+  if (pthread_create(&s->thread, NULL, writer_main, s))
+    return ronde__fail(RONDE_E_MEMORY, "checkpoints: cannot start a thread");
+  s->has_thread = true;
+  return RONDE_OK;
+}
+
+ronde_status ronde__saver_create(const ronde__job *job, ronde__net *net, ronde__optim *optim,
+                                 ronde__saver **saver_out) {
+  ronde__saver *s;
+  RONDE__ALLOC(s, sizeof *s, "checkpoints");
+  *s = (ronde__saver){.job = job, .net = net, .optim = optim};
+  if (job->resume) s->last_step = job->resume->place.step;
+  pthread_mutex_init(&s->mutex, NULL);
+  pthread_cond_init(&s->changed, NULL);
+  ronde_status status = set_up(s);
+  if (status != RONDE_OK) ronde__saver_destroy(s);
+  else *saver_out = s;
+  return status;
+}
+
+void ronde__saver_destroy(ronde__saver *s) {
+  if (!s) return;
+  if (s->has_thread) {
+    pthread_mutex_lock(&s->mutex);
+    s->stop = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    pthread_join(s->thread, NULL);
+  }
+  for (int i = 0; i < s->n_names; i++) free(s->names[i]);
+  ronde__free(s->names);
+  ronde__free(s->tensors);
+  ronde__free(s->pieces);
+  ronde__free(s->counts);
+  ronde__free(s->slice);
+  ronde__pages_unmap(s->values, s->bytes);
+  free(s->folder);
+  pthread_cond_destroy(&s->changed);
+  pthread_mutex_destroy(&s->mutex);
+  ronde__free(s);
+}

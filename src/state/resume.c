@@ -1,0 +1,472 @@
+/* Going on from a checkpoint: which one, what of its options holds for the run that goes on, its state. */
+#include "state/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the files of a folder ---- */
+
+typedef struct found {
+  char *path;
+  int64_t step;
+} found;
+
+static int newest_first(const void *a, const void *b) {
+  int64_t x = ((const found *)a)->step, y = ((const found *)b)->step;
+  return (x < y) - (x > y);
+}
+
+/* The step of "step-N.safetensors", else -1. */
+static int64_t step_of(const char *name) {
+  long long step;
+  int used = 0;
+  if (sscanf(name, "step-%lld.safetensors%n", &step, &used) != 1 || !used || name[used]) return -1;
+  return step < 0 ? -1 : step;
+}
+
+static ronde_status list_folder(DIR *dir, const char *folder, found **files_out, int *n_out) {
+  int n = 0, capacity = 0;
+  found *files = NULL;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    int64_t step = step_of(entry->d_name);
+    if (step < 0) continue;
+    if (n == capacity) {
+      found *larger = realloc(files, (size_t)(capacity = 2 * capacity + 8) * sizeof *files);
+      if (larger) files = larger;
+      else goto free_files;
+    }
+    files[n] = (found){ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/%s", folder, entry->d_name), step};
+    if (!files[n++].path) goto free_files;
+  }
+  *files_out = files;
+  *n_out = n;
+  return RONDE_OK;
+free_files:
+  while (n > 0) free(files[--n].path);
+  free(files);
+  return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of checkpoints", folder);
+}
+
+ronde_status ronde__checkpoint_list(const char *folder, char ***paths_out, int *n_out) {
+  found *files = NULL;
+  int n = 0;
+  char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, folder), **paths;
+  if (!inner) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", folder);
+  DIR *dir = opendir(inner);
+  free(inner);
+  ronde_status status = dir ? list_folder(dir, folder, &files, &n) : RONDE_OK;
+  if (dir) closedir(dir);
+  RONDE_TRY(status);
+  if (n) qsort(files, (size_t)n, sizeof *files, newest_first);
+  paths = ronde__alloc((size_t)n * sizeof *paths);
+  for (int i = 0; i < n && paths; i++) paths[i] = files[i].path;
+  for (int i = 0; i < n && !paths; i++) free(files[i].path);
+  free(files);
+  if (!paths) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of checkpoints", folder);
+  *paths_out = paths;
+  *n_out = n;
+  return RONDE_OK;
+}
+
+ronde_status ronde__checkpoint_any(const char *folder, bool *any_out) {
+  char **paths;
+  int n;
+  RONDE_TRY(ronde__checkpoint_list(folder, &paths, &n));
+  for (int i = 0; i < n; i++) free(paths[i]);
+  ronde__free(paths);
+  *any_out = n > 0;
+  return RONDE_OK;
+}
+
+/* ---- opening one ---- */
+
+static ronde_status read_best(ronde__resume *r, json_t *best) {
+  json_int_t epoch, step, correct, examples;
+  double value, loss;
+  if (json_is_null(best)) return RONDE_OK;
+  if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step, "loss",
+                  &loss, "correct", &correct, "examples", &examples) ||
+      epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
+    return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
+  r->place.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
+  return RONDE_OK;
+}
+
+static ronde_status read_place(ronde__resume *r) {
+  json_t *place = json_object_get(r->json, "place");
+  json_int_t step, skipped, updates, steps, examples, correct;
+  int closed;
+  double loss;
+  if (json_unpack(place, "{s:I, s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "skipped", &skipped,
+                  "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples",
+                  &examples, "correct", &correct, "loss", &loss) ||
+      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
+      correct > examples)
+    return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
+  r->place = (ronde__place){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
+  return read_best(r, json_object_get(place, "best"));
+}
+
+static ronde_status read_note(ronde__resume *r) {
+  const char *text = ronde__safetensors_meta(r->file, RONDE__CHECKPOINT_NOTE);
+  if (!text) return ronde__fail(RONDE_E_INPUT, "%s: weights alone, no checkpoint: --init starts from it", r->path);
+  r->json = json_loads(text, 0, NULL);
+  const char *schema = json_string_value(json_object_get(r->json, "schema"));
+  if (!schema) return ronde__fail(RONDE_E_INPUT, "%s: its note is no JSON of a checkpoint", r->path);
+  if (strcmp(schema, RONDE__CHECKPOINT_SCHEMA))
+    return ronde__fail(RONDE_E_INPUT, "%s: written by a newer version of Ronde (%.40s; this one reads %s)", r->path,
+                       schema, RONDE__CHECKPOINT_SCHEMA);
+  return read_place(r);
+}
+
+/* Only what a file says is checked here, so that damage can be told from what must not be passed over. */
+static ronde_status open_file(const char *path, ronde__safetensors **file_out) {
+  ronde__safetensors *file;
+  bool checked;
+  RONDE_TRY(ronde__safetensors_open(path, &file));
+  ronde_status status = ronde__safetensors_verify(file, &checked);
+  if (status == RONDE_E_DIFFERENCE) status = RONDE_E_INPUT;
+  if (status == RONDE_OK) *file_out = file;
+  else ronde__safetensors_close(file);
+  return status;
+}
+
+/* The newest that verifies. */
+static ronde_status open_newest(ronde__resume *r) {
+  char **paths;
+  int n, at = 0;
+  RONDE_TRY(ronde__checkpoint_list(r->folder, &paths, &n));
+  ronde__log_demote(true);
+  while (at < n && open_file(paths[at], &r->file) != RONDE_OK) at++;
+  ronde__log_demote(false);
+  if (at < n) r->path = ronde__strdup(paths[at]);
+  for (int i = 0; i < n; i++) free(paths[i]);
+  ronde__free(paths);
+  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: there are no checkpoints to go on from", r->folder);
+  if (at == n) return ronde__fail(RONDE_E_INPUT, "%s: none of its %d checkpoints is whole", r->folder, n);
+  if (!r->path) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", r->folder);
+  if (at > 0) ronde__log(RONDE_LOG_WARNING, "%s: going on from the newest checkpoint that is whole", r->path);
+  return RONDE_OK;
+}
+
+static ronde_status open_any(const char *path, ronde__resume *r) {
+  struct stat info;
+  bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  char **name = is_folder ? &r->folder : &r->path;
+  *name = ronde__strdup(path);
+  if (!*name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
+  return is_folder ? open_newest(r) : open_file(path, &r->file);
+}
+
+ronde_status ronde__checkpoint_open(const char *path, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE__ALLOC(r, sizeof *r, "checkpoint");
+  ronde_status status = open_any(path, r);
+  if (status == RONDE_OK) *resume_out = r;
+  else ronde__resume_close(r);
+  return status;
+}
+
+static ronde_status finish(ronde__resume *r, ronde__resume **resume_out) {
+  ronde_status status = read_note(r);
+  if (status == RONDE_OK) *resume_out = r;
+  else ronde__resume_close(r);
+  return status;
+}
+
+ronde_status ronde__resume_open(const char *path, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE_TRY(ronde__checkpoint_open(path, &r));
+  return finish(r, resume_out);
+}
+
+ronde_status ronde__resume_parse(const char *name, const void *data, size_t bytes, ronde__resume **resume_out) {
+  ronde__resume *r;
+  RONDE__ALLOC(r, sizeof *r, name);
+  r->path = ronde__strdup(name);
+  ronde_status status = r->path ? ronde__safetensors_parse(name, data, bytes, &r->file)
+                                : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", name);
+  if (status == RONDE_OK) return finish(r, resume_out);
+  ronde__resume_close(r);
+  return status;
+}
+
+ronde_status ronde__resume_follow(const char *path, const char *folder, void *header, size_t header_bytes,
+                                  uint64_t file_bytes, ronde__resume **resume_out) {
+  ronde__resume *r = ronde__alloc(sizeof *r);
+  if (!r) {
+    ronde__free(header);
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory", path);
+  }
+  *r = (ronde__resume){.path = ronde__strdup(path), .folder = *folder ? ronde__strdup(folder) : NULL, .header = header};
+  ronde_status status = r->path && (r->folder || !*folder)
+                            ? ronde__safetensors_parse_header(path, header, header_bytes, file_bytes, &r->file)
+                            : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
+  if (status == RONDE_OK) return finish(r, resume_out);
+  ronde__resume_close(r);
+  return status;
+}
+
+ronde_status ronde__resume_find(const ronde_config *config, ronde__resume **resume_out) {
+  const ronde__options *o = ronde__config_options(config);
+  *resume_out = NULL;
+  if (!o->resume) return RONDE_OK;
+  if (o->dry_run)
+    RONDE_TRY(ronde__config_no_effect(config, "resume", "--dry-run saves nothing and goes on with nothing"));
+  bool automatic = strcmp(o->resume, "auto") == 0, any = true;
+  if (automatic && !o->out)
+    return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
+  if (automatic) RONDE_TRY(ronde__checkpoint_any(o->out, &any));
+  return any ? ronde__resume_open(automatic ? o->out : o->resume, resume_out) : RONDE_OK;
+}
+
+void ronde__resume_close(ronde__resume *r) {
+  if (!r) return;
+  json_decref(r->json);
+  ronde__safetensors_close(r->file);
+  ronde__free(r->header);
+  free(r->path);
+  free(r->folder);
+  ronde__free(r);
+}
+
+/* ---- options ---- */
+
+/* What may change: how far, by how many, and what is told. The rest decides what is computed. */
+static const char *const free_options[] = {
+    "data",           "layout",          "cache",     "epochs",    "steps",     "workers",
+    "threads",        "transport",       "hosts",     "hostfile",  "iface",     "choices",
+    "strategy",       "collective",      "servers",   "placement", "wire",      "backup",
+    "shard",          "bucket-mb",       "overlap",   "out",       "save",      "trace",
+    "log-every",      "dry-run",         "drill",     "keep",      "resume",    "checkpoint-every",
+    "eval-every",     "target-accuracy", "save-best", "save-last", "overwrite", "sentinel",
+    "skip-bad-steps", "timeout",         "grace"};
+/* What is asked for one run, not for the training. */
+static const char *const once_options[] = {"out",     "save",    "dry-run",   "drill",   "resume",
+                                           "threads", "choices", "overwrite", "timeout", "grace"};
+static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
+static const char *const host_options[] = {"hosts", "hostfile", "iface"};
+/* What only some strategies have, or several workers. */
+static const char *const server_options[] = {"servers", "placement", "backup"};
+static const char *const sum_options[] = {"collective", "wire"};
+static const char *const exchange_options[] = {"collective", "wire", "bucket-mb", "overlap"};
+static const char *const company_options[] = {"sentinel", "shard"};
+
+#define AMONG(name, names) is_among(name, names, RONDE__COUNT(names))
+static bool is_among(const char *name, const char *const *names, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(names[i], name) == 0) return true;
+  return false;
+}
+
+/* The run that goes on, as far as it decides what can be taken over. */
+typedef struct heir {
+  const ronde__strategy *strategy;
+  int64_t workers;                    /* 0: its launcher counts them */
+  int64_t servers;                    /* more cannot live beside these workers; 0: as many as before can */
+  bool counted;                       /* MPI has started its ranks already */
+  bool has_hosts;                     /* the user names them, */
+  bool one_host;                      /* or wants none */
+  bool new_strategy, other_transport; /* the old one does not go with so many workers */
+  bool chose_collective;              /* not the user, but the run before, or the user gives choices */
+  bool no_output;                     /* there is no folder for it */
+  bool new_length;                    /* the user gave --epochs, which --steps would overrule */
+} heir;
+
+static bool leave(void *user, const char *name) {
+  const heir *h = user;
+  bool serves = h->strategy && h->strategy->serve, alone = h->strategy && h->strategy->max_workers == 1;
+  if (AMONG(name, once_options)) return true;
+  if (AMONG(name, output_options)) return h->no_output;
+  if (!strcmp(name, "steps")) return h->new_length;
+  if (AMONG(name, host_options)) return h->has_hosts || h->one_host;
+  if (!strcmp(name, "transport")) return h->counted || h->has_hosts || h->other_transport;
+  if (!strcmp(name, "workers")) return h->counted;
+  if (!strcmp(name, "strategy")) return h->new_strategy;
+  if (!strcmp(name, "servers") && h->servers) return true;
+  if (!strcmp(name, "collective") && h->chose_collective) return true;
+  return (AMONG(name, server_options) && !serves) || (AMONG(name, sum_options) && serves) ||
+         (AMONG(name, exchange_options) && alone) || (AMONG(name, company_options) && h->workers == 1);
+}
+
+static const char *noted(const ronde__resume *r, const char *object, const char *name) {
+  const char *text = json_string_value(json_object_get(json_object_get(r->json, object), name));
+  return text ? text : "";
+}
+
+/* What the user gave, else what the run before was given, else the default. */
+static const char *wanted(const ronde__resume *r, const ronde_config *config, const char *name) {
+  const char *then = noted(r, "given", name);
+  return *then && !ronde_config_is_given(config, name) ? then : ronde_config_get(config, name);
+}
+
+static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ranks) {
+  const char *transport = ronde_config_get(config, "transport");
+  heir h = {
+      .counted = n_ranks > 0,
+      .has_hosts = ronde_config_is_given(config, "hosts") || ronde_config_is_given(config, "hostfile"),
+      .one_host = !strcmp(transport, "self") || !strcmp(transport, "threads"),
+      .chose_collective = !strcmp(noted(r, "config", "collective"), "auto") || ronde_config_is_given(config, "choices"),
+      .no_output = !r->folder && !ronde__config_options(config)->out,
+      .new_length = ronde_config_is_given(config, "epochs")};
+  ronde__strategy_settings settings = {.backup = (int)strtoll(wanted(r, config, "backup"), NULL, 10)};
+  h.strategy = ronde__strategy_find(wanted(r, config, "strategy"), &settings);
+  bool serves = h.strategy && h.strategy->serve;
+  bool apart = serves && !strcmp(wanted(r, config, "placement"), "dedicated");
+  int64_t servers = strtoll(wanted(r, config, "servers"), NULL, 10);
+  if (ronde_config_is_given(config, "workers")) h.workers = ronde__config_options(config)->workers;
+  else if (n_ranks) h.workers = n_ranks - (apart ? servers : 0);
+  else if (*noted(r, "given", "workers")) h.workers = strtoll(noted(r, "given", "workers"), NULL, 10);
+  else if (!h.has_hosts) h.workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
+  bool fits = !h.strategy || !h.strategy->max_workers || h.workers <= h.strategy->max_workers;
+  h.new_strategy = !fits && !ronde_config_is_given(config, "strategy");
+  if (!h.strategy || h.new_strategy) h.strategy = ronde__strategy_default((int)h.workers);
+  if (serves && !apart && h.workers > 0 && servers > h.workers) h.servers = h.workers;
+  h.other_transport = h.workers > 1 && !strcmp(noted(r, "given", "transport"), "self");
+  return h;
+}
+
+static ronde_status set_number(ronde_config *config, const char *name, int64_t value) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, value);
+  return ronde_config_set(config, name, text);
+}
+
+/* What was resolved then, and would be resolved otherwise here. */
+static ronde_status take_world(const ronde__resume *r, ronde_config *config, const heir *h) {
+  if (h->servers && !ronde_config_is_given(config, "servers")) RONDE_TRY(set_number(config, "servers", h->servers));
+  if (h->counted) return RONDE_OK;
+  if (h->workers > 0 && !ronde_config_is_given(config, "workers")) RONDE_TRY(set_number(config, "workers", h->workers));
+  bool has_hosts = ronde_config_is_given(config, "hosts") || ronde_config_is_given(config, "hostfile");
+  bool was_mpi = !strcmp(noted(r, "config", "transport"), "mpi");
+  if (!was_mpi || has_hosts || ronde_config_is_given(config, "transport")) return RONDE_OK;
+  return ronde_config_set(config, "transport", "mpi");
+}
+
+ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config, int n_ranks) {
+  const char *model = ronde__safetensors_meta(r->file, "model"), *asked = config->options.model;
+  if (asked && model && strcmp(asked, model))
+    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", RONDE__SHOWN(asked), r->path, model);
+  heir h = heir_of(r, config, n_ranks);
+  RONDE_TRY(ronde__config_take(config, json_object_get(r->json, "given"), leave, &h));
+  RONDE_TRY(take_world(r, config, &h));
+  return r->folder && !config->options.out ? ronde_config_set(config, "out", r->folder) : RONDE_OK;
+}
+
+const char *ronde__resume_collective(const ronde__resume *r, int world, const char *strategy) {
+  json_t *then = json_object_get(r->json, "world");
+  bool same =
+      json_integer_value(json_object_get(then, "workers")) == world && !strcmp(noted(r, "world", "strategy"), strategy);
+  const char *name = noted(r, "given", "collective");
+  return same && *name && !strcmp(noted(r, "config", "collective"), "auto") ? name : NULL;
+}
+
+/* What cannot be read here may be at hand where rank 0 is: a training says what is wrong with it. */
+ronde_status ronde_config_resume(ronde_config *config) {
+  ronde__resume *r = NULL;
+  if (config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
+  ronde__log_mute(true);
+  ronde_status found = ronde__resume_find(config, &r);
+  ronde__log_mute(false);
+  if (found != RONDE_OK || !r) return RONDE_OK;
+  ronde_status status = ronde__resume_options(r, config, 0);
+  ronde__resume_close(r);
+  return status;
+}
+
+static ronde_status check_data(const ronde__resume *r, const ronde__job *job) {
+  const ronde_source *source = &job->data->source;
+  json_t *data = json_object_get(r->json, "data");
+  const char *name = json_string_value(json_object_get(data, "name"));
+  const char *sha256 = json_string_value(json_object_get(data, "sha256"));
+  int64_t n = json_integer_value(json_object_get(data, "train_examples"));
+  if (n != source->n_examples[RONDE_SPLIT_TRAIN])
+    return ronde__fail(RONDE_E_INPUT, "%s was trained on other data: %s of %" PRId64 " examples, not %s of %" PRId64,
+                       r->path, name, n, source->name, source->n_examples[RONDE_SPLIT_TRAIN]);
+  if (sha256 && *sha256 && *job->data->sha256 && strcmp(sha256, job->data->sha256))
+    return ronde__fail(RONDE_E_INPUT, "%s was trained on other data: %s with sha256 %.12s..., not %s with %.12s...",
+                       r->path, name, sha256, source->name, job->data->sha256);
+  return RONDE_OK;
+}
+
+/* A flag of an older version may take more words by now. */
+static bool is_same_value(const json_t *then, const json_t *now) {
+  if (!json_is_boolean(then) || !json_is_string(now)) return json_equal(then, now);
+  return json_is_true(then) == (strcmp(json_string_value(now), "off") != 0);
+}
+
+static ronde_status check_option(const ronde__resume *r, const char *name, const json_t *then, const json_t *now) {
+  if (is_same_value(then, now)) return RONDE_OK;
+  char *was = json_dumps(then, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+  char *is = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+  ronde_status status = ronde__fail(RONDE_E_USAGE, "--%s is %s here, but %s in %s: it cannot change on the way", name,
+                                    is ? is : "?", was ? was : "?", r->path);
+  free(was);
+  free(is);
+  return status;
+}
+
+static ronde_status check_config(const ronde__resume *r, const ronde__job *job, const json_t *now) {
+  json_t *config = json_object_get(r->json, "config"), *then;
+  const char *name;
+  /* The seed draws synthetic data, and the data set the classes: what differs is named by its cause. */
+  if ((then = json_object_get(config, "seed"))) RONDE_TRY(check_option(r, "seed", then, json_object_get(now, "seed")));
+  RONDE_TRY(check_data(r, job));
+  json_object_foreach(config, name, then) {
+    const json_t *value = json_object_get(now, name);
+    if (value && !AMONG(name, free_options)) RONDE_TRY(check_option(r, name, then, value));
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) {
+  json_t *now = ronde__config_json(job->config);
+  if (!now) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its options", r->path);
+  ronde_status status = check_config(r, job, now);
+  json_decref(now);
+  RONDE_TRY(status);
+  if (job->steps < r->place.step)
+    return ronde__fail(RONDE_E_USAGE, "%s has %" PRId64 " updates already, and %" PRId64 " are wanted in all", r->path,
+                       r->place.step, job->steps);
+  const char *isa = json_string_value(json_object_get(json_object_get(r->json, "choices"), "isa"));
+  if (isa && strcmp(isa, job->kernels->isa))
+    ronde__log(RONDE_LOG_WARNING, "%s was computed with the kernels for %s, now it is %s: results differ by rounding",
+               r->path, isa, job->kernels->isa);
+  return RONDE_OK;
+}
+
+/* ---- state ---- */
+
+static ronde_status load_state(const ronde__resume *r, const ronde__net *net, const char *state, float *values) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  for (int i = 0; i < n_params; i++) {
+    if (params[i].frozen) continue;
+    char *name = ronde__format(RONDE__RESERVED "%s.%s", state, params[i].name);
+    const ronde__file_tensor *tensor = name ? ronde__safetensors_find(r->file, name) : NULL;
+    free(name);
+    if (!tensor || tensor->dtype != RONDE__FILE_F32 || !ronde__shape_equal(&tensor->shape, &params[i].shape))
+      return ronde__fail(RONDE_E_INPUT, "%s: the optimizer's %s of %s is missing, or of another shape", r->path, state,
+                         params[i].name);
+    ronde__weight_pack(&params[i].layout, tensor->data, values + params[i].offset);
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
+  if (!r->header) ronde__weights_load(net, r->file, false);
+  for (int i = 0; i < ronde__optim_n_states(optim) && !r->header; i++) {
+    const char *state;
+    float *values = ronde__optim_state(optim, i, &state);
+    RONDE_TRY(load_state(r, net, state, values));
+  }
+  json_t *updates = json_object_get(json_object_get(r->json, "place"), "optimizer_updates");
+  ronde__optim_set_updates(optim, json_integer_value(updates));
+  return RONDE_OK;
+}

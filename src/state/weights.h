@@ -1,0 +1,40 @@
+/* A file of weights: checked against a graph, loaded into a net, written from one, found in a run's folder. */
+#ifndef RONDE_WEIGHTS_H
+#define RONDE_WEIGHTS_H
+
+#include "io/sha256.h"
+#include "job/job.h"
+
+#define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
+/* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
+ * (may be NULL): an output layer that differs in its number of classes alone is none, and the file's number is given
+ * there (else 0). */
+ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
+                                  int64_t *other_classes_out);
+/* The file of weights that a path means: itself, or of a run's folder best.safetensors, else last.safetensors, else its
+ * newest checkpoint that is whole; which of them is said. To be freed. */
+ronde_status ronde__weights_find(const char *path, char **file_out);
+/* The name of the output layer: a linear layer whose output is the network's; NULL where there is none. */
+const char *ronde__graph_head(const ronde_graph *graph);
+/* Every parameter and buffer of a net from a file that was checked against its graph; new_head: but for the output layer.
+ */
+void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool new_head);
+/* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
+ * of the job. */
+ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
+/* What a file of weights says of itself. */
+typedef struct ronde__weights_notes {
+  ronde__file_meta meta[13]; /* [n], and room for one more */
+  int n;
+  char *class_names, *split; /* owned */
+  char shape[96], classes[24], mean[16 * RONDE__NORMALIZED_MAX], deviation[16 * RONDE__NORMALIZED_MAX];
+} ronde__weights_notes;
+/* The texts lie in notes and in the job: notes must not be moved. */
+void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes);
+void ronde__weights_notes_release(ronde__weights_notes *notes);
+/* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
+ * among them. */
+ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+
+#endif

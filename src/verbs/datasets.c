@@ -1,0 +1,180 @@
+/* The public calls about data sets: which there are, what is in one, getting it, writing it as npy. */
+#include "data/catalog.h"
+#include "data/data.h"
+#include "io/file.h"
+#include "config/config.h"
+#include "data/remote.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- list ----------------------------------------------------------------------------------------------------- */
+
+ronde_status ronde_data_list(char **json_out) {
+  json_t *sets = json_array();
+  const ronde__remote *r;
+  for (int i = 0; (r = ronde__remote_at(i)); ++i) {
+    char *place = ronde__set_place(r->name);
+    int64_t bytes = 0;
+    for (int f = 0; f < RONDE__REMOTE_FILES && r->files[f].name; ++f) bytes += r->files[f].bytes;
+    json_array_append_new(
+        sets, json_pack("{s:s, s:s, s:s, s:I, s:o}", "name", r->name, "about", r->about, "url", r->url,
+                        "download_bytes", (json_int_t)bytes, "folder", place ? ronde__json_text(place) : json_null()));
+    free(place);
+  }
+  return ronde__json_give(json_pack("{s:o}", "sets", sets), "result", json_out);
+}
+
+/* ---- info ----------------------------------------------------------------------------------------------------- */
+
+/* As it is stored: neither normalised nor, but for images of a folder, resized. */
+static ronde_status open_set(const ronde_config *config, ronde__data **data_out) {
+  const ronde__options *o = ronde__config_options(config);
+  if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
+  if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME[:DIR]");
+  ronde__data_options options = {.spec = o->data,
+                                 .cache = true,
+                                 .seed = 1,
+                                 .skip_bad_images = o->skip_bad_images,
+                                 .layout = (ronde__image_layout)o->layout};
+  RONDE_TRY(ronde__config_resize(o, options.resize));
+  if (strncmp(o->data, "npy", 3))
+    RONDE_TRY(ronde__config_no_effect(config, "layout", "only npy:DIR holds arrays in one of several orders"));
+  if (strncmp(o->data, "folder", 6)) {
+    RONDE_TRY(ronde__config_no_effect(config, "resize", "only images of folder:DIR are stored in another size"));
+    RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "only folder:DIR has images to skip"));
+  }
+  return ronde__data_open(&options, data_out);
+}
+
+static json_t *describe(const ronde__data *data) {
+  const ronde_source *source = &data->source;
+  json_t *names = json_array();
+  for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
+    json_array_append_new(names, ronde__json_text(ronde__data_class_name(data, k)));
+  bool named = json_array_size(names) > 0;
+  json_t *json =
+      json_pack("{s:o, s:I, s:I, s:[I, I, I], s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
+                "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
+                (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape", (json_int_t)source->dims[0],
+                (json_int_t)source->dims[1], (json_int_t)source->dims[2], "classes", (json_int_t)source->classes,
+                "type", ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256", data->sha256,
+                "skipped_images", (json_int_t)data->n_skipped);
+  if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
+  if (json && named) json_object_set(json, "class_names", names);
+  json_decref(names);
+  return json;
+}
+
+ronde_status ronde_data_info(const ronde_config *config, char **json_out) {
+  ronde__data *data;
+  RONDE_TRY(ronde__config_no_effect(config, "output", "info writes nothing"));
+  RONDE_TRY(ronde__config_no_effect(config, "from", "info downloads nothing"));
+  RONDE_TRY(open_set(config, &data));
+  json_t *json = describe(data);
+  ronde__data_close(data);
+  return ronde__json_give(json, "result", json_out);
+}
+
+/* ---- get ------------------------------------------------------------------------------------------------------ */
+
+static ronde_status find_remote(const char *name, const ronde__remote **remote_out) {
+  char known[256] = "";
+  const ronde__remote *r;
+  for (int i = 0; (r = ronde__remote_at(i)); ++i) {
+    if (!strcmp(r->name, name)) {
+      *remote_out = r;
+      return RONDE_OK;
+    }
+    size_t used = strlen(known);
+    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", r->name);
+  }
+  return ronde__fail(RONDE_E_USAGE, "data set %s cannot be downloaded; there are %s", RONDE__SHOWN(name), known);
+}
+
+ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *hooks, char **json_out) {
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__remote *remote;
+  if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
+  if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME");
+  RONDE_TRY(ronde__config_no_effect(config, "resize", "files are kept as they are"));
+  RONDE_TRY(ronde__config_no_effect(config, "layout", "files are kept as they are"));
+  RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "files are kept as they are"));
+  RONDE_TRY(find_remote(o->data, &remote));
+  char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);
+  if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA says where to put it: --output DIR");
+  json_t *files = json_array();
+  ronde_status status = ronde__remote_get(remote, o->from, dir, hooks, files);
+  json_t *json = json_pack("{s:s, s:o, s:o}", "name", remote->name, "folder", ronde__json_text(dir), "files", files);
+  free(dir);
+  if (status == RONDE_OK) return ronde__json_give(json, "result", json_out);
+  json_decref(json);
+  return status;
+}
+
+/* ---- convert -------------------------------------------------------------------------------------------------- */
+
+/* Version 1.0 of the format, its header padded to 64 bytes. */
+static ronde_status write_npy(const char *dir, const char *name, const char *descr, const char *shape, const void *data,
+                              size_t bytes) {
+  char dict[160], header[256];
+  int length = snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape);
+  int total = (int)ronde__round_up(10 + length + 1, 64);
+  memcpy(header, "\x93NUMPY\1\0", 8);
+  header[8] = (char)((total - 10) & 0xff);
+  header[9] = (char)((total - 10) >> 8);
+  snprintf(header + 10, sizeof header - 10, "%-*s\n", total - 11, dict);
+  char *path = ronde__format("%s/%s", dir, name);
+  if (!path) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
+  ronde__file_out out;
+  ronde_status status = ronde__file_begin(path, &out);
+  if (status == RONDE_OK) {
+    status = ronde__file_append(&out, header, (size_t)total);
+    if (status == RONDE_OK) status = ronde__file_append(&out, data, bytes);
+    if (status == RONDE_OK) status = ronde__file_commit(&out);
+    else ronde__file_abandon(&out);
+  }
+  free(path);
+  return status;
+}
+
+static ronde_status write_split(const ronde__data *data, ronde_split split, const char *dir, json_t *files) {
+  static const char *const names[2][2] = {{"train_x.npy", "train_y.npy"}, {"test_x.npy", "test_y.npy"}};
+  const ronde_source *s = &data->source;
+  ronde__stored stored = ronde__data_stored(data, split);
+  long long n = (long long)s->n_examples[split];
+  if (n == 0 || !stored.x) return RONDE_OK;
+  char shape[96];
+  snprintf(shape, sizeof shape, "%lld, %lld, %lld, %lld", n, (long long)s->dims[0], (long long)s->dims[1],
+           (long long)s->dims[2]);
+  size_t elems = (size_t)(s->n_examples[split] * s->dims[0] * s->dims[1] * s->dims[2]);
+  RONDE_TRY(write_npy(dir, names[split][0], stored.f32 ? "<f4" : "|u1", shape, stored.x,
+                      elems * (stored.f32 ? sizeof(float) : 1)));
+  snprintf(shape, sizeof shape, "%lld,", n);
+  RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
+  for (int i = 0; i < 2; ++i) json_array_append_new(files, json_string(names[split][i]));
+  return RONDE_OK;
+}
+
+ronde_status ronde_data_convert(const ronde_config *config, char **json_out) {
+  const ronde__options *o = ronde__config_options(config);
+  RONDE_TRY(ronde__config_no_effect(config, "from", "convert downloads nothing"));
+  if (!o->output) return ronde__fail(RONDE_E_USAGE, "a folder to write to is needed: --output DIR");
+  ronde__data *data;
+  RONDE_TRY(open_set(config, &data));
+  json_t *files = json_array();
+  ronde_status status = ronde__folder_make(o->output);
+  for (int split = 0; split < 2 && status == RONDE_OK; ++split) status = write_split(data, split, o->output, files);
+  json_t *json = describe(data);
+  if (json) {
+    json_object_set_new(json, "folder", ronde__json_text(o->output));
+    json_object_set(json, "files", files);
+  }
+  json_decref(files);
+  ronde__data_close(data);
+  if (status == RONDE_OK) return ronde__json_give(json, "result", json_out);
+  json_decref(json);
+  return status;
+}

@@ -1,0 +1,96 @@
+/* ronde_init: fresh weights in a file; ronde_models: what is built in. */
+#include "job/job.h"
+
+#include "io/sha256.h"
+#include "setup/setup.h"
+#include "state/weights.h"
+#include "base/json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static ronde_status write_fresh(const ronde__job *job, const ronde_graph *graph, ronde__net *net, char **json_out) {
+  char sha256[RONDE__SHA256_HEX];
+  RONDE_TRY(ronde__net_init(net, (uint64_t)job->options->seed));
+  RONDE_TRY(ronde__weights_sha256(net, sha256));
+  RONDE_TRY(ronde__weights_save(net, job->options->output, job));
+  return ronde__json_give(json_pack("{s:s, s:s, s:I, s:s}", "model", job->model_name, "output", job->options->output,
+                                    "parameters", (json_int_t)ronde_graph_parameters(graph), "weights_sha256", sha256),
+                          "result", json_out);
+}
+
+static ronde_status init(const ronde__job *job, char **json_out) {
+  ronde_graph *graph;
+  ronde__net *net = NULL;
+  if (!job->options->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
+  RONDE_TRY(ronde__job_graph(job, &graph));
+  ronde__net_options options = ronde__job_net_options(job, NULL, NULL, false);
+  ronde_status status = ronde__net_create(graph, &options, &net);
+  if (status == RONDE_OK) status = write_fresh(job, graph, net, json_out);
+  ronde__net_destroy(net);
+  ronde_graph_destroy(graph);
+  return status;
+}
+
+ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
+  ronde__job *job;
+  RONDE_TRY(ronde__job_create(config, hooks, &job));
+  ronde_status status = init(job, json_out);
+  ronde__job_destroy(job);
+  return status;
+}
+
+static json_t *dims_json(const int64_t *dims, int rank) {
+  json_t *array = json_array();
+  for (int d = 0; d < rank; d++) json_array_append_new(array, json_integer(dims[d]));
+  return array;
+}
+
+static json_t *tensors_json(const ronde_graph *graph) {
+  json_t *tensors = json_array();
+  for (int i = 0; i < graph->n_params; i++)
+    json_array_append_new(tensors, json_pack("{s:s, s:o}", "name", graph->params[i].name, "shape",
+                                             dims_json(graph->params[i].shape.dim, graph->params[i].shape.rank)));
+  return tensors;
+}
+
+static ronde_status describe(const ronde__model *model, bool with_tensors, json_t **json_out) {
+  ronde_graph *graph;
+  ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
+  ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
+  RONDE_TRY(ronde__model_graph(model, &options, &shape, model->classes, &graph));
+  json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", model->name, "about", model->about, "parameters",
+                           (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
+                           (json_int_t)ronde_graph_forward_flops(graph), "shape", dims_json(model->shape, 3), "classes",
+                           (json_int_t)model->classes);
+  if (with_tensors) json_object_set_new(json, "tensors", tensors_json(graph));
+  ronde_graph_destroy(graph);
+  *json_out = json;
+  return RONDE_OK;
+}
+
+static ronde_status describe_all(json_t *models) {
+  for (int i = 0; ronde__model_at(i); i++) {
+    json_t *json;
+    RONDE_TRY(describe(ronde__model_at(i), false, &json));
+    json_array_append_new(models, json);
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde_models(const char *name, char **json_out) {
+  json_t *json;
+  if (name) {
+    const ronde__model *model = ronde__model_find(name);
+    if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", RONDE__SHOWN(name));
+    RONDE_TRY(describe(model, true, &json));
+    return ronde__json_give(json, "result", json_out);
+  }
+  json_t *models = json_array();
+  ronde_status status = describe_all(models);
+  if (status != RONDE_OK) {
+    json_decref(models);
+    return status;
+  }
+  return ronde__json_give(json_pack("{s:o}", "models", models), "result", json_out);
+}
