@@ -44,7 +44,7 @@ void ronde__blocks_destroy(ronde__blocks *blocks) {
   ronde__free(blocks);
 }
 
-static void link_free(ronde__blocks *blocks, block *b) {
+static void block_link(ronde__blocks *blocks, block *b) {
   b->is_free = true;
   b->previous = NULL;
   b->next = blocks->free;
@@ -52,7 +52,7 @@ static void link_free(ronde__blocks *blocks, block *b) {
   blocks->free = b;
 }
 
-static void unlink_free(ronde__blocks *blocks, block *b) {
+static void block_unlink(ronde__blocks *blocks, block *b) {
   b->is_free = false;
   if (b->previous) b->previous->next = b->next;
   else blocks->free = b->next;
@@ -72,7 +72,7 @@ static block *add_segment(ronde__blocks *blocks, size_t bytes) {
   blocks->mapped += s->bytes;
   block *b = s->pages;
   *b = (block){.bytes = s->bytes - HEADER};
-  link_free(blocks, b);
+  block_link(blocks, b);
   return b;
 }
 
@@ -84,14 +84,14 @@ static block *smallest_that_fits(const ronde__blocks *blocks, size_t bytes) {
   return best;
 }
 
-static void split(ronde__blocks *blocks, block *b, size_t bytes) {
+static void block_split(ronde__blocks *blocks, block *b, size_t bytes) {
   if (b->bytes < bytes + HEADER + MIN_SPLIT) return;
   block *rest = (block *)((char *)b + HEADER + bytes);
   *rest = (block){.bytes = b->bytes - bytes - HEADER, .before = b, .after = b->after};
   if (rest->after) rest->after->before = rest;
   b->after = rest;
   b->bytes = bytes;
-  link_free(blocks, rest);
+  block_link(blocks, rest);
 }
 
 void *ronde__blocks_take(ronde__blocks *blocks, size_t bytes) {
@@ -100,12 +100,12 @@ void *ronde__blocks_take(ronde__blocks *blocks, size_t bytes) {
   block *b = smallest_that_fits(blocks, bytes);
   if (!b) b = add_segment(blocks, bytes);
   if (!b) return NULL;
-  unlink_free(blocks, b);
-  split(blocks, b, bytes);
+  block_unlink(blocks, b);
+  block_split(blocks, b, bytes);
   return (char *)b + HEADER;
 }
 
-static void join_with_after(block *b) {
+static void block_join_after(block *b) {
   b->bytes += HEADER + b->after->bytes;
   b->after = b->after->after;
   if (b->after) b->after->before = b;
@@ -115,15 +115,15 @@ void ronde__blocks_give(ronde__blocks *blocks, void *p) {
   if (!p) return;
   block *b = (block *)((char *)p - HEADER);
   if (b->after && b->after->is_free) {
-    unlink_free(blocks, b->after);
-    join_with_after(b);
+    block_unlink(blocks, b->after);
+    block_join_after(b);
   }
   if (b->before && b->before->is_free) {
     b = b->before;
-    unlink_free(blocks, b);
-    join_with_after(b);
+    block_unlink(blocks, b);
+    block_join_after(b);
   }
-  link_free(blocks, b);
+  block_link(blocks, b);
 }
 
 size_t ronde__blocks_mapped(const ronde__blocks *blocks) { return blocks->mapped; }

@@ -17,7 +17,7 @@ typedef struct tally {
   pthread_t thread[16];
 } tally;
 
-static void count(void *arg, int thread, int n_threads) {
+static void count_run(void *arg, int thread, int n_threads) {
   tally *t = arg;
   t->calls[thread]++;
   t->n_threads[thread] = n_threads;
@@ -34,7 +34,7 @@ static void every_thread_runs_once_a_call(void **state) {
     tally t;
     memset(&t, 0, sizeof t);
     for (int run = 1; run <= 500; run++) {
-      ronde__pool_run(pool, count, &t);
+      ronde__pool_run(pool, count_run, &t);
       for (int thread = 0; thread < 16; thread++) assert_int_equal(t.calls[thread], thread < n ? run : 0);
     }
     assert_true(pthread_equal(t.thread[0], pthread_self()));
@@ -51,7 +51,7 @@ static void workers_wake_from_sleep(void **state) {
   memset(&t, 0, sizeof t);
   for (int run = 1; run <= 5; run++) {
     nanosleep(&(struct timespec){0, 3000000}, NULL);
-    ronde__pool_run(pool, count, &t);
+    ronde__pool_run(pool, count_run, &t);
     assert_int_equal(t.calls[1], run);
   }
   ronde__pool_destroy(pool);
@@ -60,7 +60,7 @@ static void workers_wake_from_sleep(void **state) {
 static void no_pool_runs_on_the_caller(void **state) {
   tally t;
   memset(&t, 0, sizeof t);
-  ronde__pool_run(NULL, count, &t);
+  ronde__pool_run(NULL, count_run, &t);
   assert_int_equal(t.calls[0], 1);
   assert_int_equal(t.n_threads[0], 1);
   assert_int_equal(ronde__pool_threads(NULL), 1);

@@ -11,7 +11,7 @@
 enum { RESAMPLES = 1000, SEED = 1, MOST_FREEDOM = 1000 }; /* beyond those t is the normal distribution */
 #define PI 3.14159265358979323846
 
-static int ascending(const void *a, const void *b) {
+static int samples_ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
@@ -72,7 +72,7 @@ ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statist
   RONDE__ALLOC(drawn, (size_t)n * sizeof *drawn, "statistics");
   resample(samples, n, drawn, medians);
   ronde__free(drawn);
-  qsort(medians, RESAMPLES, sizeof *medians, ascending);
+  qsort(medians, RESAMPLES, sizeof *medians, samples_ascending);
   statistics.low = medians[RESAMPLES * 25 / 1000];
   statistics.high = medians[RESAMPLES * 975 / 1000 - 1];
   *statistics_out = statistics;

@@ -354,10 +354,10 @@ static void an_abort_ends_every_collective_silently(void **state) {
 
 /* ---- choosing ---- */
 
-typedef enum spread { IN_TURN, IN_BLOCKS, ONE_APART } spread;
+typedef enum host_spread { IN_TURN, IN_BLOCKS, ONE_APART } host_spread;
 
 /* Of p ranks over hosts: each host's turn in turn, each host's ranks together, or all but the last on the first. */
-static ronde__ranks spread_ranks(int p, int n_hosts, spread how, int *host_of) {
+static ronde__ranks spread_ranks(int p, int n_hosts, host_spread how, int *host_of) {
   for (int r = 0; r < p; r++)
     host_of[r] = how == IN_TURN ? r % n_hosts : how == IN_BLOCKS ? r * n_hosts / p : r == p - 1 && n_hosts > 1;
   return (ronde__ranks){p, host_of};
@@ -366,7 +366,7 @@ static ronde__ranks spread_ranks(int p, int n_hosts, spread how, int *host_of) {
 static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
   static const struct {
     int p, n_hosts;
-    spread how;
+    host_spread how;
     size_t bytes;
     const char *expected;
   } cases[] = {
@@ -403,7 +403,7 @@ static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
 
 /* Whatever the ranks, none that the model has as much faster is passed over, which of equal hosts is the first does not
  * matter, and it is the same on every call. */
-static void check_choice(int p, int n_hosts, spread how, size_t n) {
+static void check_choice(int p, int n_hosts, host_spread how, size_t n) {
   int host_of[24], turned[24];
   ronde__ranks ranks = spread_ranks(p, n_hosts, how, host_of), other = {p, turned};
   const ronde__allreduce *chosen = ronde__allreduce_auto(&ranks, n), *one;
@@ -421,7 +421,7 @@ static void the_choice_is_a_function_of_places_and_length(void **state) {
   for (int p = 1; p <= 24; p++)
     for (int n_hosts = 1; n_hosts <= p; n_hosts++)
       for (size_t n = 0; n <= 64 << 20; n = n ? 8 * n : 1)
-        for (spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
+        for (host_spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
 }
 
 /* What the model counts is what runs: the bytes that the busiest rank sends, where a byte alone costs. */

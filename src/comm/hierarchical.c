@@ -12,7 +12,7 @@ typedef struct hosts {
 } hosts;
 
 /* Of rank among the ranks of its host. */
-static int place_on_host(const ronde__ranks *ranks, int rank) {
+static int local_rank(const ronde__ranks *ranks, int rank) {
   int place = 0;
   for (int r = 0; r < rank; r++) place += ronde__host_of(ranks, r) == ronde__host_of(ranks, rank);
   return place;
@@ -38,14 +38,14 @@ static bool is_even(const ronde__ranks *ranks, int *most_out) {
 
 static ronde_status find_hosts(ronde__transport *transport, hosts *h) {
   ronde__ranks ranks = ronde__ranks_of(transport);
-  int rank = transport->rank, place = place_on_host(&ranks, rank), most;
+  int rank = transport->rank, place = local_rank(&ranks, rank), most;
   RONDE__ALLOC(h->ranks, 2 * (size_t)transport->size * sizeof *h->ranks, "hierarchical all-reduce");
   int *local = h->ranks, *across = h->ranks + transport->size;
   h->even = is_even(&ranks, &most);
   int wanted = h->even ? place : 0;
   for (int r = 0; r < transport->size; r++) {
     if (ronde__host_of(&ranks, r) == ronde__host_of(&ranks, rank)) local[h->n_local++] = r;
-    if (place_on_host(&ranks, r) == wanted) across[h->n_across++] = r;
+    if (local_rank(&ranks, r) == wanted) across[h->n_across++] = r;
   }
   if (place != wanted) h->n_across = 0;
   ronde__view_make(&h->local, transport, local, h->n_local);
@@ -53,12 +53,12 @@ static ronde_status find_hosts(ronde__transport *transport, hosts *h) {
   return RONDE_OK;
 }
 
-static size_t scratch(const ronde__transport *transport, size_t n) {
+static size_t hierarchical_scratch(const ronde__transport *transport, size_t n) {
   return transport->size == 1 ? 0 : ronde__exchange_scratch((int64_t)n);
 }
 
-static ronde_status shares(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
-                           float *scratch) {
+static ronde_status hierarchical_chunks(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
+                                        float *scratch) {
   ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
   RONDE_TRY(ronde__reduce_scatter_ring(local, kernels, tag, x, n, scratch));
   int64_t begin = ronde__share_begin((int64_t)n, local->rank, local->size);
@@ -67,24 +67,25 @@ static ronde_status shares(const hosts *h, const ronde__kernels *kernels, uint32
   return ronde__allgather_shares_ring(local, tag, x, n);
 }
 
-static ronde_status leaders(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
-                            float *scratch) {
+static ronde_status hierarchical_leaders(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x,
+                                         size_t n, float *scratch) {
   ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
   RONDE_TRY(ronde__reduce_tree(local, kernels, tag, 0, x, n, scratch));
   if (h->n_across) RONDE_TRY(ronde__allreduce_find("ring")->run(across, kernels, tag, x, n, scratch));
   return ronde__broadcast_tree(local, tag, 0, x, n * sizeof *x);
 }
 
-static ronde_status allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
-                              size_t n, float *scratch) {
+static ronde_status hierarchical_allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                           float *x, size_t n, float *scratch) {
   hosts h = {0};
   RONDE_TRY(find_hosts(transport, &h));
-  ronde_status status = h.even ? shares(&h, kernels, tag, x, n, scratch) : leaders(&h, kernels, tag, x, n, scratch);
+  ronde_status status = h.even ? hierarchical_chunks(&h, kernels, tag, x, n, scratch)
+                               : hierarchical_leaders(&h, kernels, tag, x, n, scratch);
   ronde__free(h.ranks);
   return status;
 }
 
-static double seconds(const ronde__ranks *ranks, size_t n) {
+static double hierarchical_seconds(const ronde__ranks *ranks, size_t n) {
   int most, n_hosts = ronde__ranks_hosts(ranks);
   bool even = is_even(ranks, &most);
   ronde__ranks local = {.n = most};
@@ -93,4 +94,5 @@ static double seconds(const ronde__ranks *ranks, size_t n) {
          2 * (n_hosts - 1) * (ronde__between_hosts.alpha_s + share * ronde__between_hosts.beta_s);
 }
 
-const ronde__allreduce ronde__allreduce_hierarchical = {"hierarchical", scratch, allreduce, NULL, seconds};
+const ronde__allreduce ronde__allreduce_hierarchical = {"hierarchical", hierarchical_scratch, hierarchical_allreduce,
+                                                        NULL, hierarchical_seconds};

@@ -65,7 +65,7 @@ static ronde_status answer_round_trips(ronde__transport *t, int peer) {
 }
 
 /* n elements one way. */
-static ronde_status move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
+static ronde_status probe_move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
   ronde__exchange e = {.transport = t,
                        .wire_tag = RONDE__WIRE_TAG(RONDE__TAG_PROBE_DATA, 0),
                        .to = to,
@@ -84,7 +84,7 @@ static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool
   for (uint64_t n = FIRST_ELEMS; n_long < REPEATS; n *= n_long ? 1 : 4) {
     uint64_t begin = t->ops->now_ns(t);
     RONDE_TRY(send_word(t, peer, n));
-    RONDE_TRY(move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
+    RONDE_TRY(probe_move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
     if (outwards) RONDE_TRY(receive_word(t, peer, &word));
     uint64_t took = t->ops->now_ns(t) - begin;
     double rate = 1e9 * (double)(n * sizeof *x) / (double)took;
@@ -100,7 +100,7 @@ static ronde_status answer_transfers(ronde__transport *t, int peer, float *x, bo
     uint64_t n;
     RONDE_TRY(receive_word(t, peer, &n));
     if (n == 0 || n > LAST_ELEMS) return n ? ronde__fail(RONDE_E_INTERNAL, "a message that is too long") : RONDE_OK;
-    RONDE_TRY(move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
+    RONDE_TRY(probe_move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
     if (outwards) RONDE_TRY(send_word(t, peer, 1));
   }
 }

@@ -17,7 +17,7 @@ static ronde_status find_cifar10(const char *dir, ronde__set *set);
 static ronde_status find_cifar100(const char *dir, ronde__set *set);
 static ronde_status find_synthetic(const char *shape, ronde__set *set);
 
-static const struct entry {
+static const struct catalog_entry {
   const char *name;
   find_fn find; /* gets what follows the colon, or NULL */
   int64_t class_limit;
@@ -33,7 +33,9 @@ static const struct entry {
 };
 #define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, folder:DIR, synthetic:CxHxW:classes:n"
 
-static ronde_status no_memory(const ronde__set *set) { return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name); }
+static ronde_status catalog_no_memory(const ronde__set *set) {
+  return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
+}
 
 static bool is_set(const char *text) { return text && *text; }
 
@@ -69,7 +71,7 @@ static char *place_to_look(int i, const char *name) {
 typedef char *(*probe_fn)(const char *dir);
 
 /* what: the file to look for, in words. */
-static ronde_status search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
+static ronde_status catalog_search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
   char looked[600] = "";
   size_t used = 0;
   char *dir;
@@ -110,8 +112,8 @@ static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
 static ronde_status find_idx(const char *given_dir, ronde__set *set) {
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_idx, "train-images-idx3-ubyte[.gz]", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_idx, "train-images-idx3-ubyte[.gz]", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__idx_kind;
   ronde_status status = find_pair(dir, RONDE_SPLIT_TRAIN, set);
   if (status == RONDE_OK) status = find_pair(dir, RONDE_SPLIT_TEST, set);
@@ -125,7 +127,7 @@ static ronde_status find_idx(const char *given_dir, ronde__set *set) {
 #define CIFAR100_FOLDER "cifar-100-binary"
 
 /* In DIR itself or in the folder of the published archive, perhaps compressed; to be freed; NULL: none. */
-static char *find_batch(const char *dir, const char *folder, const char *name) {
+static char *find_cifar_batch(const char *dir, const char *folder, const char *name) {
   for (int i = 0; i < 4; ++i) {
     const char *end = i < 2 ? "" : ".gz";
     char *path = i % 2 ? ronde__format("%s/%s/%s%s", dir, folder, name, end) : ronde__format("%s/%s%s", dir, name, end);
@@ -135,17 +137,17 @@ static char *find_batch(const char *dir, const char *folder, const char *name) {
   return NULL;
 }
 
-static char *first_of_cifar10(const char *dir) { return find_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
-static char *first_of_cifar100(const char *dir) { return find_batch(dir, CIFAR100_FOLDER, "train.bin"); }
+static char *first_of_cifar10(const char *dir) { return find_cifar_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
+static char *first_of_cifar100(const char *dir) { return find_cifar_batch(dir, CIFAR100_FOLDER, "train.bin"); }
 
 /* All the files of a split, or, of the test split, none. */
-static ronde_status find_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
-                                 ronde__set *set) {
+static ronde_status find_cifar_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
+                                       ronde__set *set) {
   ronde__files *files = &set->files[split];
   files->path = calloc((size_t)n, sizeof *files->path);
-  if (!files->path) return no_memory(set);
+  if (!files->path) return catalog_no_memory(set);
   for (int i = 0; i < n; ++i) {
-    char *path = find_batch(dir, folder, names[i]);
+    char *path = find_cifar_batch(dir, folder, names[i]);
     if (path) {
       files->path[files->n++] = path;
     } else if (split == RONDE_SPLIT_TEST) {
@@ -163,11 +165,11 @@ static ronde_status find_cifar10(const char *given_dir, ronde__set *set) {
   static const char *const test[] = {"test_batch.bin"};
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_cifar10, "data_batch_1.bin", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_cifar10, "data_batch_1.bin", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__cifar10_kind;
-  ronde_status status = find_batches(dir, CIFAR10_FOLDER, train, RONDE__COUNT(train), RONDE_SPLIT_TRAIN, set);
-  if (status == RONDE_OK) status = find_batches(dir, CIFAR10_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
+  ronde_status status = find_cifar_batches(dir, CIFAR10_FOLDER, train, RONDE__COUNT(train), RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_cifar_batches(dir, CIFAR10_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
   free(dir);
   return status;
 }
@@ -176,11 +178,11 @@ static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
   static const char *const train[] = {"train.bin"}, *const test[] = {"test.bin"};
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_cifar100, "train.bin", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_cifar100, "train.bin", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__cifar100_kind;
-  ronde_status status = find_batches(dir, CIFAR100_FOLDER, train, 1, RONDE_SPLIT_TRAIN, set);
-  if (status == RONDE_OK) status = find_batches(dir, CIFAR100_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
+  ronde_status status = find_cifar_batches(dir, CIFAR100_FOLDER, train, 1, RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_cifar_batches(dir, CIFAR100_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
   free(dir);
   return status;
 }
@@ -225,7 +227,7 @@ static ronde_status find_npy(const char *dir, ronde__set *set) {
     char *x = ronde__format("%s/%s_x.npy", dir, parts[split]), *y = ronde__format("%s/%s_y.npy", dir, parts[split]);
     set->x_path[split] = x;
     set->y_path[split] = y;
-    if (!x || !y) return no_memory(set);
+    if (!x || !y) return catalog_no_memory(set);
     bool x_absent = access(x, F_OK) && errno == ENOENT, y_absent = access(y, F_OK) && errno == ENOENT;
     if (split == RONDE_SPLIT_TEST && x_absent && y_absent) {
       free(x);
@@ -266,7 +268,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
   set->n[RONDE_SPLIT_TRAIN] = n;
   set->n[RONDE_SPLIT_TEST] = ronde__max(n / 5, 1);
   char *name = ronde__format("%s:%s", set->name, shape);
-  if (!name) return no_memory(set);
+  if (!name) return catalog_no_memory(set);
   free(set->name);
   set->name = name;
   return RONDE_OK;
@@ -335,7 +337,7 @@ ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_ou
   if (!is_set(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
   size_t length = strcspn(spec, ":");
   const char *rest = spec[length] ? spec + length + 1 : NULL;
-  const struct entry *entry = NULL;
+  const struct catalog_entry *entry = NULL;
   for (size_t i = 0; i < RONDE__COUNT(entries); ++i)
     if (strlen(entries[i].name) == length && !memcmp(entries[i].name, spec, length)) entry = &entries[i];
   if (!entry) return unknown_name(spec, length);

@@ -14,7 +14,7 @@ struct ronde__lease {
 
 /* The kernel would tell by a signal that somebody waits. SIGURG is one that is ignored unless a program asks for it; then
  * nobody is named to get it. */
-static bool ask(int fd) {
+static bool lease_request(int fd) {
   if (fcntl(fd, F_SETSIG, SIGURG) || fcntl(fd, F_SETLEASE, F_RDLCK)) return false;
   fcntl(fd, F_SETOWN, 0);
   return true;
@@ -28,7 +28,7 @@ ronde__lease *ronde__lease_take(int fd) {
     close(fd);
     return NULL;
   }
-  *lease = (ronde__lease){.fd = fd, .granted = ask(fd), .bytes = st.st_size};
+  *lease = (ronde__lease){.fd = fd, .granted = lease_request(fd), .bytes = st.st_size};
   return lease;
 }
 

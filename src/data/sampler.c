@@ -14,7 +14,7 @@ struct ronde__sampler {
   int64_t *validation; /* [n_validation], ascending */
 };
 
-static ronde_status check(const ronde__sampler_options *o) {
+static ronde_status sampler_check(const ronde__sampler_options *o) {
   if (o->n_train < 1) return ronde__fail(RONDE_E_INPUT, "the data set has no training examples");
   if (o->batch < 1) return ronde__fail(RONDE_E_USAGE, "batch %lld: at least 1 is needed", (long long)o->batch);
   if (o->repeat < 1) return ronde__fail(RONDE_E_USAGE, "repeat %lld: at least 1 is needed", (long long)o->repeat);
@@ -24,33 +24,33 @@ static ronde_status check(const ronde__sampler_options *o) {
 }
 
 /* How many of a class are kept out. */
-typedef struct share {
+typedef struct class_quota {
   int64_t label, n;    /* n: examples of it */
   int64_t quota, left; /* left: not drawn yet */
   int64_t rest;        /* what the quota lacks of the exact share, times n_train */
-} share;
+} class_quota;
 
 /* To whom one more is given first: a class that keeps an example to train on, then who lacks the most. */
 static int most_lacking_first(const void *a, const void *b) {
-  const share *x = a, *y = b;
+  const class_quota *x = a, *y = b;
   bool x_empties = x->quota + 1 >= x->n, y_empties = y->quota + 1 >= y->n;
   if (x_empties != y_empties) return x_empties ? 1 : -1;
   if (x->rest != y->rest) return x->rest < y->rest ? 1 : -1;
   return (x->label > y->label) - (x->label < y->label);
 }
 
-static int by_label(const void *a, const void *b) {
-  const share *x = a, *y = b;
+static int quotas_by_label(const void *a, const void *b) {
+  const class_quota *x = a, *y = b;
   return (x->label > y->label) - (x->label < y->label);
 }
 
 /* Shares that add up to n_validation, by the method of largest remainders; [*n_out], to be freed. */
-static ronde_status share_out(const ronde__sampler *s, share **shares_out, int64_t *n_out) {
+static ronde_status sampler_set_quotas(const ronde__sampler *s, class_quota **shares_out, int64_t *n_out) {
   const ronde__sampler_options *o = &s->options;
   int64_t n = 0, given = 0;
   for (int64_t i = 0; i < o->n_train && o->labels; ++i) n = ronde__max(n, o->labels[i]);
   ++n; /* without labels all are of one class */
-  share *shares;
+  class_quota *shares;
   RONDE__ALLOC(shares, (size_t)n * sizeof *shares, "sampler");
   for (int64_t k = 0; k < n; ++k) shares[k].label = k;
   for (int64_t i = 0; i < o->n_train; ++i) ++shares[o->labels ? o->labels[i] : 0].n;
@@ -63,7 +63,7 @@ static ronde_status share_out(const ronde__sampler *s, share **shares_out, int64
   qsort(shares, (size_t)n, sizeof *shares, most_lacking_first);
   for (int64_t k = 0; k < n && given < s->n_validation; ++k)
     if (shares[k].quota < shares[k].n) ++shares[k].quota, ++given;
-  qsort(shares, (size_t)n, sizeof *shares, by_label);
+  qsort(shares, (size_t)n, sizeof *shares, quotas_by_label);
   for (int64_t k = 0; k < n; ++k) shares[k].left = shares[k].quota;
   *shares_out = shares;
   *n_out = n;
@@ -71,15 +71,15 @@ static ronde_status share_out(const ronde__sampler *s, share **shares_out, int64
 }
 
 /* Marks what the seed draws of each class, then deals the ids out, both lists ascending. */
-static ronde_status split_off(ronde__sampler *s) {
+static ronde_status sampler_split_off(ronde__sampler *s) {
   const ronde__sampler_options *o = &s->options;
   int64_t n = o->n_train, n_shares;
   RONDE__ALLOC(s->kept, (size_t)s->n_kept * sizeof *s->kept, "sampler");
   RONDE__ALLOC(s->validation, (size_t)s->n_validation * sizeof *s->validation, "sampler");
-  share *shares = NULL;
+  class_quota *shares = NULL;
   int64_t *order;
   bool *drawn;
-  RONDE_TRY(share_out(s, &shares, &n_shares));
+  RONDE_TRY(sampler_set_quotas(s, &shares, &n_shares));
   order = ronde__alloc((size_t)n * (sizeof *order + sizeof *drawn));
   if (!order) {
     ronde__free(shares);
@@ -89,7 +89,7 @@ static ronde_status split_off(ronde__sampler *s) {
   ronde__rng rng = ronde__rng_make(o->seed, RONDE__STREAM_VALIDATION);
   ronde__rng_permutation(&rng, order, n);
   for (int64_t i = 0; i < n; ++i) {
-    share *of = &shares[o->labels ? o->labels[order[i]] : 0];
+    class_quota *of = &shares[o->labels ? o->labels[order[i]] : 0];
     drawn[order[i]] = of->left > 0;
     of->left -= of->left > 0;
   }
@@ -104,7 +104,7 @@ static ronde_status split_off(ronde__sampler *s) {
 }
 
 ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampler **sampler_out) {
-  RONDE_TRY(check(o));
+  RONDE_TRY(sampler_check(o));
   /* The margin lets 0.29 of 100 be 29, whose product in doubles lies just below. */
   int64_t n_validation = (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
   int64_t n_kept = o->n_train - n_validation, n_list;
@@ -117,7 +117,7 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampl
   ronde__sampler *s;
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
-  ronde_status status = n_validation ? split_off(s) : RONDE_OK;
+  ronde_status status = n_validation ? sampler_split_off(s) : RONDE_OK;
   s->options.labels = NULL;
   if (status == RONDE_OK) *sampler_out = s;
   else ronde__sampler_destroy(s);
@@ -146,7 +146,7 @@ const int64_t *ronde__sampler_validation(const ronde__sampler *s, int64_t *n_out
   return s->validation;
 }
 
-static int64_t id_at(const ronde__sampler *s, int64_t place) {
+static int64_t sampler_id_at(const ronde__sampler *s, int64_t place) {
   int64_t i = place % s->n_kept;
   return s->kept ? s->kept[i] : i;
 }
@@ -154,7 +154,7 @@ static int64_t id_at(const ronde__sampler *s, int64_t place) {
 ronde_status ronde__sampler_epoch(const ronde__sampler *s, int64_t epoch, int64_t *ids_out) {
   int64_t n = ronde__sampler_epoch_examples(s);
   if (!s->options.shuffle) {
-    for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, i);
+    for (int64_t i = 0; i < n; ++i) ids_out[i] = sampler_id_at(s, i);
     return RONDE_OK;
   }
   /* What the short last batch drops is the end of the whole order. */
@@ -162,7 +162,7 @@ ronde_status ronde__sampler_epoch(const ronde__sampler *s, int64_t epoch, int64_
   if (n < s->n_list) RONDE__ALLOC(order, (size_t)s->n_list * sizeof *order, "sampler");
   ronde__rng rng = ronde__rng_make(s->options.seed, RONDE__STREAM_SHUFFLE | (uint32_t)epoch);
   ronde__rng_permutation(&rng, order, s->n_list);
-  for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, order[i]);
+  for (int64_t i = 0; i < n; ++i) ids_out[i] = sampler_id_at(s, order[i]);
   if (order != ids_out) ronde__free(order);
   return RONDE_OK;
 }

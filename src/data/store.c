@@ -9,7 +9,7 @@
 
 #define PART_ALIGNMENT 64
 
-static bool append(int64_t *total, int64_t count, int64_t item_bytes, int64_t *begin_out) {
+static bool layout_append(int64_t *total, int64_t count, int64_t item_bytes, int64_t *begin_out) {
   int64_t bytes, end;
   if (__builtin_mul_overflow(count, item_bytes, &bytes) || __builtin_add_overflow(*total, bytes, &end) ||
       end > INT64_MAX - PART_ALIGNMENT)
@@ -26,16 +26,16 @@ bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const boo
   ronde__parts parts = {.bytes = front_bytes};
   for (int split = 0; split < 2; ++split) {
     int64_t n = want[split] ? facts->n[split] : 0;
-    if (n < 0 || !append(&parts.bytes, n, elems, &parts.x[split]) ||
-        !append(&parts.bytes, n, (int64_t)sizeof(int64_t), &parts.labels[split]))
+    if (n < 0 || !layout_append(&parts.bytes, n, elems, &parts.x[split]) ||
+        !layout_append(&parts.bytes, n, (int64_t)sizeof(int64_t), &parts.labels[split]))
       return false;
   }
   *parts_out = parts;
   return true;
 }
 
-static bool hash_split(const ronde__facts *facts, const char *base, const ronde__parts *parts, int split,
-                       char text[65]) {
+static bool store_hash_split(const ronde__facts *facts, const char *base, const ronde__parts *parts, int split,
+                             char text[65]) {
   size_t x_bytes = (size_t)(facts->n[split] * ronde__facts_elems(facts)) * (facts->f32 ? sizeof(float) : 1);
   uint8_t digest[EVP_MAX_MD_SIZE];
   EVP_MD_CTX *context = EVP_MD_CTX_new();
@@ -56,7 +56,7 @@ ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts,
     int64_t *labels = (int64_t *)(base + parts->labels[split]);
     RONDE_TRY(set->kind->fill(set, facts, split, base + parts->x[split], labels));
     for (int64_t i = 0; i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
-    if (hash && !hash_split(facts, base, parts, split, sha256[split]))
+    if (hash && !store_hash_split(facts, base, parts, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   facts->largest_label = largest;

@@ -20,7 +20,7 @@ struct ronde__resizer {
   tap *taps[2]; /* [to] */
 };
 
-static void make_taps(int64_t from, int64_t to, tap *taps) {
+static void transform_make_taps(int64_t from, int64_t to, tap *taps) {
   float scale = (float)from / (float)to;
   for (int64_t i = 0; i < to; ++i) {
     float at = scale * ((float)i + .5f) - .5f;
@@ -38,7 +38,7 @@ ronde_status ronde__resizer_create(const int64_t from[2], const int64_t to[2], r
   for (int d = 0; d < 2; ++d) {
     r->from[d] = from[d];
     r->to[d] = to[d];
-    make_taps(from[d], to[d], r->taps[d]);
+    transform_make_taps(from[d], to[d], r->taps[d]);
   }
   *resizer_out = r;
   return RONDE_OK;
@@ -71,20 +71,20 @@ void ronde__resize_f32(const ronde__resizer *r, int64_t n, const float *x, float
 #define RONDE__STREAM_AUGMENT (6ull << 32) /* beside those of base/rng.h */
 
 /* A word as one of n, each equally likely but for 1 part in 2^28. */
-static int choose(uint32_t word, int n) { return (int)((uint64_t)word * (uint64_t)n >> 32); }
+static int transform_choose(uint32_t word, int n) { return (int)((uint64_t)word * (uint64_t)n >> 32); }
 
 ronde__move ronde__move_draw(uint64_t seed, int64_t epoch, int64_t id, bool crop, bool flip) {
   uint32_t words[4];
   ronde__philox(seed, RONDE__STREAM_AUGMENT | (uint32_t)epoch, (uint64_t)id, words);
   ronde__move move = {.mirror = flip && words[2] >> 31};
   if (crop) {
-    move.down = choose(words[0], 2 * RONDE__CROP_PADDING + 1) - RONDE__CROP_PADDING;
-    move.right = choose(words[1], 2 * RONDE__CROP_PADDING + 1) - RONDE__CROP_PADDING;
+    move.down = transform_choose(words[0], 2 * RONDE__CROP_PADDING + 1) - RONDE__CROP_PADDING;
+    move.right = transform_choose(words[1], 2 * RONDE__CROP_PADDING + 1) - RONDE__CROP_PADDING;
   }
   return move;
 }
 
-static void mirror_row(void *row, int64_t width, size_t item_bytes) {
+static void transform_mirror_row(void *row, int64_t width, size_t item_bytes) {
   uint8_t *bytes = row;
   float *items = row;
   for (int64_t a = 0, b = width - 1; a < b; ++a, --b) {
@@ -112,7 +112,7 @@ void ronde__move_apply(ronde__move move, int64_t n, const int64_t sides[2], size
     if (from < 0 || from >= height) continue;
     const char *source = (const char *)x + (row + move.down) * row_bytes + move.right * (int64_t)item_bytes;
     if (kept) memcpy(to + skip, source + skip, (size_t)kept);
-    if (move.mirror) mirror_row(to, width, item_bytes);
+    if (move.mirror) transform_mirror_row(to, width, item_bytes);
   }
 }
 

@@ -77,7 +77,7 @@ GRID(TILE)
 static void (*const tiles[6][7])(const planes *p) = {GRID(ENTRY)};
 
 /* All m x k products over one chunk, in tiles of nearly equal size. */
-static void run_chunk(const planes *whole, int m, int k) {
+static void dot_run_chunk(const planes *whole, int m, int k) {
   planes p = *whole;
   int n_k = (k + TILE_K - 1) / TILE_K;
   for (int j = 0, kj = 0; j < n_k; j++) {
@@ -108,6 +108,6 @@ void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, cons
       p.b = b + r * b_row + e;
       p.rows = ronde__min(rows_max, rows - r);
       p.len = ronde__min(CHUNK, len - e);
-      run_chunk(&p, m, k);
+      dot_run_chunk(&p, m, k);
     }
 }

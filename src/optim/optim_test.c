@@ -53,7 +53,7 @@ static void fill_gradients(float *g, size_t n, int step) {
 
 static double rate(const ronde__optim_options *options, int step) { return options->lr * (1 + (step % 5) / 4.0); }
 
-static ronde__optim *create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n) {
+static ronde__optim *create_optim(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n) {
   ronde__optim *optim = NULL;
   assert_int_equal(ronde__optim_create(options, kernels, n, &optim), RONDE_OK);
   return optim;
@@ -62,7 +62,7 @@ static ronde__optim *create(const ronde__optim_options *options, const ronde__ke
 static ronde__optim *run_steps(const ronde__optim_options *options, const ronde__kernels *kernels, ronde__pool *pool,
                                float *w, size_t n) {
   float *g = malloc(n * sizeof *g);
-  ronde__optim *optim = create(options, kernels, n);
+  ronde__optim *optim = create_optim(options, kernels, n);
   fill_weights(w, n);
   for (int step = 1; step <= STEPS; ++step) {
     fill_gradients(g, n, step);
@@ -209,7 +209,7 @@ static void ranges_in_any_order_give_the_same_bits(void **state) {
     for (size_t c = 0; c < RONDE__COUNT(cases); ++c) {
       const ronde__optim_options *o = &cases[c].options;
       ronde__optim *a = run_steps(o, ronde__kernels_available(isa), NULL, whole, N);
-      ronde__optim *b = create(o, ronde__kernels_available(isa), N);
+      ronde__optim *b = create_optim(o, ronde__kernels_available(isa), N);
       fill_weights(parts, N);
       for (int step = 1; step <= STEPS; ++step) {
         fill_gradients(g, N, step);
@@ -268,7 +268,7 @@ static void states_are_named_and_counted(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(wanted); ++i) {
     const optimizer_case *c = cases;
     while (strcmp(c->name, wanted[i].name)) ++c;
-    ronde__optim *optim = create(&c->options, ronde__kernels_available(0), 10);
+    ronde__optim *optim = create_optim(&c->options, ronde__kernels_available(0), 10);
     assert_int_equal(ronde__optim_n_states(optim), wanted[i].n_states);
     assert_int_equal(ronde__optim_state_bytes(c->options.kind, c->options.momentum, 10), wanted[i].n_states * 40);
     assert_int_equal(ronde__optim_updates(optim), 0);
@@ -292,8 +292,8 @@ static void what_is_dead_is_passed_over(void **state) {
   for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
     for (int loaded = 0; loaded < 2; ++loaded) {
       const ronde__optim_options *o = &cases[c].options;
-      ronde__optim *plain = create(o, ronde__kernels_available(0), N),
-                   *knows = create(o, ronde__kernels_available(0), N);
+      ronde__optim *plain = create_optim(o, ronde__kernels_available(0), N),
+                   *knows = create_optim(o, ronde__kernels_available(0), N);
       const char *name;
       bool passes = o->weight_decay == 0 && !(loaded && ronde__optim_n_states(plain));
       ronde__optim_set_dead(knows, dead, RONDE__COUNT(dead));

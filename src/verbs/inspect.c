@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static size_t tensor_bytes(const ronde__file_tensor *tensor) {
+static size_t inspect_tensor_bytes(const ronde__file_tensor *tensor) {
   return (size_t)ronde__shape_elems(&tensor->shape) * (tensor->dtype == RONDE__FILE_I64 ? 8 : 4);
 }
 
 /* ---- info ---- */
 
-static json_t *tensors_json(const ronde__safetensors *file) {
+static json_t *inspect_tensors_json(const ronde__safetensors *file) {
   json_t *tensors = json_array();
   for (int i = 0; i < file->n_tensors; i++) {
     const ronde__file_tensor *tensor = &file->tensors[i];
@@ -30,14 +30,14 @@ ronde_status ronde_ckpt_info(const char *path, char **json_out) {
   ronde__resume *r;
   RONDE_TRY(ronde__checkpoint_open(path, &r));
   size_t bytes = 0;
-  for (int i = 0; i < r->file->n_tensors; i++) bytes += tensor_bytes(&r->file->tensors[i]);
+  for (int i = 0; i < r->file->n_tensors; i++) bytes += inspect_tensor_bytes(&r->file->tensors[i]);
   const char *note = ronde__safetensors_meta(r->file, RONDE__CHECKPOINT_NOTE);
   json_t *state = note ? json_loads(note, 0, NULL) : NULL;
   json_t *json =
       json_pack("{s:o, s:s, s:o, s:o, s:I, s:o, s:o}", "file", ronde__json_text(r->path), "kind",
                 state ? "checkpoint" : "weights", "model", ronde__json_text(ronde__safetensors_meta(r->file, "model")),
                 "shape", ronde__json_text(ronde__safetensors_meta(r->file, "shape")), "data_bytes", (json_int_t)bytes,
-                "state", state ? state : json_null(), "tensors", tensors_json(r->file));
+                "state", state ? state : json_null(), "tensors", inspect_tensors_json(r->file));
   ronde__resume_close(r);
   return ronde__json_give(json, "result", json_out);
 }
@@ -91,7 +91,7 @@ typedef struct comparison {
   double largest; /* NaN where one of the values is */
 } comparison;
 
-static double value_at(const ronde__file_tensor *tensor, int64_t i) {
+static double inspect_value_at(const ronde__file_tensor *tensor, int64_t i) {
   return tensor->dtype == RONDE__FILE_I64 ? (double)((const int64_t *)tensor->data)[i]
                                           : ((const float *)tensor->data)[i];
 }
@@ -101,7 +101,7 @@ static void note_difference(comparison *c, const ronde__file_tensor *a, const ro
   if (!c->first) c->first = a ? a->name : b->name;
   if (!a || !b || !ronde__shape_equal(&a->shape, &b->shape)) return;
   for (int64_t i = 0; i < ronde__shape_elems(&a->shape); i++) {
-    double difference = fabs(value_at(a, i) - value_at(b, i));
+    double difference = fabs(inspect_value_at(a, i) - inspect_value_at(b, i));
     if (difference <= c->largest || isnan(c->largest)) continue;
     c->largest = difference;
     c->largest_tensor = a->name;
@@ -109,7 +109,7 @@ static void note_difference(comparison *c, const ronde__file_tensor *a, const ro
 }
 
 /* Both lists are in the order of names. Checksums say nothing of their own. */
-static void compare(comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
+static void compare_files(comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
   for (int i = 0, j = 0; i < x->n_tensors || j < y->n_tensors;) {
     const ronde__file_tensor *a = i < x->n_tensors ? &x->tensors[i] : NULL,
                              *b = j < y->n_tensors ? &y->tensors[j] : NULL;
@@ -121,7 +121,7 @@ static void compare(comparison *c, const ronde__safetensors *x, const ronde__saf
     if (!strcmp(a ? a->name : b->name, RONDE__CHECKSUMS)) continue;
     c->n_tensors++;
     bool same = a && b && a->dtype == b->dtype && ronde__shape_equal(&a->shape, &b->shape) &&
-                memcmp(a->data, b->data, tensor_bytes(a)) == 0;
+                memcmp(a->data, b->data, inspect_tensor_bytes(a)) == 0;
     if (!same) note_difference(c, a, b);
   }
 }
@@ -148,7 +148,7 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
   ronde_status status = ronde__checkpoint_open(b, &y);
   if (status == RONDE_OK) {
     comparison c = {.a = x->path, .b = y->path};
-    compare(&c, x->file, y->file);
+    compare_files(&c, x->file, y->file);
     status = tell_comparison(&c, json_out);
     ronde__resume_close(y);
   }
