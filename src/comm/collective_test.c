@@ -15,7 +15,7 @@
 
 static const int worlds[] = {1, 2, 3, 4, 7};
 
-/* What a rank runs; asserts are for the main thread only, so that it hands back a status. */
+/* What a rank runs. Only the main thread may assert, so a rank returns a status. */
 typedef ronde_status (*rank_fn)(ronde__transport *transport, void *arg);
 
 typedef struct rank_call {
@@ -162,7 +162,7 @@ static void hosts_of_every_shape(void **state) {
   }
 }
 
-/* What crosses between two hosts of two ranks: the sum of a host once in each direction, not what each rank has. */
+/* Between two hosts of two ranks only the sum of each host crosses, once in each direction. */
 static void hosts_exchange_their_sums_only(void **state) {
   static const int hosts[] = {0, 0, 1, 1};
   ronde__transport *transports[MAX_RANKS];
@@ -401,8 +401,8 @@ static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
   }
 }
 
-/* Whatever the ranks, none that the model has as much faster is passed over, which of equal hosts is the first does not
- * matter, and it is the same on every call. */
+/* For any ranks: no algorithm is passed over that the model has as faster by the margin, the order of equal hosts
+ * does not matter, and every call gives the same. */
 static void check_choice(int p, int n_hosts, host_spread how, size_t n) {
   int host_of[24], turned[24];
   ronde__ranks ranks = spread_ranks(p, n_hosts, how, host_of), other = {p, turned};
@@ -424,7 +424,7 @@ static void the_choice_is_a_function_of_places_and_length(void **state) {
         for (host_spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
 }
 
-/* What the model counts is what runs: the bytes that the busiest rank sends, where a byte alone costs. */
+/* The model counts what runs: the bytes that the busiest rank sends, where only bytes cost. */
 static void the_model_knows_the_bytes_of_a_ring(void **state) {
   for (int p = 2; p <= 7; p++) {
     ronde__ranks ranks = {.n = p};

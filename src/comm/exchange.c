@@ -1,3 +1,5 @@
+/* The pipelined exchange that all collectives are made of: a vector goes out and one comes in, piece by piece, so
+ * that one piece is summed while the next is on its way. */
 #include "comm/collective.h"
 
 /* Long enough to hide a message's latency. */
@@ -5,16 +7,15 @@
 #define MAX_PIECE ((int64_t)RONDE__PIECE_BYTES / (int64_t)sizeof(float))
 #define MAX_DEPTH 8
 
-/* A vector on its way, in pieces: the present one and those behind it are under way, `depth` in all. Of short pieces,
- * as transports between hosts want them, that is as many as two long ones hold: the link goes on while its rank
- * computes. */
+/* A vector on its way, in pieces, of which `depth` are under way at a time. Transports between hosts want short
+ * pieces; then as many are under way as two long ones hold, so that the link stays busy while its rank computes. */
 typedef struct flow {
   float *x;
   int64_t n, piece, n_pieces, depth, n_posted;
   ronde__request requests[MAX_DEPTH];
 } flow;
 
-/* Both ends of a message come to the same: in two pieces, within the bounds. */
+/* The length of a piece: half of the vector, within the bounds. Both ends of a message come to the same length. */
 static int64_t piece_of_length(int64_t n, int64_t most) {
   return ronde__min(n, ronde__min(ronde__max(ronde__ceil_div(n, 2), MIN_PIECE), most));
 }

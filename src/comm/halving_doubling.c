@@ -1,4 +1,5 @@
-/* Recursive halving (reduce-scatter), then recursive doubling (all-gather); short messages by recursive doubling alone.
+/* All-reduce by recursive halving (reduce-scatter), then recursive doubling (all-gather); short messages by recursive
+ * doubling alone. Ranks beyond the largest power of two are folded into others, the rest are corners of a cube.
  * Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005. */
 #include "comm/collective.h"
 
@@ -26,9 +27,9 @@ static int largest_power(int p) {
 static int rank_of_corner(int rest, int corner) { return corner < rest ? 2 * corner + 1 : corner + rest; }
 
 /* Between this rank and a peer: out goes, in comes; sum: in is added to what came. */
-static ronde_status cube_swap(cube *c, int peer, int part, const float *out, int64_t n_out, float *in, int64_t n_in,
+static ronde_status cube_swap(cube *c, int peer, int phase, const float *out, int64_t n_out, float *in, int64_t n_in,
                               bool sum) {
-  c->e.wire_tag = RONDE__WIRE_TAG(c->tag, part);
+  c->e.wire_tag = RONDE__WIRE_TAG(c->tag, phase);
   c->e.to = out ? peer : -1;
   c->e.from = in ? peer : -1;
   c->e.out = out, c->e.n_out = n_out;
@@ -37,23 +38,23 @@ static ronde_status cube_swap(cube *c, int peer, int part, const float *out, int
   return ronde__exchange_run(&c->e);
 }
 
-/* Of the first 2 rest ranks, the even ones hand all they have to the odd ones, and in the end get it back. */
+/* Of the first 2 rest ranks, the even ones send their vectors to the odd ones, and in the end get the sum back. */
 static ronde_status cube_fold(cube *c, bool back) {
   int rank = c->e.transport->rank;
   if (rank >= 2 * c->rest) return RONDE_OK;
   bool even = rank % 2 == 0, gives = even != back;
-  int part = back ? PHASE_UNFOLD : PHASE_FOLD;
-  return cube_swap(c, even ? rank + 1 : rank - 1, part, gives ? c->x : NULL, c->n, gives ? NULL : c->x, c->n, !back);
+  int phase = back ? PHASE_UNFOLD : PHASE_FOLD;
+  return cube_swap(c, even ? rank + 1 : rank - 1, phase, gives ? c->x : NULL, c->n, gives ? NULL : c->x, c->n, !back);
 }
 
-/* The shares [begin, end) of the cube's size, as a stretch of x. */
+/* The chunks [begin, end) of c->size, as a range of x. */
 static float *cube_range(const cube *c, int begin, int end, int64_t *n_out) {
   int64_t from = ronde__share_begin(c->n, begin, c->size);
   *n_out = ronde__share_begin(c->n, end, c->size) - from;
   return c->x + from;
 }
 
-/* At each distance, from half the cube down: keep the half of the present shares that this corner lies in. */
+/* At each distance, from half the cube down: keep the half of the present chunks in which this corner lies. */
 static ronde_status cube_halve(cube *c) {
   for (int distance = c->size / 2; distance > 0; distance /= 2) {
     int mine = c->corner / distance * distance, other = mine ^ distance;
@@ -78,8 +79,8 @@ static ronde_status cube_gather(cube *c) {
   return RONDE_OK;
 }
 
-/* a + b and b + a are the same bits, so that all corners agree. What goes out must not change while it does: a copy
- * behind the scratch. */
+/* a + b and b + a are the same bits, so all corners agree. What goes out must not change meanwhile, so it is a copy,
+ * which lies behind the scratch. */
 static ronde_status cube_double_whole(cube *c) {
   float *copy = c->scratch + ronde__exchange_scratch(c->n);
   for (int distance = 1; distance < c->size; distance *= 2) {
@@ -115,7 +116,7 @@ static ronde_status halving_allreduce(ronde__transport *transport, const ronde__
   return cube_run(&c);
 }
 
-/* Of the model: who is this rank's peer at a distance; 0: where it is folded. */
+/* For the model of costs: a rank's peer at a distance; distance 0: the rank it is folded into. */
 typedef struct model_step {
   int rest, size, distance;
 } model_step;

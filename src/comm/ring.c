@@ -1,10 +1,12 @@
-/* A ring: each rank's share travels once round and is summed on the way; then once more and is copied.
+/* All-reduce round a ring. Each chunk of the vector travels once round and is summed on the way, then travels once more
+ * and is copied.
+ * p ranks; x [n] the vector, cut into p chunks; k the step.
  * Source: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009. */
 #include "comm/collective.h"
 
 enum { PHASE_REDUCE, PHASE_GATHER };
 
-/* One round: share `out` goes to the next rank, share `in` comes from the one before. */
+/* One step: chunk `out` goes to the next rank, chunk `in` comes from the one before. */
 static ronde_status ring_step(ronde__exchange *e, float *x, size_t n, int out, int in) {
   int p = e->transport->size;
   int64_t total = (int64_t)n;
@@ -17,10 +19,12 @@ static ronde_status ring_step(ronde__exchange *e, float *x, size_t n, int out, i
   return ronde__exchange_run(e);
 }
 
-static ronde__exchange ring_exchange(ronde__transport *transport, uint32_t tag, int part) {
+static ronde__exchange ring_exchange(ronde__transport *transport, uint32_t tag, int phase) {
   int p = transport->size, rank = transport->rank;
-  return (ronde__exchange){
-      .transport = transport, .wire_tag = RONDE__WIRE_TAG(tag, part), .to = (rank + 1) % p, .from = (rank + p - 1) % p};
+  return (ronde__exchange){.transport = transport,
+                           .wire_tag = RONDE__WIRE_TAG(tag, phase),
+                           .to = (rank + 1) % p,
+                           .from = (rank + p - 1) % p};
 }
 
 size_t ronde__ring_scratch(size_t n, int p) {
@@ -37,7 +41,7 @@ ronde_status ronde__reduce_scatter_ring(ronde__transport *transport, const ronde
   return RONDE_OK;
 }
 
-ronde_status ronde__allgather_shares_ring(ronde__transport *transport, uint32_t tag, float *x, size_t n) {
+ronde_status ronde__allgather_chunks_ring(ronde__transport *transport, uint32_t tag, float *x, size_t n) {
   ronde__exchange e = ring_exchange(transport, tag, PHASE_GATHER);
   for (int k = 0, rank = transport->rank; k < transport->size - 1; k++)
     RONDE_TRY(ring_step(&e, x, n, rank - k, rank - 1 - k));
@@ -51,7 +55,7 @@ static size_t ring_scratch(const ronde__transport *transport, size_t n) {
 static ronde_status ring_allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
                                    size_t n, float *scratch) {
   RONDE_TRY(ronde__reduce_scatter_ring(transport, kernels, tag, x, n, scratch));
-  return ronde__allgather_shares_ring(transport, tag, x, n);
+  return ronde__allgather_chunks_ring(transport, tag, x, n);
 }
 
 static int ring_next(const void *ranks, int rank) { return (rank + 1) % ((const ronde__ranks *)ranks)->n; }

@@ -68,8 +68,8 @@ static float rounded(float value) {
   return (float)ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
 }
 
-/* Element i goes round from the rank behind its share's owner to the owner; each adds its part and its residual and
- * rounds. */
+/* Element i goes round from the rank after the owner of its chunk to the owner. Each rank adds its value and its
+ * residual and rounds. */
 static void check_element(const bf16_group *g, int owner, size_t i) {
   float residual[MAX_RANKS] = {0};
   double sum_given = 0, sum_out = 0, sum_held = 0;

@@ -1,4 +1,6 @@
-/* A binomial tree: up to the root and summed, then down. */
+/* All-reduce over a binomial tree: sums go up to the root, the whole sum comes down again.
+ * p ranks; v a rank's number counted from the root.
+ * Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005. */
 #include "comm/collective.h"
 
 enum { PHASE_UP = 1 }; /* ronde__broadcast_tree has 0 */
