@@ -1,3 +1,4 @@
+/* The allocator of blocks: nothing overlaps, freed memory is used again, the limit holds. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +19,7 @@ static void check_whole(const piece *p) {
   for (size_t i = 0; i < p->bytes; i++) assert_int_equal(p->at[i], p->mark);
 }
 
-/* Pieces taken and given back in a wild order never overlap, and keep what is in them. */
+/* Pieces that are taken and given back in random order never overlap, and keep their contents. */
 static void pieces_do_not_overlap(void **unused) {
   enum { PIECES = 40, ROUNDS = 3000 };
   ronde__blocks *blocks;

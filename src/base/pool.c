@@ -1,3 +1,4 @@
+/* The thread pool: the caller and n_threads - 1 workers run one function at a time, fork and join. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@ struct ronde__pool {
   void *arg;
   bool stop;
   ronde__event go;
-  /* Written by every worker at its end, read by the caller: on cache lines of their own. */
+  /* Written by every worker when it ends and read by the caller, so they have cache lines of their own. */
   _Alignas(64) _Atomic int n_running;
   ronde__event done;
   _Alignas(64) pool_worker workers[];
@@ -26,7 +27,7 @@ struct ronde__pool {
 static void *pool_worker_main(void *arg) {
   pool_worker *self = arg;
   ronde__pool *pool = self->pool;
-  /* Each run signals once and waits for all: a worker sees every count, from 0. */
+  /* Each run signals once and waits for all workers, so a worker sees every count, from 0. */
   for (uint32_t seen = 0;; seen++) {
     while (ronde__event_count(&pool->go) == seen) ronde__event_wait(&pool->go, seen, 0);
     if (pool->stop) return NULL;

@@ -1,3 +1,4 @@
+/* The thread pool and its waiting: every thread runs once a call, and no wake-up is missed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +88,7 @@ static void a_deadline_ends_a_wait(void **state) {
   assert_int_equal(ronde__event_count(&event), 1);
 }
 
-/* As if the process had stood still for a minute between two calls, again and again. */
+/* As if the process were stopped for a minute between two calls, several times. */
 static void patience_outlasts_a_stop(void **state) {
   const uint64_t limit = 1600000000;
   ronde__patience patience = ronde__patience_of(limit, ronde__now_ns());

@@ -1,7 +1,9 @@
-/* What measurements say: medians, as a machine that others use disturbs a mean. Of many samples that do not depend on each
- * other the interval is the percentile bootstrap of the median. Source: Efron & Tibshirani, "An introduction to the
- * bootstrap", 1993. Of the few rounds of a measurement a bootstrap is far too narrow: their interval is Student's t on
- * logarithms, as disturbances multiply a time. Source: Student, "The probable error of a mean", Biometrika 6, 1908. */
+/* Statistics of measurements. The middle is a median, because other users of the machine disturb a mean. The
+ * interval of many independent samples is the percentile bootstrap of the median. For the few rounds of a
+ * measurement a bootstrap is far too narrow, so their interval is Student's t on logarithms: disturbances multiply a
+ * time.
+ * Source: Efron & Tibshirani, "An introduction to the bootstrap", 1993 (bootstrap); Student, "The probable error of
+ * a mean", Biometrika 6, 1908 (t). */
 #include "base/base.h"
 #include "base/rng.h"
 
@@ -93,7 +95,7 @@ static double student_within(double angle, int freedom) {
   return is_odd ? 2 / PI * (angle + sin(angle) * sum) : sin(angle) * sum;
 }
 
-/* |t| is below it with a probability of 95 %. */
+/* The bound below which |t| lies with a probability of 95 %. */
 static double student_95(int64_t freedom) {
   int n = (int)ronde__min(freedom, MOST_FREEDOM);
   double low = 0, high = PI / 2;
@@ -105,7 +107,7 @@ static double student_95(int64_t freedom) {
   return tan(low) * sqrt(n);
 }
 
-/* On the values as they are where one of them has no logarithm. */
+/* Uses the values themselves where one of them has no logarithm. */
 static void student_interval(const double *rounds, int64_t n, ronde_statistics *s) {
   bool is_log = true;
   double mean = 0, squares = 0;
@@ -118,7 +120,7 @@ static void student_interval(const double *rounds, int64_t n, ronde_statistics *
   double half = student_95(n - 1) * sqrt(squares / (double)(n - 1) / (double)n);
   s->low = is_log ? exp(mean - half) : mean - half;
   s->high = is_log ? exp(mean + half) : mean + half;
-  /* Far from the mean where rounds fall into two groups, or by rounding. */
+  /* The median can lie outside of it where rounds fall into two groups, or by rounding. */
   s->low = fmin(s->low, s->median);
   s->high = fmax(s->high, s->median);
 }

@@ -37,7 +37,8 @@ int64_t ronde__peak_rss_bytes(void) {
   return (int64_t)kib * 1024;
 }
 
-/* Of the first thread: the calling one may be pinned. NULL where the system does not say; to be freed. */
+/* The affinity of the first thread, because the calling one may be pinned. NULL where the system does not say; the
+ * caller frees it. */
 static cpu_set_t *affinity(int *n_out) {
   /* A fixed cpu_set_t ends at 1024 cores; the call fails until the set is as large as the kernel's. */
   for (int n = 1024; n <= 1 << 20; n *= 2) {
@@ -60,7 +61,7 @@ static int cores_of_affinity(void) {
   return online > 0 ? (int)online : 1;
 }
 
-/* Reads up to two integers of a small file; the word "max" reads as -1. How many were read. */
+/* Reads up to two integers of a small file and returns how many there were. The word "max" reads as -1. */
 static int read_numbers(const char *folder, const char *name, long long out[2]) {
   char path[4096], text[128] = "";
   if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path) return 0;
@@ -178,7 +179,7 @@ void ronde_host_look_now(ronde_host_look *look_out) {
 }
 
 bool ronde__host_is_busy(double others, int cores, bool is_load) {
-  /* A load still holds what has ended, and what only waited for a disk. */
+  /* A load still counts what has ended, and what only waited for a disk. */
   return others > (is_load ? 0.5 : 0.1) * cores;
 }
 

@@ -1,3 +1,4 @@
+/* Events on futexes: a waiter spins for about as long as would have sufficed lately, then sleeps. */
 #include "base/wait.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A wake-up through the kernel costs 5 to 50 us: spinning much longer than that cannot pay. */
+/* A wake-up through the kernel costs 5 to 50 us. Spinning much longer than that cannot pay. */
 #define SPIN_MAX_NS 100000u
 #define SPIN_MIN_NS 2000u
 #define PAUSES_PER_CLOCK 32
@@ -25,7 +26,7 @@ static int cores(void) {
   return n;
 }
 
-/* Asks for the cores before the threads exist: later they may be pinned. */
+/* Asks for the cores before the threads exist, because later they may be pinned. */
 void ronde__busy_add(int n_threads) {
   cores();
   atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed);
@@ -43,8 +44,8 @@ void ronde__event_signal(ronde__event *event) {
   if (atomic_load(&event->n_sleepers)) futex(event, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-/* True when the count moved on within limit_ns of begin_ns. Yields in between: on a busy machine the awaited thread
- * may stand in the queue of this very core, and then spinning alone made a hand-over 40 times slower. */
+/* Returns true when the count moved on within limit_ns of begin_ns. It yields in between: on a busy machine the
+ * awaited thread may be queued on this very core, and without yielding a hand-over was 40 times slower. */
 static bool wait_spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t limit_ns) {
   do {
     for (int i = 0; i < PAUSES_PER_CLOCK; i++) {
@@ -56,7 +57,7 @@ static bool wait_spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uin
   return ronde__event_count(event) != seen;
 }
 
-/* False on passing the deadline. */
+/* Returns false when the deadline has passed. */
 static bool wait_sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   bool in_time = true;
   atomic_fetch_add(&event->n_sleepers, 1);
@@ -80,7 +81,7 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
   if (budget == 0) budget = SPIN_MAX_NS;
   uint64_t begin = ronde__now_ns();
   bool in_time = wait_spin(event, seen, begin, budget) || wait_sleep_until(event, seen, deadline_ns);
-  /* Spin as long as would have sufficed; after waits that no spin can bridge, less and less. */
+  /* Spin as long as would have sufficed last time. After waits that no spin can bridge, spin less and less. */
   uint32_t next = ronde__now_ns() - begin <= SPIN_MAX_NS ? SPIN_MAX_NS : budget / 2;
   atomic_store_explicit(&event->spin_ns, next > SPIN_MIN_NS ? next : SPIN_MIN_NS, memory_order_relaxed);
   return in_time;

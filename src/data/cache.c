@@ -1,8 +1,11 @@
-/* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and shared
- * by all processes of the host. It is written under another name and renamed, so that it is whole or absent, whoever
- * else does the same at the same time. Its maker holds a lock on it until then, by which others know what a killed
- * process left behind. Nobody is to write it again: it is read-only, and who has it mapped holds a lease on it. */
+/* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and
+ * shared by all processes of the host. It is written under another name and renamed, so that it is whole or absent,
+ * whoever else does the same at the same time. Until then its maker holds a lock on it, which tells a draft under
+ * construction from one that a killed process left. Nobody writes it again: it is read-only, and whoever maps it
+ * holds a lease on it. */
 #include "data/store.h"
+
+#include "io/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -78,14 +81,12 @@ static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   return status;
 }
 
-static bool is_set(const char *text) { return text && *text; }
-
-/* NULL where nothing says where it could be. */
+/* NULL where no variable names a folder. */
 static char *cache_folder(void) {
   const char *own = getenv("RONDE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (is_set(own)) return ronde__strdup(own);
-  if (is_set(xdg)) return ronde__format("%s/ronde", xdg);
-  return is_set(home) ? ronde__format("%s/.cache/ronde", home) : NULL;
+  if (!ronde__is_empty(own)) return ronde__strdup(own);
+  if (!ronde__is_empty(xdg)) return ronde__format("%s/ronde", xdg);
+  return ronde__is_empty(home) ? NULL : ronde__format("%s/.cache/ronde", home);
 }
 
 static void make_folders(char *path) {
@@ -114,25 +115,27 @@ static uint64_t cache_checksum(const char *base, size_t bytes) {
 }
 
 /* NULL, or what is wrong with a mapped cache file. */
-static const char *cache_find_damage(const char *base, size_t bytes, const uint64_t key[2], ronde__parts *parts_out) {
+static const char *cache_find_damage(const char *base, size_t bytes, const uint64_t key[2],
+                                     ronde__store_layout *layout_out) {
   cache_header h;
   if (bytes < FRONT_BYTES) return "it is too short";
   memcpy(&h, base, sizeof h);
   if (memcmp(h.magic, magic, sizeof magic)) return "it is no cache file";
   if (h.version != VERSION) return "it has another version";
   if (memcmp(h.key, key, sizeof h.key)) return "it belongs to other files";
-  if (!ronde__parts_make(&h.facts, FRONT_BYTES, both, parts_out) || (size_t)parts_out->bytes != bytes)
+  if (!ronde__store_layout_make(&h.facts, FRONT_BYTES, both, layout_out) || (size_t)layout_out->bytes != bytes)
     return "its size is wrong";
   if (h.sha256[0][64] || h.sha256[1][64] || h.checksum != cache_checksum(base, bytes)) return "its checksum is wrong";
   return NULL;
 }
 
-static void cache_store(ronde__store *store, const ronde__parts *parts, void *base, size_t bytes, ronde__lease *lease) {
+static void cache_store(ronde__store *store, const ronde__store_layout *layout, void *base, size_t bytes,
+                        ronde__lease *lease) {
   cache_header h;
   memcpy(&h, base, sizeof h);
   *store = (ronde__store){.facts = h.facts, .base = base, .bytes = bytes, .lease = lease};
   memcpy(store->sha256, h.sha256, sizeof store->sha256);
-  ronde__store_point(store, parts, both);
+  ronde__store_point(store, layout, both);
 }
 
 static bool cache_map(const char *path, const uint64_t key[2], ronde__store *store_out) {
@@ -143,16 +146,16 @@ static bool cache_map(const char *path, const uint64_t key[2], ronde__store *sto
   ronde__lease *lease = ronde__lease_take(fd); /* before its size is looked at */
   if (lease && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
     base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-  ronde__parts parts;
+  ronde__store_layout layout;
   const char *damage =
-      base == MAP_FAILED ? "it cannot be mapped" : cache_find_damage(base, (size_t)st.st_size, key, &parts);
+      base == MAP_FAILED ? "it cannot be mapped" : cache_find_damage(base, (size_t)st.st_size, key, &layout);
   if (damage) {
     ronde__log(RONDE_LOG_WARNING, "%s: the cache is not used: %s; the files are decoded again", path, damage);
     if (base != MAP_FAILED) munmap(base, (size_t)st.st_size);
     ronde__lease_drop(lease);
     return false;
   }
-  cache_store(store_out, &parts, base, (size_t)st.st_size, lease);
+  cache_store(store_out, &layout, base, (size_t)st.st_size, lease);
   return true;
 }
 
@@ -179,7 +182,7 @@ static bool is_draft(const char *name) {
   return n > 13 && !strncmp(name + n - 13, ".cache.", 7) && !strpbrk(name + n - 6, "./-");
 }
 
-/* Removes drafts whose makers are gone. */
+/* Removes drafts whose makers have died. */
 static void sweep_drafts(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return;
@@ -195,8 +198,8 @@ static void sweep_drafts(const char *folder) {
   closedir(dir);
 }
 
-/* 0, or why it cannot be written. The space is reserved: a full disk must not end the process when the mapping is
- * touched. */
+/* Returns 0, or the errno. The space is reserved, because on a full disk touching the mapping would kill the
+ * process. */
 static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
   draft d = {.path = ronde__format("%s.XXXXXX", final_path), .bytes = (size_t)bytes};
   if (!d.path) return ENOMEM;
@@ -206,7 +209,7 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
     free(d.path);
     return error;
   }
-  flock(d.fd, LOCK_EX | LOCK_NB); /* where there are no locks, nobody removes it */
+  flock(d.fd, LOCK_EX | LOCK_NB); /* where the file system has no locks, nobody removes it */
   int error = posix_fallocate(d.fd, 0, bytes);
   if (!error) {
     void *base = mmap(NULL, d.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, 0);
@@ -218,10 +221,10 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
   return error;
 }
 
-/* From a draft that is written to one that is only read: no lease is granted on a file that somebody may write. Gives
- * back a descriptor for that; < 0: errno says why. */
+/* Makes the draft read-only and returns a descriptor for reading, or -1 and errno: the kernel grants no lease on a
+ * file that is open for writing. */
 static int draft_seal(draft *d) {
-  fchmod(d->fd, 0400); /* where there are no modes, nothing is lost */
+  fchmod(d->fd, 0400); /* where the file system has no modes, nothing is lost */
   if (fsync(d->fd)) return -1;
   int fd = open(d->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -232,16 +235,8 @@ static int draft_seal(draft *d) {
   return fd;
 }
 
-static void sync_folder(const char *folder) {
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
-}
-
-/* Gives the draft its name and maps it to be read. 0, or why that is not possible; then the draft is there still. */
-static int draft_publish(draft *d, const char *folder, const char *final_path, void **base_out,
-                         ronde__lease **lease_out) {
+/* Gives the draft its name and maps it for reading. Returns 0, or the errno; then the draft is still there. */
+static int draft_publish(draft *d, const char *final_path, void **base_out, ronde__lease **lease_out) {
   int fd = draft_seal(d);
   if (fd < 0) return errno;
   void *base = mmap(NULL, d->bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -253,42 +248,42 @@ static int draft_publish(draft *d, const char *folder, const char *final_path, v
     if (base != MAP_FAILED) munmap(base, d->bytes);
     return error;
   }
-  sync_folder(folder);
+  ronde__file_sync_folder(final_path);
   free(d->path);
   *base_out = base;
   *lease_out = lease;
   return 0;
 }
 
-static ronde_status draft_fill(const ronde__set *set, const ronde__facts *facts, const ronde__parts *parts,
+static ronde_status draft_fill(const ronde__set *set, const ronde__facts *facts, const ronde__store_layout *layout,
                                const uint64_t key[2], draft *d) {
   cache_header h = {.version = VERSION, .key = {key[0], key[1]}, .facts = *facts};
   memcpy(h.magic, magic, sizeof magic);
-  RONDE_TRY(ronde__parts_fill(set, parts, both, true, d->base, &h.facts, h.sha256));
+  RONDE_TRY(ronde__store_fill(set, layout, both, true, d->base, &h.facts, h.sha256));
   memcpy(d->base, &h, sizeof h);
   h.checksum = cache_checksum(d->base, d->bytes);
   memcpy(d->base, &h, sizeof h);
   return RONDE_OK;
 }
 
-/* Decodes into a new cache file; *error_out says why it could not be written, where nothing is wrong with the set. */
-static ronde_status cache_write_new(const ronde__set *set, const ronde__facts *facts, const char *folder,
-                                    const char *path, const uint64_t key[2], ronde__store *store_out, int *error_out) {
+/* Decodes into a new cache file. Where that cannot be written the status is RONDE_OK and *error_out the errno. */
+static ronde_status cache_write_new(const ronde__set *set, const ronde__facts *facts, const char *path,
+                                    const uint64_t key[2], ronde__store *store_out, int *error_out) {
   draft d;
-  ronde__parts parts;
-  if (!ronde__parts_make(facts, FRONT_BYTES, both, &parts)) {
+  ronde__store_layout layout;
+  if (!ronde__store_layout_make(facts, FRONT_BYTES, both, &layout)) {
     *error_out = EFBIG;
     return RONDE_OK;
   }
-  *error_out = draft_open(path, parts.bytes, &d);
+  *error_out = draft_open(path, layout.bytes, &d);
   if (*error_out) return RONDE_OK;
-  ronde_status status = draft_fill(set, facts, &parts, key, &d);
+  ronde_status status = draft_fill(set, facts, &layout, key, &d);
   if (status == RONDE_OK) {
     void *base = NULL;
     ronde__lease *lease = NULL;
-    *error_out = draft_publish(&d, folder, path, &base, &lease);
+    *error_out = draft_publish(&d, path, &base, &lease);
     if (!*error_out) {
-      cache_store(store_out, &parts, base, d.bytes, lease);
+      cache_store(store_out, &layout, base, d.bytes, lease);
       return RONDE_OK;
     }
   }
@@ -305,7 +300,7 @@ static ronde_status cache_open_in(const ronde__set *set, char *folder, const cha
   int error = ENOENT;
   if (path) {
     make_folders(folder);
-    RONDE_TRY(cache_write_new(set, &facts, folder, path, key, store_out, &error));
+    RONDE_TRY(cache_write_new(set, &facts, path, key, store_out, &error));
     if (!error) return RONDE_OK;
   }
   ronde__log(RONDE_LOG_WARNING, "%s: the cache cannot be written: %s; this process keeps a copy of its own",

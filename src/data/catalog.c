@@ -1,4 +1,4 @@
-/* From NAME[:DIR] to the files of a set: where the published ones are looked for, and how they are called. */
+/* From NAME[:DIR] to the files of a set: where published sets are looked for, and the names of their files. */
 #include "data/catalog.h"
 
 #include <ctype.h>
@@ -37,8 +37,6 @@ static ronde_status catalog_no_memory(const ronde__set *set) {
   return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
 }
 
-static bool is_set(const char *text) { return text && *text; }
-
 /* ---- IDX -------------------------------------------------------------------------------------------------------- */
 
 /* The first spelling of a file that is there, owned by the caller; NULL: none. */
@@ -52,16 +50,16 @@ static char *find_file(const char *dir, const char *part, const char *kind) {
   return NULL;
 }
 
-/* Where a set without a DIR may lie, in order; NULL past the end. To be freed. */
-static char *place_to_look(int i, const char *name) {
+/* The folders in which a set without a DIR is looked for, in order; NULL past the end. The caller frees them. */
+static char *search_folder(int i, const char *name) {
   const char *own = getenv("RONDE_DATA"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   const char *none = "";
   switch (i) {
-  case 0: return is_set(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
-  case 1: return ronde__strdup(is_set(own) ? own : none);
+  case 0: return !ronde__is_empty(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
+  case 1: return ronde__strdup(!ronde__is_empty(own) ? own : none);
   case 2:
-    if (is_set(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
-    return is_set(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
+    if (!ronde__is_empty(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
+    return !ronde__is_empty(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
   case 3: return ronde__format("/usr/share/datasets/%s", name);
   default: return NULL;
   }
@@ -75,7 +73,7 @@ static ronde_status catalog_search(const ronde__set *set, probe_fn probe, const 
   char looked[600] = "";
   size_t used = 0;
   char *dir;
-  for (int i = 0; (dir = place_to_look(i, set->name)); ++i) {
+  for (int i = 0; (dir = search_folder(i, set->name)); ++i) {
     char *first = *dir ? probe(dir) : NULL;
     free(first);
     if (first) {
@@ -140,7 +138,7 @@ static char *find_cifar_batch(const char *dir, const char *folder, const char *n
 static char *first_of_cifar10(const char *dir) { return find_cifar_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
 static char *first_of_cifar100(const char *dir) { return find_cifar_batch(dir, CIFAR100_FOLDER, "train.bin"); }
 
-/* All the files of a split, or, of the test split, none. */
+/* All files of a split. The test split may have none. */
 static ronde_status find_cifar_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
                                        ronde__set *set) {
   ronde__files *files = &set->files[split];
@@ -187,7 +185,7 @@ static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
   return status;
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 char *ronde__set_place(const char *name) {
   static const struct {
@@ -199,7 +197,7 @@ char *ronde__set_place(const char *name) {
                 {"cifar100", first_of_cifar100}};
   char *dir;
   for (size_t i = 0; i < RONDE__COUNT(probes); ++i)
-    for (int at = 0; !strcmp(probes[i].name, name) && (dir = place_to_look(at, name)); ++at) {
+    for (int at = 0; !strcmp(probes[i].name, name) && (dir = search_folder(at, name)); ++at) {
       char *first = *dir ? probes[i].first(dir) : NULL;
       free(first);
       if (first) return dir;
@@ -210,8 +208,8 @@ char *ronde__set_place(const char *name) {
 
 char *ronde__set_home(const char *name) {
   for (int at = 0; at <= 2; at += 2) {
-    char *dir = place_to_look(at, name);
-    if (is_set(dir)) return dir;
+    char *dir = search_folder(at, name);
+    if (!ronde__is_empty(dir)) return dir;
     free(dir);
   }
   return NULL;
@@ -221,7 +219,7 @@ char *ronde__set_home(const char *name) {
 
 static ronde_status find_npy(const char *dir, ronde__set *set) {
   static const char *const parts[2] = {"train", "test"};
-  if (!is_set(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
+  if (ronde__is_empty(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
   set->kind = &ronde__npy_kind;
   for (int split = 0; split < 2; ++split) {
     char *x = ronde__format("%s/%s_x.npy", dir, parts[split]), *y = ronde__format("%s/%s_y.npy", dir, parts[split]);
@@ -276,7 +274,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-/* Whoever names a folder by itself is told how it is written. */
+/* A bare folder in place of a name: the message says how to write it. */
 static ronde_status bare_folder(const char *dir) {
   char shown[RONDE__SHOWN_BYTES];
   const struct {
@@ -324,7 +322,7 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   bool there = !stat(spec, &st);
   if (there && S_ISDIR(st.st_mode)) return bare_folder(spec);
   if (there)
-    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, where a set is wanted: " NAMES,
+    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, but a data set is needed: " NAMES,
                        ronde__shown(spec, shown));
   const char *near = near_name(spec, length);
   ronde__shown(spec, shown);
@@ -334,7 +332,7 @@ static ronde_status unknown_name(const char *spec, size_t length) {
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
-  if (!is_set(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
+  if (ronde__is_empty(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
   size_t length = strcspn(spec, ":");
   const char *rest = spec[length] ? spec + length + 1 : NULL;
   const struct catalog_entry *entry = NULL;
@@ -345,7 +343,7 @@ ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_ou
       .name = ronde__strdup(entry->name), .class_limit = entry->class_limit, .normalization = entry->normalization};
   if (!set.name) return ronde__fail(RONDE_E_MEMORY, "data set %s: no memory", spec);
   ronde_status status = entry->find(rest, &set);
-  /* Of the others the seed changes nothing, and must not make another cache file. */
+  /* The seed changes nothing in other sets, so it must not lead to another cache file. */
   if (set.kind == &ronde__synthetic_kind) set.seed = seed;
   if (status == RONDE_OK) *set_out = set;
   else ronde__set_release(&set);

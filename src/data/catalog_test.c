@@ -1,3 +1,4 @@
+/* Names of data sets: which are known, where their files are looked for, what is said of those that are missing. */
 #include "data/testing.h"
 
 #include <sys/stat.h>
@@ -24,7 +25,7 @@ static void test_unknown_names_are_usage(void **state) {
   check_failed(&lines, find_set("npy:"), RONDE_E_USAGE, "npy:DIR", "missing");
 }
 
-/* What is far from all names is none of them misspelt. */
+/* A name that is far from all others is not a misspelling. */
 static void test_paths_in_place_of_names(void **state) {
   test_log_start(&lines);
   check_failed(&lines, find_set("frobnicate"), RONDE_E_USAGE, "data set frobnicate is unknown: there are fashion-mnist",
@@ -36,7 +37,7 @@ static void test_paths_in_place_of_names(void **state) {
   check_failed(&lines, find_set(folder), RONDE_E_USAGE, "it is a folder with IDX files: write --data mnist:/", "");
   test_write(folder, "train_x.npy", "", 0);
   check_failed(&lines, find_set(folder), RONDE_E_USAGE, "it is a folder with train_x.npy: write --data npy:/", folder);
-  check_failed(&lines, find_set(file), RONDE_E_USAGE, file, "it is a file, where a set is wanted");
+  check_failed(&lines, find_set(file), RONDE_E_USAGE, file, "it is a file, but a data set is needed");
   free(file);
   test_folder_destroy(folder);
   const char *home = getenv("HOME");

@@ -1,3 +1,4 @@
+/* CIFAR-10 and CIFAR-100 in their binary form. */
 #include "data/testing.h"
 
 #include <sys/stat.h>
@@ -149,7 +150,7 @@ static void test_wrong_lengths_and_labels_are_named(void **state) {
     test_bytes whole = records(1, 0, 2, 10);
     test_write(folder, "data_batch_2.bin", whole.data, whole.n - 1);
     check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT,
-                 "data_batch_2.bin: offset 3073: ", "6145 bytes are no whole number of records of 3073");
+                 "data_batch_2.bin: offset 3073: ", "6145 bytes are not a whole number of records of 3073");
     test_write(folder, "data_batch_2.bin", "", 0);
     check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT, "data_batch_2.bin: ", "no examples");
     whole.data[3073] = 10;

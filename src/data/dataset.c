@@ -21,7 +21,7 @@ typedef struct dataset_impl {
   uint64_t seed; /* of what is changed at random */
   bool cached;
   ronde__store store;    /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate; /* of store: who reads from it holds it, who closes it waits for them */
+  pthread_rwlock_t gate; /* guards store: readers hold it, whoever closes the store waits for them */
   pthread_mutex_t mutex; /* of kept */
   ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
   int64_t *train_labels; /* and [n] */
@@ -31,7 +31,7 @@ static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/* Between the store and x, where an image is not merely converted. */
+/* Memory between the store and x, for images that are not merely converted. */
 typedef struct workspace {
   void *moved;    /* an image as stored, moved */
   float *resized; /* an image of the new size, not yet moved */
@@ -60,7 +60,7 @@ static void dataset_scale_in_place(const dataset_impl *im, float *x) {
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] * im->factor[c] + im->shift[c];
 }
 
-/* stored: an image in the store. move: NULL for none. Zeros come into the picture before it is normalised. */
+/* stored: an image in the store. move: NULL for none. The zeros of a move come in before normalisation. */
 static void dataset_read_image(const dataset_impl *im, const void *stored, const ronde__move *move, const workspace *w,
                                float *x) {
   int64_t channels = im->facts.dims[0];
@@ -104,12 +104,12 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
   return status;
 }
 
-/* One split from the files as they are now; filling refuses those that are no longer as they were opened. */
+/* Decodes one split from the files as they are now. Files that have changed since they were opened are refused. */
 static ronde_status dataset_decode(const dataset_impl *im, const bool want[2], ronde__store *store_out) {
   return ronde__store_decode(&im->set, &im->facts, want, false, store_out);
 }
 
-/* Without a cache: decodes at the first call, since evaluation comes back batch by batch. */
+/* Without a cache: decodes at the first call and keeps the examples, because evaluation asks batch by batch. */
 static ronde_status dataset_keep_split(dataset_impl *im, ronde_split split, const ronde__store **store_out) {
   pthread_mutex_lock(&im->mutex);
   ronde_status status = RONDE_OK;
@@ -120,19 +120,20 @@ static ronde_status dataset_keep_split(dataset_impl *im, ronde_split split, cons
   return status;
 }
 
-/* Somebody writes to the cache file, or has cut it off: its pages may vanish, and with them the process. */
+/* Somebody writes to the cache file or has truncated it. Its pages may vanish, and reading them would kill the
+ * process. */
 static void dataset_leave_cache(dataset_impl *im) {
   pthread_rwlock_wrlock(&im->gate);
   if (im->store.base)
     ronde__log(RONDE_LOG_WARNING,
-               "%s: somebody changes its cache file, which is in use: from here on this process decodes the files into "
+               "%s: its cache file was changed while in use: from now on this process decodes the files into "
                "memory of its own",
                im->set.name);
   ronde__store_close(&im->store);
   pthread_rwlock_unlock(&im->gate);
 }
 
-/* The examples of a split, to be handed back to give_back. */
+/* The examples of a split; the caller hands them back to dataset_give_back. */
 static ronde_status dataset_borrow(dataset_impl *im, ronde_split split, const ronde__store **store_out) {
   if (im->cached) {
     pthread_rwlock_rdlock(&im->gate);
@@ -217,7 +218,7 @@ static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *st
   return RONDE_OK;
 }
 
-/* Decodes each split once, for the facts, the hash and the checks, and lets it go. */
+/* Decodes each split once, for the facts, the hash and the checks, and frees it. */
 static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
   for (int split = 0; split < 2; ++split) {
@@ -266,7 +267,7 @@ static ronde_status set_normalization(const dataset_impl *im, const ronde__data_
                      im->set.name, out->channels, (long long)channels);
 }
 
-/* The size of images as they are read, and what that takes. */
+/* Sets the size of images as they are read, and what resizing needs. */
 static ronde_status set_size(dataset_impl *im, const ronde__data_options *options) {
   const int64_t *stored = im->facts.dims + 1;
   memcpy(im->sides, options->resize[0] ? options->resize : stored, sizeof im->sides);
@@ -339,7 +340,7 @@ const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
 }
 
-/* Through the caller's function, a few at a time. */
+/* Reads through the caller's function, a few examples at a time. */
 static ronde_status dataset_read_labels(const ronde__data *data, int64_t *labels_out) {
   enum { CHUNK = 64 };
   const ronde_source *source = &data->source;

@@ -1,3 +1,4 @@
+/* Open data sets: values and hashes, the cache and its damages, npy sets, wrapped sources. */
 #include "data/testing.h"
 
 #include <openssl/sha.h>
@@ -167,8 +168,8 @@ static void *read_on(void *user) {
   return NULL;
 }
 
-/* Its pages go, and whoever touches them would be ended by SIGBUS; here nobody notices but for a line. Both of who made
- * the file and of who found it. */
+/* The pages of a truncated file vanish, and touching them would raise SIGBUS. Here there is only a warning, both for
+ * the process that made the file and for one that found it. */
 static void test_a_cache_that_is_cut_in_use_is_left(void **state) {
   struct stat st;
   for (int round = 0; round < 2; ++round) {
@@ -193,7 +194,7 @@ static void test_a_cache_that_is_cut_in_use_is_left(void **state) {
     check_examples(data, 0, 1);
     assert_int_equal(lines.n_errors, 0);
     assert_int_equal(lines.n_warnings, 1);
-    assert_non_null(strstr(lines.warning, "mnist: somebody changes its cache file"));
+    assert_non_null(strstr(lines.warning, "mnist: its cache file was changed"));
     ronde__data_close(data);
     lines.n_warnings = 0;
     open_and_check(*state); /* made anew */
@@ -241,7 +242,7 @@ static void test_the_folder_comes_from_the_environment(void **state) {
   free(home);
 }
 
-/* What a killed process left goes; what another is writing stays, and so does what is no draft. */
+/* Drafts of killed processes are removed. A draft that another process is writing stays, and so do other files. */
 static void test_drafts_of_killed_processes_go(void **state) {
   static const struct {
     const char *name;
@@ -362,7 +363,7 @@ static void test_npy_sets(void **state) {
   }
 }
 
-/* By one value or one a channel; also of what is stored as f32, and resized on the way. */
+/* With one value for all channels or one each; also for examples that are stored as f32, and for resized ones. */
 static void test_a_normalisation_of_the_callers(void **state) {
   const char *folder = *state;
   static const ronde__normalization by[] = {

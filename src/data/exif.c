@@ -9,11 +9,10 @@
 
 typedef struct tiff {
   const uint8_t *data;
-  size_t bytes;
   bool big_endian;
 } tiff;
 
-/* n of at most 4 bytes. The caller has made sure that they are there. */
+/* A number of n bytes, 4 at most. The caller has checked that they are there. */
 static uint32_t exif_number(const tiff *t, size_t at, int n) {
   uint32_t value = 0;
   for (int i = 0; i < n; ++i) value = value << 8 | t->data[at + (size_t)(t->big_endian ? i : n - 1 - i)];
@@ -22,7 +21,7 @@ static uint32_t exif_number(const tiff *t, size_t at, int n) {
 
 int ronde__exif_orientation(const void *data, size_t bytes) {
   enum { HEAD = 8, ENTRY = 12, UPRIGHT = 1 };
-  tiff t = {.data = data, .bytes = bytes};
+  tiff t = {.data = data};
   if (bytes < HEAD) return UPRIGHT;
   t.big_endian = t.data[0] == 'M';
   if (memcmp(data, t.big_endian ? "MM" : "II", 2) || exif_number(&t, 2, 2) != 42) return UPRIGHT;

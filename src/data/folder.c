@@ -106,14 +106,15 @@ static ronde_status add_class(const char *folder, int64_t label, ronde__files *t
   return status;
 }
 
-/* -1: no such class. */
+/* Returns -1 where there is no such class. */
 static int64_t find_class(const ronde__files *classes, const char *name) {
   for (int64_t i = 0; i < classes->n; ++i)
     if (!strcmp(classes->path[i], name)) return i;
   return -1;
 }
 
-/* Training names the classes, and a class of the test split must be one of them; without training the test does. */
+/* The training split names the classes, and each class of the test split must be one of them. Without a training
+ * split the test split names them. */
 static ronde_status add_classes(const ronde__files *folders, ronde_split split, ronde__set *set, int64_t *n_others) {
   bool names_them = split == RONDE_SPLIT_TRAIN || set->files[RONDE_SPLIT_TRAIN].n == 0;
   for (int64_t i = 0; i < folders->n; ++i) {
@@ -134,13 +135,13 @@ static ronde_status find_split(const char *folder, ronde_split split, ronde__set
   RONDE_TRY(folder_list(folder, KIND_FOLDER, &folders, &n_others));
   ronde_status status = RONDE_OK;
   if (folders.n == 0)
-    status = ronde__fail(RONDE_E_INPUT, "%s: no folders in it: images lie in one folder a class", folder);
+    status = ronde__fail(RONDE_E_INPUT, "%s: it holds no folders: one folder per class is needed", folder);
   if (status == RONDE_OK && folders.n > RONDE__LABEL_MAX + 1)
     status = ronde__fail(RONDE_E_INPUT, "%s: more than %d classes", folder, RONDE__LABEL_MAX + 1);
   if (status == RONDE_OK) status = add_classes(&folders, split, set, &n_others);
   if (status == RONDE_OK && n_others)
-    ronde__log(RONDE_LOG_WARNING, "%s: %lld entries are not read: they are no .png, .jpg or .jpeg of a class", folder,
-               (long long)n_others);
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld entries are ignored: they are not .png, .jpg or .jpeg files of a class",
+               folder, (long long)n_others);
   ronde__files_release(&folders);
   return status;
 }
@@ -201,8 +202,8 @@ ronde_status ronde__folder_take_val(ronde__set *set) {
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
-/* channels 0: the header only. An image that is broken gives RONDE_E_INPUT and a reason, and no line; a file that
- * cannot be opened gives a line, and no reason. */
+/* channels 0: the header only. A broken image gives RONDE_E_INPUT and a reason, but logs nothing. A file that cannot
+ * be opened is logged and gives no reason. */
 static ronde_status folder_read_file(const char *path, int channels, ronde__image *image_out, uint8_t **planes_out,
                                      char reason[RONDE__REASON_BYTES]) {
   uint8_t *data;
@@ -215,7 +216,7 @@ static ronde_status folder_read_file(const char *path, int channels, ronde__imag
   return status;
 }
 
-/* Whether the image is to be skipped; else the error, said. */
+/* Logs the error, unless the image is to be skipped. */
 static ronde_status folder_refuse(const ronde__set *set, const char *path, ronde_status status, const char *reason,
                                   bool *skip_out) {
   *skip_out = set->skip_bad && status == RONDE_E_INPUT && *reason;
@@ -242,7 +243,7 @@ static ronde_status take_image(const ronde__set *set, const char *path, const ro
                      (long long)s->sides.width);
 }
 
-/* Headers alone, unless broken images are to be skipped: then how many there are shows only when all are decoded. */
+/* Reads headers alone, unless broken images are to be skipped: how many there are shows only when all are decoded. */
 static ronde_status folder_survey_file(const ronde__set *set, ronde_split split, const char *path, survey *s) {
   char reason[RONDE__REASON_BYTES];
   ronde__image image;

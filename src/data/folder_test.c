@@ -195,9 +195,9 @@ static void test_trees_that_are_no_sets(void **state) {
   check_failed(&lines, ronde__data_open(&(ronde__data_options){.spec = "folder"}, &data), RONDE_E_USAGE, "folder:DIR",
                "missing");
   put_folder("set");
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "no folders in it");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
   put_file("set/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "no folders in it");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
   put_file("set/a/1.png", png(1, H, W, 3));
   put_folder("set/b");
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
@@ -205,9 +205,9 @@ static void test_trees_that_are_no_sets(void **state) {
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
   put_file("set/train/1.png", png(1, H, W, 3));
   put_file("set/test/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "no folders in it");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "it holds no folders");
   put_file("set/train/a/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "no folders in it");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "it holds no folders");
   put_file("set/test/b/1.png", png(1, H, W, 3));
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test/b: ", "no class of this name");
 }
@@ -296,8 +296,7 @@ static void test_sixteen_bits_become_eight(void **state) {
   ronde__data_close(data);
 }
 
-/* Another file, another class or another choice is another cache; a file that changes behind an open set
- * is an error. */
+/* Another file, class or option leads to another cache. A file that changes while the set is open is an error. */
 static void test_the_cache_follows_the_tree(void **state) {
   ronde__data *data;
   put_file("set/a/1.png", png(1, H, W, 3));

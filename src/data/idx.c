@@ -67,7 +67,7 @@ ronde_status ronde__idx_scan(ronde__stream *stream, int rank, ronde__idx *idx_ou
     return idx_claim_fail(stream, &idx, but);
   }
   if (held > front + claimed)
-    return idx_header_fail(stream, front + claimed, "the file goes on behind the last example that its header claims");
+    return idx_header_fail(stream, front + claimed, "the file is longer than its header says");
   *idx_out = idx;
   return RONDE_OK;
 }

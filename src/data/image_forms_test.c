@@ -1,4 +1,4 @@
-/* Every form that the pixels of a PNG or JPEG may have, against pixels that are known; and how a picture is held. */
+/* Every pixel format of PNG and JPEG, against known pixels; and EXIF orientation. */
 #include "data/jpeg_testing.h"
 
 #include "data/exif.h"
@@ -224,7 +224,7 @@ static void test_png_is_turned(void **state) {
         for (int k = 0; k < 3; ++k) assert_int_equal(x[k * H * W + seen_at(o, H, W, r, c)], rows[(r * W + c) * 3 + k]);
     ronde__free(x);
   }
-  /* With a checksum that is wrong nobody knows what it said. */
+  /* A chunk with a wrong checksum is ignored. */
   const chunk before = {"eXIf", exif(true, 0x112, 3, 6)};
   test_bytes file = png(RGB, 8, W * 3, rows, &before, 1);
   uint8_t *name = memmem(file.data, file.n, "eXIf", 4);
@@ -318,7 +318,7 @@ static void test_inks_of_unknown_sense_are_refused(void **state) {
   test_bytes file = test_jpeg(16, 16, 4, TEST_JPEG_UNMARKED, pixels);
   test_log_start(&lines);
   check_failed(&lines, ronde__image_decode("image", file.data, file.n, 3, &h, &w, &x), RONDE_E_INPUT,
-               "image: a CMYK JPEG without Adobe's marker", "converted to RGB");
+               "image: a CMYK JPEG without Adobe's marker", "convert it to RGB");
   free(file.data);
 }
 

@@ -1,4 +1,4 @@
-/* JPEG images, through libjpeg. */
+/* JPEG images, by libjpeg. Source: ITU-T T.81; Adobe Technical Note 5116 (the inverted CMYK). */
 #include "data/data.h"
 #include "data/exif.h"
 #include "data/image.h"
@@ -36,7 +36,7 @@ static void jpeg_error_exit(j_common_ptr common) {
   longjmp(r->failed, 1);
 }
 
-/* libjpeg goes on behind damage with grey pixels; here that is an error. */
+/* Where data is damaged libjpeg continues with grey pixels; here that is an error. */
 static void jpeg_emit_message(j_common_ptr common, int level) {
   int code = common->err->msg_code;
   bool damage = code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
@@ -63,10 +63,9 @@ static ronde_status jpeg_check_kind(jpeg_reader *r) {
     return ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of %d components, whose colours are not known",
                              r->c.num_components);
   if (has_inks(r) && !r->c.saw_Adobe_marker)
-    return ronde__image_fail(
-        RONDE_E_INPUT, r->reason,
-        "a CMYK JPEG without Adobe's marker, which may be of either sense; it must be converted to "
-        "RGB");
+    return ronde__image_fail(RONDE_E_INPUT, r->reason,
+                             "a CMYK JPEG without Adobe's marker, whose inks may be inverted or not; convert it to "
+                             "RGB");
   return RONDE_OK;
 }
 
@@ -78,8 +77,8 @@ static int jpeg_orientation(const jpeg_reader *r) {
   return 1;
 }
 
-/* Adobe writes what the inks leave of the light: 255 where there is none. Colour profiles are not applied. Grey as
- * libjpeg makes it of RGB (ITU-R BT.601). */
+/* Adobe stores inks inverted: 255 is no ink. Colour profiles are not applied. Grey is made as libjpeg makes it of
+ * RGB (ITU-R BT.601). */
 static void jpeg_take_inks(const uint8_t *inks, int64_t n, int channels, uint8_t *to) {
   for (int64_t i = 0; i < n; ++i, inks += 4, to += channels) {
     unsigned rgb[3];
@@ -145,7 +144,7 @@ bool ronde__jpeg_supported(void) { return false; }
 
 ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                               uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
-  return ronde__image_fail(RONDE_E_USAGE, reason, "this build reads no JPEG (libjpeg)");
+  return ronde__image_fail(RONDE_E_USAGE, reason, "this build cannot read JPEG (no libjpeg)");
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Mean and deviation of pixels, from text and to text. Whatever the locale, numbers have a point. */
+/* Mean and deviation of pixels, from text and to text. Numbers have a decimal point in every locale. */
 #include "data/normalization.h"
 
 #include <locale.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comma-separated values in [text, end); how many, or 0 where it is no such list. */
+/* Parses comma-separated values in [text, end). Returns how many, or 0 where it is no such list. */
 static int normalization_parse_values(const char *text, const char *end, float values[RONDE__NORMALIZED_MAX]) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
   int n = 0;
@@ -65,7 +65,7 @@ bool ronde__normalization_parse_lists(const char *mean, const char *deviation, r
   return out->channels > 0 && n_deviations == out->channels && are_positive(out->deviation, n_deviations);
 }
 
-/* The fewest that read back as the same value; the C locale is in use. */
+/* The fewest digits that read back as the same value. The C locale is in use. */
 static int digits_of(float value) {
   char text[32];
   int digits = 1;

@@ -182,8 +182,8 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but %lld follow the header", name,
                        (long long)npy.data_offset, (long long)claimed, (long long)held);
   if (claimed < held)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but the file goes on behind them",
-                       name, (long long)(npy.data_offset + claimed), (long long)claimed);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but the file is longer", name,
+                       (long long)(npy.data_offset + claimed), (long long)claimed);
   *npy_out = npy;
   return RONDE_OK;
 }

@@ -16,8 +16,8 @@ typedef struct npy_images {
   bool f32, nhwc;
 } npy_images;
 
-/* Channels last, as Keras and NumPy's readers of pictures have them: read as NCHW it would have many channels of maps
- * that are a few pixels wide. */
+/* Whether it looks like channels last, as Keras has it: read as NCHW it would have many channels of a few pixels'
+ * width. */
 static bool npy_looks_nhwc(const int64_t dim[4]) {
   bool picture = dim[3] == 1 || dim[3] == 3 || dim[3] == 4;
   return picture && dim[1] > 4 && dim[2] > dim[3];
@@ -28,7 +28,7 @@ static ronde_status npy_check_layout(const char *path, const ronde__npy *npy, ro
   const long long n = npy->dim[0], a = npy->dim[1], b = npy->dim[2], c = npy->dim[3];
   return ronde__fail(RONDE_E_INPUT,
                      "%s: offset 10: (%lld, %lld, %lld, %lld) looks like (N, H, W, C), but is read as (N, C, H, W): "
-                     "--layout nhwc turns it, --layout nchw takes it as %lld channels of %lldx%lld",
+                     "--layout nhwc turns it, --layout nchw reads it as %lld channels of %lldx%lld",
                      path, n, a, b, c, a, b, c);
 }
 

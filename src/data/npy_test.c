@@ -1,3 +1,4 @@
+/* NumPy files: headers of all versions, types of elements, layouts, damages. */
 #include "data/testing.h"
 
 #include <math.h>
@@ -82,7 +83,7 @@ static void test_bad_headers_are_named(void **state) {
       {DICT("''", "False", "(2,)"), 6, "type ''"},
       {DICT("[('a', '<f4')]", "False", "(2,)"), 8, "structured"},
       {DICT("'<f4'", "False", "(2,)"), 7, "needs 8 bytes, but 7 follow"},
-      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file goes on"},
+      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file is longer"},
       {DICT("'<f4'", "False", "(0, 3)"), 0, "dimension 0 is 0"},
       {DICT("'<f4'", "False", "(4611686018427387904, 4)"), 8, "more items than can be counted"},
       {DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "cannot read 'shape'"},
@@ -119,7 +120,7 @@ static void test_bad_headers_are_named(void **state) {
   check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 9", "ends here");
 }
 
-/* At the first byte too many: what comes behind it, here cut off, is not decompressed to be counted. */
+/* Refused at the first byte too many: what follows it (here cut off) is not decompressed. */
 static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   size_t n = 3 << 20;
   ronde__npy npy;
@@ -128,7 +129,7 @@ static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   test_log_start(&lines);
   test_bytes plain = test_npy(DICT("'|u1'", "False", "(2, 3)"), items, n), packed = test_gzip(plain.data, plain.n);
   packed.n = packed.n / 10 * 9; /* behind what is looked at for a header */
-  check_failed(&lines, scan_files(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file goes on");
+  check_failed(&lines, scan_files(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file is longer");
   free(plain.data);
   free(items);
 }

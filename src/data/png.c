@@ -1,4 +1,4 @@
-/* PNG images, through libpng's simplified interface. */
+/* PNG images, by libpng's simplified interface. Source: W3C, "Portable network graphics (PNG) specification". */
 #include "data/data.h"
 #include "data/exif.h"
 #include "data/image.h"
@@ -19,7 +19,7 @@ static ronde_status png_read_pixels(png_image *image, int channels, uint8_t **in
                                     char reason[RONDE__REASON_BYTES]) {
   const png_color black = {0, 0, 0};
   image->format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits are of the same scale as 8, where the file says nothing */
+  image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits have the same scale as 8, unless the file says otherwise */
   uint8_t *pixels = ronde__alloc((size_t)image->height * image->width * (size_t)channels);
   if (!pixels) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
   if (!png_image_finish_read(image, &black, pixels, 0, NULL)) {
@@ -34,8 +34,8 @@ static uint32_t png_be32(const uint8_t *at) {
   return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* A chunk: length, type, data, CRC of the latter two. libpng's simplified interface neither tells of eXIf nor limits what
- * it allocates for a chunk. false: the file ends in front of its pixels, or within a chunk that lies there. */
+/* A chunk: length, type, data, CRC of the latter two. libpng's simplified interface neither reports eXIf nor limits
+ * what it allocates for a chunk. Returns false where the file ends before its pixels or within a chunk. */
 static bool png_read_chunks(const uint8_t *data, size_t bytes, int *orientation_out) {
   enum { SIGNATURE = 8, AROUND = 12 };
   bool behind_pixels = false;
@@ -79,7 +79,7 @@ bool ronde__image_supported(void) { return false; }
 
 ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                              uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
-  return ronde__image_fail(RONDE_E_USAGE, reason, "this build reads no PNG (libpng)");
+  return ronde__image_fail(RONDE_E_USAGE, reason, "this build cannot read PNG (no libpng)");
 }
 
 #endif

@@ -53,7 +53,7 @@ const ronde__remote *ronde__remote_at(int i) { return i < (int)RONDE__COUNT(tabl
 
 /* ---- archives ------------------------------------------------------------------------------------------------- */
 
-/* The member that it is, by the last part of its name: no path of the archive is used. */
+/* Finds a member by the last component of its name. No path of the archive is used. */
 static const char *remote_find_member(const char *const *members, const ronde__tar_member *member) {
   const char *slash = strrchr(member->name, '/'), *last = slash ? slash + 1 : member->name;
   for (; *members && member->is_file; ++members)
@@ -104,7 +104,7 @@ static ronde_status remote_unpack_members(const ronde__remote *remote, ronde__st
                      n_members, remote->name);
 }
 
-/* The archive goes when its members are there. */
+/* The archive is removed once its members are there. */
 static ronde_status remote_unpack(const ronde__remote *remote, const char *archive, const char *dir) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(archive, &stream));

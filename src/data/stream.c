@@ -1,4 +1,4 @@
-/* Bytes of a file or of memory, and those that gzip has packed. */
+/* The bytes of a file or of memory, decompressed where they are gzip. Source: RFC 1952. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static ronde_status stream_gzip_fail(const ronde__stream *s, const char *reason)
                      (long long)(s->stored_at - s->z.avail_in), reason);
 }
 
-/* Makes sure there is compressed input; *end_out where the file ends and may. */
+/* Makes sure that there is compressed input. *end_out: the file ends, where it may. */
 static ronde_status stream_gzip_input(ronde__stream *s, bool *end_out) {
   *end_out = false;
   if (s->z.avail_in == 0) {
@@ -214,7 +214,7 @@ ronde_status ronde__stream_end(ronde__stream *s) {
   int64_t got;
   RONDE_TRY(stream_take(s, &byte, 1, &got));
   if (got)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the file goes on behind what its header announces", s->name,
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the file is longer than its header says", s->name,
                        (long long)s->offset - 1);
   return RONDE_OK;
 }

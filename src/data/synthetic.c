@@ -1,6 +1,7 @@
-/* Images that can be learned: each class has a smooth prototype, an example is its prototype shifted, with a contrast
- * of its own and noise. Integers only, so that the bytes are the same on every machine; all from (seed, id). Legend: C
- * channels, H, W; G nodes of the prototype's coarse grid in each direction. */
+/* Images that can be learned. Each class has a smooth prototype; an example is that prototype shifted, with a
+ * contrast of its own and noise, as a function of (seed, id). Only integers are used, so that the bytes are the same
+ * on every machine.
+ * Legend: C channels, H, W; G nodes of the prototype's coarse grid in each direction. */
 #include "base/rng.h"
 #include "data/set.h"
 
@@ -42,7 +43,7 @@ static void make_grid_points(grid_point *places, int64_t n, int shift) {
   }
 }
 
-/* The grid's columns at the height of one row, times ONE. */
+/* The columns of the grid, interpolated at one row, times ONE. */
 static void blend_rows(const int8_t *grid, grid_point y, int columns[G]) {
   const int8_t *upper = grid + y.node * G, *lower = upper + G;
   for (int g = 0; g < G; ++g) columns[g] = upper[g] * (ONE - y.fraction) + lower[g] * y.fraction;

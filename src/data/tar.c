@@ -1,4 +1,4 @@
-/* Source: POSIX.1-2001, pax, "ustar Interchange Format". */
+/* Reading tar archives. Source: POSIX.1-2001, pax, "ustar Interchange Format". */
 #include "data/tar.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ ronde_status ronde__tar_next(ronde__stream *stream, ronde__tar_member *member_ou
   if (!tar_is_sound(block) || !tar_parse_octal(block + SIZE_AT, SIZE_BYTES, &member.bytes))
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: not the header of a file in a tar archive",
                        ronde__stream_name(stream), (long long)offset);
-  /* GNU's own form has other things there. */
+  /* GNU's own format has other fields there. */
   bool has_prefix = !memcmp(block + MAGIC_AT, "ustar", 6) && block[PREFIX_AT];
   int used = has_prefix ? snprintf(member.name, sizeof member.name, "%.155s/", block + PREFIX_AT) : 0;
   snprintf(member.name + used, sizeof member.name - (size_t)used, "%.100s", block);

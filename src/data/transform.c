@@ -1,4 +1,5 @@
-/* Bilinear resizing with taps made once for a size, and the random moves, each a function of (seed, epoch, example). */
+/* Bilinear resizing, with taps that are made once for a size, and random moves, each a function of (seed, epoch,
+ * example). */
 #include "data/transform.h"
 
 #include "data/data.h"
@@ -70,7 +71,7 @@ void ronde__resize_f32(const ronde__resizer *r, int64_t n, const float *x, float
 
 #define RONDE__STREAM_AUGMENT (6ull << 32) /* beside those of base/rng.h */
 
-/* A word as one of n, each equally likely but for 1 part in 2^28. */
+/* Maps a random word to one of n, each equally likely up to 2^-28. */
 static int transform_choose(uint32_t word, int n) { return (int)((uint64_t)word * (uint64_t)n >> 32); }
 
 ronde__move ronde__move_draw(uint64_t seed, int64_t epoch, int64_t id, bool crop, bool flip) {
@@ -102,7 +103,7 @@ static void transform_mirror_row(void *row, int64_t width, size_t item_bytes) {
 
 void ronde__move_apply(ronde__move move, int64_t n, const int64_t sides[2], size_t item_bytes, const void *x, void *y) {
   int64_t height = sides[0], width = sides[1], row_bytes = width * (int64_t)item_bytes;
-  /* The columns that have a source. */
+  /* The output columns that have a source. */
   int64_t begin = ronde__max(0, -move.right), end = ronde__min(width, width - move.right);
   int64_t skip = begin * (int64_t)item_bytes, kept = ronde__max(0, end - begin) * (int64_t)item_bytes;
   for (int64_t row = 0; row < n * height; ++row) {

@@ -1,3 +1,4 @@
+/* Resizing and random moves of images, and which examples get which. */
 #include "data/testing.h"
 
 #include "data/data.h"
@@ -158,7 +159,7 @@ static void gather_batch(ronde__data *data, int world, bool whole, int prefetch,
   ronde__sampler_destroy(sampler);
 }
 
-/* Each image of two epochs is the plain one, moved as drawn; whoever reads it, and however far ahead. */
+/* Each image of two epochs is the plain one, moved as drawn, whichever rank reads it and however far ahead. */
 static void test_batches_are_the_moved_images(void **state) {
   static float plain[N_SET * ELEMS], got[2 * N_SET * ELEMS], wanted[ELEMS];
   ronde__data *still = open_images((ronde__data_options){.cache = false});

@@ -1,3 +1,4 @@
+/* Checksums by xxHash: XXH3, 64 bits. */
 #include "io/checksum.h"
 
 #include <xxhash.h>

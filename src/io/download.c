@@ -1,6 +1,7 @@
 /* Downloads by libcurl: checked by SHA-256, continued where they broke off, renamed when they are whole. */
 #include "io/download.h"
 
+#include "io/file.h"
 #include "io/sha256.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ ronde_status ronde__download_check(const char *path, int64_t bytes, const char *
 
 #include <curl/curl.h>
 
-#define TRIES_MAX 20 /* each of which must bring something */
+#define TRIES_MAX 20 /* each must bring something */
 #define CONNECT_S 30L
 #define STALLED_S 60L /* without a byte: the connection is given up */
 #define REDIRECTS_MAX 10L
@@ -74,7 +75,7 @@ static size_t download_take(char *data, size_t size, size_t n, void *user) {
   download_transfer *t = user;
   size_t bytes = size * n;
   if (t->have + (int64_t)bytes > t->what->bytes) {
-    t->status = ronde__fail(RONDE_E_INPUT, "%s: more than the %lld bytes that it should have", t->what->url,
+    t->status = ronde__fail(RONDE_E_INPUT, "%s: longer than the %lld bytes that it should have", t->what->url,
                             (long long)t->what->bytes);
     return 0;
   }
@@ -121,7 +122,7 @@ static void download_set_up(download_transfer *t, char error[CURL_ERROR_SIZE]) {
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
 }
 
-/* A server that knows no ranges must send the whole file again. */
+/* A server without ranges must send the whole file again. */
 static ronde_status download_start_anew(download_transfer *t) {
   t->have = 0;
   if (ftruncate(t->fd, 0) || lseek(t->fd, 0, SEEK_SET))
@@ -134,7 +135,7 @@ static bool download_was_cut(CURLcode code) {
          code == CURLE_OPERATION_TIMEDOUT || code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM;
 }
 
-/* *again_out: it broke off, but got on. */
+/* *again_out: the connection broke off, but brought something. */
 static ronde_status download_try(download_transfer *t, bool *again_out) {
   char error[CURL_ERROR_SIZE] = "";
   int64_t before = t->have;
@@ -154,17 +155,17 @@ static ronde_status download_try(download_transfer *t, bool *again_out) {
   }
   const char *reason = result == CURLE_OK ? "the file is shorter than it should be" : curl_easy_strerror(result);
   if (*error) reason = error;
-  if (code == 416) t->have = 0; /* it has no such range: what is there is not of this file */
+  if (code == 416) t->have = 0; /* it has no such range: the part is of another file */
   if (result == CURLE_HTTP_RETURNED_ERROR)
-    return ronde__fail(RONDE_E_INPUT, "%s: the server says %ld", t->what->url, code);
+    return ronde__fail(RONDE_E_INPUT, "%s: the server answered %ld", t->what->url, code);
   *again_out = download_was_cut(result) && t->have > before;
   if (*again_out) {
-    ronde__log(RONDE_LOG_WARNING, "%s: broken off at %lld of %lld bytes (%s); going on from there", t->what->url,
-               (long long)t->have, (long long)t->what->bytes, reason);
+    ronde__log(RONDE_LOG_WARNING, "%s: the connection broke at %lld of %lld bytes (%s); continuing from there",
+               t->what->url, (long long)t->have, (long long)t->what->bytes, reason);
     return RONDE_OK;
   }
   if (t->have)
-    return ronde__fail(RONDE_E_INPUT, "%s: %s; the next try goes on from %lld of %lld bytes in %s", t->what->url,
+    return ronde__fail(RONDE_E_INPUT, "%s: %s; the next try continues from %lld of %lld bytes in %s", t->what->url,
                        reason, (long long)t->have, (long long)t->what->bytes, t->part);
   return ronde__fail(RONDE_E_INPUT, "%s: %s", t->what->url, reason);
 }
@@ -186,18 +187,6 @@ static ronde_status download_open_partial(download_transfer *t) {
   return RONDE_OK;
 }
 
-static void sync_folder(const char *path) {
-  char *folder = ronde__strdup(path);
-  char *slash = folder ? strrchr(folder, '/') : NULL;
-  if (slash) *slash = '\0';
-  int fd = slash ? open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-  free(folder);
-}
-
 static ronde_status download_publish(download_transfer *t) {
   char hex[RONDE__SHA256_HEX];
   if (lseek(t->fd, 0, SEEK_SET) < 0)
@@ -210,7 +199,7 @@ static ronde_status download_publish(download_transfer *t) {
   }
   if (fsync(t->fd) || rename(t->part, t->what->path))
     return ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", t->what->path, strerror(errno));
-  sync_folder(t->what->path);
+  ronde__file_sync_folder(t->what->path);
   return RONDE_OK;
 }
 
@@ -220,7 +209,8 @@ static ronde_status download_run(download_transfer *t) {
   for (int i = 0; again; ++i) {
     RONDE_TRY(download_try(t, &again));
     if (again && i + 1 == TRIES_MAX)
-      return ronde__fail(RONDE_E_INPUT, "%s: broken off %d times; the next try goes on from %lld of %lld bytes in %s",
+      return ronde__fail(RONDE_E_INPUT,
+                         "%s: the connection broke %d times; the next try continues from %lld of %lld bytes in %s",
                          t->what->url, TRIES_MAX, (long long)t->have, (long long)t->what->bytes, t->part);
   }
   return download_publish(t);
@@ -245,7 +235,7 @@ ronde_status ronde__download_run(const ronde__download *what) {
 bool ronde__download_supported(void) { return false; }
 
 ronde_status ronde__download_run(const ronde__download *what) {
-  return ronde__fail(RONDE_E_USAGE, "%s: this build downloads nothing (libcurl); get it by other means, as %s",
+  return ronde__fail(RONDE_E_USAGE, "%s: this build cannot download (no libcurl); get it by other means, as %s",
                      what->url, what->path);
 }
 

@@ -15,7 +15,7 @@ typedef struct ronde__download {
   void *user;
 } ronde__download;
 
-/* Whether this build can. */
+/* Whether this build can download. */
 bool ronde__download_supported(void);
 /* Errors: RONDE_E_INPUT (the server's answer, a cut connection, a wrong checksum), RONDE_E_WRITE, RONDE_E_CANCELLED,
  * RONDE_E_USAGE without libcurl. */

@@ -1,3 +1,4 @@
+/* Downloads from a server on loopback: resumed, checked against their hash, cancelled. */
 #include "io/server_testing.h"
 
 #include "io/download.h"
@@ -105,7 +106,8 @@ static void test_a_cut_connection_is_taken_up_again(void **state) {
   assert_int_equal(lines.n_warnings, 4);
 }
 
-/* What an earlier process left is used, also where the server knows no ranges, and where it is not ours. */
+/* The part that an earlier process left is used. It is fetched again where the server has no ranges or the part is
+ * of another file. */
 static void test_an_earlier_part_is_used(void **state) {
   for (int no_ranges = 0; no_ranges < 2; ++no_ranges) {
     test_server server = start_download((test_server){.no_ranges = no_ranges});
@@ -137,14 +139,14 @@ static void test_wrong_contents_are_not_kept(void **state) {
     server_start(&server);
     check_failed(&lines, get(&server, "wrong", NULL), RONDE_E_INPUT, "its SHA-256 is ", hash);
     check_nothing();
-    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "more than the 300000 bytes");
+    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "longer than the 300000 bytes");
     unlink(part);
     check_failed(&lines, get(&server, "short", NULL), RONDE_E_INPUT, "/short: ", "");
     unlink(part);
     check_nothing();
     server_stop(&server);
   }
-  /* A broken part is found out, and the next try is whole. */
+  /* A damaged part is detected, and the next try fetches the whole file. */
   test_server server = start_download((test_server){0});
   server_start(&server);
   test_write("", part, "something else", 14);
@@ -158,10 +160,10 @@ static void test_wrong_contents_are_not_kept(void **state) {
 static void test_answers_that_are_errors(void **state) {
   test_server server = start_download((test_server){0});
   server_start(&server);
-  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server says 404");
+  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server answered 404");
   check_nothing();
   test_write("", part, content, 1000); /* an error keeps what is there */
-  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server says 404");
+  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server answered 404");
   assert_int_equal(access(part, F_OK), 0);
   unlink(part);
   server_stop(&server);

@@ -1,5 +1,5 @@
-/* Files that are whole or absent. While one is being written its temporary file is locked: so it can be told from one
- * that a killed process has left. */
+/* Files that are whole or absent. While one is being written its temporary file is locked, which tells it from one
+ * that a killed process left. */
 #include "io/file.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 
 /* One write call moves at most 2 GiB on Linux; smaller pieces also bound the time until a signal is noticed. */
 #define PIECE ((size_t)64 << 20)
-/* What was appended is sent to the disk in parts of this size, so that it writes while more is made. */
+/* What was appended is sent to the disk in chunks of this size, so that the disk writes while more is made. */
 #define PART ((uint64_t)8 << 20)
 
 static ronde_status file_fail_errno(const char *path, const char *what, int error) {
@@ -43,7 +43,7 @@ static ronde_status target_check(const char *path) {
   return RONDE_OK;
 }
 
-/* False where a sweep has removed it before it was locked. */
+/* Returns false where a sweep removed the file before it was locked. */
 static bool file_lock_new(int file) {
   struct stat info;
   flock(file, LOCK_EX);
@@ -61,7 +61,7 @@ ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
   RONDE_TRY(target_check(path));
   RONDE_TRY(folder_open(path, made.base, &made.folder));
   do {
-    /* The name of another host's process, or of one that died, can be the same: take the next. */
+    /* A process on another host, or one that died, can have used the same name: take the next. */
     snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
     made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (made.file < 0 ? errno == EEXIST : !file_lock_new(made.file));
@@ -134,6 +134,17 @@ ronde_status ronde__file_commit(ronde__file_out *out) {
   return synced ? RONDE_OK : file_fail_errno(out->path, "cannot write its folder to the disk", error);
 }
 
+void ronde__file_sync_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : ronde__strdup(".");
+  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  free(folder);
+}
+
 ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes) {
   ronde__file_out out;
   RONDE_TRY(ronde__file_begin(path, &out));
@@ -141,7 +152,7 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
   return ronde__file_commit(&out);
 }
 
-/* Its writer, if it lives, holds its lock. */
+/* A living writer holds its lock. */
 static void remove_abandoned(int folder, const char *name) {
   int file = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;

@@ -1,4 +1,5 @@
-/* Weights in the files of other systems: recognised by their first bytes, to say how they become safetensors. */
+/* Weights in the files of other systems: recognised by their first bytes, so that the error says how to convert
+ * them. */
 #include "io/foreign.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static ronde__foreign zip_kind(const uint8_t *data, size_t bytes) {
 ronde__foreign ronde__foreign_kind(const void *file, size_t bytes) {
   const uint8_t *data = file;
   if (BEGINS("PK\3\4")) return zip_kind(data, bytes);
-  /* What has a zero there may be a safetensors file that was cut: the length of its header. */
+  /* A zero there may be the header length of a safetensors file that was cut short. */
   bool counts = bytes < 8 || !data[3];
   if (!counts && data[0] == 0x80 && data[1] >= 2 && data[1] <= 5) return RONDE__FOREIGN_PYTORCH; /* a plain pickle */
   if (BEGINS("\x89HDF\r\n\x1a\n")) return RONDE__FOREIGN_KERAS;
@@ -51,31 +52,33 @@ ronde_status ronde__foreign_fail(const char *path, ronde__foreign kind) {
   const char *shown = RONDE__SHOWN(base_name(path));
   switch (kind) {
   case RONDE__FOREIGN_PYTORCH:
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: a PyTorch file, where safetensors is read; in Python: import torch; from safetensors.torch "
-                       "import save_file; w = torch.load(\"%s\", map_location=\"cpu\"); save_file({k: v.contiguous() "
-                       "for k, v in w.items()}, \"%.*s.safetensors\")",
-                       path, shown, (int)strcspn(shown, "."), shown);
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: a PyTorch file where safetensors is needed; in Python: import torch; from safetensors.torch "
+        "import save_file; w = torch.load(\"%s\", map_location=\"cpu\"); save_file({k: v.contiguous() "
+        "for k, v in w.items()}, \"%.*s.safetensors\")",
+        path, shown, (int)strcspn(shown, "."), shown);
   case RONDE__FOREIGN_NPZ:
     return ronde__fail(
         RONDE_E_INPUT,
-        "%s: a NumPy archive, where safetensors is read; in Python: import numpy; from safetensors.numpy "
+        "%s: a NumPy archive where safetensors is needed; in Python: import numpy; from safetensors.numpy "
         "import save_file; save_file(dict(numpy.load(\"%s\")), \"%.*s.safetensors\")",
         path, shown, (int)strcspn(shown, "."), shown);
   case RONDE__FOREIGN_KERAS:
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: a Keras file, where safetensors is read, with PyTorch's names and shapes: write its arrays "
-                       "by save_file of safetensors.numpy (`ronde models NAME` lists them)",
-                       path);
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: a Keras file where safetensors is needed, with PyTorch's names and shapes: write its arrays "
+        "by save_file of safetensors.numpy (`ronde models NAME` lists them)",
+        path);
   case RONDE__FOREIGN_ONNX:
     return ronde__fail(RONDE_E_INPUT,
-                       "%s: an ONNX file, where safetensors is read: save the weights from the system that made it",
+                       "%s: an ONNX file where safetensors is needed: save the weights from the system that made it",
                        path);
   case RONDE__FOREIGN_NPY:
     return ronde__fail(RONDE_E_INPUT, "%s: one NumPy array, where the weights of a network (safetensors) are read",
                        path);
-  case RONDE__FOREIGN_GGUF: return ronde__fail(RONDE_E_INPUT, "%s: a GGUF file, where safetensors is read", path);
-  case RONDE__FOREIGN_ZIP: return ronde__fail(RONDE_E_INPUT, "%s: a zip archive, where safetensors is read", path);
+  case RONDE__FOREIGN_GGUF: return ronde__fail(RONDE_E_INPUT, "%s: a GGUF file where safetensors is needed", path);
+  case RONDE__FOREIGN_ZIP: return ronde__fail(RONDE_E_INPUT, "%s: a zip archive where safetensors is needed", path);
   case RONDE__FOREIGN_NONE: break;
   }
   return ronde__fail(RONDE_E_INPUT, "%s: not a safetensors file", path);

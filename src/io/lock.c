@@ -1,5 +1,5 @@
-/* flock belongs to an open file, not to a process: it also keeps threads apart, and no other descriptor of the file
- * that is closed gives it back. */
+/* The lock on a run's folder. flock belongs to an open file, not to a process: it also keeps threads apart, and
+ * closing another descriptor of the file does not release it. */
 #include "io/lock.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static ronde_status lock_fail_errno(const char *path) {
   return ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", path, strerror(errno));
 }
 
-/* Its holder may not have written its name yet, and a text of any kind may stand there. */
+/* The holder may not have written its name yet, and any text may stand there. */
 static ronde_status lock_fail_held(int file, const char *what) {
   char text[320] = "", host[256];
   long pid;
@@ -35,7 +35,7 @@ static ronde_status lock_fail_held(int file, const char *what) {
       host);
 }
 
-/* Of the file as it is now: its last holder may have removed the one that was opened. */
+/* Whether the opened file is still the one in the folder: its last holder may have removed it. */
 static bool lock_is_gone(const char *path, int file) {
   struct stat own, there;
   return fstat(file, &own) || stat(path, &there) || own.st_ino != there.st_ino || own.st_dev != there.st_dev;
@@ -50,8 +50,8 @@ static ronde_status lock_open(ronde__lock *lock, const char *what) {
     }
     if (failed && errno == EWOULDBLOCK) return lock_fail_held(lock->file, what);
     if (failed) {
-      ronde__log(RONDE_LOG_WARNING, "%s: no lock (%s): nothing keeps another run from writing there too", lock->path,
-                 strerror(errno));
+      ronde__log(RONDE_LOG_WARNING, "%s: it cannot be locked (%s): nothing keeps another run from writing there",
+                 lock->path, strerror(errno));
       return RONDE_OK;
     }
     if (!lock_is_gone(lock->path, lock->file)) return RONDE_OK;
@@ -67,7 +67,7 @@ static ronde_status lock_write_name(const ronde__lock *lock) {
   return RONDE_OK;
 }
 
-/* Whoever does not hold the lock leaves its file alone. */
+/* Only the holder removes the file. */
 static void lock_free(ronde__lock *lock) {
   if (lock->file >= 0) close(lock->file);
   free(lock->path);

@@ -1,5 +1,5 @@
-/* A lock on a folder, for one writer at a time: the kernel gives it back when its holder dies. It is advisory, and holds
- * between hosts where the file system does (NFS does). */
+/* A lock on a folder, for one writer at a time. The kernel releases it when its holder dies. It is advisory, and
+ * works between hosts where the file system supports it (NFS does). */
 #ifndef RONDE_LOCK_H
 #define RONDE_LOCK_H
 

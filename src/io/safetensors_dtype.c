@@ -1,3 +1,4 @@
+/* The element types of safetensors files that are read, and their conversion to f32 and i64. */
 #include "io/safetensors_dtype.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Safetensors files, mapped and checked before anything in them is used. */
+/* Reading safetensors: files are mapped, and checked before anything in them is used. */
 #include "io/safetensors.h"
 
 #include "io/checksum.h"
@@ -20,7 +20,7 @@
 /* The limit of the reference implementation. */
 #define MAX_HEADER_BYTES 100000000u
 
-/* What a file's tensors and text lie in. */
+/* The memory that holds a file's tensors and text. */
 typedef struct safetensors_impl {
   char *path;
   json_t *root; /* owns names, keys and values */
@@ -229,7 +229,7 @@ static size_t entry_converted_bytes(const header_entry *e) {
   return (size_t)ronde__round_up((int64_t)e->n_elems * (e->dtype == RONDE__SOURCE_I64 ? 8 : 4), 64);
 }
 
-/* Every tensor's data: where it lies, or where it must be converted or moved, in memory of its own. */
+/* Every tensor's data: in the file, or in memory of its own where it must be converted or aligned. */
 static ronde_status tensors_make(const header_reader *r, safetensors_impl *own, ronde__safetensors *file) {
   for (int i = 0; i < r->n_entries; ++i)
     if (!entry_in_place(r, &r->entries[i])) own->converted_bytes += entry_converted_bytes(&r->entries[i]);

@@ -1,3 +1,4 @@
+/* Writing safetensors: a JSON header, then the data of the tensors in the order of their names, aligned. */
 #include "io/safetensors.h"
 
 #include "io/checksum.h"
@@ -83,7 +84,7 @@ static ronde_status header_make(const char *path, const ronde__file_tensor *cons
   return RONDE_OK;
 }
 
-/* Where the data come from, and where their checksums go. */
+/* Where the data comes from, and where its checksums go. */
 typedef struct tensor_source {
   const ronde__file_tensor *tensors; /* as the caller gave them */
   ronde__tensor_fetch fetch;         /* NULL: the tensors hold their data */

@@ -1,4 +1,4 @@
-/* Which instruction set, and which GEMM. */
+/* Chooses the instruction set and the GEMM, once, at run time. */
 #include "kernel/gemm_xsmm.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ extern const ronde__kernels ronde__kernels_sse2, ronde__kernels_avx2, ronde__ker
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const ronde__kernels *available[4];
 
-/* What x86-64-v3 and -v4 stand for, which the sets are compiled for. */
+/* The features of x86-64-v3 and -v4, for which the sets are compiled. */
 static void detect(void) {
   int n = 0;
 #if defined RONDE_HAVE_SIMD_avx512 || defined RONDE_HAVE_SIMD_avx2 || defined RONDE_HAVE_SIMD_sse2

@@ -1,5 +1,6 @@
-/* libxsmm's batch-reduce GEMM, compiled at run time for each shape. libxsmm is column-major: our n is its m, our B its
- * A, and so on; our transposed A is its transposed B. */
+/* libxsmm's batch-reduce GEMM, compiled at run time for each shape. libxsmm is column-major: our n is its m, our B
+ * its A, and so on; our transposed A is its transposed B.
+ * Source: Heinecke et al., "LIBXSMM: accelerating small matrix multiplications by runtime code generation", SC 2016. */
 #include "kernel/gemm_xsmm.h"
 
 #include <libxsmm.h>
@@ -21,7 +22,7 @@ static void xsmm_run(const ronde__gemm *gemm, const float *a, const uint64_t *a_
     xsmm_call(gemm, a, a_offsets, b, b_offsets, count, c);
     return;
   }
-  /* The compiled code would run one term. */
+  /* With a count of 0 the compiled code would still run one term. */
   for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
 }
 
@@ -40,7 +41,8 @@ static void xsmm_run_add(const ronde__gemm *gemm, const float *a, const uint64_t
     for (int i = 0; i < s->m; i++) gemm->kernels->add(c + i * s->ldc, sum + i * s->n, c + i * s->ldc, s->n);
 }
 
-/* Silent, and for the table's instruction set instead of the CPU's best, so that RONDE_ISA rules here too. */
+/* Starts libxsmm silently, and for the instruction set of the table instead of the CPU's best, so that RONDE_ISA
+ * holds here too. */
 static int xsmm_start(const ronde__kernels *kernels) {
   int arch = 0;
   if (!strcmp(kernels->isa, "avx2")) arch = LIBXSMM_X86_AVX2;
@@ -52,8 +54,8 @@ static int xsmm_start(const ronde__kernels *kernels) {
   return libxsmm_get_target_archid() == arch ? arch : 0;
 }
 
-/* libxsmm's AVX-512 code goes through columns by four vectors; where one remains it sums that in several chains, as
- * many as m allows, and a row's bits would hang on how the batch is cut. */
+/* libxsmm's AVX-512 code goes through columns by four vectors. Where one vector remains it sums it in as many chains
+ * as m allows, so the bits of a row would depend on how the batch is cut. */
 static bool chains_hang_on_m(int arch, const ronde__gemm_shape *s) {
   return arch == LIBXSMM_X86_AVX512_CORE && (s->n - 1) % 64 < 16;
 }

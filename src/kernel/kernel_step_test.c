@@ -128,7 +128,7 @@ static void test_nan_reaches_the_weight(void **state) {
   }
 }
 
-/* Long stretches without a gradient: a weight stays as it is, to the bit, unless decay or an old state moves it. */
+/* Long ranges without a gradient: a weight stays as it is, to the bit, unless decay or an old state moves it. */
 static void check_still(const void *args, step_fn step, exact_fn step_exactly, bool decays) {
   enum { N = 7001, GRADIENT = 40, OLD = 5000 };
   floats w = floats_make(N, 1), a = floats_make(N, 2), b = floats_make(N, 3), g = floats_make(N, 0);

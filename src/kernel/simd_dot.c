@@ -3,7 +3,7 @@
  * of long sums small. */
 #include "kernel/simd.h"
 
-/* As many sums as leave registers for a vector of each of the tile's planes of a and one of b. */
+/* As many sums as leave registers for one vector of each plane of a in the tile and one of b. */
 #if RONDE_VECTOR_BYTES == 64
 enum { TILE_M = 5, TILE_K = 6, SUMS = 25 };
 #elif defined __aarch64__
@@ -13,7 +13,7 @@ enum { TILE_M = 4, TILE_K = 6, SUMS = 12 };
 #endif
 enum { CHUNK = 4096 };
 
-/* A vector that is used several times is loaded once: GCC makes an operand in memory of it for every use. */
+/* Loads a vector that is used several times once; GCC would read it from memory for every use. */
 #ifdef __x86_64__
 #define IN_REGISTER(x) __asm__("" : "+v"(x))
 #else

@@ -1,7 +1,9 @@
-/* The own batch-reduce GEMM. C is cut into panels of two to four vectors of columns and tiles of ROWS rows, whose sums
- * stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in
- * the first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long
- * reductions small. The sums of a row depend on that row of A alone, never on m. */
+/* Ronde's own batch-reduce GEMM. C is cut into panels of two to four vectors of columns and tiles of ROWS rows,
+ * whose sums stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of
+ * B stays in the first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding
+ * errors of long reductions small. The sums of a row depend on that row of A alone, never on m.
+ * Source: Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008 (panels and register
+ * tiles); Georganas et al., "Harnessing deep learning via a single building block", IPDPS 2020 (batch-reduce). */
 #include "kernel/simd.h"
 
 /* As many rows as leave registers for two vectors of B and one broadcast; fewer rows take more vectors. */

@@ -1,4 +1,4 @@
-/* Pooling windows over vectors of n floats. The gradient's windows may overlap where they are added: in the order of i. */
+/* Pooling windows over vectors of n floats. Windows of a gradient may overlap; they are added in the order of i. */
 #include "kernel/simd.h"
 
 #if RONDE_VECTOR_BYTES == 64
@@ -6,7 +6,7 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
   _mm_mask_storeu_epi8(p, (__mmask16)((1u << live) - 1), _mm512_cvtepi32_epi8((__m512i)index));
 }
 
-/* What was stored, to be compared with places. */
+/* Positions in the window as they were stored, a byte each, to be compared. */
 typedef __m128i pool_lanes;
 INLINE pool_lanes load_places(const uint8_t *p, int64_t live) {
   return _mm_maskz_loadu_epi8((__mmask16)((1u << live) - 1), p);

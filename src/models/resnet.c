@@ -1,3 +1,5 @@
+/* The blocks and the whole of a ResNet, for all depths.
+ * Source: He et al., "Deep residual learning for image recognition", CVPR 2016. */
 #include "models/resnet.h"
 
 #include <stdio.h>

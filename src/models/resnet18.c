@@ -1,3 +1,4 @@
+/* ResNet-18 as in torchvision: two basic blocks a stage. */
 #include "models/resnet.h"
 
 static ronde_tensor *resnet18_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,

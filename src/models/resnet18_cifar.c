@@ -1,3 +1,4 @@
+/* ResNet-18 for images of 32x32 pixels: the stem is one 3x3 convolution without pooling. */
 #include "models/resnet.h"
 
 static ronde_tensor *resnet18_cifar_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,

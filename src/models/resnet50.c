@@ -1,3 +1,4 @@
+/* ResNet-50 as in torchvision: bottleneck blocks with the stride in their 3x3 convolution. */
 #include "models/resnet.h"
 
 static ronde_tensor *resnet50_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,

@@ -1,4 +1,4 @@
-/* Optimizers on ranges of the flat arrays. Definitions: the algorithm boxes of PyTorch's documentation. */
+/* Optimizers on ranges of the flat arrays. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -14,9 +14,9 @@ struct ronde__optim {
   int64_t n_updates;
   int n_states;
   float *state[2]; /* [n] each */
-  const ronde__stretch *dead;
+  const ronde__range *dead;
   int n_dead;
-  bool passes_dead, looked; /* passes_dead is known once it was looked; anew when the state was loaded */
+  bool passes_dead, looked; /* passes_dead is valid once looked is set; loading a state clears it */
   union {
     ronde__sgd_args sgd;
     ronde__adam_args adam;
@@ -70,7 +70,7 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim);
 }
 
-void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int n_dead) {
+void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_dead) {
   optim->dead = dead;
   optim->n_dead = n_dead;
   optim->looked = false;
@@ -133,7 +133,7 @@ static void optim_update(const ronde__optim *optim, float *w, const float *g, si
   }
 }
 
-/* Of what is dead and not passed over: decay and old state still move it. */
+/* Updates dead ranges that are not passed over, because decay or old state still moves them. */
 static void optim_update_dead(const ronde__optim *optim, float *w, size_t first, size_t n) {
   static const float zeros[CHUNK];
   for (size_t at = 0, some; at < n; at += some) {
@@ -145,8 +145,8 @@ static void optim_update_dead(const ronde__optim *optim, float *w, size_t first,
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   size_t at = first, end = first + n;
   ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_dead, first, end);
-  for (ronde__stretch s = {0}; at < end; at = s.begin + s.n) {
-    if (!ronde__gaps_next(&live, &s)) s = (ronde__stretch){end, 0};
+  for (ronde__range s = {0}; at < end; at = s.begin + s.n) {
+    if (!ronde__gaps_next(&live, &s)) s = (ronde__range){end, 0};
     if (!optim->passes_dead) optim_update_dead(optim, w + (at - first), at, s.begin - at);
     if (s.n) optim_update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
   }

@@ -1,3 +1,4 @@
+/* The optimizers against their definitions and against PyTorch; ranges, threads and padding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,7 +154,7 @@ static void golden_line(FILE *file, const char *name, const char *array, const c
   fail_msg("optim.golden has no line %s %s %s", name, array, dtype);
 }
 
-/* Our largest error against PyTorch's f64 is at most 4 times that of its own f32. */
+/* Our largest error against PyTorch in f64 is at most 4 times that of PyTorch in f32. */
 static void golden_compare(FILE *file, const optimizer_case *c, const char *array, const float *got) {
   double f64[GOLDEN_N], f32[GOLDEN_N], own = 0, theirs = 0, largest = 0;
   golden_line(file, c->name, array, "f64", f64);
@@ -283,11 +284,11 @@ static void states_are_named_and_counted(void **state) {
   ronde__optim_destroy(NULL);
 }
 
-/* Against an optimizer that knows of none, in two ranges that cut stretches apart: the same bits. Where they are passed
+/* Against an optimizer that knows of none, in two calls whose border cuts dead ranges apart: the same bits. Where they are passed
  * over, gradients that are NaN are not looked at. */
 static void what_is_dead_is_passed_over(void **state) {
   enum { N = 40000, CUT = 20001 };
-  static const ronde__stretch dead[] = {{0, 7}, {300, 5000}, {5300, 1}, {CUT - 3, 6}, {39000, 1000}};
+  static const ronde__range dead[] = {{0, 7}, {300, 5000}, {5300, 1}, {CUT - 3, 6}, {39000, 1000}};
   static float w[2][N], g[2][N];
   for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
     for (int loaded = 0; loaded < 2; ++loaded) {

@@ -75,7 +75,7 @@ static json_t *record_real(double value) { return isfinite(value) ? json_real(va
 static json_t *record_count(int64_t value) { return value >= 0 ? json_integer(value) : json_null(); }
 static json_t *record_text(const char *value) { return ronde__json_text(value); }
 
-/* Takes over value. Where memory runs out the field is missing: better than to lose the run. */
+/* Takes over value. Where memory runs out the field is missing, which is better than losing the run. */
 static void record_put(json_t *object, const char *key, json_t *value) { json_object_set_new(object, key, value); }
 
 static const char *status_name(ronde_status status) {

@@ -1,4 +1,4 @@
-/* steps.jsonl: a line a step, and what of it stays when a run goes on. */
+/* steps.jsonl: one line a step, and which lines stay when a run is resumed. */
 #include "record/record.h"
 
 #include "io/file.h"
@@ -51,7 +51,7 @@ typedef struct lines {
   size_t n, capacity;
 } lines;
 
-/* The step of a whole line of ours, else -1: a process that was killed may have left half of one. */
+/* The step of a complete line, else -1: a killed process may have left half of one. */
 static int64_t line_step(const char *text, size_t bytes) {
   static const char begin[] = "{\"step\":";
   char digits[24] = "", *end;
@@ -62,8 +62,8 @@ static int64_t line_step(const char *text, size_t bytes) {
   return end > digits && *end == ',' ? step : -1;
 }
 
-/* The lines of steps up to `kept`. Of a step that was made again the later line counts, and what followed the earlier
- * one is made again too. */
+/* Finds the lines of steps up to `kept`. Where a step was repeated its later line counts, and lines between the two
+ * are dropped. */
 static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept, lines *found) {
   for (size_t begin = 0, end; begin < bytes; begin = end) {
     const char *newline = memchr(text + begin, '\n', bytes - begin);
@@ -81,7 +81,7 @@ static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept
   return RONDE_OK;
 }
 
-/* Neighbours go in one piece. */
+/* Neighbouring lines are written at once. */
 static ronde_status steps_write_lines(const char *path, const char *text, const lines *kept) {
   ronde__file_out out;
   RONDE_TRY(ronde__file_begin(path, &out));
@@ -103,7 +103,8 @@ static ronde_status steps_cut_text(const char *path, const char *text, size_t by
   return status;
 }
 
-/* What will be repeated goes before it is: whenever the process ends, each step stands there once. */
+/* Steps that will be repeated are removed first, so that each step stands in the file once, whenever the process
+ * ends. */
 static ronde_status steps_cut_behind(const char *path, int64_t kept) {
   struct stat info;
   int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -113,7 +114,8 @@ static ronde_status steps_cut_behind(const char *path, int64_t kept) {
   void *text = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
   int error = errno;
   if (file >= 0) close(file);
-  if (!readable || text == MAP_FAILED) return ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(error));
+  if (!readable || text == MAP_FAILED)
+    return ronde__fail(RONDE_E_WRITE, "%s: cannot continue it: %s", path, strerror(error));
   ronde_status status = bytes ? steps_cut_text(path, text, bytes, kept) : RONDE_OK;
   if (bytes) munmap(text, bytes);
   return status;
@@ -130,7 +132,7 @@ ronde_status ronde__steps_open(const char *folder, int64_t kept, ronde__steps **
     ronde__fail(status, "%s/steps.jsonl: no memory", folder);
     goto close;
   }
-  /* The folder itself is tried by the removal and by this new file; run.json will be made beside it. */
+  /* The removal and this new file show that the folder can be written; run.json will be made beside it. */
   status = steps_remove_older(folder, "run.json");
   if (!status) status = steps_remove_older(folder, "trace.json");
   if (!status) status = kept > 0 ? steps_cut_behind(steps->path, kept) : steps_remove_older(folder, "steps.jsonl");
@@ -158,7 +160,7 @@ static const char *line_number(double value, int digits, char text_out[32]) {
 
 enum { RANKS_BYTES = 16 + 6 * RONDE__SET_RANKS };
 
-/* A field of its own, or nothing. */
+/* Optional fields. */
 static const char *ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
   size_t used = 0, n = 0;
   text_out[0] = 0;

@@ -55,8 +55,8 @@ static strides strides_of(const ronde__phys *phys) {
   }
 }
 
-/* The three loops are ordered so that the innermost one writes to adjacent places; the middle one is cut into tiles of
- * 16 so that a line that was read is used while it is in cache. */
+/* The innermost loop writes to adjacent addresses. The middle one is cut into tiles of 16, so that a cache line that
+ * was read is used while it is in cache. */
 static void move_block(const float *src, strides s, float *dst, strides d, int64_t channels, int64_t pixels, int64_t n,
                        bool accumulate) {
   enum { TILE = 16 };
@@ -100,7 +100,7 @@ void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__
                     bool accumulate) {
   ronde__phys s = *src_phys, d = *dst_phys;
   if (!accumulate) zero_padding(&d, dst);
-  /* ROWS and LANES lie alike for every split of their features: they take the other side's. */
+  /* ROWS and LANES are the same for every split of their features, so they take the other side's. */
   if (d.layout != RONDE__BLOCKS) d.c = s.c, d.h = s.h, d.w = s.w;
   else if (s.layout != RONDE__BLOCKS) s.c = d.c, s.h = d.h, s.w = d.w;
   else if (s.c != d.c) {

@@ -1,3 +1,4 @@
+/* Layouts of activations: where each element lies, and the moves between layouts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

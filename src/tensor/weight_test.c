@@ -1,3 +1,4 @@
+/* Forms of weights: there and back gives the same values. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

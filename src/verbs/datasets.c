@@ -1,4 +1,4 @@
-/* The public calls about data sets: which there are, what is in one, getting it, writing it as npy. */
+/* The public calls about data sets: list them, describe one, download it, write it as npy. */
 #include "data/catalog.h"
 #include "data/data.h"
 #include "io/file.h"
@@ -29,7 +29,7 @@ ronde_status ronde_data_list(char **json_out) {
 
 /* ---- info ----------------------------------------------------------------------------------------------------- */
 
-/* As it is stored: neither normalised nor, but for images of a folder, resized. */
+/* Examples as they are stored: not normalised, and resized only where they are images of a folder. */
 static ronde_status open_by_name(const ronde_config *config, ronde__data **data_out) {
   const ronde__options *o = ronde__config_options(config);
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
@@ -104,7 +104,7 @@ ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *
   RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "files are kept as they are"));
   RONDE_TRY(find_remote(o->data, &remote));
   char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);
-  if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA says where to put it: --output DIR");
+  if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA is set: give --output DIR");
   json_t *files = json_array();
   ronde_status status = ronde__remote_get(remote, o->from, dir, hooks, files);
   json_t *json = json_pack("{s:s, s:o, s:o}", "name", remote->name, "folder", ronde__json_text(dir), "files", files);

@@ -1,4 +1,4 @@
-/* ronde_eval: loss and accuracy of given weights on one part of the data, by one or several ranks as threads. */
+/* ronde_eval: loss and accuracy of given weights on one split of the data, by one or several ranks as threads. */
 #include "job/job.h"
 
 #include "base/log_group.h"
@@ -16,7 +16,7 @@
 
 /* The examples that --split means. */
 typedef struct eval_examples {
-  const char *name; /* test, val, train; all: the data have no such parts */
+  const char *name; /* test, val, train; all: the data has no such splits */
   ronde_split split;
   const int64_t *ids; /* [n] of the split, to be freed where they are owned; NULL: all of it */
   int64_t n, *owned;
@@ -33,7 +33,7 @@ typedef struct eval_rank {
   char sha256[RONDE__SHA256_HEX];
 } eval_rank;
 
-/* Rank 0 asks, the others hear of it. */
+/* Rank 0 asks the caller's hook and shares the answer with the others. */
 static bool eval_is_cancelled(void *user) {
   eval_rank *r = user;
   const ronde_hooks *hooks = &r->job->hooks;
@@ -110,8 +110,8 @@ static ronde_status eval_take_test(const ronde__job *job, eval_examples *part_ou
   int64_t n = job->data->source.n_examples[RONDE_SPLIT_TEST];
   const char *name = ronde__job_data_name(job);
   if (n > 0 && job->data->test_is_val)
-    return ronde__fail(RONDE_E_INPUT, "%s: there is no test/ in it, but val/: --split val", name);
-  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data have no test examples", name);
+    return ronde__fail(RONDE_E_INPUT, "%s: it has val/ but no test/: give --split val", name);
+  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data set has no test examples", name);
   *part_out = (eval_examples){.name = "test", .split = RONDE_SPLIT_TEST, .n = n};
   return RONDE_OK;
 }
@@ -127,22 +127,23 @@ static ronde_status eval_take_val(ronde__job *job, eval_examples *part_out) {
     val.split = RONDE_SPLIT_TEST;
     val.n = source->n_examples[RONDE_SPLIT_TEST];
   } else if (job->kept_out.n_validation > 0) {
-    return ronde__fail(RONDE_E_INPUT, "%s: not the data (or not with the same options) that the run of %s kept out of",
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: not the data, or not with the same options, from which the run of %s held out examples",
                        name, job->init_path);
   } else {
-    return ronde__fail(RONDE_E_INPUT, "%s: there are no validation examples: %s names none that its run kept out", name,
+    return ronde__fail(RONDE_E_INPUT, "%s: there are no validation examples: the run of %s held out none", name,
                        job->init_path);
   }
   *part_out = val;
   return RONDE_OK;
 }
 
-/* What the run trained on, where it kept some of it out. */
+/* What the run trained on, without the examples that it held out. */
 static ronde_status eval_take_train(ronde__job *job, eval_examples *part_out) {
   eval_examples train = {
       .name = "train", .split = RONDE_SPLIT_TRAIN, .n = job->data->source.n_examples[RONDE_SPLIT_TRAIN]};
   if (train.n == 0)
-    return ronde__fail(RONDE_E_INPUT, "%s: the data have no training examples", ronde__job_data_name(job));
+    return ronde__fail(RONDE_E_INPUT, "%s: the data set has no training examples", ronde__job_data_name(job));
   if (ronde__split_fits(&job->kept_out, job->data)) {
     RONDE_TRY(eval_split_again(job));
     train.n = ronde__sampler_epoch_examples(job->sampler);
@@ -159,7 +160,7 @@ static ronde_status eval_take_any(ronde__job *job, eval_examples *part_out) {
   if (source->n_examples[RONDE_SPLIT_TEST] > 0 && !job->data->test_is_val) return eval_take_test(job, part_out);
   if (job->data->test_is_val || ronde__split_fits(&job->kept_out, job->data)) return eval_take_val(job, part_out);
   eval_examples all = {.name = "all", .split = RONDE_SPLIT_TRAIN, .n = source->n_examples[RONDE_SPLIT_TRAIN]};
-  ronde__log(RONDE_LOG_INFO, "%s has neither test nor validation examples: all of its %lld are evaluated",
+  ronde__log(RONDE_LOG_INFO, "%s has neither test nor validation examples: all %lld examples are evaluated",
              ronde__job_data_name(job), (long long)all.n);
   *part_out = all;
   return RONDE_OK;

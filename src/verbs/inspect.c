@@ -1,4 +1,5 @@
-/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights; ronde_export: the weights alone. */
+/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights; ronde_export: the weights of a
+ * checkpoint alone. */
 #include "state/checkpoint.h"
 #include "base/json.h"
 
@@ -57,7 +58,7 @@ static ronde_status verify_file(const char *path, json_t *files) {
   return status;
 }
 
-/* All are looked at; the status is that of the first that is not whole. */
+/* All are read; the status is that of the first that is damaged. */
 static ronde_status verify_folder(const char *folder, json_t *files) {
   char **paths;
   int n;
@@ -108,7 +109,7 @@ static void note_difference(comparison *c, const ronde__file_tensor *a, const ro
   }
 }
 
-/* Both lists are in the order of names. Checksums say nothing of their own. */
+/* Both lists are in the order of names. Checksums are left out: they only repeat what the tensors show. */
 static void compare_files(comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
   for (int i = 0, j = 0; i < x->n_tensors || j < y->n_tensors;) {
     const ronde__file_tensor *a = i < x->n_tensors ? &x->tensors[i] : NULL,
