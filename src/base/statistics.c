@@ -19,7 +19,7 @@ static int samples_ascending(const void *a, const void *b) {
 }
 
 /* The k-th smallest; x [n] is reordered. Source: Hoare, "Algorithm 65: find", 1961. */
-static double smallest(double *x, int64_t n, int64_t k) {
+static double kth_smallest(double *x, int64_t n, int64_t k) {
   int64_t begin = 0, end = n - 1;
   while (begin < end) {
     double pivot = x[k];
@@ -39,12 +39,12 @@ static double smallest(double *x, int64_t n, int64_t k) {
 }
 
 double ronde__median(double *x, int64_t n) {
-  double upper = smallest(x, n, n / 2);
-  return n % 2 ? upper : 0.5 * (upper + smallest(x, n, n / 2 - 1));
+  double upper = kth_smallest(x, n, n / 2);
+  return n % 2 ? upper : 0.5 * (upper + kth_smallest(x, n, n / 2 - 1));
 }
 
 /* The medians of samples drawn from x with replacement. */
-static void resample(const double *x, int64_t n, double *drawn, double medians[RESAMPLES]) {
+static void bootstrap_medians(const double *x, int64_t n, double *drawn, double medians[RESAMPLES]) {
   ronde__rng rng = ronde__rng_make(SEED, 0);
   for (int r = 0; r < RESAMPLES; r++) {
     for (int64_t i = 0; i < n; i++) drawn[i] = x[ronde__rng_below(&rng, (uint64_t)n)];
@@ -72,7 +72,7 @@ ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statist
   ronde_statistics statistics;
   RONDE_TRY(median_and_mad(samples, n, &statistics));
   RONDE__ALLOC(drawn, (size_t)n * sizeof *drawn, "statistics");
-  resample(samples, n, drawn, medians);
+  bootstrap_medians(samples, n, drawn, medians);
   ronde__free(drawn);
   qsort(medians, RESAMPLES, sizeof *medians, samples_ascending);
   statistics.low = medians[RESAMPLES * 25 / 1000];

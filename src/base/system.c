@@ -39,7 +39,7 @@ int64_t ronde__peak_rss_bytes(void) {
 
 /* The affinity of the first thread, because the calling one may be pinned. NULL where the system does not say; the
  * caller frees it. */
-static cpu_set_t *affinity(int *n_out) {
+static cpu_set_t *thread_affinity(int *n_out) {
   /* A fixed cpu_set_t ends at 1024 cores; the call fails until the set is as large as the kernel's. */
   for (int n = 1024; n <= 1 << 20; n *= 2) {
     cpu_set_t *set = CPU_ALLOC(n);
@@ -53,7 +53,7 @@ static cpu_set_t *affinity(int *n_out) {
 
 static int cores_of_affinity(void) {
   int n;
-  cpu_set_t *set = affinity(&n);
+  cpu_set_t *set = thread_affinity(&n);
   int found = set ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
   CPU_FREE(set);
   if (found > 0) return found;
@@ -149,7 +149,7 @@ double ronde__busy_s(const char *stat_file) {
   double ticks = 0;
   char line[512];
   FILE *file = fopen(stat_file, "re");
-  cpu_set_t *set = file ? affinity(&n) : NULL;
+  cpu_set_t *set = file ? thread_affinity(&n) : NULL;
   while (set && fgets(line, sizeof line, file)) {
     int cpu;
     double t[8]; /* user, nice, system, idle, iowait, irq, softirq, steal */

@@ -18,7 +18,7 @@
 static _Atomic int n_busy = 1;
 static _Atomic int n_cores; /* 0: not asked yet */
 
-static int cores(void) {
+static int wait_cores(void) {
   int n = atomic_load_explicit(&n_cores, memory_order_relaxed);
   if (n > 0) return n;
   n = ronde__cores();
@@ -28,20 +28,20 @@ static int cores(void) {
 
 /* Asks for the cores before the threads exist, because later they may be pinned. */
 void ronde__busy_add(int n_threads) {
-  cores();
+  wait_cores();
   atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed);
 }
 
-bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores(); }
+bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= wait_cores(); }
 
-static long futex(ronde__event *event, int op, uint32_t value, const struct timespec *timeout) {
+static long wait_futex(ronde__event *event, int op, uint32_t value, const struct timespec *timeout) {
   int flag = event->shared ? 0 : FUTEX_PRIVATE_FLAG;
   return syscall(SYS_futex, (uint32_t *)&event->count, op | flag, value, timeout, NULL, 0);
 }
 
 void ronde__event_signal(ronde__event *event) {
   atomic_fetch_add(&event->count, 1);
-  if (atomic_load(&event->n_sleepers)) futex(event, FUTEX_WAKE, INT_MAX, NULL);
+  if (atomic_load(&event->n_sleepers)) wait_futex(event, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 /* Returns true when the count moved on within limit_ns of begin_ns. It yields in between: on a busy machine the
@@ -68,7 +68,7 @@ static bool wait_sleep_until(ronde__event *event, uint32_t seen, uint64_t deadli
       left = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
       timeout = &left;
     }
-    in_time = futex(event, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
+    in_time = wait_futex(event, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
   }
   atomic_fetch_sub(&event->n_sleepers, 1);
   return in_time || atomic_load(&event->count) != seen;

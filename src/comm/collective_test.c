@@ -31,7 +31,7 @@ static void *rank_main(void *arg) {
   return NULL;
 }
 
-static void run_ranks(ronde__transport **transports, int p, rank_fn fn, void *arg, ronde_status *statuses_out) {
+static void run_all_ranks(ronde__transport **transports, int p, rank_fn fn, void *arg, ronde_status *statuses_out) {
   pthread_t threads[MAX_RANKS];
   rank_call calls[MAX_RANKS];
   for (int r = 0; r < p; r++) {
@@ -113,12 +113,12 @@ static void check_trial(ronde__transport **transports, trial *t) {
   ronde_status statuses[MAX_RANKS];
   size_t bytes = result_n(t) * sizeof(float);
   trial_alloc(t);
-  run_ranks(transports, t->p, run_trial, t, statuses);
+  run_all_ranks(transports, t->p, run_trial, t, statuses);
   all_ok(statuses, t->p);
   assert_true(same_and_right(t));
   float *first = t->result[0];
   assert_non_null(t->result[0] = ronde__alloc(bytes));
-  run_ranks(transports, t->p, run_trial, t, statuses);
+  run_all_ranks(transports, t->p, run_trial, t, statuses);
   all_ok(statuses, t->p);
   assert_memory_equal(first, t->result[0], bytes);
   ronde__free(first);
@@ -198,7 +198,7 @@ static void many_pieces(void **state) {
     assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
     make_group(false, t.p, transports);
     trial_alloc(&t);
-    run_ranks(transports, t.p, run_trial, &t, statuses);
+    run_all_ranks(transports, t.p, run_trial, &t, statuses);
     all_ok(statuses, t.p);
     assert_true(same_and_right(&t));
     assert_int_equal(transports[0]->bytes_sent + transports[1]->bytes_sent, 2 * t.n * sizeof(float));
@@ -223,7 +223,7 @@ static bool flip_is_seen(operation op, int message, int *n_sent_out) {
   f->head.ops = &flip_ops;
   wrapped[0] = &f->head;
   trial_alloc(&t);
-  run_ranks(wrapped, t.p, run_trial, &t, statuses);
+  run_all_ranks(wrapped, t.p, run_trial, &t, statuses);
   all_ok(statuses, t.p);
   bool seen = !same_and_right(&t);
   *n_sent_out = f->sent;
@@ -282,7 +282,7 @@ static void collectives_with_distinct_tags_run_at_once(void **state) {
     make_group(false, p, transports);
     trial_alloc(&pair.own);
     trial_alloc(&pair.side);
-    run_ranks(transports, p, run_pair, &pair, statuses);
+    run_all_ranks(transports, p, run_pair, &pair, statuses);
     all_ok(statuses, p);
     assert_true(same_and_right(&pair.own));
     assert_true(same_and_right(&pair.side));
@@ -318,7 +318,7 @@ static void a_missing_rank_is_named_once(void **state) {
     trial_alloc(&t);
     lines[0] = 0;
     ronde_log_set(keep_lines, NULL);
-    run_ranks(transports, t.p, run_unless_2, &t, statuses);
+    run_all_ranks(transports, t.p, run_unless_2, &t, statuses);
     ronde_log_set(NULL, NULL);
     for (int r = 0; r < t.p; r++) assert_int_equal(statuses[r], r == 2 ? RONDE_OK : RONDE_E_LOST);
     assert_string_equal(lines, "nothing heard from rank 2 for 1 s\n");
@@ -343,7 +343,7 @@ static void an_abort_ends_every_collective_silently(void **state) {
     trial_alloc(&t);
     lines[0] = 0;
     ronde_log_set(keep_lines, NULL);
-    run_ranks(transports, t.p, abort_as_2, &t, statuses);
+    run_all_ranks(transports, t.p, abort_as_2, &t, statuses);
     ronde_log_set(NULL, NULL);
     for (int r = 0; r < t.p; r++) assert_int_equal(statuses[r], RONDE_E_LOST);
     assert_string_equal(lines, "");
@@ -437,7 +437,7 @@ static void the_model_knows_the_bytes_of_a_ring(void **state) {
     make_group(false, p, transports);
     trial_alloc(&t);
     ronde_status statuses[MAX_RANKS];
-    run_ranks(transports, p, run_trial, &t, statuses);
+    run_all_ranks(transports, p, run_trial, &t, statuses);
     all_ok(statuses, p);
     assert_float_equal(bytes, 1024.0 * (double)transports[0]->bytes_sent, 1024);
     trial_free(&t);

@@ -6,12 +6,12 @@
 #include "comm/collective.h"
 
 /* The steps follow each other on every rank, so their messages may have one tag. */
-typedef struct hosts {
+typedef struct host_groups {
   ronde__view local, across; /* the ranks of this host; those of other hosts that this one works with */
   int *ranks;                /* memory of both */
   int n_local, n_across;     /* n_across 0: this rank exchanges nothing with other hosts */
   bool even;
-} hosts;
+} host_groups;
 
 /* The number of a rank among those of its host. */
 static int local_rank(const ronde__ranks *ranks, int rank) {
@@ -38,7 +38,7 @@ static bool is_even(const ronde__ranks *ranks, int *most_out) {
   return least == *most_out;
 }
 
-static ronde_status find_hosts(ronde__transport *transport, hosts *h) {
+static ronde_status find_host_groups(ronde__transport *transport, host_groups *h) {
   ronde__ranks ranks = ronde__ranks_of(transport);
   int rank = transport->rank, own = local_rank(&ranks, rank), most;
   RONDE__ALLOC(h->ranks, 2 * (size_t)transport->size * sizeof *h->ranks, "hierarchical all-reduce");
@@ -59,8 +59,8 @@ static size_t hierarchical_scratch(const ronde__transport *transport, size_t n) 
   return transport->size == 1 ? 0 : ronde__exchange_scratch((int64_t)n);
 }
 
-static ronde_status hierarchical_chunks(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
-                                        float *scratch) {
+static ronde_status hierarchical_chunks(const host_groups *h, const ronde__kernels *kernels, uint32_t tag, float *x,
+                                        size_t n, float *scratch) {
   ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
   RONDE_TRY(ronde__reduce_scatter_ring(local, kernels, tag, x, n, scratch));
   int64_t begin = ronde__share_begin((int64_t)n, local->rank, local->size);
@@ -69,7 +69,7 @@ static ronde_status hierarchical_chunks(const hosts *h, const ronde__kernels *ke
   return ronde__allgather_chunks_ring(local, tag, x, n);
 }
 
-static ronde_status hierarchical_leaders(const hosts *h, const ronde__kernels *kernels, uint32_t tag, float *x,
+static ronde_status hierarchical_leaders(const host_groups *h, const ronde__kernels *kernels, uint32_t tag, float *x,
                                          size_t n, float *scratch) {
   ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
   RONDE_TRY(ronde__reduce_tree(local, kernels, tag, 0, x, n, scratch));
@@ -79,8 +79,8 @@ static ronde_status hierarchical_leaders(const hosts *h, const ronde__kernels *k
 
 static ronde_status hierarchical_allreduce(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
                                            float *x, size_t n, float *scratch) {
-  hosts h = {0};
-  RONDE_TRY(find_hosts(transport, &h));
+  host_groups h = {0};
+  RONDE_TRY(find_host_groups(transport, &h));
   ronde_status status = h.even ? hierarchical_chunks(&h, kernels, tag, x, n, scratch)
                                : hierarchical_leaders(&h, kernels, tag, x, n, scratch);
   ronde__free(h.ranks);

@@ -32,17 +32,17 @@ static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Memory between the store and x, for images that are not merely converted. */
-typedef struct workspace {
+typedef struct dataset_workspace {
   void *moved;    /* an image as stored, moved */
   float *resized; /* an image of the new size, not yet moved */
-} workspace;
+} dataset_workspace;
 
-static void workspace_release(workspace *w) {
+static void dataset_workspace_release(dataset_workspace *w) {
   ronde__free(w->moved);
   ronde__free(w->resized);
 }
 
-static ronde_status workspace_make(const dataset_impl *im, bool moves, workspace *w) {
+static ronde_status dataset_workspace_make(const dataset_impl *im, bool moves, dataset_workspace *w) {
   if (moves && im->resizer) RONDE__ALLOC(w->resized, (size_t)im->elems * sizeof(float), im->set.name);
   else if (moves && !im->facts.f32) RONDE__ALLOC(w->moved, (size_t)im->elems, im->set.name);
   return RONDE_OK;
@@ -61,8 +61,8 @@ static void dataset_scale_in_place(const dataset_impl *im, float *x) {
 }
 
 /* stored: an image in the store. move: NULL for none. The zeros of a move come in before normalisation. */
-static void dataset_read_image(const dataset_impl *im, const void *stored, const ronde__move *move, const workspace *w,
-                               float *x) {
+static void dataset_read_image(const dataset_impl *im, const void *stored, const ronde__move *move,
+                               const dataset_workspace *w, float *x) {
   int64_t channels = im->facts.dims[0];
   if (im->resizer) {
     float *resized = move ? w->resized : x;
@@ -84,8 +84,8 @@ static void dataset_read_image(const dataset_impl *im, const void *stored, const
 static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
                                       int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
-  workspace w = {0};
-  RONDE_TRY(workspace_make(im, epoch > 0, &w));
+  dataset_workspace w = {0};
+  RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
   for (int64_t i = 0; i < n && status == RONDE_OK; ++i) {
     if (ids[i] < 0 || ids[i] >= store->facts.n[split]) {
@@ -100,7 +100,7 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
     labels[i] = store->labels[split][ids[i]];
     if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
-  workspace_release(&w);
+  dataset_workspace_release(&w);
   return status;
 }
 

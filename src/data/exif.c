@@ -7,13 +7,13 @@
 #define TAG_ORIENTATION 0x0112
 #define TYPE_SHORT 3
 
-typedef struct tiff {
+typedef struct exif_tiff {
   const uint8_t *data;
   bool big_endian;
-} tiff;
+} exif_tiff;
 
 /* A number of n bytes, 4 at most. The caller has checked that they are there. */
-static uint32_t exif_number(const tiff *t, size_t at, int n) {
+static uint32_t exif_number(const exif_tiff *t, size_t at, int n) {
   uint32_t value = 0;
   for (int i = 0; i < n; ++i) value = value << 8 | t->data[at + (size_t)(t->big_endian ? i : n - 1 - i)];
   return value;
@@ -21,7 +21,7 @@ static uint32_t exif_number(const tiff *t, size_t at, int n) {
 
 int ronde__exif_orientation(const void *data, size_t bytes) {
   enum { HEAD = 8, ENTRY = 12, UPRIGHT = 1 };
-  tiff t = {.data = data};
+  exif_tiff t = {.data = data};
   if (bytes < HEAD) return UPRIGHT;
   t.big_endian = t.data[0] == 'M';
   if (memcmp(data, t.big_endian ? "MM" : "II", 2) || exif_number(&t, 2, 2) != 42) return UPRIGHT;

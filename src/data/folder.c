@@ -224,13 +224,13 @@ static ronde_status folder_refuse(const ronde__set *set, const char *path, ronde
   return *reason ? ronde__fail(status, "%s: %s", path, reason) : status;
 }
 
-typedef struct survey {
+typedef struct folder_survey {
   ronde__facts facts;
   const char *first; /* image that was read */
   ronde__image sides;
-} survey;
+} folder_survey;
 
-static ronde_status take_image(const ronde__set *set, const char *path, const ronde__image *image, survey *s) {
+static ronde_status take_image(const ronde__set *set, const char *path, const ronde__image *image, folder_survey *s) {
   if (!s->first) {
     s->first = path;
     s->sides = *image;
@@ -244,7 +244,7 @@ static ronde_status take_image(const ronde__set *set, const char *path, const ro
 }
 
 /* Reads headers alone, unless broken images are to be skipped: how many there are shows only when all are decoded. */
-static ronde_status folder_survey_file(const ronde__set *set, ronde_split split, const char *path, survey *s) {
+static ronde_status folder_survey_file(const ronde__set *set, ronde_split split, const char *path, folder_survey *s) {
   char reason[RONDE__REASON_BYTES];
   ronde__image image;
   uint8_t *planes = NULL;
@@ -261,7 +261,7 @@ static ronde_status folder_survey_file(const ronde__set *set, ronde_split split,
 }
 
 static ronde_status folder_scan(const ronde__set *set, ronde__facts *facts_out) {
-  survey s = {.facts.dims = {1}};
+  folder_survey s = {.facts.dims = {1}};
   for (int split = 0; split < 2; ++split) {
     const ronde__files *files = &set->files[split];
     for (int64_t i = 0; i < files->n; ++i) RONDE_TRY(folder_survey_file(set, split, files->path[i], &s));

@@ -11,30 +11,30 @@
 /* ---- size ------------------------------------------------------------------------------------------------------- */
 
 /* Where an output row or column lies: between inputs `first` and `second`. */
-typedef struct tap {
+typedef struct resize_tap {
   int64_t first, second;
   float weight; /* of second */
-} tap;
+} resize_tap;
 
 struct ronde__resizer {
   int64_t from[2], to[2];
-  tap *taps[2]; /* [to] */
+  resize_tap *taps[2]; /* [to] */
 };
 
-static void transform_make_taps(int64_t from, int64_t to, tap *taps) {
+static void transform_make_taps(int64_t from, int64_t to, resize_tap *taps) {
   float scale = (float)from / (float)to;
   for (int64_t i = 0; i < to; ++i) {
     float at = scale * ((float)i + .5f) - .5f;
     if (at < 0) at = 0;
     int64_t first = ronde__min((int64_t)at, from - 1);
-    taps[i] = (tap){first, ronde__min(first + 1, from - 1), at - (float)first};
+    taps[i] = (resize_tap){first, ronde__min(first + 1, from - 1), at - (float)first};
   }
 }
 
 ronde_status ronde__resizer_create(const int64_t from[2], const int64_t to[2], ronde__resizer **resizer_out) {
   ronde__resizer *r;
-  RONDE__ALLOC(r, sizeof *r + (size_t)(to[0] + to[1]) * sizeof(tap), "resize");
-  r->taps[0] = (tap *)(r + 1);
+  RONDE__ALLOC(r, sizeof *r + (size_t)(to[0] + to[1]) * sizeof(resize_tap), "resize");
+  r->taps[0] = (resize_tap *)(r + 1);
   r->taps[1] = r->taps[0] + to[0];
   for (int d = 0; d < 2; ++d) {
     r->from[d] = from[d];
@@ -50,12 +50,12 @@ void ronde__resizer_destroy(ronde__resizer *resizer) { ronde__free(resizer); }
 /* The same text for both types of items. */
 #define RESIZE_ROWS(type)                                                               \
   for (int64_t row = 0; row < n * r->to[0]; ++row) {                                    \
-    const tap *v = &r->taps[0][row % r->to[0]];                                         \
+    const resize_tap *v = &r->taps[0][row % r->to[0]];                                  \
     const type *plane = x + row / r->to[0] * (r->from[0] * r->from[1]);                 \
     const type *a = plane + v->first * r->from[1], *b = plane + v->second * r->from[1]; \
     float *out = y + row * r->to[1];                                                    \
     for (int64_t w = 0; w < r->to[1]; ++w) {                                            \
-      const tap *h = &r->taps[1][w];                                                    \
+      const resize_tap *h = &r->taps[1][w];                                             \
       float left = 1 - h->weight, right = h->weight;                                    \
       float upper = left * (float)a[h->first] + right * (float)a[h->second];            \
       float lower = left * (float)b[h->first] + right * (float)b[h->second];            \

@@ -1,5 +1,5 @@
-/* A file from the network, checked, whole or absent: it grows under PATH.part, which is kept where the transfer breaks
- * off, so that the next try goes on from there. */
+/* Downloads a file, checked, whole or absent. It grows as PATH.part, which is kept where the transfer breaks off, so
+ * that the next try continues from there. */
 #ifndef RONDE_DOWNLOAD_H
 #define RONDE_DOWNLOAD_H
 

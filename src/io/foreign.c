@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool begins(const uint8_t *data, size_t bytes, const char *magic, size_t n) {
+static bool foreign_begins(const uint8_t *data, size_t bytes, const char *magic, size_t n) {
   return bytes >= n && memcmp(data, magic, n) == 0;
 }
 
-#define BEGINS(magic) begins(data, bytes, magic, sizeof(magic) - 1)
+#define BEGINS(magic) foreign_begins(data, bytes, magic, sizeof(magic) - 1)
 
-static bool ends(const char *text, size_t n, const char *end) {
+static bool foreign_ends(const char *text, size_t n, const char *end) {
   size_t m = strlen(end);
   return n >= m && memcmp(text + n - m, end, m) == 0;
 }
@@ -23,10 +23,10 @@ static ronde__foreign zip_kind(const uint8_t *data, size_t bytes) {
   size_t n = (size_t)(data[NAME_LENGTH_AT] | data[NAME_LENGTH_AT + 1] << 8);
   const char *name = (const char *)data + NAME_AT;
   if (n > bytes - NAME_AT) return RONDE__FOREIGN_ZIP;
-  if (ends(name, n, "/data.pkl") || ends(name, n, "/version") || ends(name, n, "/byteorder"))
+  if (foreign_ends(name, n, "/data.pkl") || foreign_ends(name, n, "/version") || foreign_ends(name, n, "/byteorder"))
     return RONDE__FOREIGN_PYTORCH;
-  if (ends(name, n, ".npy")) return RONDE__FOREIGN_NPZ;
-  return ends(name, n, ".json") || ends(name, n, ".h5") ? RONDE__FOREIGN_KERAS : RONDE__FOREIGN_ZIP;
+  if (foreign_ends(name, n, ".npy")) return RONDE__FOREIGN_NPZ;
+  return foreign_ends(name, n, ".json") || foreign_ends(name, n, ".h5") ? RONDE__FOREIGN_KERAS : RONDE__FOREIGN_ZIP;
 }
 
 ronde__foreign ronde__foreign_kind(const void *file, size_t bytes) {

@@ -7,9 +7,9 @@
 
 typedef struct ronde__lock ronde__lock;
 
-/* Takes FOLDER/.lock, in which its holder stands by process and host. RONDE_E_USAGE where somebody else holds it, also
- * another thread of this process; `what` begins the line, which names the holder. RONDE_E_WRITE where the folder cannot
- * be written. */
+/* Takes FOLDER/.lock, which names its holder by process and host. RONDE_E_USAGE where somebody else holds it, even
+ * another thread of this process; the line begins with `what` and names the holder. RONDE_E_WRITE where the folder
+ * cannot be written. */
 ronde_status ronde__lock_take(const char *folder, const char *what, ronde__lock **lock_out);
 /* Also removes the file. NULL: nothing. */
 void ronde__lock_give(ronde__lock *lock);

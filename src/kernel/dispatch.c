@@ -12,7 +12,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const ronde__kernels *available[4];
 
 /* The features of x86-64-v3 and -v4, for which the sets are compiled. */
-static void detect(void) {
+static void dispatch_detect(void) {
   int n = 0;
 #if defined RONDE_HAVE_SIMD_avx512 || defined RONDE_HAVE_SIMD_avx2 || defined RONDE_HAVE_SIMD_sse2
   __builtin_cpu_init();
@@ -35,7 +35,7 @@ static void detect(void) {
 }
 
 const ronde__kernels *ronde__kernels_available(int i) {
-  pthread_once(&once, detect);
+  pthread_once(&once, dispatch_detect);
   return i >= 0 && (size_t)i < RONDE__COUNT(available) ? available[i] : NULL;
 }
 

@@ -1,6 +1,6 @@
-/* What a run leaves behind: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs; here they
- * become JSON. Everywhere: text NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Seconds
- * unless named otherwise. */
+/* The record of a run: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs, which become
+ * JSON here. A text that is NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Times are
+ * in seconds unless named otherwise. */
 #ifndef RONDE_RECORD_H
 #define RONDE_RECORD_H
 

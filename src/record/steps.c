@@ -41,15 +41,15 @@ static ronde_status steps_remove_older(const char *folder, const char *name) {
 
 /* ---- what stays of an older file ---- */
 
-typedef struct line {
+typedef struct steps_line {
   int64_t step;
   size_t begin, end;
-} line;
+} steps_line;
 
-typedef struct lines {
-  line *list; /* steps ascending */
+typedef struct steps_lines {
+  steps_line *list; /* steps ascending */
   size_t n, capacity;
-} lines;
+} steps_lines;
 
 /* The step of a complete line, else -1: a killed process may have left half of one. */
 static int64_t line_step(const char *text, size_t bytes) {
@@ -64,7 +64,7 @@ static int64_t line_step(const char *text, size_t bytes) {
 
 /* Finds the lines of steps up to `kept`. Where a step was repeated its later line counts, and lines between the two
  * are dropped. */
-static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept, lines *found) {
+static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept, steps_lines *found) {
   for (size_t begin = 0, end; begin < bytes; begin = end) {
     const char *newline = memchr(text + begin, '\n', bytes - begin);
     end = newline ? (size_t)(newline - text) + 1 : bytes;
@@ -72,17 +72,17 @@ static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept
     if (step < 1 || step > kept) continue;
     while (found->n > 0 && found->list[found->n - 1].step >= step) found->n--;
     if (found->n == found->capacity) {
-      line *larger = realloc(found->list, (found->capacity = 2 * found->capacity + 64) * sizeof *larger);
+      steps_line *larger = realloc(found->list, (found->capacity = 2 * found->capacity + 64) * sizeof *larger);
       if (!larger) return ronde__fail(RONDE_E_MEMORY, "steps.jsonl: no memory for %zu lines", found->capacity);
       found->list = larger;
     }
-    found->list[found->n++] = (line){step, begin, end};
+    found->list[found->n++] = (steps_line){step, begin, end};
   }
   return RONDE_OK;
 }
 
 /* Neighbouring lines are written at once. */
-static ronde_status steps_write_lines(const char *path, const char *text, const lines *kept) {
+static ronde_status steps_write_lines(const char *path, const char *text, const steps_lines *kept) {
   ronde__file_out out;
   RONDE_TRY(ronde__file_begin(path, &out));
   for (size_t i = 0, j; i < kept->n; i = j) {
@@ -94,7 +94,7 @@ static ronde_status steps_write_lines(const char *path, const char *text, const 
 }
 
 static ronde_status steps_cut_text(const char *path, const char *text, size_t bytes, int64_t kept) {
-  lines found = {.n = 0};
+  steps_lines found = {.n = 0};
   ronde_status status = steps_find_kept(text, bytes, kept, &found);
   size_t left = 0;
   for (size_t i = 0; i < found.n; i++) left += found.list[i].end - found.list[i].begin;
@@ -161,7 +161,7 @@ static const char *line_number(double value, int digits, char text_out[32]) {
 enum { RANKS_BYTES = 16 + 6 * RONDE__SET_RANKS };
 
 /* Optional fields. */
-static const char *ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
+static const char *steps_ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
   size_t used = 0, n = 0;
   text_out[0] = 0;
   if (!set) return text_out;
@@ -180,7 +180,7 @@ ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line
   int written = fprintf(
       steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
       (long long)line->step, (long long)line->epoch, line_number(line->loss, 9, loss), line_number(line->lr, 15, lr),
-      (long long)line->examples, line_number(line->wall_s, 9, wall), ranks(line->left_out, left_out));
+      (long long)line->examples, line_number(line->wall_s, 9, wall), steps_ranks(line->left_out, left_out));
   uselocale(before);
   if (written < 0) return steps_write_failed(steps);
   uint64_t now = ronde__now_ns();

@@ -85,19 +85,19 @@ ronde_status ronde_ckpt_verify(const char *path, char **json_out) {
 
 /* ---- diff ---- */
 
-typedef struct comparison {
+typedef struct tensor_comparison {
   const char *a, *b;
   int64_t n_tensors, n_differ;
   const char *first, *largest_tensor;
   double largest; /* NaN where one of the values is */
-} comparison;
+} tensor_comparison;
 
 static double inspect_value_at(const ronde__file_tensor *tensor, int64_t i) {
   return tensor->dtype == RONDE__FILE_I64 ? (double)((const int64_t *)tensor->data)[i]
                                           : ((const float *)tensor->data)[i];
 }
 
-static void note_difference(comparison *c, const ronde__file_tensor *a, const ronde__file_tensor *b) {
+static void note_difference(tensor_comparison *c, const ronde__file_tensor *a, const ronde__file_tensor *b) {
   c->n_differ++;
   if (!c->first) c->first = a ? a->name : b->name;
   if (!a || !b || !ronde__shape_equal(&a->shape, &b->shape)) return;
@@ -110,7 +110,7 @@ static void note_difference(comparison *c, const ronde__file_tensor *a, const ro
 }
 
 /* Both lists are in the order of names. Checksums are left out: they only repeat what the tensors show. */
-static void compare_files(comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
+static void compare_files(tensor_comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
   for (int i = 0, j = 0; i < x->n_tensors || j < y->n_tensors;) {
     const ronde__file_tensor *a = i < x->n_tensors ? &x->tensors[i] : NULL,
                              *b = j < y->n_tensors ? &y->tensors[j] : NULL;
@@ -127,7 +127,7 @@ static void compare_files(comparison *c, const ronde__safetensors *x, const rond
   }
 }
 
-static ronde_status tell_comparison(const comparison *c, char **json_out) {
+static ronde_status tell_comparison(const tensor_comparison *c, char **json_out) {
   json_t *json = json_pack("{s:o, s:o, s:b, s:I, s:I, s:o, s:o, s:o}", "a", ronde__json_text(c->a), "b",
                            ronde__json_text(c->b), "same", c->n_differ == 0, "tensors", (json_int_t)c->n_tensors,
                            "differing", (json_int_t)c->n_differ, "first", ronde__json_text(c->first),
@@ -148,7 +148,7 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
   RONDE_TRY(ronde__checkpoint_open(a, &x));
   ronde_status status = ronde__checkpoint_open(b, &y);
   if (status == RONDE_OK) {
-    comparison c = {.a = x->path, .b = y->path};
+    tensor_comparison c = {.a = x->path, .b = y->path};
     compare_files(&c, x->file, y->file);
     status = tell_comparison(&c, json_out);
     ronde__resume_close(y);
