@@ -49,7 +49,7 @@ static char *make_file(const uint8_t *note, size_t size, size_t *bytes_out) {
   return file;
 }
 
-static void go_on(const ronde__resume *r) {
+static void resume_run(const ronde__resume *r) {
   const ronde__place *p = &r->place;
   require(p->step >= 0 && p->skipped >= 0 && p->sums.steps <= p->step && p->sums.n_correct <= p->sums.examples);
   require(p->best.epoch == 0 || (p->best.epoch > 0 && p->best.score.n > 0));
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char *file = size ? make_file(data, size, &bytes) : NULL;
   if (!file) return 0;
   if (ronde__resume_parse("input", file, bytes, &resume) == RONDE_OK) {
-    go_on(resume);
+    resume_run(resume);
     ronde__resume_close(resume);
   }
   free(file);

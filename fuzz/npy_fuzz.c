@@ -5,7 +5,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void read_items(ronde__stream *stream, const ronde__npy *npy) {
+static void read_array(ronde__stream *stream, const ronde__npy *npy) {
   bool is_float = npy->type == 'f';
   size_t item_bytes = is_float ? (size_t)npy->item_bytes : sizeof(int64_t);
   void *to = malloc((size_t)npy->n_items * item_bytes);
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ronde__stream *stream;
   ronde__npy npy;
   if (ronde__stream_open_memory("input", data, size, &stream) != RONDE_OK) return 0;
-  if (ronde__npy_scan(stream, &npy) == RONDE_OK) read_items(stream, &npy);
+  if (ronde__npy_scan(stream, &npy) == RONDE_OK) read_array(stream, &npy);
   ronde__stream_close(stream);
   return 0;
 }

@@ -17,7 +17,7 @@ static void require(bool holds) {
   if (!holds) abort();
 }
 
-static void walk(const ronde__safetensors *file) {
+static void sum_tensors(const ronde__safetensors *file) {
   volatile uint64_t sink = 0;
   for (int i = 0; i < file->n_tensors; ++i) {
     const ronde__file_tensor *tensor = &file->tensors[i];
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(file == NULL);
     return 0;
   }
-  walk(file);
+  sum_tensors(file);
   parse_header(file->header, file->header_bytes, file->bytes, file->n_tensors);
   ronde__safetensors_close(file);
   return 0;

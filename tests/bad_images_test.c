@@ -41,8 +41,9 @@ static void test_cifar_files(void **state) {
   write_batch(path, "train.bin", RECORD * RECORDS, 0); /* one label a record */
   free(path);
   static const bad cases[] = {
-      {TRAIN "--data cifar10:short", 3, "short/data_batch_3.bin: offset 9219: ", "12291 bytes are no whole number"},
-      {TRAIN "--data cifar10:longer", 3, "longer/data_batch_5.bin: offset 12292: ", "12295 bytes are no whole number"},
+      {TRAIN "--data cifar10:short", 3, "short/data_batch_3.bin: offset 9219: ", "12291 bytes are not a whole number"},
+      {TRAIN "--data cifar10:longer", 3,
+       "longer/data_batch_5.bin: offset 12292: ", "12295 bytes are not a whole number"},
       {TRAIN "--data cifar10:empty", 3, "empty/data_batch_1.bin: offset 0: ", "no examples"},
       {TRAIN "--data cifar10:absent", 3, "absent/data_batch_4.bin: ", "not found"},
       {TRAIN "--data cifar10:label", 3, "label/data_batch_2.bin: offset 3073: ", "label 10 of record 1"},
@@ -134,7 +135,7 @@ static void test_images(void **state) {
       {TRAIN "--data folder:text", 3, "text/class1/x.png: offset 0: ", "not a PNG or JPEG"},
       {TRAIN "--data folder:half", 3, "half/class1/x.png: ", "PNG"},
       {TRAIN "--data folder:small", 3, "32x31", "--resize"},
-      {TRAIN "--data folder:no-classes", 3, "no-classes: ", "one folder a class"},
+      {TRAIN "--data folder:no-classes", 3, "no-classes: ", "one folder per class"},
       {TRAIN "--data folder:no-images", 3, "no-images/class2: ", "an empty class"},
       {TRAIN "--data folder:unknown", 3, "unknown/test/c: ", "no class of this name"},
       {TRAIN "--data folder:nowhere", 3, "nowhere: ", "no such folder"},

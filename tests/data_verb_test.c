@@ -242,7 +242,7 @@ static void test_a_mirror_without_the_files(void **state) {
   server_start(&server);
   char *options = ronde__format("data=cifar10 from=http://127.0.0.1:%d/deep/ output=%%s/new", server.port);
   check_failed(&lines, run_action(get, options, NULL), RONDE_E_INPUT,
-               "/deep/cifar-10-binary.tar.gz: ", "the server says 404");
+               "/deep/cifar-10-binary.tar.gz: ", "the server answered 404");
   free(options);
   server_stop(&server);
 }

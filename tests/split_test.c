@@ -59,12 +59,12 @@ static void test_the_parts_are_all(void **state) {
   }
   json_t *all = run_job("eval", "init=%s/plain data=folder:%s/tree");
   assert_string_equal(text_at(all, "split"), "all");
-  assert_non_null(strstr(told, "has neither test nor validation examples: all of its 100 are evaluated"));
+  assert_non_null(strstr(told, "has neither test nor validation examples: all 100 examples are evaluated"));
   assert_float_equal(real_at(all, "examples"), n, 0);
   assert_float_equal(real_at(all, "examples") * real_at(all, "loss"), sum, 1e-3);
   json_decref(all);
   refused("eval", "init=%s/plain data=folder:%s/tree split=val", RONDE_E_INPUT, "no validation examples",
-          "/plain names none");
+          "/plain held out none");
 }
 
 /* Other data, or the same in another size, are not those of the run. */
@@ -73,7 +73,8 @@ static void test_the_split_belongs_to_its_data(void **state) {
   put_train("other");
   json_decref(run_job("train", SPLIT "data=folder:%s/tree save=%s/w"));
   put_class("other", 0, 1, 90);
-  refused("eval", "init=%s/w data=folder:%s/other split=val", RONDE_E_INPUT, "/other: not the data", "/w kept out of");
+  refused("eval", "init=%s/w data=folder:%s/other split=val", RONDE_E_INPUT, "/other: not the data",
+          "/w held out examples");
   refused("eval", "init=%s/w data=folder:%s/tree split=val resize=9x8", RONDE_E_INPUT, "with the same options", "/w");
   json_t *eval = run_job("eval", "init=%s/w data=folder:%s/other");
   assert_string_equal(text_at(eval, "split"), "all");
@@ -94,7 +95,7 @@ static void test_folders_with_some_parts(void **state) {
   assert_true(evaluates("init=%s/w data=folder:%s/tree split=val", "val", 18, run));
   assert_false(evaluates("init=%s/w data=folder:%s/tree split=train", "train", 100, run));
   assert_int_equal(lines.n_warnings, 0);
-  refused("eval", "init=%s/w data=folder:%s/tree split=test", RONDE_E_INPUT, "no test/ in it, but val/", "--split val");
+  refused("eval", "init=%s/w data=folder:%s/tree split=test", RONDE_E_INPUT, "it has val/ but no test/", "--split val");
   put_class("tree/test", 1, 5, 70);
   json_t *with_both = run_job("train", TRAIN "data=folder:%s/tree"); /* the test is not for choosing epochs */
   assert_string_equal(text_at(with_both, "data.tested_on"), "validation");

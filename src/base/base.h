@@ -1,4 +1,5 @@
-/* What every file may use: statuses handed on, errors logged once, memory, the clock. Knows nobody. */
+/* What every file may use: statuses that are handed on, errors that are logged once, memory, the clock. Includes no
+ * other area. */
 #ifndef RONDE_BASE_H
 #define RONDE_BASE_H
 
@@ -14,11 +15,11 @@
 /* Logs one line at error level, with the calling thread's rank in front where one is set, and returns status. */
 ronde_status ronde__fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Names the calling thread's rank in its error lines; -1: none (the default). */
+/* Sets the rank that the calling thread's error lines name; -1: none (the default). */
 void ronde__log_set_rank(int rank);
-/* While on, what fails on the calling thread is logged as a warning: the caller has something else to fall back to. */
+/* While on, errors on the calling thread are logged as warnings, because the caller has something to fall back on. */
 void ronde__log_demote(bool on);
-/* While on, the calling thread logs nothing: another will meet the same, and say it. */
+/* While on, the calling thread logs nothing, because another one meets the same error and logs it. */
 void ronde__log_mute(bool on);
 
 /* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by
@@ -36,15 +37,16 @@ void ronde__free(void *p);
 void *ronde__pages_map(size_t bytes);
 void ronde__pages_unmap(void *p, size_t bytes);
 
-/* A user's text as messages show it: at most 80 bytes of it, with an ellipsis, and without control characters. */
+/* A user's text as messages show it: at most 80 bytes, then an ellipsis; no control characters. */
 #define RONDE__SHOWN_BYTES 84
 const char *ronde__shown(const char *text, char out[RONDE__SHOWN_BYTES]);
 #define RONDE__SHOWN(text) ronde__shown((text), (char[RONDE__SHOWN_BYTES]){0}) /* for the enclosing block */
-/* Insertions, deletions and replacements that make b of a (of their first 63 bytes): to name what is near. */
+/* The number of insertions, deletions and replacements that turn a into b (their first 63 bytes), to suggest a name. */
 int ronde__edit_distance(const char *a, const char *b);
 /* Whether a text at this distance is likely to be a misspelling of what was meant. */
 bool ronde__is_near(const char *meant, int distance);
 
+static inline bool ronde__is_empty(const char *text) { return !text || !*text; }
 char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 
@@ -56,33 +58,34 @@ uint64_t ronde__cpu_ns(void); /* of the process, all threads */
 int ronde__cores(void);       /* that this process may use: affinity and cgroup quota; at least 1 */
 /* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
-/* CPU seconds that the cores of this process have worked for whomever, from a file like /proc/stat; NAN: unknown. */
+/* CPU seconds that the cores of this process have worked for any process, from a file like /proc/stat; NAN: unknown. */
 double ronde__busy_s(const char *stat_file);
 double ronde__load(void); /* of the last minute, in cores; 0: unknown */
-/* Whether others keep too many of the cores busy for a measurement; is_load: as a load tells it. */
+/* Whether others keep too many cores busy for a measurement. is_load: `others` is a load average. */
 bool ronde__host_is_busy(double others, int cores, bool is_load);
 int64_t ronde__peak_rss_bytes(void);
 
 /* Of n > 0 numbers without NaN; x is reordered. */
 double ronde__median(double *x, int64_t n);
 
-/* Neighbours in an array. */
-typedef struct ronde__stretch {
+/* Elements that lie one after the other in an array. */
+typedef struct ronde__range {
   size_t begin, n;
-} ronde__stretch;
-/* What lies between them: the parts of [begin, end) that none of n ascending stretches covers, one after the other. */
+} ronde__range;
+typedef ronde__range ronde__stretch; /* its former name */
+/* The gaps between n ascending ranges, one after the other: what none of them covers of [begin, end). */
 typedef struct ronde__gaps {
-  const ronde__stretch *next, *past; /* stretches still to come */
+  const ronde__range *next, *past; /* the ranges still to come */
   size_t at, end;
 } ronde__gaps;
-ronde__gaps ronde__gaps_of(const ronde__stretch *stretches, int n, size_t begin, size_t end);
-bool ronde__gaps_next(ronde__gaps *gaps, ronde__stretch *gap_out); /* never empty; false: there is no other */
+ronde__gaps ronde__gaps_of(const ronde__range *ranges, int n, size_t begin, size_t end);
+bool ronde__gaps_next(ronde__gaps *gaps, ronde__range *gap_out); /* never empty; false: there is no other */
 
 static inline int64_t ronde__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ronde__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ronde__round_up(int64_t a, int64_t b) { return ronde__ceil_div(a, b) * b; }
-/* The part of n things that falls to rank r of p: contiguous, the first (n mod p) one longer. */
+/* The first of n elements in shard r of p. Shards are contiguous; the first (n mod p) are one longer. */
 static inline int64_t ronde__share_begin(int64_t n, int64_t r, int64_t p) { return n / p * r + ronde__min(r, n % p); }
 
 #endif

@@ -1,3 +1,4 @@
+/* The allocator of blocks: nothing overlaps, freed memory is used again, the limit holds. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,33 +9,33 @@
 
 #include <string.h>
 
-typedef struct piece {
+typedef struct taken_piece {
   unsigned char *at;
   size_t bytes;
   unsigned char mark;
-} piece;
+} taken_piece;
 
-static void check_whole(const piece *p) {
+static void check_whole(const taken_piece *p) {
   for (size_t i = 0; i < p->bytes; i++) assert_int_equal(p->at[i], p->mark);
 }
 
-/* Pieces taken and given back in a wild order never overlap, and keep what is in them. */
+/* Pieces that are taken and given back in random order never overlap, and keep their contents. */
 static void pieces_do_not_overlap(void **unused) {
   enum { PIECES = 40, ROUNDS = 3000 };
   ronde__blocks *blocks;
-  piece pieces[PIECES] = {0};
+  taken_piece pieces[PIECES] = {0};
   uint32_t random = 7;
   assert_int_equal(ronde__blocks_create(&blocks), RONDE_OK);
   for (int i = 0; i < ROUNDS; i++) {
     random = random * 1664525u + 1013904223u;
-    piece *p = &pieces[(random >> 8) % PIECES];
+    taken_piece *p = &pieces[(random >> 8) % PIECES];
     if (p->at) {
       check_whole(p);
       ronde__blocks_give(blocks, p->at);
-      *p = (piece){0};
+      *p = (taken_piece){0};
     } else {
       size_t bytes = (random >> 16) % 50 == 0 ? 3000000 : (random >> 12) % 9000;
-      *p = (piece){ronde__blocks_take(blocks, bytes), bytes, (unsigned char)i};
+      *p = (taken_piece){ronde__blocks_take(blocks, bytes), bytes, (unsigned char)i};
       assert_non_null(p->at);
       assert_int_equal((uintptr_t)p->at % 64, 0);
       memset(p->at, p->mark, bytes);

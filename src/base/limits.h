@@ -1,20 +1,20 @@
-/* How long the library waits for what may never come, in one place; the limits of the command line are in
- * tools/limits.h. The table in docs/clusters.md has both, with what each is for. All times by a clock that stands still
- * while the process does. */
+/* How long the library waits for what may never come, in one place. The limits of the command line are in
+ * tools/limits.h; the table in docs/clusters.md has both. All times are by a clock that stands still while the
+ * process does. */
 #ifndef RONDE_LIMITS_H
 #define RONDE_LIMITS_H
 
-/* A process of which nothing was heard for so long is lost: --timeout. One that lives is heard of, whatever it does. */
+/* --timeout: a process that was silent for so long is lost. A living one sends signs of life, whatever it does. */
 #define RONDE__LOST_AFTER_S 60
-/* In times of that: for all ranks to come together at the start, where nothing can be heard of them yet; */
+/* Multiples of that: for all ranks to meet at the start, where they send no signs of life yet; */
 #define RONDE__START_TIMES 10
-/* and for a message from a rank that lives. Loading, an evaluation or a slow disk may take long; for ever is an error. */
+/* and for a message from a living rank. Loading, an evaluation or a slow disk may take long, but not for ever. */
 #define RONDE__STALL_TIMES 60
-/* What a rank has sent before it left may still be on the way. */
+/* What a rank sent before it left may still be on its way. */
 #define RONDE__UNDER_WAY_NS 200000000u
-/* Transfers that live peers take part in end within this when they are given up. */
+/* Transfers with living peers end within this once they are given up. */
 #define RONDE__CANCEL_NS 1000000000u
-/* MPI_Finalize waits for all ranks: after a loss no longer than this. */
+/* MPI_Finalize waits for all ranks; after a loss for no longer than this. */
 #define RONDE__FINALIZE_S 2
 
 #endif

@@ -1,4 +1,4 @@
-/* Log lines: one sink for the process, one line at a time; and groups of ranks that say a common error once. */
+/* Log lines: one sink for the process, one line at a time, and groups of ranks that log a common error once. */
 #include "base/base.h"
 #include "base/log_group.h"
 
@@ -31,7 +31,7 @@ void ronde__log_group_clear(ronde__log_group *group) {
   *group = (ronde__log_group){0};
 }
 
-/* Under the mutex. What finds no more room is not remembered, and may be said again. */
+/* The mutex is held. A line for which there is no more room is not remembered and may be logged again. */
 static bool was_said(const char *text) {
   for (int i = 0; i < log_group->n_said; i++)
     if (strcmp(log_group->said[i], text) == 0) return true;
@@ -42,7 +42,7 @@ static bool was_said(const char *text) {
 void ronde__log_demote(bool on) { log_demoted = on; }
 void ronde__log_mute(bool on) { log_muted = on; }
 
-/* A line that is too long, by a path of many thousand bytes, loses its middle: the reason stands at its end. */
+/* A line that is too long (by a path of thousands of bytes) loses its middle, because the reason stands at its end. */
 static void write_line(char *line, size_t room, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);

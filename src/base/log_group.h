@@ -1,4 +1,4 @@
-/* Threads of one job, of which several may meet the same error by themselves: the first to say it is heard. */
+/* The threads of one job. Several may meet the same error; only the first one logs it. */
 #ifndef RONDE_LOG_GROUP_H
 #define RONDE_LOG_GROUP_H
 

@@ -9,7 +9,7 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-/* "model name : Intel(R) ..." on x86; ARM has no such line, its "CPU implementer" says nothing to a reader. */
+/* "model name : Intel(R) ..." on x86; ARM has no such line, and its "CPU implementer" is a number. */
 static json_t *cpu_model(void) {
   FILE *file = fopen("/proc/cpuinfo", "re");
   if (!file) return json_null();

@@ -1,3 +1,4 @@
+/* Memory: zeroed and aligned blocks, large maps on huge pages, and texts that the caller owns. */
 #include "base/base.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The thread pool: the caller and n_threads - 1 workers run one function at a time, fork and join. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -5,11 +6,11 @@
 
 #include "base/wait.h"
 
-typedef struct worker {
+typedef struct pool_worker {
   ronde__pool *pool;
   int index;
   pthread_t thread;
-} worker;
+} pool_worker;
 
 struct ronde__pool {
   int n_threads, n_started; /* n_started: beside the caller */
@@ -17,16 +18,16 @@ struct ronde__pool {
   void *arg;
   bool stop;
   ronde__event go;
-  /* Written by every worker at its end, read by the caller: on cache lines of their own. */
+  /* Written by every worker when it ends and read by the caller, so they have cache lines of their own. */
   _Alignas(64) _Atomic int n_running;
   ronde__event done;
-  _Alignas(64) worker workers[];
+  _Alignas(64) pool_worker workers[];
 };
 
-static void *worker_main(void *arg) {
-  worker *self = arg;
+static void *pool_worker_main(void *arg) {
+  pool_worker *self = arg;
   ronde__pool *pool = self->pool;
-  /* Each run signals once and waits for all: a worker sees every count, from 0. */
+  /* Each run signals once and waits for all workers, so a worker sees every count, from 0. */
   for (uint32_t seen = 0;; seen++) {
     while (ronde__event_count(&pool->go) == seen) ronde__event_wait(&pool->go, seen, 0);
     if (pool->stop) return NULL;
@@ -38,11 +39,11 @@ static void *worker_main(void *arg) {
 ronde_status ronde__pool_create(int n_threads, ronde__pool **pool_out) {
   if (n_threads < 1) return ronde__fail(RONDE_E_INTERNAL, "thread pool: %d threads", n_threads);
   ronde__pool *pool;
-  RONDE__ALLOC(pool, sizeof *pool + sizeof(worker) * (size_t)(n_threads - 1), "thread pool");
+  RONDE__ALLOC(pool, sizeof *pool + sizeof(pool_worker) * (size_t)(n_threads - 1), "thread pool");
   pool->n_threads = n_threads;
   for (int i = 0; i < n_threads - 1; i++) {
-    pool->workers[i] = (worker){.pool = pool, .index = i + 1};
-    int error = pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]);
+    pool->workers[i] = (pool_worker){.pool = pool, .index = i + 1};
+    int error = pthread_create(&pool->workers[i].thread, NULL, pool_worker_main, &pool->workers[i]);
     if (error) {
       ronde__pool_destroy(pool);
       return ronde__fail(RONDE_E_MEMORY, "thread pool: cannot start thread %d of %d: %s", i + 2, n_threads,

@@ -1,3 +1,4 @@
+/* The thread pool and its waiting: every thread runs once a call, and no wake-up is missed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ typedef struct tally {
   pthread_t thread[16];
 } tally;
 
-static void count(void *arg, int thread, int n_threads) {
+static void count_run(void *arg, int thread, int n_threads) {
   tally *t = arg;
   t->calls[thread]++;
   t->n_threads[thread] = n_threads;
@@ -34,7 +35,7 @@ static void every_thread_runs_once_a_call(void **state) {
     tally t;
     memset(&t, 0, sizeof t);
     for (int run = 1; run <= 500; run++) {
-      ronde__pool_run(pool, count, &t);
+      ronde__pool_run(pool, count_run, &t);
       for (int thread = 0; thread < 16; thread++) assert_int_equal(t.calls[thread], thread < n ? run : 0);
     }
     assert_true(pthread_equal(t.thread[0], pthread_self()));
@@ -51,7 +52,7 @@ static void workers_wake_from_sleep(void **state) {
   memset(&t, 0, sizeof t);
   for (int run = 1; run <= 5; run++) {
     nanosleep(&(struct timespec){0, 3000000}, NULL);
-    ronde__pool_run(pool, count, &t);
+    ronde__pool_run(pool, count_run, &t);
     assert_int_equal(t.calls[1], run);
   }
   ronde__pool_destroy(pool);
@@ -60,7 +61,7 @@ static void workers_wake_from_sleep(void **state) {
 static void no_pool_runs_on_the_caller(void **state) {
   tally t;
   memset(&t, 0, sizeof t);
-  ronde__pool_run(NULL, count, &t);
+  ronde__pool_run(NULL, count_run, &t);
   assert_int_equal(t.calls[0], 1);
   assert_int_equal(t.n_threads[0], 1);
   assert_int_equal(ronde__pool_threads(NULL), 1);
@@ -87,7 +88,7 @@ static void a_deadline_ends_a_wait(void **state) {
   assert_int_equal(ronde__event_count(&event), 1);
 }
 
-/* As if the process had stood still for a minute between two calls, again and again. */
+/* As if the process were stopped for a minute between two calls, several times. */
 static void patience_outlasts_a_stop(void **state) {
   const uint64_t limit = 1600000000;
   ronde__patience patience = ronde__patience_of(limit, ronde__now_ns());

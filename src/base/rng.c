@@ -1,3 +1,5 @@
+/* Random numbers by counter: each is a function of seed, stream and index.
+ * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10). */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Counter-based random numbers: every value is a function of (seed, stream, index) and of nothing else, so it does
- * not depend on who asks, in which order, or on how many ranks.
+ * not depend on the caller, the order of calls or the number of ranks.
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10). */
 #ifndef RONDE_RNG_H
 #define RONDE_RNG_H

@@ -1,3 +1,4 @@
+/* Philox against its published answers, and the distributions made of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,9 @@
-/* What measurements say: medians, as a machine that others use disturbs a mean. Of many samples that do not depend on each
- * other the interval is the percentile bootstrap of the median. Source: Efron & Tibshirani, "An introduction to the
- * bootstrap", 1993. Of the few rounds of a measurement a bootstrap is far too narrow: their interval is Student's t on
- * logarithms, as disturbances multiply a time. Source: Student, "The probable error of a mean", Biometrika 6, 1908. */
+/* Statistics of measurements. The middle is a median, because other users of the machine disturb a mean. The
+ * interval of many independent samples is the percentile bootstrap of the median. For the few rounds of a
+ * measurement a bootstrap is far too narrow, so their interval is Student's t on logarithms: disturbances multiply a
+ * time.
+ * Source: Efron & Tibshirani, "An introduction to the bootstrap", 1993 (bootstrap); Student, "The probable error of
+ * a mean", Biometrika 6, 1908 (t). */
 #include "base/base.h"
 #include "base/rng.h"
 
@@ -11,13 +13,13 @@
 enum { RESAMPLES = 1000, SEED = 1, MOST_FREEDOM = 1000 }; /* beyond those t is the normal distribution */
 #define PI 3.14159265358979323846
 
-static int ascending(const void *a, const void *b) {
+static int samples_ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
 /* The k-th smallest; x [n] is reordered. Source: Hoare, "Algorithm 65: find", 1961. */
-static double smallest(double *x, int64_t n, int64_t k) {
+static double kth_smallest(double *x, int64_t n, int64_t k) {
   int64_t begin = 0, end = n - 1;
   while (begin < end) {
     double pivot = x[k];
@@ -37,12 +39,12 @@ static double smallest(double *x, int64_t n, int64_t k) {
 }
 
 double ronde__median(double *x, int64_t n) {
-  double upper = smallest(x, n, n / 2);
-  return n % 2 ? upper : 0.5 * (upper + smallest(x, n, n / 2 - 1));
+  double upper = kth_smallest(x, n, n / 2);
+  return n % 2 ? upper : 0.5 * (upper + kth_smallest(x, n, n / 2 - 1));
 }
 
 /* The medians of samples drawn from x with replacement. */
-static void resample(const double *x, int64_t n, double *drawn, double medians[RESAMPLES]) {
+static void bootstrap_medians(const double *x, int64_t n, double *drawn, double medians[RESAMPLES]) {
   ronde__rng rng = ronde__rng_make(SEED, 0);
   for (int r = 0; r < RESAMPLES; r++) {
     for (int64_t i = 0; i < n; i++) drawn[i] = x[ronde__rng_below(&rng, (uint64_t)n)];
@@ -70,9 +72,9 @@ ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statist
   ronde_statistics statistics;
   RONDE_TRY(median_and_mad(samples, n, &statistics));
   RONDE__ALLOC(drawn, (size_t)n * sizeof *drawn, "statistics");
-  resample(samples, n, drawn, medians);
+  bootstrap_medians(samples, n, drawn, medians);
   ronde__free(drawn);
-  qsort(medians, RESAMPLES, sizeof *medians, ascending);
+  qsort(medians, RESAMPLES, sizeof *medians, samples_ascending);
   statistics.low = medians[RESAMPLES * 25 / 1000];
   statistics.high = medians[RESAMPLES * 975 / 1000 - 1];
   *statistics_out = statistics;
@@ -93,7 +95,7 @@ static double student_within(double angle, int freedom) {
   return is_odd ? 2 / PI * (angle + sin(angle) * sum) : sin(angle) * sum;
 }
 
-/* |t| is below it with a probability of 95 %. */
+/* The bound below which |t| lies with a probability of 95 %. */
 static double student_95(int64_t freedom) {
   int n = (int)ronde__min(freedom, MOST_FREEDOM);
   double low = 0, high = PI / 2;
@@ -105,7 +107,7 @@ static double student_95(int64_t freedom) {
   return tan(low) * sqrt(n);
 }
 
-/* On the values as they are where one of them has no logarithm. */
+/* Uses the values themselves where one of them has no logarithm. */
 static void student_interval(const double *rounds, int64_t n, ronde_statistics *s) {
   bool is_log = true;
   double mean = 0, squares = 0;
@@ -118,7 +120,7 @@ static void student_interval(const double *rounds, int64_t n, ronde_statistics *
   double half = student_95(n - 1) * sqrt(squares / (double)(n - 1) / (double)n);
   s->low = is_log ? exp(mean - half) : mean - half;
   s->high = is_log ? exp(mean + half) : mean + half;
-  /* Far from the mean where rounds fall into two groups, or by rounding. */
+  /* The median can lie outside of it where rounds fall into two groups, or by rounding. */
   s->low = fmin(s->low, s->median);
   s->high = fmax(s->high, s->median);
 }

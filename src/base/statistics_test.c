@@ -1,4 +1,4 @@
-/* Medians and intervals: that they hold the truth as often as they say. */
+/* Medians and intervals: the intervals hold the truth as often as they claim. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -105,7 +105,7 @@ static void few_and_odd_rounds(void **unused) {
   assert_true(zeros.low == 0 && zeros.high == 0);
   assert_float_equal(around.high, 4.302653 / sqrt(3), 1e-5);
   assert_float_equal(around.low, -4.302653 / sqrt(3), 1e-5);
-  /* Two groups of rounds: the median is far from the mean, and in the interval all the same. */
+  /* Two groups of rounds: the median is far from the mean, but still lies in the interval. */
   double groups[41];
   for (int i = 0; i < 41; i++) groups[i] = i < 21 ? 1 : 2;
   assert_true(of_rounds(groups, 41).low == 1);
@@ -114,8 +114,8 @@ static void few_and_odd_rounds(void **unused) {
   assert_int_equal(ronde_statistics_of_rounds((const double[]){1, INFINITY}, 2, &s), RONDE_E_NUMERIC);
 }
 
-/* A simulated comparison. A step of a case takes its true time, times what disturbs both cases of a round alike, times
- * what disturbs this run, times what disturbs this step: all log-normal. */
+/* A simulated comparison. The time of a step is its true time, times a disturbance of the round (the same for both
+ * cases), one of the run and one of the step: all log-normal. */
 enum { STEPS = 15, COMPARISONS = 4000 };
 static const double truth[2] = {0.002, 0.0021};
 

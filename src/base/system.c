@@ -37,8 +37,9 @@ int64_t ronde__peak_rss_bytes(void) {
   return (int64_t)kib * 1024;
 }
 
-/* Of the first thread: the calling one may be pinned. NULL where the system does not say; to be freed. */
-static cpu_set_t *affinity(int *n_out) {
+/* The affinity of the first thread, because the calling one may be pinned. NULL where the system does not say; the
+ * caller frees it. */
+static cpu_set_t *thread_affinity(int *n_out) {
   /* A fixed cpu_set_t ends at 1024 cores; the call fails until the set is as large as the kernel's. */
   for (int n = 1024; n <= 1 << 20; n *= 2) {
     cpu_set_t *set = CPU_ALLOC(n);
@@ -52,7 +53,7 @@ static cpu_set_t *affinity(int *n_out) {
 
 static int cores_of_affinity(void) {
   int n;
-  cpu_set_t *set = affinity(&n);
+  cpu_set_t *set = thread_affinity(&n);
   int found = set ? CPU_COUNT_S(CPU_ALLOC_SIZE(n), set) : 0;
   CPU_FREE(set);
   if (found > 0) return found;
@@ -60,7 +61,7 @@ static int cores_of_affinity(void) {
   return online > 0 ? (int)online : 1;
 }
 
-/* Reads up to two integers of a small file; the word "max" reads as -1. How many were read. */
+/* Reads up to two integers of a small file and returns how many there were. The word "max" reads as -1. */
 static int read_numbers(const char *folder, const char *name, long long out[2]) {
   char path[4096], text[128] = "";
   if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path) return 0;
@@ -148,7 +149,7 @@ double ronde__busy_s(const char *stat_file) {
   double ticks = 0;
   char line[512];
   FILE *file = fopen(stat_file, "re");
-  cpu_set_t *set = file ? affinity(&n) : NULL;
+  cpu_set_t *set = file ? thread_affinity(&n) : NULL;
   while (set && fgets(line, sizeof line, file)) {
     int cpu;
     double t[8]; /* user, nice, system, idle, iowait, irq, softirq, steal */
@@ -178,7 +179,7 @@ void ronde_host_look_now(ronde_host_look *look_out) {
 }
 
 bool ronde__host_is_busy(double others, int cores, bool is_load) {
-  /* A load still holds what has ended, and what only waited for a disk. */
+  /* A load still counts what has ended, and what only waited for a disk. */
   return others > (is_load ? 0.5 : 0.1) * cores;
 }
 

@@ -151,8 +151,8 @@ static void shares_cover_everything_once(void **state) {
     }
 }
 
-/* Idle time and waiting for disks are none; time that a hypervisor gave to others is; other processes' cores are not
- * looked at. */
+/* Idle time and waiting for disks do not count; time that a hypervisor gave to others does. Only the cores of this
+ * process are looked at. */
 static void work_on_the_cores_of_this_process(void **state) {
   cpu_set_t all, one;
   assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);

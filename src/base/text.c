@@ -33,7 +33,7 @@ int ronde__edit_distance(const char *a, const char *b) {
   return row[n];
 }
 
-/* Two of five letters, or one of fewer. */
+/* Two edits for five letters or more, one for fewer. */
 bool ronde__is_near(const char *meant, int distance) {
   return distance <= ronde__max(1, 2 * (int64_t)strnlen(meant, 63) / 5);
 }

@@ -1,4 +1,4 @@
-/* The version, and the commit that it was built from: the one file that is compiled anew for each commit. */
+/* The version, and the commit it was built from. This is the only file that is compiled again for each commit. */
 #include "base/base.h"
 
 const char *ronde_version(void) { return RONDE_VERSION; }

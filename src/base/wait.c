@@ -1,3 +1,4 @@
+/* Events on futexes: a waiter spins for about as long as would have sufficed lately, then sleeps. */
 #include "base/wait.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A wake-up through the kernel costs 5 to 50 us: spinning much longer than that cannot pay. */
+/* A wake-up through the kernel costs 5 to 50 us. Spinning much longer than that cannot pay. */
 #define SPIN_MAX_NS 100000u
 #define SPIN_MIN_NS 2000u
 #define PAUSES_PER_CLOCK 32
@@ -17,7 +18,7 @@
 static _Atomic int n_busy = 1;
 static _Atomic int n_cores; /* 0: not asked yet */
 
-static int cores(void) {
+static int wait_cores(void) {
   int n = atomic_load_explicit(&n_cores, memory_order_relaxed);
   if (n > 0) return n;
   n = ronde__cores();
@@ -25,27 +26,27 @@ static int cores(void) {
   return n;
 }
 
-/* Asks for the cores before the threads exist: later they may be pinned. */
+/* Asks for the cores before the threads exist, because later they may be pinned. */
 void ronde__busy_add(int n_threads) {
-  cores();
+  wait_cores();
   atomic_fetch_add_explicit(&n_busy, n_threads, memory_order_relaxed);
 }
 
-bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= cores(); }
+bool ronde__may_spin(void) { return atomic_load_explicit(&n_busy, memory_order_relaxed) <= wait_cores(); }
 
-static long futex(ronde__event *event, int op, uint32_t value, const struct timespec *timeout) {
+static long wait_futex(ronde__event *event, int op, uint32_t value, const struct timespec *timeout) {
   int flag = event->shared ? 0 : FUTEX_PRIVATE_FLAG;
   return syscall(SYS_futex, (uint32_t *)&event->count, op | flag, value, timeout, NULL, 0);
 }
 
 void ronde__event_signal(ronde__event *event) {
   atomic_fetch_add(&event->count, 1);
-  if (atomic_load(&event->n_sleepers)) futex(event, FUTEX_WAKE, INT_MAX, NULL);
+  if (atomic_load(&event->n_sleepers)) wait_futex(event, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-/* True when the count moved on within limit_ns of begin_ns. Yields in between: on a busy machine the awaited thread
- * may stand in the queue of this very core, and then spinning alone made a hand-over 40 times slower. */
-static bool spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t limit_ns) {
+/* Returns true when the count moved on within limit_ns of begin_ns. It yields in between: on a busy machine the
+ * awaited thread may be queued on this very core, and without yielding a hand-over was 40 times slower. */
+static bool wait_spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t limit_ns) {
   do {
     for (int i = 0; i < PAUSES_PER_CLOCK; i++) {
       if (ronde__event_count(event) != seen) return true;
@@ -56,8 +57,8 @@ static bool spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uint32_t
   return ronde__event_count(event) != seen;
 }
 
-/* False on passing the deadline. */
-static bool sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
+/* Returns false when the deadline has passed. */
+static bool wait_sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   bool in_time = true;
   atomic_fetch_add(&event->n_sleepers, 1);
   while (in_time && atomic_load(&event->count) == seen) {
@@ -67,7 +68,7 @@ static bool sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns
       left = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
       timeout = &left;
     }
-    in_time = futex(event, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
+    in_time = wait_futex(event, FUTEX_WAIT, seen, timeout) == 0 || errno != ETIMEDOUT;
   }
   atomic_fetch_sub(&event->n_sleepers, 1);
   return in_time || atomic_load(&event->count) != seen;
@@ -75,12 +76,12 @@ static bool sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns
 
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   if (ronde__event_count(event) != seen) return true;
-  if (!ronde__may_spin()) return sleep_until(event, seen, deadline_ns);
+  if (!ronde__may_spin()) return wait_sleep_until(event, seen, deadline_ns);
   uint32_t budget = atomic_load_explicit(&event->spin_ns, memory_order_relaxed);
   if (budget == 0) budget = SPIN_MAX_NS;
   uint64_t begin = ronde__now_ns();
-  bool in_time = spin(event, seen, begin, budget) || sleep_until(event, seen, deadline_ns);
-  /* Spin as long as would have sufficed; after waits that no spin can bridge, less and less. */
+  bool in_time = wait_spin(event, seen, begin, budget) || wait_sleep_until(event, seen, deadline_ns);
+  /* Spin as long as would have sufficed last time. After waits that no spin can bridge, spin less and less. */
   uint32_t next = ronde__now_ns() - begin <= SPIN_MAX_NS ? SPIN_MAX_NS : budget / 2;
   atomic_store_explicit(&event->spin_ns, next > SPIN_MIN_NS ? next : SPIN_MIN_NS, memory_order_relaxed);
   return in_time;
@@ -88,7 +89,7 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
 
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   ronde__busy_add(-1);
-  bool in_time = sleep_until(event, seen, deadline_ns);
+  bool in_time = wait_sleep_until(event, seen, deadline_ns);
   ronde__busy_add(1);
   return in_time;
 }

@@ -1,5 +1,5 @@
-/* Waiting inside the process: an event to be waited for without missed wake-ups, that spins shortly where a core is
- * free for it and then sleeps. The pool, the transport of threads and the communication threads wait with it. */
+/* Waiting inside the process: an event that misses no wake-up. The waiter spins briefly where a core is free for it,
+ * then sleeps. The thread pool, the threads transport and the communication threads wait with it. */
 #ifndef RONDE_WAIT_H
 #define RONDE_WAIT_H
 
@@ -7,9 +7,9 @@
 
 #include "base/base.h"
 
-/* Zero-initialised is ready. The waiter reads the count, checks its condition, then waits for the count to move on:
+/* Zero-initialised, it is ready. The waiter reads the count, checks its condition, then waits for the count to move on:
  *   for (;;) { uint32_t seen = ronde__event_count(e); if (condition) break; ronde__event_wait(e, seen, deadline); }
- * who makes the condition true signals afterwards. */
+ * Whoever makes the condition true signals afterwards. */
 typedef struct ronde__event {
   _Atomic uint32_t count, n_sleepers;
   _Atomic uint32_t spin_ns; /* how long spinning seems worth it here; 0: not known yet */
@@ -22,11 +22,12 @@ static inline uint32_t ronde__event_count(ronde__event *event) {
 void ronde__event_signal(ronde__event *event);
 /* Returns true when the count is no longer `seen`, false when ronde__now_ns() has passed deadline_ns (0: never). */
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
-/* The same for waits that are long by nature: never spins, and does not count as computing meanwhile. */
+/* The same for long waits: it never spins, and the thread does not count as computing meanwhile. */
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
-/* A limit of waiting that runs only while the process does: one that is stopped (Ctrl-Z, a debugger, a virtual machine put
- * aside) goes on where it was. Ask at least every nap_ns: what lies between two calls counts as twice that at most. */
+/* A time limit that runs only while the process runs. A process that was stopped (Ctrl-Z, a debugger, a paused
+ * virtual machine) continues where it was. Call it at least every nap_ns: the time between two calls counts as twice
+ * that at most. */
 typedef struct ronde__patience {
   uint64_t left_ns, nap_ns, asked_ns;
 } ronde__patience;
@@ -35,8 +36,8 @@ ronde__patience ronde__patience_of(uint64_t limit_ns, uint64_t now_ns);
 /* False once the limit is reached. */
 bool ronde__patience_left(ronde__patience *patience, uint64_t now_ns);
 
-/* Counts the threads of the process that compute (the first is counted already). Nobody spins while they are more
- * than the cores: the spinner would hold the core that the awaited one needs. */
+/* Counts the threads of the process that compute (the first is counted already). Nobody spins while there are more
+ * of them than cores, because the spinner would hold the core that the awaited thread needs. */
 void ronde__busy_add(int n_threads);
 bool ronde__may_spin(void);
 

@@ -76,7 +76,7 @@ static ronde_status call(const measured *c, rank *r, size_t n) {
     return ronde__allreduce_bf16(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other, r->other + n);
   case KIND_REDUCE_SCATTER:
     return ronde__reduce_scatter_ring(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other);
-  case KIND_ALLGATHER: return ronde__allgather_shares_ring(transport, RONDE__TAG_STRATEGY, r->x, n);
+  case KIND_ALLGATHER: return ronde__allgather_chunks_ring(transport, RONDE__TAG_STRATEGY, r->x, n);
   case KIND_BROADCAST: return ronde__broadcast_tree(transport, RONDE__TAG_STRATEGY, 0, r->x, n * sizeof *r->x);
   case KIND_COPY: ronde__copy_past_cache(r->other, r->x, n * sizeof *r->x);
   }

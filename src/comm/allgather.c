@@ -1,3 +1,4 @@
+/* An all-gather of equal pieces round a ring: in each step a rank passes on what it got in the one before. */
 #include "comm/collective.h"
 
 ronde_status ronde__allgather_ring(ronde__transport *transport, uint32_t tag, void *data, size_t bytes) {

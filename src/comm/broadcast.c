@@ -1,3 +1,6 @@
+/* A broadcast down a binomial tree.
+ * p ranks; v a rank's number counted from the root.
+ * Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005. */
 #include "comm/collective.h"
 
 /* Ranks are counted from the root: v. The lowest set bit of v leads to its parent; its children are v plus every

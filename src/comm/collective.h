@@ -3,7 +3,7 @@
  * its timeout_ns.
  * p ranks; alpha: latency of a message, beta: seconds per byte.
  * Tags: a collective's tag is below 2^23 and names one under way: concurrent ones of a group need distinct tags; one
- * after the other may have the same. On the wire it becomes RONDE__WIRE_TAG(tag, part), with parts 0 to 255 for the
+ * after the other may have the same. On the wire it becomes RONDE__WIRE_TAG(tag, phase), with phases 0 to 255 for the
  * algorithm's own use; who sends messages beside collectives takes its tags from the same space.
  * Errors: RONDE_E_LOST. After an error no buffer is in use any more, its contents are undefined, and the group should
  * be aborted. */
@@ -52,11 +52,14 @@ typedef struct ronde__allreduce {
  *   hosts each carries 2(h-1)/h n 4 beta once, however many ranks a host has. Where hosts have different numbers of
  *   ranks: trees inside, a ring of the hosts' first ranks between.
  * - mpi: MPI_Iallreduce, on that transport only. */
+#define RONDE_ALLREDUCE(symbol) extern const ronde__allreduce ronde__allreduce_##symbol;
+#include "comm/collectives.inc"
+#undef RONDE_ALLREDUCE
 const ronde__allreduce *ronde__allreduce_find(const char *name); /* NULL: unknown */
 const ronde__allreduce *ronde__allreduce_at(int i);              /* NULL past the end */
-/* What --collective auto takes for a vector of n: hierarchical where several hosts have several ranks each, else ring,
- * unless the model has another one clearly faster. A function of its arguments alone, so that it is the same on all
- * ranks and in every run, over threads as over processes. */
+/* What --collective auto chooses for a vector of n: hierarchical where several hosts have several ranks each, else
+ * ring, unless the model has another one clearly faster. A function of its arguments alone, so that it is the same
+ * on all ranks and in every run, over threads as over processes. */
 const ronde__allreduce *ronde__allreduce_auto(const ronde__ranks *ranks, size_t n);
 
 /* The model. alpha and beta as above. */
@@ -64,34 +67,34 @@ typedef struct ronde__link_class {
   double alpha_s, beta_s;
 } ronde__link_class;
 extern const ronde__link_class ronde__within_host, ronde__between_hosts;
-/* Of a round in which each rank sends so many bytes to its peer (-1: none), all at once: a host's ranks share its
- * link to the others. */
+/* The seconds of a round in which each rank sends so many bytes to its peer (-1: none), all at once. The ranks of a
+ * host share its link to the others. */
 double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg, int rank), const void *arg,
                       double bytes);
 
-/* x [n] f32 becomes about the sum over the ranks, in bfloat16: half the bytes of the ring, which it goes round.
- * residual [n]: what this rank's roundings have lost so far, zeros at first, the same stretch in each call; it goes
- * into the next one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha + 2(p-1)/p
- * n 2 beta. */
+/* x [n] f32 becomes the sum over the ranks, rounded to bfloat16 on its way round a ring: half the bytes of the ring
+ * in f32. residual [n]: what this rank's roundings have lost so far, zeros at first, the same range in each call; it
+ * goes into the next one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha +
+ * 2(p-1)/p n 2 beta. */
 ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
                                    size_t n, float *residual, float *scratch);
 size_t ronde__allreduce_bf16_scratch(size_t n, int p);
 
-/* ---- the others: a vector of n is cut into p shares, share r beginning at ronde__share_begin(n, r, p) -------- */
+/* ---- the others: a vector of n is cut into p chunks, chunk r beginning at ronde__share_begin(n, r, p) -------- */
 
-/* x [n] f32: on return the share `rank` of it is the sum over the ranks, the rest undefined. scratch
+/* x [n] f32: on return its chunk `rank` is the sum over the ranks, the rest undefined. scratch
  * [ronde__ring_scratch(n, p)]. Cost: (p-1) alpha + (p-1)/p n 4 beta. */
 ronde_status ronde__reduce_scatter_ring(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
                                         float *x, size_t n, float *scratch);
 size_t ronde__ring_scratch(size_t n, int p);
-/* x [n] f32: each rank has its share on entry, all of them on return. Cost: (p-1) alpha + (p-1)/p n 4 beta. */
-ronde_status ronde__allgather_shares_ring(ronde__transport *transport, uint32_t tag, float *x, size_t n);
+/* x [n] f32: each rank has its chunk on entry, all of them on return. Cost: (p-1) alpha + (p-1)/p n 4 beta. */
+ronde_status ronde__allgather_chunks_ring(ronde__transport *transport, uint32_t tag, float *x, size_t n);
 /* x [n] f32: on return of root the sum over the ranks, elsewhere undefined. scratch [ronde__reduce_tree_scratch(n)].
  * Cost: ceil(log2 p)(alpha + n 4 beta): a binomial tree. */
 ronde_status ronde__reduce_tree(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, int root,
                                 float *x, size_t n, float *scratch);
 size_t ronde__reduce_tree_scratch(size_t n);
-/* data [p][bytes]: part r is rank r's on entry of that rank; all parts on return. With bytes > 0 no rank returns
+/* data [p][bytes]: item r is rank r's on entry of that rank; all items on return. With bytes > 0 no rank returns
  * before all have called. Cost: (p-1)(alpha + bytes beta), a ring. */
 ronde_status ronde__allgather_ring(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
 /* data [bytes] of root goes to all. Cost: ceil(log2 p)(alpha + bytes beta): a binomial tree. */
@@ -99,10 +102,10 @@ ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, in
 
 /* ---- for those who write collectives --------------------------------------------------------------------------- */
 
-/* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one is
- * summed while the next is coming: in = (what came) + in where scratch is given, else it is overwritten. scratch
+/* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one
+ * is summed while the next is coming: in = (what came) + in where scratch is given, else it is overwritten. scratch
  * [ronde__exchange_scratch(n_in)], for transports that cannot add by themselves. Every rank posts the receive of a
- * piece before it waits for anything of that piece: no cycle of waits. */
+ * piece before it waits for anything of that piece, so there is no cycle of waits. */
 typedef struct ronde__exchange {
   ronde__transport *transport;
   const ronde__kernels *kernels; /* NULL where nothing is summed */

@@ -15,7 +15,7 @@
 
 static const int worlds[] = {1, 2, 3, 4, 7};
 
-/* What a rank runs; asserts are for the main thread only, so that it hands back a status. */
+/* What a rank runs. Only the main thread may assert, so a rank returns a status. */
 typedef ronde_status (*rank_fn)(ronde__transport *transport, void *arg);
 
 typedef struct rank_call {
@@ -31,7 +31,7 @@ static void *rank_main(void *arg) {
   return NULL;
 }
 
-static void run_ranks(ronde__transport **transports, int p, rank_fn fn, void *arg, ronde_status *statuses_out) {
+static void run_all_ranks(ronde__transport **transports, int p, rank_fn fn, void *arg, ronde_status *statuses_out) {
   pthread_t threads[MAX_RANKS];
   rank_call calls[MAX_RANKS];
   for (int r = 0; r < p; r++) {
@@ -113,12 +113,12 @@ static void check_trial(ronde__transport **transports, trial *t) {
   ronde_status statuses[MAX_RANKS];
   size_t bytes = result_n(t) * sizeof(float);
   trial_alloc(t);
-  run_ranks(transports, t->p, run_trial, t, statuses);
+  run_all_ranks(transports, t->p, run_trial, t, statuses);
   all_ok(statuses, t->p);
   assert_true(same_and_right(t));
   float *first = t->result[0];
   assert_non_null(t->result[0] = ronde__alloc(bytes));
-  run_ranks(transports, t->p, run_trial, t, statuses);
+  run_all_ranks(transports, t->p, run_trial, t, statuses);
   all_ok(statuses, t->p);
   assert_memory_equal(first, t->result[0], bytes);
   ronde__free(first);
@@ -162,7 +162,7 @@ static void hosts_of_every_shape(void **state) {
   }
 }
 
-/* What crosses between two hosts of two ranks: the sum of a host once in each direction, not what each rank has. */
+/* Between two hosts of two ranks only the sum of each host crosses, once in each direction. */
 static void hosts_exchange_their_sums_only(void **state) {
   static const int hosts[] = {0, 0, 1, 1};
   ronde__transport *transports[MAX_RANKS];
@@ -198,7 +198,7 @@ static void many_pieces(void **state) {
     assert_int_equal(ronde__kernels_get(&t.kernels), RONDE_OK);
     make_group(false, t.p, transports);
     trial_alloc(&t);
-    run_ranks(transports, t.p, run_trial, &t, statuses);
+    run_all_ranks(transports, t.p, run_trial, &t, statuses);
     all_ok(statuses, t.p);
     assert_true(same_and_right(&t));
     assert_int_equal(transports[0]->bytes_sent + transports[1]->bytes_sent, 2 * t.n * sizeof(float));
@@ -223,7 +223,7 @@ static bool flip_is_seen(operation op, int message, int *n_sent_out) {
   f->head.ops = &flip_ops;
   wrapped[0] = &f->head;
   trial_alloc(&t);
-  run_ranks(wrapped, t.p, run_trial, &t, statuses);
+  run_all_ranks(wrapped, t.p, run_trial, &t, statuses);
   all_ok(statuses, t.p);
   bool seen = !same_and_right(&t);
   *n_sent_out = f->sent;
@@ -282,7 +282,7 @@ static void collectives_with_distinct_tags_run_at_once(void **state) {
     make_group(false, p, transports);
     trial_alloc(&pair.own);
     trial_alloc(&pair.side);
-    run_ranks(transports, p, run_pair, &pair, statuses);
+    run_all_ranks(transports, p, run_pair, &pair, statuses);
     all_ok(statuses, p);
     assert_true(same_and_right(&pair.own));
     assert_true(same_and_right(&pair.side));
@@ -318,7 +318,7 @@ static void a_missing_rank_is_named_once(void **state) {
     trial_alloc(&t);
     lines[0] = 0;
     ronde_log_set(keep_lines, NULL);
-    run_ranks(transports, t.p, run_unless_2, &t, statuses);
+    run_all_ranks(transports, t.p, run_unless_2, &t, statuses);
     ronde_log_set(NULL, NULL);
     for (int r = 0; r < t.p; r++) assert_int_equal(statuses[r], r == 2 ? RONDE_OK : RONDE_E_LOST);
     assert_string_equal(lines, "nothing heard from rank 2 for 1 s\n");
@@ -343,7 +343,7 @@ static void an_abort_ends_every_collective_silently(void **state) {
     trial_alloc(&t);
     lines[0] = 0;
     ronde_log_set(keep_lines, NULL);
-    run_ranks(transports, t.p, abort_as_2, &t, statuses);
+    run_all_ranks(transports, t.p, abort_as_2, &t, statuses);
     ronde_log_set(NULL, NULL);
     for (int r = 0; r < t.p; r++) assert_int_equal(statuses[r], RONDE_E_LOST);
     assert_string_equal(lines, "");
@@ -354,10 +354,10 @@ static void an_abort_ends_every_collective_silently(void **state) {
 
 /* ---- choosing ---- */
 
-typedef enum spread { IN_TURN, IN_BLOCKS, ONE_APART } spread;
+typedef enum host_spread { IN_TURN, IN_BLOCKS, ONE_APART } host_spread;
 
 /* Of p ranks over hosts: each host's turn in turn, each host's ranks together, or all but the last on the first. */
-static ronde__ranks spread_ranks(int p, int n_hosts, spread how, int *host_of) {
+static ronde__ranks spread_ranks(int p, int n_hosts, host_spread how, int *host_of) {
   for (int r = 0; r < p; r++)
     host_of[r] = how == IN_TURN ? r % n_hosts : how == IN_BLOCKS ? r * n_hosts / p : r == p - 1 && n_hosts > 1;
   return (ronde__ranks){p, host_of};
@@ -366,7 +366,7 @@ static ronde__ranks spread_ranks(int p, int n_hosts, spread how, int *host_of) {
 static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
   static const struct {
     int p, n_hosts;
-    spread how;
+    host_spread how;
     size_t bytes;
     const char *expected;
   } cases[] = {
@@ -401,9 +401,9 @@ static void long_vectors_go_by_bytes_and_short_ones_by_messages(void **state) {
   }
 }
 
-/* Whatever the ranks, none that the model has as much faster is passed over, which of equal hosts is the first does not
- * matter, and it is the same on every call. */
-static void check_choice(int p, int n_hosts, spread how, size_t n) {
+/* For any ranks: no algorithm is passed over that the model has as faster by the margin, the order of equal hosts
+ * does not matter, and every call gives the same. */
+static void check_choice(int p, int n_hosts, host_spread how, size_t n) {
   int host_of[24], turned[24];
   ronde__ranks ranks = spread_ranks(p, n_hosts, how, host_of), other = {p, turned};
   const ronde__allreduce *chosen = ronde__allreduce_auto(&ranks, n), *one;
@@ -421,10 +421,10 @@ static void the_choice_is_a_function_of_places_and_length(void **state) {
   for (int p = 1; p <= 24; p++)
     for (int n_hosts = 1; n_hosts <= p; n_hosts++)
       for (size_t n = 0; n <= 64 << 20; n = n ? 8 * n : 1)
-        for (spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
+        for (host_spread how = IN_TURN; how <= ONE_APART; how++) check_choice(p, n_hosts, how, n);
 }
 
-/* What the model counts is what runs: the bytes that the busiest rank sends, where a byte alone costs. */
+/* The model counts what runs: the bytes that the busiest rank sends, where only bytes cost. */
 static void the_model_knows_the_bytes_of_a_ring(void **state) {
   for (int p = 2; p <= 7; p++) {
     ronde__ranks ranks = {.n = p};
@@ -437,7 +437,7 @@ static void the_model_knows_the_bytes_of_a_ring(void **state) {
     make_group(false, p, transports);
     trial_alloc(&t);
     ronde_status statuses[MAX_RANKS];
-    run_ranks(transports, p, run_trial, &t, statuses);
+    run_all_ranks(transports, p, run_trial, &t, statuses);
     all_ok(statuses, p);
     assert_float_equal(bytes, 1024.0 * (double)transports[0]->bytes_sent, 1024);
     trial_free(&t);

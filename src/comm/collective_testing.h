@@ -55,7 +55,7 @@ static ronde_status call(ronde__transport *transport, const trial *t, float *x, 
   case BROADCAST: return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);
   case REDUCE_SCATTER:
     RONDE_TRY(ronde__reduce_scatter_ring(transport, t->kernels, t->tag, x, t->n, scratch));
-    return ronde__allgather_shares_ring(transport, t->tag, x, t->n);
+    return ronde__allgather_chunks_ring(transport, t->tag, x, t->n);
   default:
     RONDE_TRY(ronde__reduce_tree(transport, t->kernels, t->tag, t->root, x, t->n, scratch));
     return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);

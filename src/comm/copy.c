@@ -1,3 +1,4 @@
+/* Copying past the caches, by streaming stores where the machine has them. */
 #include "comm/copy.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* Latency, bandwidth and clock offset of the link between two ranks: one leads, the other answers.
+ * Source: Cristian, "Probabilistic clock synchronization", Distributed Computing 1989 (the offset). */
 #include "comm/probe.h"
 
 #include "comm/collective.h"
@@ -5,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A long message takes LONG_NS at least, or is the longest: a shorter one may fit into buffers on the way. */
+/* A message is long when it takes LONG_NS or is the longest: a shorter one may fit into buffers on the way. */
 enum { WARM_UPS = 20, ROUNDS = 101, FIRST_ELEMS = 64 << 10, LAST_ELEMS = 4 << 20, REPEATS = 3 };
 #define LONG_NS 30000000u
 
@@ -26,7 +28,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The clocks are read in the fastest round trip: half of it is the most that they can have been misread by. */
+/* The fastest round trip is used for the clocks: half of its time bounds the error. */
 static ronde_status lead_round_trips(ronde__transport *t, int peer, uint64_t trips[ROUNDS],
                                      ronde__clock_reading *reading) {
   uint64_t fastest = UINT64_MAX;
@@ -65,7 +67,7 @@ static ronde_status answer_round_trips(ronde__transport *t, int peer) {
 }
 
 /* n elements one way. */
-static ronde_status move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
+static ronde_status probe_move(ronde__transport *t, int to, int from, float *x, uint64_t n) {
   ronde__exchange e = {.transport = t,
                        .wire_tag = RONDE__WIRE_TAG(RONDE__TAG_PROBE_DATA, 0),
                        .to = to,
@@ -77,14 +79,14 @@ static ronde_status move(ronde__transport *t, int to, int from, float *x, uint64
   return ronde__exchange_run(&e);
 }
 
-/* The length goes first, 0 at the end; who receives says when all has come. */
+/* The length goes first, 0 at the end. The receiver confirms when all has arrived. */
 static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool outwards, double *bytes_per_s) {
   uint64_t word;
   int n_long = 0;
   for (uint64_t n = FIRST_ELEMS; n_long < REPEATS; n *= n_long ? 1 : 4) {
     uint64_t begin = t->ops->now_ns(t);
     RONDE_TRY(send_word(t, peer, n));
-    RONDE_TRY(move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
+    RONDE_TRY(probe_move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
     if (outwards) RONDE_TRY(receive_word(t, peer, &word));
     uint64_t took = t->ops->now_ns(t) - begin;
     double rate = 1e9 * (double)(n * sizeof *x) / (double)took;
@@ -100,7 +102,7 @@ static ronde_status answer_transfers(ronde__transport *t, int peer, float *x, bo
     uint64_t n;
     RONDE_TRY(receive_word(t, peer, &n));
     if (n == 0 || n > LAST_ELEMS) return n ? ronde__fail(RONDE_E_INTERNAL, "a message that is too long") : RONDE_OK;
-    RONDE_TRY(move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
+    RONDE_TRY(probe_move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
     if (outwards) RONDE_TRY(send_word(t, peer, 1));
   }
 }

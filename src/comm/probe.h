@@ -1,4 +1,4 @@
-/* What a link between two ranks is worth. */
+/* Measures the link between two ranks. */
 #ifndef RONDE_PROBE_H
 #define RONDE_PROBE_H
 
@@ -8,8 +8,8 @@
 typedef struct ronde__link {
   double latency_s;                        /* of a short message, one way: half of the median round trip */
   double to_bytes_per_s, from_bytes_per_s; /* of long messages to the peer, and from it: the best of some */
-  /* What the peer's now_ns is ahead of the own, from the fastest of the round trips, and half of that one's time. Source:
-   * Cristian, "Probabilistic clock synchronization", 1989. */
+  /* How far the peer's now_ns is ahead of this rank's, by the fastest round trip, and half the time of that trip.
+   * Source: Cristian, "Probabilistic clock synchronization", 1989. */
   double clock_ahead_s, clock_error_s;
 } ronde__link;
 

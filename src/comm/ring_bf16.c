@@ -1,68 +1,68 @@
-/* A ring whose messages are bfloat16. Every rank sends each share of the vector rounded exactly once, on the way round
- * or as its final sum; what it lost by that it adds to its own part the next time (error feedback), so that what all
- * calls have handed out and what the ranks still hold is what they were given.
+/* A ring whose messages are bfloat16. Every rank rounds each chunk of the vector exactly once, on its way round or
+ * as its final sum. What the rounding lost is added to the same chunk in the next call (error feedback), so that nothing
+ * is lost over many calls.
  * Source: Seide et al., "1-bit stochastic gradient descent and its application to data-parallel distributed training",
  * Interspeech 2014 (the feedback); ring.c (the ring).
  * p ranks; n elements of the vector. */
 #include "comm/collective.h"
 
-enum { PART_REDUCE, PART_GATHER };
+enum { PHASE_REDUCE, PHASE_GATHER };
 
-typedef struct loop {
+typedef struct bf16_ring {
   ronde__exchange e;
   const ronde__kernels *kernels;
   float *x, *residual;
-  uint16_t *halves[2]; /* of a share each: what goes out, and what comes in or goes next */
+  uint16_t *halves[2]; /* of a chunk each: what goes out, and what comes in or goes next */
   int64_t n;
   int p, rank;
-} loop;
+} bf16_ring;
 
-/* Floats that hold a share in bfloat16. */
-static int64_t packed(int64_t n) { return ronde__ceil_div(n, 2); }
+/* Floats that hold n elements of bfloat16. */
+static int64_t packed_elems(int64_t n) { return ronde__ceil_div(n, 2); }
 
 size_t ronde__allreduce_bf16_scratch(size_t n, int p) {
-  return p == 1 ? 0 : 3 * (size_t)packed(ronde__ceil_div((int64_t)n, p));
+  return p == 1 ? 0 : 3 * (size_t)packed_elems(ronde__ceil_div((int64_t)n, p));
 }
 
-static int64_t begin_of(const loop *l, int share) { return ronde__share_begin(l->n, share, l->p); }
-static int64_t length_of(const loop *l, int share) { return begin_of(l, share + 1) - begin_of(l, share); }
+static int64_t bf16_begin(const bf16_ring *l, int chunk) { return ronde__share_begin(l->n, chunk, l->p); }
+static int64_t bf16_length(const bf16_ring *l, int chunk) { return bf16_begin(l, chunk + 1) - bf16_begin(l, chunk); }
 
-static ronde_status pass_on(loop *l, int part, uint32_t tag, const uint16_t *out, int out_share, uint16_t *in,
-                            int in_share) {
-  l->e.wire_tag = RONDE__WIRE_TAG(tag, part);
+static ronde_status bf16_pass_on(bf16_ring *l, int phase, uint32_t tag, const uint16_t *out, int out_chunk,
+                                 uint16_t *in, int in_chunk) {
+  l->e.wire_tag = RONDE__WIRE_TAG(tag, phase);
   l->e.out = (const float *)out;
-  l->e.n_out = packed(length_of(l, out_share));
+  l->e.n_out = packed_elems(bf16_length(l, out_chunk));
   l->e.in = (float *)in;
-  l->e.n_in = packed(length_of(l, in_share));
+  l->e.n_in = packed_elems(bf16_length(l, in_chunk));
   return ronde__exchange_run(&l->e);
 }
 
-static void pack(const loop *l, int share, const uint16_t *in, uint16_t *out) {
-  int64_t begin = begin_of(l, share);
-  l->kernels->bf16_pack(l->x + begin, in, l->residual + begin, out, length_of(l, share));
+static void bf16_pack_chunk(const bf16_ring *l, int chunk, const uint16_t *in, uint16_t *out) {
+  int64_t begin = bf16_begin(l, chunk);
+  l->kernels->bf16_pack(l->x + begin, in, l->residual + begin, out, bf16_length(l, chunk));
 }
 
-/* In the end halves[0] is the sum of the rank's own share. landing: what came, before it is summed. */
-static ronde_status reduce(loop *l, uint32_t tag, uint16_t *landing) {
-  int share = (l->rank + l->p - 1) % l->p;
-  pack(l, share, NULL, l->halves[0]);
+/* In the end halves[0] is the sum of the rank's own chunk. landing: what came, before it is summed. */
+static ronde_status bf16_reduce_scatter(bf16_ring *l, uint32_t tag, uint16_t *landing) {
+  int chunk = (l->rank + l->p - 1) % l->p;
+  bf16_pack_chunk(l, chunk, NULL, l->halves[0]);
   for (int k = 0; k < l->p - 1; k++) {
-    int next = (share + l->p - 1) % l->p;
-    RONDE_TRY(pass_on(l, PART_REDUCE, tag, l->halves[0], share, landing, next));
-    pack(l, next, landing, l->halves[0]);
-    share = next;
+    int next = (chunk + l->p - 1) % l->p;
+    RONDE_TRY(bf16_pass_on(l, PHASE_REDUCE, tag, l->halves[0], chunk, landing, next));
+    bf16_pack_chunk(l, next, landing, l->halves[0]);
+    chunk = next;
   }
   return RONDE_OK;
 }
 
-static ronde_status gather(loop *l, uint32_t tag) {
-  int share = l->rank;
-  l->kernels->bf16_unpack(l->halves[0], l->x + begin_of(l, share), length_of(l, share));
+static ronde_status bf16_allgather(bf16_ring *l, uint32_t tag) {
+  int chunk = l->rank;
+  l->kernels->bf16_unpack(l->halves[0], l->x + bf16_begin(l, chunk), bf16_length(l, chunk));
   for (int k = 0; k < l->p - 1; k++) {
-    int next = (share + l->p - 1) % l->p;
-    RONDE_TRY(pass_on(l, PART_GATHER, tag, l->halves[k % 2], share, l->halves[(k + 1) % 2], next));
-    l->kernels->bf16_unpack(l->halves[(k + 1) % 2], l->x + begin_of(l, next), length_of(l, next));
-    share = next;
+    int next = (chunk + l->p - 1) % l->p;
+    RONDE_TRY(bf16_pass_on(l, PHASE_GATHER, tag, l->halves[k % 2], chunk, l->halves[(k + 1) % 2], next));
+    l->kernels->bf16_unpack(l->halves[(k + 1) % 2], l->x + bf16_begin(l, next), bf16_length(l, next));
+    chunk = next;
   }
   return RONDE_OK;
 }
@@ -71,15 +71,15 @@ ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__ker
                                    size_t n, float *residual, float *scratch) {
   int p = transport->size, rank = transport->rank;
   if (p == 1) return RONDE_OK;
-  int64_t stride = packed(ronde__ceil_div((int64_t)n, p));
-  loop l = {.e = {.transport = transport, .to = (rank + 1) % p, .from = (rank + p - 1) % p},
-            .kernels = kernels,
-            .x = x,
-            .residual = residual,
-            .halves = {(uint16_t *)scratch, (uint16_t *)(scratch + stride)},
-            .n = (int64_t)n,
-            .p = p,
-            .rank = rank};
-  RONDE_TRY(reduce(&l, tag, (uint16_t *)(scratch + 2 * stride)));
-  return gather(&l, tag);
+  int64_t stride = packed_elems(ronde__ceil_div((int64_t)n, p));
+  bf16_ring l = {.e = {.transport = transport, .to = (rank + 1) % p, .from = (rank + p - 1) % p},
+                 .kernels = kernels,
+                 .x = x,
+                 .residual = residual,
+                 .halves = {(uint16_t *)scratch, (uint16_t *)(scratch + stride)},
+                 .n = (int64_t)n,
+                 .p = p,
+                 .rank = rank};
+  RONDE_TRY(bf16_reduce_scatter(&l, tag, (uint16_t *)(scratch + 2 * stride)));
+  return bf16_allgather(&l, tag);
 }

@@ -15,15 +15,15 @@
 
 enum { CALLS = 40, MAX_RANKS = 7 };
 
-typedef struct group {
+typedef struct bf16_group {
   int p;
   size_t n;
   const ronde__kernels *kernels;
   float *results[MAX_RANKS]; /* [CALLS][n] */
-} group;
+} bf16_group;
 
 typedef struct member {
-  const group *g;
+  const bf16_group *g;
   ronde__transport *transport;
   ronde_status status;
 } member;
@@ -40,7 +40,7 @@ static float given(int call, int rank, size_t i) {
 }
 
 static ronde_status call_often(member *m) {
-  const group *g = m->g;
+  const bf16_group *g = m->g;
   float *residual, *scratch;
   RONDE__ALLOC(residual, (g->n + 1) * sizeof *residual, "test");
   RONDE__ALLOC(scratch, (ronde__allreduce_bf16_scratch(g->n, g->p) + 1) * sizeof *scratch, "test");
@@ -68,9 +68,9 @@ static float rounded(float value) {
   return (float)ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
 }
 
-/* Element i goes round from the rank behind its share's owner to the owner; each adds its part and its residual and
- * rounds. */
-static void check_element(const group *g, int owner, size_t i) {
+/* Element i goes round from the rank after the owner of its chunk to the owner. Each rank adds its value and its
+ * residual and rounds. */
+static void check_element(const bf16_group *g, int owner, size_t i) {
   float residual[MAX_RANKS] = {0};
   double sum_given = 0, sum_out = 0, sum_held = 0;
   for (int c = 0; c < CALLS; c++) {
@@ -96,7 +96,7 @@ static void check_element(const group *g, int owner, size_t i) {
 }
 
 static void check_group(int p, size_t n) {
-  group g = {.p = p, .n = n};
+  bf16_group g = {.p = p, .n = n};
   ronde__transport *transports[MAX_RANKS];
   pthread_t threads[MAX_RANKS];
   member members[MAX_RANKS];

@@ -1,5 +1,5 @@
 /* The tags of all messages between ranks: what is under way at the same time between the same two ranks must differ. A
- * tag is one of these, or of a strategy, as RONDE__WIRE_TAG makes it with the parts of a collective. */
+ * tag is one of these, or of a strategy, as RONDE__WIRE_TAG makes it with the phases of a collective. */
 #ifndef RONDE_TAGS_H
 #define RONDE_TAGS_H
 
@@ -26,7 +26,7 @@ enum {
   RONDE__TAG_SHARED = 0x7ffffe, /* what synchronised ops share, beside a strategy's own exchanges */
 };
 
-/* 24 bits of tag, 8 of part. */
-#define RONDE__WIRE_TAG(tag, part) ((uint32_t)(tag) << 8 | (uint32_t)(part))
+/* 24 bits of tag, 8 of phase. */
+#define RONDE__WIRE_TAG(tag, phase) ((uint32_t)(tag) << 8 | (uint32_t)(phase))
 
 #endif

@@ -1,3 +1,4 @@
+/* Some ranks of a transport as a transport of their own: each call goes to the inner one, with its rank numbers. */
 #include "comm/collective.h"
 
 static ronde__transport *inner_of(ronde__transport *t, int peer, int *peer_out) {

@@ -1,4 +1,4 @@
-/* Names that options have in other systems, so that who comes from there is told the right one. */
+/* The names that options have in other systems, so that an error can suggest Ronde's name. */
 #include "config/option.h"
 
 #include <ctype.h>

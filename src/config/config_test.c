@@ -1,3 +1,4 @@
+/* The option parser, the values of options, and their texts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

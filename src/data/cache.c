@@ -1,8 +1,11 @@
-/* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and shared
- * by all processes of the host. It is written under another name and renamed, so that it is whole or absent, whoever
- * else does the same at the same time. Its maker holds a lock on it until then, by which others know what a killed
- * process left behind. Nobody is to write it again: it is read-only, and who has it mapped holds a lease on it. */
+/* The decode-once cache: a file per set, named after its sources' paths, sizes and times, mapped read-only and
+ * shared by all processes of the host. It is written under another name and renamed, so that it is whole or absent,
+ * whoever else does the same at the same time. Until then its maker holds a lock on it, which tells a draft under
+ * construction from one that a killed process left. Nobody writes it again: it is read-only, and whoever maps it
+ * holds a lease on it. */
 #include "data/store.h"
+
+#include "io/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,19 +28,19 @@
 static const char magic[8] = "RONDE\1\r\n";
 static const bool both[2] = {true, true};
 
-typedef struct header {
+typedef struct cache_header {
   char magic[8];
   uint64_t version;
   uint64_t key[2];
   uint64_t checksum; /* XXH3 of the whole file, this field taken as zero */
   ronde__facts facts;
   char sha256[2][65], end[6];
-} header;
-_Static_assert(sizeof(header) <= FRONT_BYTES, "the cache's header fits in its front");
+} cache_header;
+_Static_assert(sizeof(cache_header) <= FRONT_BYTES, "the cache's header fits in its front");
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-static bool key_add_file(XXH3_state_t *state, const char *path) {
+static bool cache_key_add_file(XXH3_state_t *state, const char *path) {
   struct stat st;
   char *real = realpath(path, NULL);
   bool ok = real && !stat(real, &st);
@@ -51,7 +54,7 @@ static bool key_add_file(XXH3_state_t *state, const char *path) {
   return ok;
 }
 
-static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
+static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   XXH3_state_t *state = XXH3_createState();
   if (!state) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
   XXH3_128bits_reset(state);
@@ -64,12 +67,12 @@ static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
   ronde_status status = RONDE_OK;
   for (int i = 0; i < 4 && status == RONDE_OK; ++i) {
     const char *path = i < 2 ? set->x_path[i] : set->y_path[i - 2];
-    if (path && !key_add_file(state, path))
+    if (path && !cache_key_add_file(state, path))
       status = ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", path, strerror(errno));
   }
   for (int split = 0; split < 2; ++split)
     for (int64_t i = 0; i < set->files[split].n && status == RONDE_OK; ++i)
-      if (!key_add_file(state, set->files[split].path[i]))
+      if (!cache_key_add_file(state, set->files[split].path[i]))
         status = ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", set->files[split].path[i], strerror(errno));
   XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
@@ -78,14 +81,12 @@ static ronde_status make_key(const ronde__set *set, uint64_t key[2]) {
   return status;
 }
 
-static bool is_set(const char *text) { return text && *text; }
-
-/* NULL where nothing says where it could be. */
+/* NULL where no variable names a folder. */
 static char *cache_folder(void) {
   const char *own = getenv("RONDE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (is_set(own)) return ronde__strdup(own);
-  if (is_set(xdg)) return ronde__format("%s/ronde", xdg);
-  return is_set(home) ? ronde__format("%s/.cache/ronde", home) : NULL;
+  if (!ronde__is_empty(own)) return ronde__strdup(own);
+  if (!ronde__is_empty(xdg)) return ronde__format("%s/ronde", xdg);
+  return ronde__is_empty(home) ? NULL : ronde__format("%s/.cache/ronde", home);
 }
 
 static void make_folders(char *path) {
@@ -105,8 +106,8 @@ static char *cache_path(const char *folder, const char *set_name, const uint64_t
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t checksum(const char *base, size_t bytes) {
-  header h;
+static uint64_t cache_checksum(const char *base, size_t bytes) {
+  cache_header h;
   memcpy(&h, base, sizeof h);
   h.checksum = 0;
   uint64_t front = XXH3_64bits(&h, sizeof h);
@@ -114,28 +115,30 @@ static uint64_t checksum(const char *base, size_t bytes) {
 }
 
 /* NULL, or what is wrong with a mapped cache file. */
-static const char *find_damage(const char *base, size_t bytes, const uint64_t key[2], ronde__parts *parts_out) {
-  header h;
+static const char *cache_find_damage(const char *base, size_t bytes, const uint64_t key[2],
+                                     ronde__store_layout *layout_out) {
+  cache_header h;
   if (bytes < FRONT_BYTES) return "it is too short";
   memcpy(&h, base, sizeof h);
   if (memcmp(h.magic, magic, sizeof magic)) return "it is no cache file";
   if (h.version != VERSION) return "it has another version";
   if (memcmp(h.key, key, sizeof h.key)) return "it belongs to other files";
-  if (!ronde__parts_make(&h.facts, FRONT_BYTES, both, parts_out) || (size_t)parts_out->bytes != bytes)
+  if (!ronde__store_layout_make(&h.facts, FRONT_BYTES, both, layout_out) || (size_t)layout_out->bytes != bytes)
     return "its size is wrong";
-  if (h.sha256[0][64] || h.sha256[1][64] || h.checksum != checksum(base, bytes)) return "its checksum is wrong";
+  if (h.sha256[0][64] || h.sha256[1][64] || h.checksum != cache_checksum(base, bytes)) return "its checksum is wrong";
   return NULL;
 }
 
-static void store_from(ronde__store *store, const ronde__parts *parts, void *base, size_t bytes, ronde__lease *lease) {
-  header h;
+static void cache_store(ronde__store *store, const ronde__store_layout *layout, void *base, size_t bytes,
+                        ronde__lease *lease) {
+  cache_header h;
   memcpy(&h, base, sizeof h);
   *store = (ronde__store){.facts = h.facts, .base = base, .bytes = bytes, .lease = lease};
   memcpy(store->sha256, h.sha256, sizeof store->sha256);
-  ronde__store_point(store, parts, both);
+  ronde__store_point(store, layout, both);
 }
 
-static bool map_existing(const char *path, const uint64_t key[2], ronde__store *store_out) {
+static bool cache_map(const char *path, const uint64_t key[2], ronde__store *store_out) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   struct stat st;
@@ -143,15 +146,16 @@ static bool map_existing(const char *path, const uint64_t key[2], ronde__store *
   ronde__lease *lease = ronde__lease_take(fd); /* before its size is looked at */
   if (lease && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
     base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-  ronde__parts parts;
-  const char *damage = base == MAP_FAILED ? "it cannot be mapped" : find_damage(base, (size_t)st.st_size, key, &parts);
+  ronde__store_layout layout;
+  const char *damage =
+      base == MAP_FAILED ? "it cannot be mapped" : cache_find_damage(base, (size_t)st.st_size, key, &layout);
   if (damage) {
     ronde__log(RONDE_LOG_WARNING, "%s: the cache is not used: %s; the files are decoded again", path, damage);
     if (base != MAP_FAILED) munmap(base, (size_t)st.st_size);
     ronde__lease_drop(lease);
     return false;
   }
-  store_from(store_out, &parts, base, (size_t)st.st_size, lease);
+  cache_store(store_out, &layout, base, (size_t)st.st_size, lease);
   return true;
 }
 
@@ -178,7 +182,7 @@ static bool is_draft(const char *name) {
   return n > 13 && !strncmp(name + n - 13, ".cache.", 7) && !strpbrk(name + n - 6, "./-");
 }
 
-/* Removes drafts whose makers are gone. */
+/* Removes drafts whose makers have died. */
 static void sweep_drafts(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return;
@@ -194,8 +198,8 @@ static void sweep_drafts(const char *folder) {
   closedir(dir);
 }
 
-/* 0, or why it cannot be written. The space is reserved: a full disk must not end the process when the mapping is
- * touched. */
+/* Returns 0, or the errno. The space is reserved, because on a full disk touching the mapping would kill the
+ * process. */
 static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
   draft d = {.path = ronde__format("%s.XXXXXX", final_path), .bytes = (size_t)bytes};
   if (!d.path) return ENOMEM;
@@ -205,7 +209,7 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
     free(d.path);
     return error;
   }
-  flock(d.fd, LOCK_EX | LOCK_NB); /* where there are no locks, nobody removes it */
+  flock(d.fd, LOCK_EX | LOCK_NB); /* where the file system has no locks, nobody removes it */
   int error = posix_fallocate(d.fd, 0, bytes);
   if (!error) {
     void *base = mmap(NULL, d.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.fd, 0);
@@ -217,10 +221,10 @@ static int draft_open(const char *final_path, int64_t bytes, draft *draft_out) {
   return error;
 }
 
-/* From a draft that is written to one that is only read: no lease is granted on a file that somebody may write. Gives
- * back a descriptor for that; < 0: errno says why. */
+/* Makes the draft read-only and returns a descriptor for reading, or -1 and errno: the kernel grants no lease on a
+ * file that is open for writing. */
 static int draft_seal(draft *d) {
-  fchmod(d->fd, 0400); /* where there are no modes, nothing is lost */
+  fchmod(d->fd, 0400); /* where the file system has no modes, nothing is lost */
   if (fsync(d->fd)) return -1;
   int fd = open(d->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -231,16 +235,8 @@ static int draft_seal(draft *d) {
   return fd;
 }
 
-static void sync_folder(const char *folder) {
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
-}
-
-/* Gives the draft its name and maps it to be read. 0, or why that is not possible; then the draft is there still. */
-static int draft_publish(draft *d, const char *folder, const char *final_path, void **base_out,
-                         ronde__lease **lease_out) {
+/* Gives the draft its name and maps it for reading. Returns 0, or the errno; then the draft is still there. */
+static int draft_publish(draft *d, const char *final_path, void **base_out, ronde__lease **lease_out) {
   int fd = draft_seal(d);
   if (fd < 0) return errno;
   void *base = mmap(NULL, d->bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -252,42 +248,42 @@ static int draft_publish(draft *d, const char *folder, const char *final_path, v
     if (base != MAP_FAILED) munmap(base, d->bytes);
     return error;
   }
-  sync_folder(folder);
+  ronde__file_sync_folder(final_path);
   free(d->path);
   *base_out = base;
   *lease_out = lease;
   return 0;
 }
 
-static ronde_status draft_fill(const ronde__set *set, const ronde__facts *facts, const ronde__parts *parts,
+static ronde_status draft_fill(const ronde__set *set, const ronde__facts *facts, const ronde__store_layout *layout,
                                const uint64_t key[2], draft *d) {
-  header h = {.version = VERSION, .key = {key[0], key[1]}, .facts = *facts};
+  cache_header h = {.version = VERSION, .key = {key[0], key[1]}, .facts = *facts};
   memcpy(h.magic, magic, sizeof magic);
-  RONDE_TRY(ronde__parts_fill(set, parts, both, true, d->base, &h.facts, h.sha256));
+  RONDE_TRY(ronde__store_fill(set, layout, both, true, d->base, &h.facts, h.sha256));
   memcpy(d->base, &h, sizeof h);
-  h.checksum = checksum(d->base, d->bytes);
+  h.checksum = cache_checksum(d->base, d->bytes);
   memcpy(d->base, &h, sizeof h);
   return RONDE_OK;
 }
 
-/* Decodes into a new cache file; *error_out says why it could not be written, where nothing is wrong with the set. */
-static ronde_status write_new(const ronde__set *set, const ronde__facts *facts, const char *folder, const char *path,
-                              const uint64_t key[2], ronde__store *store_out, int *error_out) {
+/* Decodes into a new cache file. Where that cannot be written the status is RONDE_OK and *error_out the errno. */
+static ronde_status cache_write_new(const ronde__set *set, const ronde__facts *facts, const char *path,
+                                    const uint64_t key[2], ronde__store *store_out, int *error_out) {
   draft d;
-  ronde__parts parts;
-  if (!ronde__parts_make(facts, FRONT_BYTES, both, &parts)) {
+  ronde__store_layout layout;
+  if (!ronde__store_layout_make(facts, FRONT_BYTES, both, &layout)) {
     *error_out = EFBIG;
     return RONDE_OK;
   }
-  *error_out = draft_open(path, parts.bytes, &d);
+  *error_out = draft_open(path, layout.bytes, &d);
   if (*error_out) return RONDE_OK;
-  ronde_status status = draft_fill(set, facts, &parts, key, &d);
+  ronde_status status = draft_fill(set, facts, &layout, key, &d);
   if (status == RONDE_OK) {
     void *base = NULL;
     ronde__lease *lease = NULL;
-    *error_out = draft_publish(&d, folder, path, &base, &lease);
+    *error_out = draft_publish(&d, path, &base, &lease);
     if (!*error_out) {
-      store_from(store_out, &parts, base, d.bytes, lease);
+      cache_store(store_out, &layout, base, d.bytes, lease);
       return RONDE_OK;
     }
   }
@@ -295,16 +291,16 @@ static ronde_status write_new(const ronde__set *set, const ronde__facts *facts, 
   return status;
 }
 
-static ronde_status open_in(const ronde__set *set, char *folder, const char *path, const uint64_t key[2],
-                            ronde__store *store_out) {
+static ronde_status cache_open_in(const ronde__set *set, char *folder, const char *path, const uint64_t key[2],
+                                  ronde__store *store_out) {
   if (folder) sweep_drafts(folder);
-  if (path && map_existing(path, key, store_out)) return RONDE_OK;
+  if (path && cache_map(path, key, store_out)) return RONDE_OK;
   ronde__facts facts;
   RONDE_TRY(set->kind->scan(set, &facts));
   int error = ENOENT;
   if (path) {
     make_folders(folder);
-    RONDE_TRY(write_new(set, &facts, folder, path, key, store_out, &error));
+    RONDE_TRY(cache_write_new(set, &facts, path, key, store_out, &error));
     if (!error) return RONDE_OK;
   }
   ronde__log(RONDE_LOG_WARNING, "%s: the cache cannot be written: %s; this process keeps a copy of its own",
@@ -314,10 +310,10 @@ static ronde_status open_in(const ronde__set *set, char *folder, const char *pat
 
 ronde_status ronde__store_open_cached(const ronde__set *set, ronde__store *store_out) {
   uint64_t key[2];
-  RONDE_TRY(make_key(set, key));
+  RONDE_TRY(cache_key_make(set, key));
   char *folder = cache_folder();
   char *path = folder ? cache_path(folder, set->name, key) : NULL;
-  ronde_status status = open_in(set, folder, path, key, store_out);
+  ronde_status status = cache_open_in(set, folder, path, key, store_out);
   free(path);
   free(folder);
   return status;

@@ -1,4 +1,4 @@
-/* From NAME[:DIR] to the files of a set: where the published ones are looked for, and how they are called. */
+/* From NAME[:DIR] to the files of a set: where published sets are looked for, and the names of their files. */
 #include "data/catalog.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ static ronde_status find_cifar10(const char *dir, ronde__set *set);
 static ronde_status find_cifar100(const char *dir, ronde__set *set);
 static ronde_status find_synthetic(const char *shape, ronde__set *set);
 
-static const struct entry {
+static const struct catalog_entry {
   const char *name;
   find_fn find; /* gets what follows the colon, or NULL */
   int64_t class_limit;
@@ -33,9 +33,9 @@ static const struct entry {
 };
 #define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, folder:DIR, synthetic:CxHxW:classes:n"
 
-static ronde_status no_memory(const ronde__set *set) { return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name); }
-
-static bool is_set(const char *text) { return text && *text; }
+static ronde_status catalog_no_memory(const ronde__set *set) {
+  return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
+}
 
 /* ---- IDX -------------------------------------------------------------------------------------------------------- */
 
@@ -50,16 +50,16 @@ static char *find_file(const char *dir, const char *part, const char *kind) {
   return NULL;
 }
 
-/* Where a set without a DIR may lie, in order; NULL past the end. To be freed. */
-static char *place_to_look(int i, const char *name) {
+/* The folders in which a set without a DIR is looked for, in order; NULL past the end. The caller frees them. */
+static char *search_folder(int i, const char *name) {
   const char *own = getenv("RONDE_DATA"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   const char *none = "";
   switch (i) {
-  case 0: return is_set(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
-  case 1: return ronde__strdup(is_set(own) ? own : none);
+  case 0: return !ronde__is_empty(own) ? ronde__format("%s/%s", own, name) : ronde__strdup(none);
+  case 1: return ronde__strdup(!ronde__is_empty(own) ? own : none);
   case 2:
-    if (is_set(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
-    return is_set(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
+    if (!ronde__is_empty(xdg)) return ronde__format("%s/ronde/%s", xdg, name);
+    return !ronde__is_empty(home) ? ronde__format("%s/.local/share/ronde/%s", home, name) : ronde__strdup(none);
   case 3: return ronde__format("/usr/share/datasets/%s", name);
   default: return NULL;
   }
@@ -69,11 +69,11 @@ static char *place_to_look(int i, const char *name) {
 typedef char *(*probe_fn)(const char *dir);
 
 /* what: the file to look for, in words. */
-static ronde_status search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
+static ronde_status catalog_search(const ronde__set *set, probe_fn probe, const char *what, char **dir_out) {
   char looked[600] = "";
   size_t used = 0;
   char *dir;
-  for (int i = 0; (dir = place_to_look(i, set->name)); ++i) {
+  for (int i = 0; (dir = search_folder(i, set->name)); ++i) {
     char *first = *dir ? probe(dir) : NULL;
     free(first);
     if (first) {
@@ -110,8 +110,8 @@ static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
 static ronde_status find_idx(const char *given_dir, ronde__set *set) {
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_idx, "train-images-idx3-ubyte[.gz]", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_idx, "train-images-idx3-ubyte[.gz]", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__idx_kind;
   ronde_status status = find_pair(dir, RONDE_SPLIT_TRAIN, set);
   if (status == RONDE_OK) status = find_pair(dir, RONDE_SPLIT_TEST, set);
@@ -125,7 +125,7 @@ static ronde_status find_idx(const char *given_dir, ronde__set *set) {
 #define CIFAR100_FOLDER "cifar-100-binary"
 
 /* In DIR itself or in the folder of the published archive, perhaps compressed; to be freed; NULL: none. */
-static char *find_batch(const char *dir, const char *folder, const char *name) {
+static char *find_cifar_batch(const char *dir, const char *folder, const char *name) {
   for (int i = 0; i < 4; ++i) {
     const char *end = i < 2 ? "" : ".gz";
     char *path = i % 2 ? ronde__format("%s/%s/%s%s", dir, folder, name, end) : ronde__format("%s/%s%s", dir, name, end);
@@ -135,17 +135,17 @@ static char *find_batch(const char *dir, const char *folder, const char *name) {
   return NULL;
 }
 
-static char *first_of_cifar10(const char *dir) { return find_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
-static char *first_of_cifar100(const char *dir) { return find_batch(dir, CIFAR100_FOLDER, "train.bin"); }
+static char *first_of_cifar10(const char *dir) { return find_cifar_batch(dir, CIFAR10_FOLDER, "data_batch_1.bin"); }
+static char *first_of_cifar100(const char *dir) { return find_cifar_batch(dir, CIFAR100_FOLDER, "train.bin"); }
 
-/* All the files of a split, or, of the test split, none. */
-static ronde_status find_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
-                                 ronde__set *set) {
+/* All files of a split. The test split may have none. */
+static ronde_status find_cifar_batches(const char *dir, const char *folder, const char *const *names, int n, int split,
+                                       ronde__set *set) {
   ronde__files *files = &set->files[split];
   files->path = calloc((size_t)n, sizeof *files->path);
-  if (!files->path) return no_memory(set);
+  if (!files->path) return catalog_no_memory(set);
   for (int i = 0; i < n; ++i) {
-    char *path = find_batch(dir, folder, names[i]);
+    char *path = find_cifar_batch(dir, folder, names[i]);
     if (path) {
       files->path[files->n++] = path;
     } else if (split == RONDE_SPLIT_TEST) {
@@ -163,11 +163,11 @@ static ronde_status find_cifar10(const char *given_dir, ronde__set *set) {
   static const char *const test[] = {"test_batch.bin"};
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_cifar10, "data_batch_1.bin", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_cifar10, "data_batch_1.bin", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__cifar10_kind;
-  ronde_status status = find_batches(dir, CIFAR10_FOLDER, train, RONDE__COUNT(train), RONDE_SPLIT_TRAIN, set);
-  if (status == RONDE_OK) status = find_batches(dir, CIFAR10_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
+  ronde_status status = find_cifar_batches(dir, CIFAR10_FOLDER, train, RONDE__COUNT(train), RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_cifar_batches(dir, CIFAR10_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
   free(dir);
   return status;
 }
@@ -176,16 +176,16 @@ static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
   static const char *const train[] = {"train.bin"}, *const test[] = {"test.bin"};
   char *dir = NULL;
   if (given_dir) dir = ronde__strdup(given_dir);
-  else RONDE_TRY(search(set, first_of_cifar100, "train.bin", &dir));
-  if (!dir) return no_memory(set);
+  else RONDE_TRY(catalog_search(set, first_of_cifar100, "train.bin", &dir));
+  if (!dir) return catalog_no_memory(set);
   set->kind = &ronde__cifar100_kind;
-  ronde_status status = find_batches(dir, CIFAR100_FOLDER, train, 1, RONDE_SPLIT_TRAIN, set);
-  if (status == RONDE_OK) status = find_batches(dir, CIFAR100_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
+  ronde_status status = find_cifar_batches(dir, CIFAR100_FOLDER, train, 1, RONDE_SPLIT_TRAIN, set);
+  if (status == RONDE_OK) status = find_cifar_batches(dir, CIFAR100_FOLDER, test, 1, RONDE_SPLIT_TEST, set);
   free(dir);
   return status;
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 char *ronde__set_place(const char *name) {
   static const struct {
@@ -197,7 +197,7 @@ char *ronde__set_place(const char *name) {
                 {"cifar100", first_of_cifar100}};
   char *dir;
   for (size_t i = 0; i < RONDE__COUNT(probes); ++i)
-    for (int at = 0; !strcmp(probes[i].name, name) && (dir = place_to_look(at, name)); ++at) {
+    for (int at = 0; !strcmp(probes[i].name, name) && (dir = search_folder(at, name)); ++at) {
       char *first = *dir ? probes[i].first(dir) : NULL;
       free(first);
       if (first) return dir;
@@ -208,8 +208,8 @@ char *ronde__set_place(const char *name) {
 
 char *ronde__set_home(const char *name) {
   for (int at = 0; at <= 2; at += 2) {
-    char *dir = place_to_look(at, name);
-    if (is_set(dir)) return dir;
+    char *dir = search_folder(at, name);
+    if (!ronde__is_empty(dir)) return dir;
     free(dir);
   }
   return NULL;
@@ -219,13 +219,13 @@ char *ronde__set_home(const char *name) {
 
 static ronde_status find_npy(const char *dir, ronde__set *set) {
   static const char *const parts[2] = {"train", "test"};
-  if (!is_set(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
+  if (ronde__is_empty(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
   set->kind = &ronde__npy_kind;
   for (int split = 0; split < 2; ++split) {
     char *x = ronde__format("%s/%s_x.npy", dir, parts[split]), *y = ronde__format("%s/%s_y.npy", dir, parts[split]);
     set->x_path[split] = x;
     set->y_path[split] = y;
-    if (!x || !y) return no_memory(set);
+    if (!x || !y) return catalog_no_memory(set);
     bool x_absent = access(x, F_OK) && errno == ENOENT, y_absent = access(y, F_OK) && errno == ENOENT;
     if (split == RONDE_SPLIT_TEST && x_absent && y_absent) {
       free(x);
@@ -266,7 +266,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
   set->n[RONDE_SPLIT_TRAIN] = n;
   set->n[RONDE_SPLIT_TEST] = ronde__max(n / 5, 1);
   char *name = ronde__format("%s:%s", set->name, shape);
-  if (!name) return no_memory(set);
+  if (!name) return catalog_no_memory(set);
   free(set->name);
   set->name = name;
   return RONDE_OK;
@@ -274,7 +274,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-/* Whoever names a folder by itself is told how it is written. */
+/* A bare folder in place of a name: the message says how to write it. */
 static ronde_status bare_folder(const char *dir) {
   char shown[RONDE__SHOWN_BYTES];
   const struct {
@@ -322,7 +322,7 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   bool there = !stat(spec, &st);
   if (there && S_ISDIR(st.st_mode)) return bare_folder(spec);
   if (there)
-    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, where a set is wanted: " NAMES,
+    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, but a data set is needed: " NAMES,
                        ronde__shown(spec, shown));
   const char *near = near_name(spec, length);
   ronde__shown(spec, shown);
@@ -332,10 +332,10 @@ static ronde_status unknown_name(const char *spec, size_t length) {
 }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
-  if (!is_set(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
+  if (ronde__is_empty(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
   size_t length = strcspn(spec, ":");
   const char *rest = spec[length] ? spec + length + 1 : NULL;
-  const struct entry *entry = NULL;
+  const struct catalog_entry *entry = NULL;
   for (size_t i = 0; i < RONDE__COUNT(entries); ++i)
     if (strlen(entries[i].name) == length && !memcmp(entries[i].name, spec, length)) entry = &entries[i];
   if (!entry) return unknown_name(spec, length);
@@ -343,7 +343,7 @@ ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_ou
       .name = ronde__strdup(entry->name), .class_limit = entry->class_limit, .normalization = entry->normalization};
   if (!set.name) return ronde__fail(RONDE_E_MEMORY, "data set %s: no memory", spec);
   ronde_status status = entry->find(rest, &set);
-  /* Of the others the seed changes nothing, and must not make another cache file. */
+  /* The seed changes nothing in other sets, so it must not lead to another cache file. */
   if (set.kind == &ronde__synthetic_kind) set.seed = seed;
   if (status == RONDE_OK) *set_out = set;
   else ronde__set_release(&set);

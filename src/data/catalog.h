@@ -8,9 +8,11 @@
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out);
 void ronde__set_release(ronde__set *set);
 
-/* The folder without a DIR in which a set's files are found; NULL: none, or none of this name. To be freed. */
+/* The folder in which a set's files are found where no DIR is given; NULL: none, or no set of this name. The caller
+ * frees it. */
 char *ronde__set_place(const char *name);
-/* The folder in which they will be found, to put them there; NULL where nothing says so. To be freed. */
+/* The folder to download a set into, in which it will be found; NULL where no variable names one. The caller frees
+ * it. */
 char *ronde__set_home(const char *name);
 
 #endif

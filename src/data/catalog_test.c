@@ -1,3 +1,4 @@
+/* Names of data sets: which are known, where their files are looked for, what is said of those that are missing. */
 #include "data/testing.h"
 
 #include <sys/stat.h>
@@ -6,7 +7,7 @@
 
 static test_log lines;
 
-static ronde_status find(const char *spec) {
+static ronde_status find_set(const char *spec) {
   ronde__set set;
   ronde_status status = ronde__set_find(spec, 1, &set);
   if (status == RONDE_OK) ronde__set_release(&set);
@@ -15,34 +16,35 @@ static ronde_status find(const char *spec) {
 
 static void test_unknown_names_are_usage(void **state) {
   test_log_start(&lines);
-  check_failed(&lines, find("fashion-mnits"), RONDE_E_USAGE, "fashion-mnits", "did you mean fashion-mnist?");
-  check_failed(&lines, find("minst:/tmp"), RONDE_E_USAGE, "minst", "did you mean mnist?");
-  check_failed(&lines, find("syntetic:1x2x3:4:5"), RONDE_E_USAGE, "syntetic", "did you mean synthetic?");
-  check_failed(&lines, find(""), RONDE_E_USAGE, "no data set", "named");
-  check_failed(&lines, find(NULL), RONDE_E_USAGE, "no data set", "named");
-  check_failed(&lines, find("npy"), RONDE_E_USAGE, "npy:DIR", "missing");
-  check_failed(&lines, find("npy:"), RONDE_E_USAGE, "npy:DIR", "missing");
+  check_failed(&lines, find_set("fashion-mnits"), RONDE_E_USAGE, "fashion-mnits", "did you mean fashion-mnist?");
+  check_failed(&lines, find_set("minst:/tmp"), RONDE_E_USAGE, "minst", "did you mean mnist?");
+  check_failed(&lines, find_set("syntetic:1x2x3:4:5"), RONDE_E_USAGE, "syntetic", "did you mean synthetic?");
+  check_failed(&lines, find_set(""), RONDE_E_USAGE, "no data set", "named");
+  check_failed(&lines, find_set(NULL), RONDE_E_USAGE, "no data set", "named");
+  check_failed(&lines, find_set("npy"), RONDE_E_USAGE, "npy:DIR", "missing");
+  check_failed(&lines, find_set("npy:"), RONDE_E_USAGE, "npy:DIR", "missing");
 }
 
-/* What is far from all names is none of them misspelt. */
+/* A name that is far from all others is not a misspelling. */
 static void test_paths_in_place_of_names(void **state) {
   test_log_start(&lines);
-  check_failed(&lines, find("frobnicate"), RONDE_E_USAGE, "data set frobnicate is unknown: there are fashion-mnist",
+  check_failed(&lines, find_set("frobnicate"), RONDE_E_USAGE, "data set frobnicate is unknown: there are fashion-mnist",
                "");
-  check_failed(&lines, find("FashionMNIST"), RONDE_E_USAGE, "did you mean fashion-mnist?", "");
+  check_failed(&lines, find_set("FashionMNIST"), RONDE_E_USAGE, "did you mean fashion-mnist?", "");
   char *folder = test_folder_create(), *file = ronde__format("%s/train_x.npy", folder);
-  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder: write --data folder:/", "or npy:/");
+  check_failed(&lines, find_set(folder), RONDE_E_USAGE, "it is a folder: write --data folder:/", "or npy:/");
   test_write(folder, "train-images-idx3-ubyte", "", 0);
-  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder with IDX files: write --data mnist:/", "");
+  check_failed(&lines, find_set(folder), RONDE_E_USAGE, "it is a folder with IDX files: write --data mnist:/", "");
   test_write(folder, "train_x.npy", "", 0);
-  check_failed(&lines, find(folder), RONDE_E_USAGE, "it is a folder with train_x.npy: write --data npy:/", folder);
-  check_failed(&lines, find(file), RONDE_E_USAGE, file, "it is a file, where a set is wanted");
+  check_failed(&lines, find_set(folder), RONDE_E_USAGE, "it is a folder with train_x.npy: write --data npy:/", folder);
+  check_failed(&lines, find_set(file), RONDE_E_USAGE, file, "it is a file, but a data set is needed");
   free(file);
   test_folder_destroy(folder);
   const char *home = getenv("HOME");
   char *kept = home ? strdup(home) : NULL;
   setenv("HOME", "/nowhere", 1);
-  check_failed(&lines, find("cifar10"), RONDE_E_INPUT, "`ronde data get cifar10` downloads them", "data_batch_1.bin");
+  check_failed(&lines, find_set("cifar10"), RONDE_E_INPUT, "`ronde data get cifar10` downloads them",
+               "data_batch_1.bin");
   if (kept) setenv("HOME", kept, 1);
   free(kept);
 }
@@ -63,7 +65,7 @@ static void test_synthetic_specs(void **state) {
                                     "synthetic:3x99999x32:9:1",
                                     "synthetic: 3x3x3:9:1"};
   for (size_t i = 0; i < RONDE__COUNT(bad); ++i)
-    check_failed(&lines, find(bad[i]), RONDE_E_USAGE, bad[i], "CxHxW:classes:n is needed");
+    check_failed(&lines, find_set(bad[i]), RONDE_E_USAGE, bad[i], "CxHxW:classes:n is needed");
   ronde__set set;
   assert_int_equal(ronde__set_find("synthetic:3x32x16:10:100", 9, &set), RONDE_OK);
   assert_string_equal(set.name, "synthetic:3x32x16:10:100");
@@ -104,21 +106,21 @@ static void test_missing_files_are_named(void **state) {
   test_log_start(&lines);
   char *folder = test_folder_create(), *mnist = ronde__format("mnist:%s", folder),
        *npy = ronde__format("npy:%s", folder);
-  check_failed(&lines, find(mnist), RONDE_E_INPUT, folder, "/train-images-idx3-ubyte: not found");
+  check_failed(&lines, find_set(mnist), RONDE_E_INPUT, folder, "/train-images-idx3-ubyte: not found");
   test_write(folder, "train-images-idx3-ubyte", "", 0);
-  check_failed(&lines, find(mnist), RONDE_E_INPUT, folder, "/train-labels-idx1-ubyte: not found");
+  check_failed(&lines, find_set(mnist), RONDE_E_INPUT, folder, "/train-labels-idx1-ubyte: not found");
   test_write(folder, "train-labels-idx1-ubyte.gz", "", 0);
-  assert_int_equal(find(mnist), RONDE_OK);
+  assert_int_equal(find_set(mnist), RONDE_OK);
   assert_non_null(strstr(lines.warning, "no test examples"));
   test_write(folder, "t10k-images.idx3-ubyte", "", 0);
-  check_failed(&lines, find(mnist), RONDE_E_INPUT, folder, "/t10k-labels-idx1-ubyte: not found");
-  check_failed(&lines, find(npy), RONDE_E_INPUT, folder, "/train_x.npy: not found");
+  check_failed(&lines, find_set(mnist), RONDE_E_INPUT, folder, "/t10k-labels-idx1-ubyte: not found");
+  check_failed(&lines, find_set(npy), RONDE_E_INPUT, folder, "/train_x.npy: not found");
   test_write(folder, "train_x.npy", "", 0);
-  check_failed(&lines, find(npy), RONDE_E_INPUT, folder, "/train_y.npy: not found");
+  check_failed(&lines, find_set(npy), RONDE_E_INPUT, folder, "/train_y.npy: not found");
   test_write(folder, "train_y.npy", "", 0);
-  assert_int_equal(find(npy), RONDE_OK);
+  assert_int_equal(find_set(npy), RONDE_OK);
   test_write(folder, "test_y.npy", "", 0);
-  check_failed(&lines, find(npy), RONDE_E_INPUT, folder, "/test_x.npy: not found");
+  check_failed(&lines, find_set(npy), RONDE_E_INPUT, folder, "/test_x.npy: not found");
   free(mnist);
   free(npy);
   test_folder_destroy(folder);
@@ -157,12 +159,12 @@ static void test_folders_are_searched_in_order(void **state) {
   setenv("HOME", root, 1);
   bool packaged = !access("/usr/share/datasets/mnist", F_OK); /* then nothing is missing */
   if (!packaged)
-    check_failed(&lines, find("mnist"), RONDE_E_INPUT, "/.local/share/ronde/mnist, /usr/share/datasets/mnist",
+    check_failed(&lines, find_set("mnist"), RONDE_E_INPUT, "/.local/share/ronde/mnist, /usr/share/datasets/mnist",
                  "train-images-idx3-ubyte[.gz]");
   place_set(root, ".local/share/ronde/mnist");
   check_found("mnist", root, ".local/share/ronde/mnist");
   setenv("XDG_DATA_HOME", xdg, 1);
-  if (!packaged) check_failed(&lines, find("mnist"), RONDE_E_INPUT, xdg, "/ronde/mnist");
+  if (!packaged) check_failed(&lines, find_set("mnist"), RONDE_E_INPUT, xdg, "/ronde/mnist");
   place_set(root, "xdg/ronde/mnist");
   check_found("mnist", root, "xdg/ronde/mnist");
   setenv("RONDE_DATA", own, 1);

@@ -10,7 +10,7 @@ ronde_status ronde__cifar_scan(ronde__stream *stream, int label_bytes, int64_t *
   RONDE_TRY(ronde__stream_measure(stream, INT64_MAX, &bytes));
   if (bytes == 0) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: it holds no examples", ronde__stream_name(stream));
   if (bytes % record)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %lld bytes are no whole number of records of %lld bytes",
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %lld bytes are not a whole number of records of %lld bytes",
                        ronde__stream_name(stream), (long long)(bytes / record * record), (long long)bytes,
                        (long long)record);
   *n_out = bytes / record;
@@ -34,7 +34,7 @@ ronde_status ronde__cifar_read(ronde__stream *stream, int label_bytes, int class
 
 /* ---- a set of them ---------------------------------------------------------------------------------------------- */
 
-static ronde_status scan_file(const char *path, int label_bytes, int64_t *n_out) {
+static ronde_status cifar_scan_file(const char *path, int label_bytes, int64_t *n_out) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__cifar_scan(stream, label_bytes, n_out);
@@ -42,12 +42,12 @@ static ronde_status scan_file(const char *path, int label_bytes, int64_t *n_out)
   return status;
 }
 
-static ronde_status scan(const ronde__set *set, int label_bytes, ronde__facts *facts_out) {
+static ronde_status cifar_scan(const ronde__set *set, int label_bytes, ronde__facts *facts_out) {
   ronde__facts facts = {.dims = {3, SIDE, SIDE}};
   for (int split = 0; split < 2; ++split)
     for (int64_t i = 0; i < set->files[split].n; ++i) {
       int64_t n;
-      RONDE_TRY(scan_file(set->files[split].path[i], label_bytes, &n));
+      RONDE_TRY(cifar_scan_file(set->files[split].path[i], label_bytes, &n));
       facts.n[split] += n;
     }
   *facts_out = facts;
@@ -55,8 +55,8 @@ static ronde_status scan(const ronde__set *set, int label_bytes, ronde__facts *f
 }
 
 /* At most `room` records, which is how many the set had when it was scanned. */
-static ronde_status fill_file(const char *path, int label_bytes, int classes, int64_t room, uint8_t *x, int64_t *labels,
-                              int64_t *n_out) {
+static ronde_status cifar_fill_file(const char *path, int label_bytes, int classes, int64_t room, uint8_t *x,
+                                    int64_t *labels, int64_t *n_out) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__cifar_scan(stream, label_bytes, n_out);
@@ -67,29 +67,33 @@ static ronde_status fill_file(const char *path, int label_bytes, int classes, in
   return status;
 }
 
-static ronde_status fill(const ronde__set *set, int label_bytes, int classes, int64_t n, ronde_split split, uint8_t *x,
-                         int64_t *labels) {
+static ronde_status cifar_fill(const ronde__set *set, int label_bytes, int classes, int64_t n, ronde_split split,
+                               uint8_t *x, int64_t *labels) {
   const ronde__files *files = &set->files[split];
   int64_t done = 0, now;
   for (int64_t i = 0; i < files->n; ++i, done += now)
-    RONDE_TRY(fill_file(files->path[i], label_bytes, classes, n - done, x + done * PIXELS, labels + done, &now));
+    RONDE_TRY(cifar_fill_file(files->path[i], label_bytes, classes, n - done, x + done * PIXELS, labels + done, &now));
   if (done < n)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file changed while it was in use", files->path[files->n - 1]);
   return RONDE_OK;
 }
 
-static ronde_status cifar10_scan(const ronde__set *set, ronde__facts *facts_out) { return scan(set, 1, facts_out); }
+static ronde_status cifar10_scan(const ronde__set *set, ronde__facts *facts_out) {
+  return cifar_scan(set, 1, facts_out);
+}
 
 static ronde_status cifar10_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
                                  int64_t *labels) {
-  return fill(set, 1, 10, facts->n[split], split, x, labels);
+  return cifar_fill(set, 1, 10, facts->n[split], split, x, labels);
 }
 
-static ronde_status cifar100_scan(const ronde__set *set, ronde__facts *facts_out) { return scan(set, 2, facts_out); }
+static ronde_status cifar100_scan(const ronde__set *set, ronde__facts *facts_out) {
+  return cifar_scan(set, 2, facts_out);
+}
 
 static ronde_status cifar100_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
                                   int64_t *labels) {
-  return fill(set, 2, 100, facts->n[split], split, x, labels);
+  return cifar_fill(set, 2, 100, facts->n[split], split, x, labels);
 }
 
 const ronde__set_kind ronde__cifar10_kind = {cifar10_scan, cifar10_fill};

@@ -1,3 +1,4 @@
+/* CIFAR-10 and CIFAR-100 in their binary form. */
 #include "data/testing.h"
 
 #include <sys/stat.h>
@@ -50,8 +51,8 @@ static void write_cifar100(const char *folder) {
   test_write_bytes(folder, "test.bin", records(2, 100, 2, 100));
 }
 
-static ronde_status open_set(const char *name, const char *folder, bool cache, bool normalize, int64_t classes,
-                             ronde__data **data_out) {
+static ronde_status open_cifar(const char *name, const char *folder, bool cache, bool normalize, int64_t classes,
+                               ronde__data **data_out) {
   char *spec = ronde__format("%s:%s", name, folder);
   const ronde__data_options options = {.spec = spec, .cache = cache, .normalize = normalize, .classes = classes};
   ronde_status status = ronde__data_open(&options, data_out);
@@ -61,7 +62,7 @@ static ronde_status open_set(const char *name, const char *folder, bool cache, b
 
 static ronde_status try_set(const char *name, const char *folder, bool cache, int64_t classes) {
   ronde__data *data;
-  ronde_status status = open_set(name, folder, cache, false, classes, &data);
+  ronde_status status = open_cifar(name, folder, cache, false, classes, &data);
   if (status == RONDE_OK) ronde__data_close(data);
   return status;
 }
@@ -86,7 +87,7 @@ static void test_cifar10_is_read_and_normalised_by_channel(void **state) {
   for (int round = 0; round < 6; ++round) {
     ronde__data *data;
     bool normalize = round % 2;
-    assert_int_equal(open_set("cifar10", *state, round >= 2, normalize, 0, &data), RONDE_OK);
+    assert_int_equal(open_cifar("cifar10", *state, round >= 2, normalize, 0, &data), RONDE_OK);
     assert_string_equal(data->source.name, "cifar10");
     assert_int_equal(data->source.n_examples[0], 5 * N_BATCH);
     assert_int_equal(data->source.n_examples[1], 4);
@@ -105,7 +106,7 @@ static void test_cifar100_gives_fine_labels(void **state) {
   mkdir(below, 0700);
   write_cifar100(below);
   ronde__data *data;
-  assert_int_equal(open_set("cifar100", *state, true, true, 100, &data), RONDE_OK);
+  assert_int_equal(open_cifar("cifar100", *state, true, true, 100, &data), RONDE_OK);
   assert_int_equal(data->source.classes, 100);
   for (int id = 0; id < 7; ++id) check_example(data, RONDE_SPLIT_TRAIN, id, id, 100, mean, deviation);
   check_example(data, RONDE_SPLIT_TEST, 1, 101, 100, mean, deviation);
@@ -149,7 +150,7 @@ static void test_wrong_lengths_and_labels_are_named(void **state) {
     test_bytes whole = records(1, 0, 2, 10);
     test_write(folder, "data_batch_2.bin", whole.data, whole.n - 1);
     check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT,
-                 "data_batch_2.bin: offset 3073: ", "6145 bytes are no whole number of records of 3073");
+                 "data_batch_2.bin: offset 3073: ", "6145 bytes are not a whole number of records of 3073");
     test_write(folder, "data_batch_2.bin", "", 0);
     check_failed(&lines, try_set("cifar10", folder, cache, 0), RONDE_E_INPUT, "data_batch_2.bin: ", "no examples");
     whole.data[3073] = 10;
@@ -182,7 +183,7 @@ static void test_the_cache_follows_every_file(void **state) {
   write_cifar10(*state);
   assert_int_equal(try_set("cifar10", *state, true, 0), RONDE_OK);
   test_write_bytes(*state, "data_batch_5.bin", records(1, 50, 6, 10));
-  assert_int_equal(open_set("cifar10", *state, true, false, 0, &data), RONDE_OK);
+  assert_int_equal(open_cifar("cifar10", *state, true, false, 0, &data), RONDE_OK);
   assert_int_equal(data->source.n_examples[0], 4 * N_BATCH + 6);
   check_example(data, RONDE_SPLIT_TRAIN, 4 * N_BATCH + 5, 55, 10, none, one);
   ronde__data_close(data);

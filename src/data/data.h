@@ -51,8 +51,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 /* The same around a caller's source, which is copied; what it points to must outlive the set. */
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out);
 void ronde__data_close(ronde__data *data);
-/* What the source reads, checked: RONDE_E_INPUT where a label is not within the classes. A caller's function that fails
- * has no way to say so: the line is written here. */
+/* Reads from the source and checks the labels: RONDE_E_INPUT where one is not within the classes. Where a caller's
+ * function fails, the line is logged here. */
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets);
 
@@ -63,13 +63,14 @@ typedef struct ronde__stored {
   const int64_t *labels;
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
-/* Of all training examples, as they are stored: labels_out [n]. A caller's source is read for them, whole. */
+/* The labels of all training examples as they are stored: labels_out [n]. A caller's source is read whole for them. */
 ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
-/* From now on, before anything is read, label k of the set is label_of[k] (one for each class that has a name) among
- * `classes`, of which the first n_names are called `names`. What is stored, and its hash, stays. All is copied. */
+/* Renumbers the classes: from now on label k of the set is label_of[k] (one for each class that has a name) among
+ * `classes`, of which the first n_names have `names`. Call it before anything is read. What is stored, and its hash,
+ * does not change. All arguments are copied. */
 ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
                                  int64_t classes);
 
@@ -93,7 +94,7 @@ void ronde__sampler_destroy(ronde__sampler *sampler);
 int64_t ronde__sampler_epoch_examples(const ronde__sampler *sampler); /* after val_split, repeat, drop_last */
 int64_t ronde__sampler_epoch_batches(const ronde__sampler *sampler);
 int64_t ronde__sampler_batch(const ronde__sampler *sampler);
-/* The ids that are kept out, ascending; owned by the sampler. */
+/* The ids that are held out, ascending; owned by the sampler. */
 const int64_t *ronde__sampler_validation(const ronde__sampler *sampler, int64_t *n_out);
 /* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. Errors: RONDE_E_MEMORY. */
 ronde_status ronde__sampler_epoch(const ronde__sampler *sampler, int64_t epoch, int64_t *ids_out);
@@ -123,10 +124,10 @@ typedef struct ronde__loader_options {
 typedef struct ronde__loader ronde__loader;
 ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
 void ronde__loader_destroy(ronde__loader *loader);
-/* The next batch of this rank, its part of the global batch being a contiguous block (ronde__share_begin); blocks until
- * it is read. Valid until the next call. Goes on into the next epoch without end. */
+/* The next batch of this rank: its shard of the global batch, which is contiguous (ronde__share_begin). Blocks until
+ * it is read; valid until the next call. Continues into the next epoch, without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
-/* Leaves the next batch out: it is not read, where that has not begun. Does not block. */
+/* Skips the next batch. It is not read, unless reading has begun. Does not block. */
 ronde_status ronde__loader_skip(ronde__loader *loader);
 
 /* ---- single inputs, for predict ---------------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ bool ronde__jpeg_supported(void);
  * file has; transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or a missing
  * library. */
 ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
-/* Brings n planes of f32 to another height and width: replaces *x, which was allocated by ronde__alloc. */
+/* Resizes n planes of f32: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
 /* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
  * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */

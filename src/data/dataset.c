@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct impl {
+typedef struct dataset_impl {
   ronde__set set;
   ronde__facts facts;
   const ronde__kernels *kernels;
@@ -21,70 +21,71 @@ typedef struct impl {
   uint64_t seed; /* of what is changed at random */
   bool cached;
   ronde__store store;    /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate; /* of store: who reads from it holds it, who closes it waits for them */
+  pthread_rwlock_t gate; /* guards store: readers hold it, whoever closes the store waits for them */
   pthread_mutex_t mutex; /* of kept */
   ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
   int64_t *train_labels; /* and [n] */
-} impl;
+} dataset_impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/* Between the store and x, where an image is not merely converted. */
-typedef struct workspace {
+/* Memory between the store and x, for images that are not merely converted. */
+typedef struct dataset_workspace {
   void *moved;    /* an image as stored, moved */
   float *resized; /* an image of the new size, not yet moved */
-} workspace;
+} dataset_workspace;
 
-static void workspace_release(workspace *w) {
+static void dataset_workspace_release(dataset_workspace *w) {
   ronde__free(w->moved);
   ronde__free(w->resized);
 }
 
-static ronde_status workspace_make(const impl *im, bool moves, workspace *w) {
+static ronde_status dataset_workspace_make(const dataset_impl *im, bool moves, dataset_workspace *w) {
   if (moves && im->resizer) RONDE__ALLOC(w->resized, (size_t)im->elems * sizeof(float), im->set.name);
   else if (moves && !im->facts.f32) RONDE__ALLOC(w->moved, (size_t)im->elems, im->set.name);
   return RONDE_OK;
 }
 
-static void scale(const impl *im, const uint8_t *pixels, float *x) {
+static void dataset_scale(const dataset_impl *im, const uint8_t *pixels, float *x) {
   int64_t n = im->elems / im->n_scales; /* that share a factor and a shift */
   for (int c = 0; c < im->n_scales; ++c)
     im->kernels->from_u8(pixels + c * n, im->factor[c], im->shift[c], x + c * n, n);
 }
 
-static void scale_in_place(const impl *im, float *x) {
+static void dataset_scale_in_place(const dataset_impl *im, float *x) {
   int64_t n = im->elems / im->n_scales;
   for (int c = 0; c < im->n_scales; ++c, x += n)
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] * im->factor[c] + im->shift[c];
 }
 
-/* stored: an image in the store. move: NULL for none. Zeros come into the picture before it is normalised. */
-static void read_image(const impl *im, const void *stored, const ronde__move *move, const workspace *w, float *x) {
+/* stored: an image in the store. move: NULL for none. The zeros of a move come in before normalisation. */
+static void dataset_read_image(const dataset_impl *im, const void *stored, const ronde__move *move,
+                               const dataset_workspace *w, float *x) {
   int64_t channels = im->facts.dims[0];
   if (im->resizer) {
     float *resized = move ? w->resized : x;
     if (im->facts.f32) ronde__resize_f32(im->resizer, channels, stored, resized);
     else ronde__resize_u8(im->resizer, channels, stored, resized);
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), resized, x);
-    if (im->scales) scale_in_place(im, x);
+    if (im->scales) dataset_scale_in_place(im, x);
   } else if (im->facts.f32) {
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), stored, x);
     else memcpy(x, stored, (size_t)im->elems * sizeof *x);
-    if (im->scales) scale_in_place(im, x);
+    if (im->scales) dataset_scale_in_place(im, x);
   } else {
     if (move) ronde__move_apply(*move, channels, im->sides, 1, stored, w->moved);
-    scale(im, move ? w->moved : stored, x);
+    dataset_scale(im, move ? w->moved : stored, x);
   }
 }
 
 /* epoch: of augmented training examples; 0: they are read as they are. */
-static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_split split, int64_t epoch,
-                              const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
+                                      int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
-  workspace w = {0};
-  RONDE_TRY(workspace_make(im, epoch > 0, &w));
+  dataset_workspace w = {0};
+  RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
   for (int64_t i = 0; i < n && status == RONDE_OK; ++i) {
     if (ids[i] < 0 || ids[i] >= store->facts.n[split]) {
@@ -94,45 +95,46 @@ static ronde_status read_rows(const impl *im, const ronde__store *store, ronde_s
     }
     ronde__move move;
     if (epoch > 0) move = ronde__move_draw(im->seed, epoch, ids[i], im->crop, im->flip);
-    read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
-               x + i * im->elems);
+    dataset_read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
+                       x + i * im->elems);
     labels[i] = store->labels[split][ids[i]];
     if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
-  workspace_release(&w);
+  dataset_workspace_release(&w);
   return status;
 }
 
-/* One split from the files as they are now; filling refuses those that are no longer as they were opened. */
-static ronde_status decode_split(const impl *im, const bool want[2], ronde__store *store_out) {
+/* Decodes one split from the files as they are now. Files that have changed since they were opened are refused. */
+static ronde_status dataset_decode(const dataset_impl *im, const bool want[2], ronde__store *store_out) {
   return ronde__store_decode(&im->set, &im->facts, want, false, store_out);
 }
 
-/* Without a cache: decodes at the first call, since evaluation comes back batch by batch. */
-static ronde_status keep_split(impl *im, ronde_split split, const ronde__store **store_out) {
+/* Without a cache: decodes at the first call and keeps the examples, because evaluation asks batch by batch. */
+static ronde_status dataset_keep_split(dataset_impl *im, ronde_split split, const ronde__store **store_out) {
   pthread_mutex_lock(&im->mutex);
   ronde_status status = RONDE_OK;
   if (!im->kept[split].base)
-    status = decode_split(im, split == RONDE_SPLIT_TRAIN ? train_only : test_only, &im->kept[split]);
+    status = dataset_decode(im, split == RONDE_SPLIT_TRAIN ? train_only : test_only, &im->kept[split]);
   pthread_mutex_unlock(&im->mutex);
   *store_out = &im->kept[split];
   return status;
 }
 
-/* Somebody writes to the cache file, or has cut it off: its pages may vanish, and with them the process. */
-static void leave_cache(impl *im) {
+/* Somebody writes to the cache file or has truncated it. Its pages may vanish, and reading them would kill the
+ * process. */
+static void dataset_leave_cache(dataset_impl *im) {
   pthread_rwlock_wrlock(&im->gate);
   if (im->store.base)
     ronde__log(RONDE_LOG_WARNING,
-               "%s: somebody changes its cache file, which is in use: from here on this process decodes the files into "
+               "%s: its cache file was changed while in use: from now on this process decodes the files into "
                "memory of its own",
                im->set.name);
   ronde__store_close(&im->store);
   pthread_rwlock_unlock(&im->gate);
 }
 
-/* The examples of a split, to be handed back to give_back. */
-static ronde_status borrow(impl *im, ronde_split split, const ronde__store **store_out) {
+/* The examples of a split; the caller hands them back to dataset_give_back. */
+static ronde_status dataset_borrow(dataset_impl *im, ronde_split split, const ronde__store **store_out) {
   if (im->cached) {
     pthread_rwlock_rdlock(&im->gate);
     if (im->store.base && ronde__lease_holds(im->store.lease)) {
@@ -140,40 +142,40 @@ static ronde_status borrow(impl *im, ronde_split split, const ronde__store **sto
       return RONDE_OK;
     }
     pthread_rwlock_unlock(&im->gate);
-    leave_cache(im);
+    dataset_leave_cache(im);
   }
-  return keep_split(im, split, store_out);
+  return dataset_keep_split(im, split, store_out);
 }
 
-static void give_back(impl *im, const ronde__store *store) {
+static void dataset_give_back(dataset_impl *im, const ronde__store *store) {
   if (store == &im->store) pthread_rwlock_unlock(&im->gate);
 }
 
-static ronde_status borrow_rows(impl *im, ronde_split split, int64_t epoch, const int64_t *ids, int64_t n, float *x,
-                                int64_t *labels) {
+static ronde_status dataset_borrow_rows(dataset_impl *im, ronde_split split, int64_t epoch, const int64_t *ids,
+                                        int64_t n, float *x, int64_t *labels) {
   const ronde__store *store;
-  RONDE_TRY(borrow(im, split, &store));
-  ronde_status status = read_rows(im, store, split, epoch, ids, n, x, labels);
-  give_back(im, store);
+  RONDE_TRY(dataset_borrow(im, split, &store));
+  ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels);
+  dataset_give_back(im, store);
   return status;
 }
 
 static ronde_status source_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                 float *targets) {
-  return borrow_rows(user, split, 0, ids, n, x, labels);
+  return dataset_borrow_rows(user, split, 0, ids, n, x, labels);
 }
 
-bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const impl *)data->impl)->cached; }
+bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const dataset_impl *)data->impl)->cached; }
 
 ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out) {
-  return decode_split(data->impl, train_only, store_out);
+  return dataset_decode(data->impl, train_only, store_out);
 }
 
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
                                     const int64_t *ids, int64_t n, float *x, int64_t *labels) {
   int64_t drawn = data->augments ? epoch : 0;
-  if (!store) return borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
-  return read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
+  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
+  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
 }
 
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -194,7 +196,7 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 /* Names the first label that is not below the limit, if one is. */
-static ronde_status check_labels(const impl *im, const ronde__store *store, int64_t limit) {
+static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__store *store, int64_t limit) {
   if (limit == 0 || store->facts.largest_label < limit) return RONDE_OK;
   for (int split = 0; split < 2; ++split)
     for (int64_t i = 0; store->labels[split] && i < store->facts.n[split]; ++i) {
@@ -209,15 +211,15 @@ static ronde_status check_labels(const impl *im, const ronde__store *store, int6
   return RONDE_OK;
 }
 
-static ronde_status keep_labels(impl *im, const ronde__store *store) {
+static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *store) {
   size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
   RONDE__ALLOC(im->train_labels, bytes, im->set.name);
   memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
   return RONDE_OK;
 }
 
-/* Decodes each split once, for the facts, the hash and the checks, and lets it go. */
-static ronde_status inspect(impl *im, int64_t limit, ronde__data *data) {
+/* Decodes each split once, for the facts, the hash and the checks, and frees it. */
+static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
   for (int split = 0; split < 2; ++split) {
     if (im->facts.n[split] == 0) continue;
@@ -226,24 +228,24 @@ static ronde_status inspect(impl *im, int64_t limit, ronde__data *data) {
     RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, true, &store));
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
-    ronde_status status = check_labels(im, &store, limit);
-    if (train && status == RONDE_OK) status = keep_labels(im, &store);
+    ronde_status status = dataset_check_labels(im, &store, limit);
+    if (train && status == RONDE_OK) status = dataset_keep_labels(im, &store);
     ronde__store_close(&store);
     RONDE_TRY(status);
   }
   return RONDE_OK;
 }
 
-static ronde_status load(impl *im, int64_t limit, ronde__data *data) {
-  if (!im->cached) return inspect(im, limit, data);
+static ronde_status dataset_load(dataset_impl *im, int64_t limit, ronde__data *data) {
+  if (!im->cached) return dataset_inspect(im, limit, data);
   RONDE_TRY(ronde__store_open_cached(&im->set, &im->store));
   im->facts = im->store.facts;
   memcpy(data->sha256, im->store.sha256[RONDE_SPLIT_TRAIN], sizeof data->sha256);
   memcpy(data->test_sha256, im->store.sha256[RONDE_SPLIT_TEST], sizeof data->test_sha256);
-  return check_labels(im, &im->store, limit);
+  return dataset_check_labels(im, &im->store, limit);
 }
 
-static void set_scales(impl *im, const ronde__normalization *normalization) {
+static void set_scales(dataset_impl *im, const ronde__normalization *normalization) {
   float unit = im->facts.f32 ? 1 : 255;
   im->scales = !im->facts.f32 || normalization->channels > 0;
   im->n_scales = 1;
@@ -255,7 +257,8 @@ static void set_scales(impl *im, const ronde__normalization *normalization) {
   }
 }
 
-static ronde_status set_normalization(const impl *im, const ronde__data_options *options, ronde__normalization *out) {
+static ronde_status set_normalization(const dataset_impl *im, const ronde__data_options *options,
+                                      ronde__normalization *out) {
   int64_t channels = im->facts.dims[0];
   if (options->normalize) *out = im->set.normalization;
   if (options->normalization) *out = *options->normalization;
@@ -264,8 +267,8 @@ static ronde_status set_normalization(const impl *im, const ronde__data_options 
                      im->set.name, out->channels, (long long)channels);
 }
 
-/* The size of images as they are read, and what that takes. */
-static ronde_status set_size(impl *im, const ronde__data_options *options) {
+/* Sets the size of images as they are read, and what resizing needs. */
+static ronde_status set_size(dataset_impl *im, const ronde__data_options *options) {
   const int64_t *stored = im->facts.dims + 1;
   memcpy(im->sides, options->resize[0] ? options->resize : stored, sizeof im->sides);
   im->elems = im->facts.dims[0] * im->sides[0] * im->sides[1];
@@ -279,7 +282,7 @@ static ronde_status set_size(impl *im, const ronde__data_options *options) {
   return same ? RONDE_OK : ronde__resizer_create(stored, im->sides, &im->resizer);
 }
 
-static void fill_source(impl *im, int64_t classes, ronde_source *source) {
+static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source) {
   const ronde__facts *facts = &im->facts;
   *source = (ronde_source){.name = im->set.name, .rank = 3, .read = source_read, .user = im};
   source->dims[0] = facts->dims[0];
@@ -292,9 +295,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   const ronde__kernels *kernels;
   RONDE_TRY(ronde__kernels_get(&kernels));
   ronde__data *data;
-  impl *im;
+  dataset_impl *im;
   RONDE__ALLOC(data, sizeof *data + sizeof *im, "data set");
-  im = (impl *)(data + 1);
+  im = (dataset_impl *)(data + 1);
   im->kernels = kernels;
   im->cached = options->cache;
   pthread_mutex_init(&im->mutex, NULL);
@@ -306,7 +309,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
-  if (status == RONDE_OK) status = load(im, limit, data);
+  if (status == RONDE_OK) status = dataset_load(im, limit, data);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
   if (status != RONDE_OK) {
@@ -328,17 +331,17 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 }
 
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
-  const impl *im = data->impl;
+  const dataset_impl *im = data->impl;
   return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split]};
 }
 
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
-  const impl *im = data->impl;
+  const dataset_impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
 }
 
-/* Through the caller's function, a few at a time. */
-static ronde_status read_labels(const ronde__data *data, int64_t *labels_out) {
+/* Reads through the caller's function, a few examples at a time. */
+static ronde_status dataset_read_labels(const ronde__data *data, int64_t *labels_out) {
   enum { CHUNK = 64 };
   const ronde_source *source = &data->source;
   int64_t ids[CHUNK], n = source->n_examples[RONDE_SPLIT_TRAIN];
@@ -357,19 +360,19 @@ static ronde_status read_labels(const ronde__data *data, int64_t *labels_out) {
 }
 
 ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out) {
-  const impl *im = data->impl;
-  if (!im) return read_labels(data, labels_out);
+  const dataset_impl *im = data->impl;
+  if (!im) return dataset_read_labels(data, labels_out);
   const int64_t *labels = im->cached ? im->store.labels[RONDE_SPLIT_TRAIN] : im->train_labels;
   memcpy(labels_out, labels, (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *labels);
   return RONDE_OK;
 }
 
 int64_t ronde__data_class_names(const ronde__data *data) {
-  const impl *im = data->impl;
+  const dataset_impl *im = data->impl;
   return im ? im->set.class_names.n : 0;
 }
 
-static ronde_status copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
+static ronde_status dataset_copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
   copy->path = calloc((size_t)n, sizeof *copy->path);
   for (; copy->path && copy->n < n; ++copy->n)
     if (!(copy->path[copy->n] = ronde__strdup(names[copy->n]))) break;
@@ -378,12 +381,12 @@ static ronde_status copy_names(const char *const *names, int64_t n, const char *
 
 ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,
                                  int64_t classes) {
-  impl *im = data->impl;
+  dataset_impl *im = data->impl;
   size_t bytes = (size_t)im->set.class_names.n * sizeof *label_of;
   ronde__files copy = {.n = 0};
   RONDE__ALLOC(im->label_of, bytes, im->set.name);
   memcpy(im->label_of, label_of, bytes);
-  ronde_status status = copy_names(names, n_names, im->set.name, &copy);
+  ronde_status status = dataset_copy_names(names, n_names, im->set.name, &copy);
   ronde__files *old = status == RONDE_OK ? &im->set.class_names : &copy;
   ronde__files_release(old);
   if (status == RONDE_OK) im->set.class_names = copy;
@@ -415,7 +418,7 @@ ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out
 
 void ronde__data_close(ronde__data *data) {
   if (!data) return;
-  impl *im = data->impl;
+  dataset_impl *im = data->impl;
   if (im) {
     ronde__store_close(&im->store);
     ronde__store_close(&im->kept[0]);

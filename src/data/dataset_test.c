@@ -1,3 +1,4 @@
+/* Open data sets: values and hashes, the cache and its damages, npy sets, wrapped sources. */
 #include "data/testing.h"
 
 #include <openssl/sha.h>
@@ -32,8 +33,8 @@ static int teardown(void **state) {
   return 0;
 }
 
-static ronde_status open_set(const char *name, const char *folder, ronde__data_options options,
-                             ronde__data **data_out) {
+static ronde_status open_checked_set(const char *name, const char *folder, ronde__data_options options,
+                                     ronde__data **data_out) {
   char *spec = ronde__format("%s:%s", name, folder);
   options.spec = spec;
   ronde_status status = ronde__data_open(&options, data_out);
@@ -43,7 +44,7 @@ static ronde_status open_set(const char *name, const char *folder, ronde__data_o
 
 static ronde_status try_set(const char *name, const char *folder, ronde__data_options options) {
   ronde__data *data;
-  ronde_status status = open_set(name, folder, options, &data);
+  ronde_status status = open_checked_set(name, folder, options, &data);
   if (status == RONDE_OK) ronde__data_close(data);
   return status;
 }
@@ -93,7 +94,8 @@ static void test_values_and_hash_with_and_without_cache(void **state) {
     bool normalize = round % 2; /* rounds 0 and 1: without a cache; 2 misses, 3 hits */
     assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), round == 3 ? 1 : 0);
     assert_int_equal(
-        open_set("mnist", *state, (ronde__data_options){.cache = round >= 2, .normalize = normalize}, &data), RONDE_OK);
+        open_checked_set("mnist", *state, (ronde__data_options){.cache = round >= 2, .normalize = normalize}, &data),
+        RONDE_OK);
     assert_int_equal(data->normalization.channels, normalize ? 1 : 0);
     assert_float_equal(data->normalization.mean[0], normalize ? .1307 : 0, 1e-7);
     assert_float_equal(data->normalization.deviation[0], normalize ? .3081 : 0, 1e-7);
@@ -117,7 +119,7 @@ static char *cache_file(void) {
 
 static void open_and_check(const char *folder) {
   ronde__data *data;
-  assert_int_equal(open_set("mnist", folder, (ronde__data_options){.cache = true}, &data), RONDE_OK);
+  assert_int_equal(open_checked_set("mnist", folder, (ronde__data_options){.cache = true}, &data), RONDE_OK);
   check_examples(data, 0, 1);
   check_hash(data);
   ronde__data_close(data);
@@ -166,15 +168,15 @@ static void *read_on(void *user) {
   return NULL;
 }
 
-/* Its pages go, and whoever touches them would be ended by SIGBUS; here nobody notices but for a line. Both of who made
- * the file and of who found it. */
+/* The pages of a truncated file vanish, and touching them would raise SIGBUS. Here there is only a warning, both for
+ * the process that made the file and for one that found it. */
 static void test_a_cache_that_is_cut_in_use_is_left(void **state) {
   struct stat st;
   for (int round = 0; round < 2; ++round) {
     ronde__data *data;
     pthread_t readers[2];
     int status;
-    assert_int_equal(open_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
+    assert_int_equal(open_checked_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
     char *path = cache_file();
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0400);
@@ -192,7 +194,7 @@ static void test_a_cache_that_is_cut_in_use_is_left(void **state) {
     check_examples(data, 0, 1);
     assert_int_equal(lines.n_errors, 0);
     assert_int_equal(lines.n_warnings, 1);
-    assert_non_null(strstr(lines.warning, "mnist: somebody changes its cache file"));
+    assert_non_null(strstr(lines.warning, "mnist: its cache file was changed"));
     ronde__data_close(data);
     lines.n_warnings = 0;
     open_and_check(*state); /* made anew */
@@ -205,7 +207,7 @@ static void test_other_files_get_another_cache(void **state) {
   open_and_check(*state);
   test_write_idx_pair(*state, "train", N + 1, H, W, CLASSES, false);
   ronde__data *data;
-  assert_int_equal(open_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
+  assert_int_equal(open_checked_set("mnist", *state, (ronde__data_options){.cache = true}, &data), RONDE_OK);
   assert_int_equal(data->source.n_examples[0], N + 1);
   ronde__data_close(data);
   assert_int_equal(count_files(getenv("RONDE_CACHE_DIR")), 2);
@@ -240,7 +242,7 @@ static void test_the_folder_comes_from_the_environment(void **state) {
   free(home);
 }
 
-/* What a killed process left goes; what another is writing stays, and so does what is no draft. */
+/* Drafts of killed processes are removed. A draft that another process is writing stays, and so do other files. */
 static void test_drafts_of_killed_processes_go(void **state) {
   static const struct {
     const char *name;
@@ -284,7 +286,7 @@ static void test_processes_do_not_disturb_each_other(void **state) {
       if (children[c]) continue;
       for (int again = 0; again < 4; ++again) {
         ronde__data *data;
-        if (open_set("mnist", *state, (ronde__data_options){.cache = true}, &data)) _exit(1);
+        if (open_checked_set("mnist", *state, (ronde__data_options){.cache = true}, &data)) _exit(1);
         float x[ELEMS];
         int64_t label, id = N - 1;
         if (data->source.read(data->source.user, RONDE_SPLIT_TRAIN, &id, 1, x, &label, NULL)) _exit(2);
@@ -348,8 +350,8 @@ static void test_npy_sets(void **state) {
   for (int cache = 0; cache < 3; ++cache) {
     ronde__data *data;
     int64_t labels[2], ids[2] = {0, 1};
-    assert_int_equal(open_set("npy", folder, (ronde__data_options){.cache = cache > 0, .normalize = true}, &data),
-                     RONDE_OK);
+    assert_int_equal(
+        open_checked_set("npy", folder, (ronde__data_options){.cache = cache > 0, .normalize = true}, &data), RONDE_OK);
     assert_int_equal(data->normalization.channels, 0);
     assert_int_equal(data->source.classes, 6);
     assert_int_equal(data->source.n_examples[RONDE_SPLIT_TEST], 0);
@@ -361,7 +363,7 @@ static void test_npy_sets(void **state) {
   }
 }
 
-/* By one value or one a channel; also of what is stored as f32, and resized on the way. */
+/* With one value for all channels or one each; also for examples that are stored as f32, and for resized ones. */
 static void test_a_normalisation_of_the_callers(void **state) {
   const char *folder = *state;
   static const ronde__normalization by[] = {
@@ -382,7 +384,7 @@ static void test_a_normalisation_of_the_callers(void **state) {
         check_failed(&lines, try_set("npy", folder, options), RONDE_E_USAGE, "each of 2 channels", "have 3");
         continue;
       }
-      assert_int_equal(open_set("npy", folder, options, &data), RONDE_OK);
+      assert_int_equal(open_checked_set("npy", folder, options, &data), RONDE_OK);
       assert_int_equal(data->normalization.channels, n->channels);
       int64_t labels[2], ids[2] = {0, 1};
       assert_int_equal(data->source.read(data->source.user, RONDE_SPLIT_TRAIN, ids, 2, got, labels, NULL), RONDE_OK);

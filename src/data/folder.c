@@ -19,7 +19,7 @@
 
 typedef enum entry_kind { KIND_FOLDER, KIND_FILE } entry_kind;
 
-static bool is_kind(const char *path, entry_kind kind) {
+static bool entry_is(const char *path, entry_kind kind) {
   struct stat st;
   if (stat(path, &st)) return false;
   return kind == KIND_FOLDER ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
@@ -62,7 +62,7 @@ void ronde__files_release(ronde__files *files) {
 
 /* The paths of what is in a folder of the wanted kind, sorted; hidden names are passed over, others that are not wanted
  * are counted. */
-static ronde_status list(const char *folder, entry_kind kind, ronde__files *files_out, int64_t *n_others_out) {
+static ronde_status folder_list(const char *folder, entry_kind kind, ronde__files *files_out, int64_t *n_others_out) {
   ronde__files files = {.n = 0};
   ronde_status status = RONDE_OK;
   struct dirent *entry;
@@ -72,7 +72,7 @@ static ronde_status list(const char *folder, entry_kind kind, ronde__files *file
   while (status == RONDE_OK && (entry = readdir(dir))) {
     if (entry->d_name[0] == '.') continue;
     char *path = ronde__format("%s/%s", folder, entry->d_name);
-    if (path && (!is_kind(path, kind) || (kind == KIND_FILE && !is_image(entry->d_name)))) {
+    if (path && (!entry_is(path, kind) || (kind == KIND_FILE && !is_image(entry->d_name)))) {
       ++*n_others_out;
       free(path);
       continue;
@@ -89,12 +89,12 @@ static ronde_status list(const char *folder, entry_kind kind, ronde__files *file
   return RONDE_OK;
 }
 
-static const char *last_name(const char *path) { return strrchr(path, '/') + 1; }
+static const char *path_last_name(const char *path) { return strrchr(path, '/') + 1; }
 
 static ronde_status add_class(const char *folder, int64_t label, ronde__files *to, int64_t *n_others) {
   ronde__files images;
   int64_t others;
-  RONDE_TRY(list(folder, KIND_FILE, &images, &others));
+  RONDE_TRY(folder_list(folder, KIND_FILE, &images, &others));
   ronde_status status = RONDE_OK;
   if (images.n == 0) status = ronde__fail(RONDE_E_INPUT, "%s: an empty class: no .png, .jpg or .jpeg in it", folder);
   for (int64_t i = 0; i < images.n && status == RONDE_OK; ++i) {
@@ -106,18 +106,19 @@ static ronde_status add_class(const char *folder, int64_t label, ronde__files *t
   return status;
 }
 
-/* -1: no such class. */
+/* Returns -1 where there is no such class. */
 static int64_t find_class(const ronde__files *classes, const char *name) {
   for (int64_t i = 0; i < classes->n; ++i)
     if (!strcmp(classes->path[i], name)) return i;
   return -1;
 }
 
-/* Training names the classes, and a class of the test split must be one of them; without training the test does. */
+/* The training split names the classes, and each class of the test split must be one of them. Without a training
+ * split the test split names them. */
 static ronde_status add_classes(const ronde__files *folders, ronde_split split, ronde__set *set, int64_t *n_others) {
   bool names_them = split == RONDE_SPLIT_TRAIN || set->files[RONDE_SPLIT_TRAIN].n == 0;
   for (int64_t i = 0; i < folders->n; ++i) {
-    const char *name = last_name(folders->path[i]);
+    const char *name = path_last_name(folders->path[i]);
     if (names_them) RONDE_TRY(add_path(&set->class_names, ronde__strdup(name), 0));
     int64_t label = find_class(&set->class_names, name);
     if (label < 0)
@@ -131,23 +132,23 @@ static ronde_status add_classes(const ronde__files *folders, ronde_split split, 
 static ronde_status find_split(const char *folder, ronde_split split, ronde__set *set) {
   ronde__files folders;
   int64_t n_others;
-  RONDE_TRY(list(folder, KIND_FOLDER, &folders, &n_others));
+  RONDE_TRY(folder_list(folder, KIND_FOLDER, &folders, &n_others));
   ronde_status status = RONDE_OK;
   if (folders.n == 0)
-    status = ronde__fail(RONDE_E_INPUT, "%s: no folders in it: images lie in one folder a class", folder);
+    status = ronde__fail(RONDE_E_INPUT, "%s: it holds no folders: one folder per class is needed", folder);
   if (status == RONDE_OK && folders.n > RONDE__LABEL_MAX + 1)
     status = ronde__fail(RONDE_E_INPUT, "%s: more than %d classes", folder, RONDE__LABEL_MAX + 1);
   if (status == RONDE_OK) status = add_classes(&folders, split, set, &n_others);
   if (status == RONDE_OK && n_others)
-    ronde__log(RONDE_LOG_WARNING, "%s: %lld entries are not read: they are no .png, .jpg or .jpeg of a class", folder,
-               (long long)n_others);
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld entries are ignored: they are not .png, .jpg or .jpeg files of a class",
+               folder, (long long)n_others);
   ronde__files_release(&folders);
   return status;
 }
 
 static bool has_folder(const char *dir, const char *name) {
   char *path = ronde__format("%s/%s", dir, name);
-  bool found = path && is_kind(path, KIND_FOLDER);
+  bool found = path && entry_is(path, KIND_FOLDER);
   free(path);
   return found;
 }
@@ -157,7 +158,7 @@ static bool is_split(const char *dir, const char *name) {
   char *path = ronde__format("%s/%s", dir, name);
   ronde__files folders = {.n = 0};
   int64_t others;
-  bool found = path && is_kind(path, KIND_FOLDER) && list(path, KIND_FOLDER, &folders, &others) == RONDE_OK;
+  bool found = path && entry_is(path, KIND_FOLDER) && folder_list(path, KIND_FOLDER, &folders, &others) == RONDE_OK;
   found = found && folders.n > 0;
   ronde__files_release(&folders);
   free(path);
@@ -174,7 +175,7 @@ static ronde_status find_below(const char *dir, const char *name, ronde_split sp
 ronde_status ronde__folder_find(const char *dir, ronde__set *set) {
   set->kind = &ronde__folder_kind;
   if (!dir || !*dir) return ronde__fail(RONDE_E_USAGE, "data set folder: the folder is missing: folder:DIR");
-  if (!is_kind(dir, KIND_FOLDER)) return ronde__fail(RONDE_E_INPUT, "%s: no such folder", dir);
+  if (!entry_is(dir, KIND_FOLDER)) return ronde__fail(RONDE_E_INPUT, "%s: no such folder", dir);
   bool test = has_folder(dir, "test"), val = has_folder(dir, "val");
   bool train = is_split(dir, "train") || (has_folder(dir, "train") && (test || val));
   test = test && (train || is_split(dir, "test"));
@@ -201,10 +202,10 @@ ronde_status ronde__folder_take_val(ronde__set *set) {
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
-/* channels 0: the header only. An image that is broken gives RONDE_E_INPUT and a reason, and no line; a file that
- * cannot be opened gives a line, and no reason. */
-static ronde_status read_file(const char *path, int channels, ronde__image *image_out, uint8_t **planes_out,
-                              char reason[RONDE__REASON_BYTES]) {
+/* channels 0: the header only. A broken image gives RONDE_E_INPUT and a reason, but logs nothing. A file that cannot
+ * be opened is logged and gives no reason. */
+static ronde_status folder_read_file(const char *path, int channels, ronde__image *image_out, uint8_t **planes_out,
+                                     char reason[RONDE__REASON_BYTES]) {
   uint8_t *data;
   size_t bytes;
   RONDE_TRY(ronde__image_load(path, &data, &bytes));
@@ -215,21 +216,21 @@ static ronde_status read_file(const char *path, int channels, ronde__image *imag
   return status;
 }
 
-/* Whether the image is to be skipped; else the error, said. */
-static ronde_status refuse(const ronde__set *set, const char *path, ronde_status status, const char *reason,
-                           bool *skip_out) {
+/* Logs the error, unless the image is to be skipped. */
+static ronde_status folder_refuse(const ronde__set *set, const char *path, ronde_status status, const char *reason,
+                                  bool *skip_out) {
   *skip_out = set->skip_bad && status == RONDE_E_INPUT && *reason;
   if (*skip_out) return RONDE_OK;
   return *reason ? ronde__fail(status, "%s: %s", path, reason) : status;
 }
 
-typedef struct survey {
+typedef struct folder_survey {
   ronde__facts facts;
   const char *first; /* image that was read */
   ronde__image sides;
-} survey;
+} folder_survey;
 
-static ronde_status take_image(const ronde__set *set, const char *path, const ronde__image *image, survey *s) {
+static ronde_status take_image(const ronde__set *set, const char *path, const ronde__image *image, folder_survey *s) {
   if (!s->first) {
     s->first = path;
     s->sides = *image;
@@ -242,28 +243,28 @@ static ronde_status take_image(const ronde__set *set, const char *path, const ro
                      (long long)s->sides.width);
 }
 
-/* Headers alone, unless broken images are to be skipped: then how many there are shows only when all are decoded. */
-static ronde_status survey_file(const ronde__set *set, ronde_split split, const char *path, survey *s) {
+/* Reads headers alone, unless broken images are to be skipped: how many there are shows only when all are decoded. */
+static ronde_status folder_survey_file(const ronde__set *set, ronde_split split, const char *path, folder_survey *s) {
   char reason[RONDE__REASON_BYTES];
   ronde__image image;
   uint8_t *planes = NULL;
-  ronde_status status = read_file(path, set->skip_bad ? 3 : 0, &image, &planes, reason);
+  ronde_status status = folder_read_file(path, set->skip_bad ? 3 : 0, &image, &planes, reason);
   ronde__free(planes);
   if (status == RONDE_OK) {
     ++s->facts.n[split];
     return take_image(set, path, &image, s);
   }
   bool skip;
-  RONDE_TRY(refuse(set, path, status, reason, &skip));
+  RONDE_TRY(folder_refuse(set, path, status, reason, &skip));
   if (++s->facts.n_skipped <= NAMED_MAX) ronde__log(RONDE_LOG_WARNING, "%s: skipped: %s", path, reason);
   return RONDE_OK;
 }
 
 static ronde_status folder_scan(const ronde__set *set, ronde__facts *facts_out) {
-  survey s = {.facts.dims = {1}};
+  folder_survey s = {.facts.dims = {1}};
   for (int split = 0; split < 2; ++split) {
     const ronde__files *files = &set->files[split];
-    for (int64_t i = 0; i < files->n; ++i) RONDE_TRY(survey_file(set, split, files->path[i], &s));
+    for (int64_t i = 0; i < files->n; ++i) RONDE_TRY(folder_survey_file(set, split, files->path[i], &s));
     if (files->n && s.facts.n[split] == 0)
       return ronde__fail(RONDE_E_INPUT, "folder: none of the %lld %s images can be read", (long long)files->n,
                          split == RONDE_SPLIT_TRAIN ? "training"
@@ -277,7 +278,8 @@ static ronde_status folder_scan(const ronde__set *set, ronde__facts *facts_out) 
 }
 
 /* From planes of any size to those of the set, rounded to the nearest. */
-static ronde_status fit(const ronde__facts *facts, const uint8_t *planes, const ronde__image *image, uint8_t *x) {
+static ronde_status folder_fit(const ronde__facts *facts, const uint8_t *planes, const ronde__image *image,
+                               uint8_t *x) {
   const int64_t from[2] = {image->height, image->width};
   int64_t elems = ronde__facts_elems(facts);
   if (from[0] == facts->dims[1] && from[1] == facts->dims[2]) {
@@ -297,22 +299,22 @@ static ronde_status fit(const ronde__facts *facts, const uint8_t *planes, const 
   return status;
 }
 
-static ronde_status changed(const char *path) {
+static ronde_status folder_changed(const char *path) {
   return ronde__fail(RONDE_E_INPUT, "%s: the file changed while it was in use", path);
 }
 
 /* x: of the next example; *taken_out: whether there was one. */
-static ronde_status fill_file(const ronde__set *set, const ronde__facts *facts, const char *path, bool room, uint8_t *x,
-                              bool *taken_out) {
+static ronde_status folder_fill_file(const ronde__set *set, const ronde__facts *facts, const char *path, bool room,
+                                     uint8_t *x, bool *taken_out) {
   char reason[RONDE__REASON_BYTES];
   ronde__image image;
   uint8_t *planes;
   bool skip;
   *taken_out = false;
-  ronde_status status = read_file(path, (int)facts->dims[0], &image, &planes, reason);
-  if (status != RONDE_OK) return refuse(set, path, status, reason, &skip);
+  ronde_status status = folder_read_file(path, (int)facts->dims[0], &image, &planes, reason);
+  if (status != RONDE_OK) return folder_refuse(set, path, status, reason, &skip);
   bool fits = set->resize[0] || (image.height == facts->dims[1] && image.width == facts->dims[2]);
-  status = room && fits ? fit(facts, planes, &image, x) : changed(path);
+  status = room && fits ? folder_fit(facts, planes, &image, x) : folder_changed(path);
   ronde__free(planes);
   *taken_out = status == RONDE_OK;
   return status;
@@ -324,10 +326,10 @@ static ronde_status folder_fill(const ronde__set *set, const ronde__facts *facts
   int64_t elems = ronde__facts_elems(facts), n = 0;
   for (int64_t i = 0; i < files->n; ++i) {
     bool taken, room = n < facts->n[split];
-    RONDE_TRY(fill_file(set, facts, files->path[i], room, (uint8_t *)x + (room ? n : 0) * elems, &taken));
+    RONDE_TRY(folder_fill_file(set, facts, files->path[i], room, (uint8_t *)x + (room ? n : 0) * elems, &taken));
     if (taken) labels[n++] = files->label[i];
   }
-  return n == facts->n[split] ? RONDE_OK : changed(files->path[files->n - 1]);
+  return n == facts->n[split] ? RONDE_OK : folder_changed(files->path[files->n - 1]);
 }
 
 const ronde__set_kind ronde__folder_kind = {folder_scan, folder_fill};

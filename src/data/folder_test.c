@@ -28,7 +28,7 @@ static int teardown(void **state) {
 }
 
 /* Makes the folders above root/path, and its own name. */
-static char *place(const char *path) {
+static char *put_at(const char *path) {
   char *whole = ronde__format("%s/%s", root, path);
   for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
@@ -38,14 +38,14 @@ static char *place(const char *path) {
   return whole;
 }
 
-static void put(const char *path, test_bytes b) {
-  char *whole = place(path);
+static void put_file(const char *path, test_bytes b) {
+  char *whole = put_at(path);
   test_write_bytes("", whole, b);
   free(whole);
 }
 
 static void put_folder(const char *path) {
-  char *whole = place(path);
+  char *whole = put_at(path);
   mkdir(whole, 0700);
   free(whole);
 }
@@ -61,7 +61,7 @@ static test_bytes png(int64_t i, int64_t h, int64_t w, int channels) {
   return test_png(h, w, channels, 8, pixels);
 }
 
-static ronde_status open_set(ronde__data_options options, ronde__data **data_out) {
+static ronde_status open_folder(ronde__data_options options, ronde__data **data_out) {
   char *spec = ronde__format("folder:%s/set", root);
   options.spec = spec;
   ronde_status status = ronde__data_open(&options, data_out);
@@ -71,7 +71,7 @@ static ronde_status open_set(ronde__data_options options, ronde__data **data_out
 
 static ronde_status try_set(ronde__data_options options) {
   ronde__data *data;
-  ronde_status status = open_set(options, &data);
+  ronde_status status = open_folder(options, &data);
   if (status == RONDE_OK) ronde__data_close(data);
   return status;
 }
@@ -89,19 +89,19 @@ static void check_example(ronde__data *data, int split, int64_t id, int64_t i, i
 }
 
 static void put_good_set(void) {
-  put("set/train/cat/b.png", png(2, H, W, 3));
-  put("set/train/cat/a.PNG", png(1, H, W, 3));
-  put("set/train/ant/z.png", png(3, H, W, 1));
-  put("set/train/Bee/z.png", png(4, H, W, 3));
-  put("set/test/cat/1.png", png(5, H, W, 3));
-  put("set/test/ant/1.png", png(6, H, W, 3));
+  put_file("set/train/cat/b.png", png(2, H, W, 3));
+  put_file("set/train/cat/a.PNG", png(1, H, W, 3));
+  put_file("set/train/ant/z.png", png(3, H, W, 1));
+  put_file("set/train/Bee/z.png", png(4, H, W, 3));
+  put_file("set/test/cat/1.png", png(5, H, W, 3));
+  put_file("set/test/ant/1.png", png(6, H, W, 3));
 }
 
 static void test_classes_are_folders_in_order(void **state) {
   put_good_set();
   for (int round = 0; round < 3; ++round) {
     ronde__data *data;
-    assert_int_equal(open_set((ronde__data_options){.cache = round > 0, .normalize = true}, &data), RONDE_OK);
+    assert_int_equal(open_folder((ronde__data_options){.cache = round > 0, .normalize = true}, &data), RONDE_OK);
     assert_int_equal(data->source.classes, 3);
     assert_int_equal(data->source.n_examples[0], 4);
     assert_int_equal(data->source.n_examples[1], 2);
@@ -120,17 +120,17 @@ static void test_classes_are_folders_in_order(void **state) {
 
 static void test_grey_sets_and_val_and_flat_folders(void **state) {
   ronde__data *data;
-  put("set/train/a/1.png", png(1, H, W, 1));
-  put("set/train/b/1.png", png(2, H, W, 1));
-  put("set/val/b/1.png", png(3, H, W, 1));
-  put("set/val/.hidden/1.txt", test_bytes_make("", 0));
-  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  put_file("set/train/a/1.png", png(1, H, W, 1));
+  put_file("set/train/b/1.png", png(2, H, W, 1));
+  put_file("set/val/b/1.png", png(3, H, W, 1));
+  put_file("set/val/.hidden/1.txt", test_bytes_make("", 0));
+  assert_int_equal(open_folder((ronde__data_options){.cache = true}, &data), RONDE_OK);
   assert_int_equal(data->source.dims[0], 1);
   check_example(data, 1, 0, 3, 1, 1);
   ronde__data_close(data);
   assert_int_equal(lines.n_warnings, 0);
   char *deeper = ronde__format("folder:%s/set/train", root);
-  put("set/train/b/notes.txt", test_bytes_make("", 0));
+  put_file("set/train/b/notes.txt", test_bytes_make("", 0));
   assert_int_equal(ronde__data_open(&(ronde__data_options){.spec = deeper, .cache = true}, &data), RONDE_OK);
   assert_int_equal(data->source.n_examples[0], 2);
   assert_int_equal(data->source.n_examples[1], 0);
@@ -144,10 +144,10 @@ static void test_grey_sets_and_val_and_flat_folders(void **state) {
 /* Only val/, only test/, both: the test split, which then names the classes; the warning is only for who wants a test. */
 static void test_splits_without_training(void **state) {
   ronde__data *data;
-  put("set/val/a/1.png", png(1, H, W, 1));
-  put("set/val/b/1.png", png(2, H, W, 1));
+  put_file("set/val/a/1.png", png(1, H, W, 1));
+  put_file("set/val/b/1.png", png(2, H, W, 1));
   for (int cache = 0; cache < 2; ++cache) {
-    assert_int_equal(open_set((ronde__data_options){.cache = cache}, &data), RONDE_OK);
+    assert_int_equal(open_folder((ronde__data_options){.cache = cache}, &data), RONDE_OK);
     assert_true(data->source.n_examples[0] == 0 && data->source.n_examples[1] == 2 && data->source.classes == 2);
     assert_true(data->test_is_val);
     assert_string_equal(data->sha256, "");
@@ -155,27 +155,27 @@ static void test_splits_without_training(void **state) {
     check_example(data, 1, 1, 2, 1, 1);
     ronde__data_close(data);
   }
-  put("set/test/b/1.png", png(3, H, W, 1));
-  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  put_file("set/test/b/1.png", png(3, H, W, 1));
+  assert_int_equal(open_folder((ronde__data_options){.cache = true}, &data), RONDE_OK);
   assert_false(data->test_is_val);
   assert_int_equal(data->source.classes, 1);
   check_example(data, 1, 0, 3, 0, 1);
   ronde__data_close(data);
-  assert_int_equal(open_set((ronde__data_options){.cache = true, .prefers_val = true}, &data), RONDE_OK);
+  assert_int_equal(open_folder((ronde__data_options){.cache = true, .prefers_val = true}, &data), RONDE_OK);
   assert_true(data->test_is_val && data->source.classes == 2);
   check_example(data, 1, 1, 2, 1, 1);
   ronde__data_close(data);
-  put("set/train/a/1.png", png(4, H, W, 1));
-  put("set/train/b/1.png", png(5, H, W, 1));
+  put_file("set/train/a/1.png", png(4, H, W, 1));
+  put_file("set/train/b/1.png", png(5, H, W, 1));
   for (int prefers_val = 0; prefers_val < 2; ++prefers_val) {
     const ronde__data_options options = {.cache = true, .prefers_val = prefers_val};
-    assert_int_equal(open_set(options, &data), RONDE_OK);
+    assert_int_equal(open_folder(options, &data), RONDE_OK);
     assert_int_equal(data->test_is_val, prefers_val);
     check_example(data, 1, prefers_val, prefers_val ? 2 : 3, 1, 1);
     ronde__data_close(data);
   }
-  put("set/val/a/1.png", test_bytes_make("", 0));
-  put("set/val/b/1.png", test_bytes_make("", 0));
+  put_file("set/val/a/1.png", test_bytes_make("", 0));
+  put_file("set/val/b/1.png", test_bytes_make("", 0));
   check_failed(&lines, try_set((ronde__data_options){.cache = true, .prefers_val = true, .skip_bad_images = true}),
                RONDE_E_INPUT, "none of the 2 validation images", "");
   char *flat = ronde__format("folder:%s/set/train", root);
@@ -195,31 +195,31 @@ static void test_trees_that_are_no_sets(void **state) {
   check_failed(&lines, ronde__data_open(&(ronde__data_options){.spec = "folder"}, &data), RONDE_E_USAGE, "folder:DIR",
                "missing");
   put_folder("set");
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "no folders in it");
-  put("set/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "no folders in it");
-  put("set/a/1.png", png(1, H, W, 3));
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
+  put_file("set/1.png", png(1, H, W, 3));
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
+  put_file("set/a/1.png", png(1, H, W, 3));
   put_folder("set/b");
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
-  put("set/b/1.txt", test_bytes_make("", 0));
+  put_file("set/b/1.txt", test_bytes_make("", 0));
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
-  put("set/train/1.png", png(1, H, W, 3));
-  put("set/test/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "no folders in it");
-  put("set/train/a/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "no folders in it");
-  put("set/test/b/1.png", png(1, H, W, 3));
+  put_file("set/train/1.png", png(1, H, W, 3));
+  put_file("set/test/1.png", png(1, H, W, 3));
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "it holds no folders");
+  put_file("set/train/a/1.png", png(1, H, W, 3));
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "it holds no folders");
+  put_file("set/test/b/1.png", png(1, H, W, 3));
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test/b: ", "no class of this name");
 }
 
 static void test_sizes_must_be_one(void **state) {
   put_good_set();
-  put("set/train/cat/c.png", png(7, H + 2, W, 3));
+  put_file("set/train/cat/c.png", png(7, H + 2, W, 3));
   for (int cache = 0; cache < 2; ++cache) {
     check_failed(&lines, try_set((ronde__data_options){.cache = cache}), RONDE_E_INPUT,
                  "/set/train/cat/c.png: an image of 8x5, but ", "/set/train/Bee/z.png is 6x5: give --resize HxW");
     ronde__data *data;
-    assert_int_equal(open_set((ronde__data_options){.cache = cache, .resize = {H, W}}, &data), RONDE_OK);
+    assert_int_equal(open_folder((ronde__data_options){.cache = cache, .resize = {H, W}}, &data), RONDE_OK);
     assert_int_equal(data->source.n_examples[0], 5);
     check_example(data, 0, 3, 2, 2, 3); /* those that fit are as they are */
     int64_t id = 4, label;
@@ -239,15 +239,15 @@ static void test_sizes_must_be_one(void **state) {
 static void test_bad_images_are_named_or_skipped(void **state) {
   put_good_set();
   test_bytes cut = png(8, H, W, 3);
-  char *path = place("set/train/cat/bad.png");
+  char *path = put_at("set/train/cat/bad.png");
   test_write("", path, cut.data, cut.n - 20);
-  put("set/test/ant/2.png", test_bytes_make("nothing", 7));
+  put_file("set/test/ant/2.png", test_bytes_make("nothing", 7));
   for (int cache = 0; cache < 2; ++cache) {
     const ronde__data_options plain = {.cache = cache}, skip = {.cache = cache, .skip_bad_images = true};
     check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test/ant/2.png: ", "not a PNG or JPEG");
     for (int round = 0; round < 2; ++round) {
       ronde__data *data;
-      assert_int_equal(open_set(skip, &data), RONDE_OK);
+      assert_int_equal(open_folder(skip, &data), RONDE_OK);
       assert_int_equal(data->n_skipped, 2);
       assert_int_equal(data->source.n_examples[0], 4);
       assert_int_equal(data->source.n_examples[1], 2);
@@ -260,14 +260,14 @@ static void test_bad_images_are_named_or_skipped(void **state) {
       lines.n_warnings = 0;
     }
   }
-  put("set/test/ant/2.png", png(9, H, W, 3));
+  put_file("set/test/ant/2.png", png(9, H, W, 3));
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT, "/cat/bad.png: ", "PNG");
   test_write("", path, "", 0);
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT, "/cat/bad.png: ", "not a PNG");
-  put("set/train/Bee/z.png", test_bytes_make("", 0));
-  put("set/train/ant/z.png", test_bytes_make("", 0));
-  put("set/train/cat/a.PNG", test_bytes_make("", 0));
-  put("set/train/cat/b.png", test_bytes_make("", 0));
+  put_file("set/train/Bee/z.png", test_bytes_make("", 0));
+  put_file("set/train/ant/z.png", test_bytes_make("", 0));
+  put_file("set/train/cat/a.PNG", test_bytes_make("", 0));
+  put_file("set/train/cat/b.png", test_bytes_make("", 0));
   check_failed(&lines, try_set((ronde__data_options){.cache = true, .skip_bad_images = true}), RONDE_E_INPUT,
                "none of the 5 training images", "");
   free(cut.data);
@@ -281,7 +281,7 @@ static void test_claims_are_not_believed(void **state) {
   test_put_be(bomb.data + 16, 30000);
   test_put_be(bomb.data + 20, 30000);
   test_put_be(bomb.data + 29, (uint32_t)crc32(0, bomb.data + 12, 17));
-  put("set/train/cat/bomb.png", bomb);
+  put_file("set/train/cat/bomb.png", bomb);
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT,
                "/cat/bomb.png: offset 16: ", "30000x30000 pixels; no more than 67108864");
 }
@@ -289,30 +289,29 @@ static void test_claims_are_not_believed(void **state) {
 static void test_sixteen_bits_become_eight(void **state) {
   uint8_t pixels[H * W * 2];
   for (int i = 0; i < H * W; ++i) pixels[2 * i] = pixels[2 * i + 1] = pixel(1, i / W, i % W, 0);
-  put("set/a/1.png", test_png(H, W, 1, 16, pixels));
+  put_file("set/a/1.png", test_png(H, W, 1, 16, pixels));
   ronde__data *data;
-  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  assert_int_equal(open_folder((ronde__data_options){.cache = true}, &data), RONDE_OK);
   check_example(data, 0, 0, 1, 0, 1);
   ronde__data_close(data);
 }
 
-/* Another file, another class or another choice is another cache; a file that changes behind an open set
- * is an error. */
+/* Another file, class or option leads to another cache. A file that changes while the set is open is an error. */
 static void test_the_cache_follows_the_tree(void **state) {
   ronde__data *data;
-  put("set/a/1.png", png(1, H, W, 3));
+  put_file("set/a/1.png", png(1, H, W, 3));
   assert_int_equal(try_set((ronde__data_options){.cache = true}), RONDE_OK);
-  put("set/a/1.png", png(2, H, W, 3));
-  put("set/b/1.png", png(3, H, W, 3));
-  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  put_file("set/a/1.png", png(2, H, W, 3));
+  put_file("set/b/1.png", png(3, H, W, 3));
+  assert_int_equal(open_folder((ronde__data_options){.cache = true}, &data), RONDE_OK);
   check_example(data, 0, 0, 2, 0, 3);
   check_example(data, 0, 1, 3, 1, 3);
   ronde__data_close(data);
-  assert_int_equal(open_set((ronde__data_options){.cache = true, .resize = {4, 4}}, &data), RONDE_OK);
+  assert_int_equal(open_folder((ronde__data_options){.cache = true, .resize = {4, 4}}, &data), RONDE_OK);
   assert_int_equal(data->source.dims[1], 4);
   ronde__data_close(data);
-  assert_int_equal(open_set((ronde__data_options){.cache = false}, &data), RONDE_OK);
-  put("set/b/1.png", png(3, H + 1, W, 3));
+  assert_int_equal(open_folder((ronde__data_options){.cache = false}, &data), RONDE_OK);
+  put_file("set/b/1.png", png(3, H + 1, W, 3));
   int64_t id = 0, label;
   float x[3 * H * W];
   check_failed(&lines, data->source.read(data->source.user, 0, &id, 1, x, &label, NULL), RONDE_E_INPUT, "/set/b/1.png",
@@ -385,12 +384,12 @@ static void test_folders_of_both_formats(void **state) {
   uint8_t *x;
   test_bytes file = jpeg(3, TEST_JPEG_PROGRESSIVE);
   assert_int_equal(decode(file, file.n, 3, &x), RONDE_OK);
-  put("set/a/1.jpeg", file);
-  put("set/a/2.JPG", jpeg(1, TEST_JPEG_PLAIN));
-  put("set/b/1.png", png(1, 16, 16, 3));
-  put("set/b/2.png", jpeg(3, TEST_JPEG_PLAIN)); /* what it is says its content */
+  put_file("set/a/1.jpeg", file);
+  put_file("set/a/2.JPG", jpeg(1, TEST_JPEG_PLAIN));
+  put_file("set/b/1.png", png(1, 16, 16, 3));
+  put_file("set/b/2.png", jpeg(3, TEST_JPEG_PLAIN)); /* what it is says its content */
   ronde__data *data;
-  assert_int_equal(open_set((ronde__data_options){.cache = true}, &data), RONDE_OK);
+  assert_int_equal(open_folder((ronde__data_options){.cache = true}, &data), RONDE_OK);
   int64_t ids[] = {0, 1, 2, 3}, labels[4];
   static float got[4 * 768];
   assert_int_equal(data->source.read(data->source.user, 0, ids, 4, got, labels, NULL), RONDE_OK);
@@ -399,7 +398,7 @@ static void test_folders_of_both_formats(void **state) {
   ronde__data_close(data);
   ronde__free(x);
   test_log_start(&lines);
-  put("set/b/3.jpg", jpeg(4, TEST_JPEG_UNMARKED));
+  put_file("set/b/3.jpg", jpeg(4, TEST_JPEG_UNMARKED));
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT, "/set/b/3.jpg: ", "CMYK");
 }
 

@@ -1,3 +1,4 @@
+/* IDX files, plain and compressed, and their damages. */
 #include "data/testing.h"
 
 #include "data/set.h"
@@ -55,7 +56,7 @@ static void test_bad_headers_are_named(void **state) {
       {test_idx(3, (uint32_t[]){2, 2, 0}, zeros, 0), 3, "offset 12", "side of 0"},
       {test_idx(3, (uint32_t[]){2, 2, 2}, zeros, 7), 3, "offset 4", "2 images of 2x2, but only 7 bytes"},
       {test_idx(1, (uint32_t[]){9}, zeros, 8), 1, "offset 4", "9 labels, but only 8 bytes"},
-      {test_idx(3, (uint32_t[]){2, 2, 2}, zeros, 9), 3, "offset 24", "goes on behind the last example"},
+      {test_idx(3, (uint32_t[]){2, 2, 2}, zeros, 9), 3, "offset 24", "the file is longer than its header says"},
       {test_idx(3, (uint32_t[]){1u << 31, 28, 28}, zeros, 64), 3, "offset 4", "2147483648 images"},
       {test_idx(3, (uint32_t[]){UINT32_MAX, UINT32_MAX, UINT32_MAX}, zeros, 64), 3, "offset 4",
        "more than can be counted"},
@@ -75,7 +76,7 @@ static void test_gzip_that_holds_less_than_claimed_is_named(void **state) {
   free(plain.data);
 }
 
-/* At the first byte too many: what comes behind it, here cut off, is not decompressed to be counted. */
+/* Refused at the first byte too many: what follows it (here cut off) is not decompressed. */
 static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   ronde__idx idx;
   test_log_start(&lines);
@@ -84,7 +85,8 @@ static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   for (size_t i = 0; i < n; ++i) long_tail[i] = (uint8_t)(i * i >> 5);
   test_bytes plain = test_idx(3, (uint32_t[]){2, 28, 28}, long_tail, n), packed = test_gzip(plain.data, plain.n);
   packed.n /= 2;
-  check_failed(&lines, parse(packed, 3, &idx, NULL), RONDE_E_INPUT, "offset 1584", "goes on behind the last example");
+  check_failed(&lines, parse(packed, 3, &idx, NULL), RONDE_E_INPUT, "offset 1584",
+               "the file is longer than its header says");
   free(plain.data);
   free(long_tail);
 }

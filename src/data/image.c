@@ -1,39 +1,15 @@
-/* Images of any format: found by their first bytes, decoded, turned upright, as planes. */
+/* Images of any format: recognised by their first bytes, decoded, turned upright, spread into planes. */
 #include "data/image.h"
 
 #include "data/set.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#define SIDE_MAX 32768
-#define PIXELS_MAX (64 << 20)
 #define FILE_BYTES_MAX (256 << 20)
-
-ronde_status ronde__image_fail(ronde_status status, char reason[RONDE__REASON_BYTES], const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(reason, RONDE__REASON_BYTES, format, arguments);
-  va_end(arguments);
-  return status;
-}
-
-ronde_status ronde__image_check_sides(int64_t height, int64_t width, int offset, char reason[RONDE__REASON_BYTES]) {
-  char where[24] = "";
-  if (offset >= 0) snprintf(where, sizeof where, "offset %d: ", offset);
-  if (height > SIDE_MAX || width > SIDE_MAX)
-    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; at most %d a side are read", where,
-                             (long long)height, (long long)width, SIDE_MAX);
-  if (height * width > PIXELS_MAX)
-    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; no more than %d are read", where,
-                             (long long)height, (long long)width, PIXELS_MAX);
-  return RONDE_OK;
-}
 
 /* ---- formats ----------------------------------------------------------------------------------------------------- */
 
-static ronde__image_fn find_format(const uint8_t *data, size_t bytes) {
+static ronde__image_fn image_find_format(const uint8_t *data, size_t bytes) {
   static const struct {
     const char *begin;
     size_t n;
@@ -57,27 +33,27 @@ static void turn_sides(ronde__image *image) {
 }
 
 /* Where the shown pixel (y, x) of an upright image lies in the file: first + y * down + x * right, in pixels. */
-typedef struct walk {
+typedef struct image_walk {
   int64_t first, down, right;
-} walk;
+} image_walk;
 
 /* Source: Exif 2.32, 4.6.4, Orientation: where row 0 and column 0 of what is stored are seen. */
-static walk walk_of(const ronde__image *image) {
+static image_walk image_walk_of(const ronde__image *image) {
   int o = image->orientation;
   int64_t h = image->height, w = image->width; /* as shown */
   bool turned = lies_on_its_side(image);
   int64_t row = turned ? h : w; /* pixels of a row in the file */
   bool from_below = o == 3 || o == 4 || o == 7 || o == 8, from_right = o == 2 || o == 3 || o == 6 || o == 7;
   int64_t down = turned ? 1 : row, right = turned ? row : 1;
-  walk walk = {0, down, right};
+  image_walk walk = {0, down, right};
   if (from_below) walk.first += (h - 1) * down, walk.down = -down;
   if (from_right) walk.first += (w - 1) * right, walk.right = -right;
   return walk;
 }
 
 /* To planes, upright. */
-static void spread(const ronde__image *image, int channels, const uint8_t *interleaved, uint8_t *planes) {
-  walk walk = walk_of(image);
+static void image_spread(const ronde__image *image, int channels, const uint8_t *interleaved, uint8_t *planes) {
+  image_walk walk = image_walk_of(image);
   int64_t plane = image->height * image->width, i = 0;
   for (int64_t y = 0; y < image->height; ++y)
     for (int64_t x = 0; x < image->width; ++x, ++i) {
@@ -90,7 +66,7 @@ static void spread(const ronde__image *image, int channels, const uint8_t *inter
 
 ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
                                char reason[RONDE__REASON_BYTES]) {
-  ronde__image_fn read = find_format(data, bytes);
+  ronde__image_fn read = image_find_format(data, bytes);
   if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
   RONDE_TRY(read(data, bytes, 0, image_out, NULL, reason));
   turn_sides(image_out);
@@ -101,7 +77,7 @@ ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, r
                                  uint8_t **planes_out, char reason[RONDE__REASON_BYTES]) {
   if (channels != 1 && channels != 3)
     return ronde__image_fail(RONDE_E_USAGE, reason, "an image has 1 or 3 channels, but %d are needed", channels);
-  ronde__image_fn read = find_format(data, bytes);
+  ronde__image_fn read = image_find_format(data, bytes);
   if (!read) return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG or JPEG image");
   uint8_t *interleaved;
   RONDE_TRY(read(data, bytes, channels, image_out, &interleaved, reason));
@@ -111,7 +87,7 @@ ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, r
     return RONDE_OK;
   }
   uint8_t *planes = ronde__alloc((size_t)(image_out->height * image_out->width * channels));
-  if (planes) spread(image_out, channels, interleaved, planes);
+  if (planes) image_spread(image_out, channels, interleaved, planes);
   ronde__free(interleaved);
   if (!planes) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
   *planes_out = planes;

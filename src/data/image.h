@@ -23,7 +23,7 @@ ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, r
 /* A whole file of at most 256 MiB, owned by the caller (ronde__free). This one logs. */
 ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *bytes_out);
 
-/* ---- for the formats: png.c, jpeg.c ---------------------------------------------------------------------------- */
+/* ---- the formats (png.c, jpeg.c) and what they share (image_limits.c) ------------------------------------------- */
 
 /* Reads the header, and where channels is not 0 the pixels, interleaved; sides and pixels are as they are stored. */
 typedef ronde_status (*ronde__image_fn)(const void *data, size_t bytes, int channels, ronde__image *image_out,

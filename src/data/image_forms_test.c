@@ -1,4 +1,4 @@
-/* Every form that the pixels of a PNG or JPEG may have, against pixels that are known; and how a picture is held. */
+/* Every pixel format of PNG and JPEG, against known pixels; and EXIF orientation. */
 #include "data/jpeg_testing.h"
 
 #include "data/exif.h"
@@ -31,7 +31,7 @@ static test_bytes exif(bool big, int tag, int type, int value) {
   return test_bytes_make(data, sizeof data);
 }
 
-static int orientation(test_bytes block, size_t bytes) {
+static int with_orientation(test_bytes block, size_t bytes) {
   void *exact = malloc(bytes ? bytes : 1); /* so that a sanitizer sees one read too many */
   memcpy(exact, block.data, bytes);
   int value = ronde__exif_orientation(exact, bytes);
@@ -43,8 +43,8 @@ static void test_exif_says_how_a_picture_is_held(void **state) {
   for (int big = 0; big < 2; ++big)
     for (int value = 0; value < 10; ++value) {
       test_bytes block = exif(big, 0x112, 3, value);
-      assert_int_equal(orientation(block, block.n), value >= 1 && value <= 8 ? value : 1);
-      for (size_t bytes = 0; bytes < 34; ++bytes) assert_int_equal(orientation(block, bytes), 1);
+      assert_int_equal(with_orientation(block, block.n), value >= 1 && value <= 8 ? value : 1);
+      for (size_t bytes = 0; bytes < 34; ++bytes) assert_int_equal(with_orientation(block, bytes), 1);
       free(block.data);
     }
   test_bytes others[] = {exif(true, 0x112, 4, 6), exif(true, 0x113, 3, 6), exif(false, 0x112, 3, 6),
@@ -52,7 +52,7 @@ static void test_exif_says_how_a_picture_is_held(void **state) {
   others[2].data[2] = 43;              /* no TIFF */
   memset(others[3].data + 4, 0xff, 4); /* entries beyond the end */
   for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
-    assert_int_equal(orientation(others[i], others[i].n), 1);
+    assert_int_equal(with_orientation(others[i], others[i].n), 1);
     free(others[i].data);
   }
 }
@@ -119,7 +119,7 @@ static void check_colour(const char *what, test_bytes file, const uint8_t (*want
 }
 
 /* One row [bytes] three times. */
-static const uint8_t *rows_of(const uint8_t *row, size_t bytes) {
+static const uint8_t *rows_as(const uint8_t *row, size_t bytes) {
   static uint8_t rows[H * 64];
   for (size_t y = 0; y < H; ++y) memcpy(rows + y * bytes, row, bytes);
   return rows;
@@ -140,7 +140,7 @@ static void test_grey_of_every_depth(void **state) {
     for (int p = 0; p < H * W; ++p) want[p] = cases[i].want[p % W];
     char what[32];
     snprintf(what, sizeof what, "grey of %d bits", cases[i].depth);
-    check_grey(what, png(GREY, cases[i].depth, cases[i].bytes, rows_of(cases[i].row, cases[i].bytes), NULL, 0), want);
+    check_grey(what, png(GREY, cases[i].depth, cases[i].bytes, rows_as(cases[i].row, cases[i].bytes), NULL, 0), want);
   }
 }
 
@@ -154,7 +154,7 @@ static void test_colour_of_16_bits(void **state) {
       row[p * 6 + c * 2 + 1] = (uint8_t)value;
       for (int y = 0; y < H; ++y) want[y * W + p][c] = (uint8_t)eighth;
     }
-  check_colour("colour of 16 bits", png(RGB, 16, sizeof row, rows_of(row, sizeof row), NULL, 0), want);
+  check_colour("colour of 16 bits", png(RGB, 16, sizeof row, rows_as(row, sizeof row), NULL, 0), want);
 }
 
 /* Transparent pixels lie on black, opaque ones are what they are. */
@@ -164,13 +164,13 @@ static void test_grey_with_alpha(void **state) {
   static const uint8_t key[] = {0, 20};
   uint8_t want[H * W], keyed[H * W];
   for (int p = 0; p < H * W; ++p) want[p] = (const uint8_t[]){10, 0, 30, 0, 255}[p % W];
-  check_grey("grey with alpha", png(GREY_ALPHA, 8, sizeof row, rows_of(row, sizeof row), NULL, 0), want);
-  check_grey("grey with alpha of 16 bits", png(GREY_ALPHA, 16, sizeof deep, rows_of(deep, sizeof deep), NULL, 0), want);
+  check_grey("grey with alpha", png(GREY_ALPHA, 8, sizeof row, rows_as(row, sizeof row), NULL, 0), want);
+  check_grey("grey with alpha of 16 bits", png(GREY_ALPHA, 16, sizeof deep, rows_as(deep, sizeof deep), NULL, 0), want);
   /* One value that is transparent (tRNS). */
   static const uint8_t plain[] = {10, 20, 30, 20, 255};
   const chunk transparent = {"tRNS", test_bytes_make(key, sizeof key)};
   for (int p = 0; p < H * W; ++p) keyed[p] = (const uint8_t[]){10, 0, 30, 0, 255}[p % W];
-  check_grey("grey with a transparent value", png(GREY, 8, sizeof plain, rows_of(plain, sizeof plain), &transparent, 1),
+  check_grey("grey with a transparent value", png(GREY, 8, sizeof plain, rows_as(plain, sizeof plain), &transparent, 1),
              keyed);
 }
 
@@ -191,7 +191,7 @@ static void test_palettes(void **state) {
         for (int c = 0; c < 3; ++c) want[p][c] = with_alpha && index[p % W] == 1 ? 0 : colours[index[p % W]][c];
       check_colour(
           with_alpha ? "palette with alpha" : "palette",
-          png(PALETTE, forms[i].depth, forms[i].bytes, rows_of(forms[i].row, forms[i].bytes), before, 1 + with_alpha),
+          png(PALETTE, forms[i].depth, forms[i].bytes, rows_as(forms[i].row, forms[i].bytes), before, 1 + with_alpha),
           want);
       if (!with_alpha) free(before[1].data.data);
     }
@@ -224,7 +224,7 @@ static void test_png_is_turned(void **state) {
         for (int k = 0; k < 3; ++k) assert_int_equal(x[k * H * W + seen_at(o, H, W, r, c)], rows[(r * W + c) * 3 + k]);
     ronde__free(x);
   }
-  /* With a checksum that is wrong nobody knows what it said. */
+  /* A chunk with a wrong checksum is ignored. */
   const chunk before = {"eXIf", exif(true, 0x112, 3, 6)};
   test_bytes file = png(RGB, 8, W * 3, rows, &before, 1);
   uint8_t *name = memmem(file.data, file.n, "eXIf", 4);
@@ -318,7 +318,7 @@ static void test_inks_of_unknown_sense_are_refused(void **state) {
   test_bytes file = test_jpeg(16, 16, 4, TEST_JPEG_UNMARKED, pixels);
   test_log_start(&lines);
   check_failed(&lines, ronde__image_decode("image", file.data, file.n, 3, &h, &w, &x), RONDE_E_INPUT,
-               "image: a CMYK JPEG without Adobe's marker", "converted to RGB");
+               "image: a CMYK JPEG without Adobe's marker", "convert it to RGB");
   free(file.data);
 }
 

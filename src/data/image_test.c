@@ -1,3 +1,4 @@
+/* PNG images: planes, grey and colour, transparency, damaged files. */
 #include "data/testing.h"
 
 #include "data/set.h"
@@ -117,7 +118,7 @@ static void test_a_build_without_libpng_says_so(void **state) {
   uint8_t *x;
   test_log_start(&lines);
   ronde_status status = ronde__image_decode("image", "\x89PNG\r\n\x1a\n", 8, 1, &h, &w, &x);
-  check_failed(&lines, status, RONDE_E_USAGE, "image", "reads no PNG");
+  check_failed(&lines, status, RONDE_E_USAGE, "image", "cannot read PNG");
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* JPEG images, through libjpeg. */
+/* JPEG images, by libjpeg. Source: ITU-T T.81; Adobe Technical Note 5116 (the inverted CMYK). */
 #include "data/data.h"
 #include "data/exif.h"
 #include "data/image.h"
@@ -17,7 +17,7 @@
 bool ronde__jpeg_supported(void) { return true; }
 
 /* libjpeg leaves through error_exit, which must not return. */
-typedef struct reader {
+typedef struct jpeg_reader {
   struct jpeg_error_mgr errors;
   struct jpeg_progress_mgr progress;
   jmp_buf failed;
@@ -25,10 +25,10 @@ typedef struct reader {
   char *reason;
   struct jpeg_decompress_struct c;
   uint8_t *pixels, *inks; /* inks: a row of CMYK */
-} reader;
+} jpeg_reader;
 
-static void leave(j_common_ptr common) {
-  reader *r = (reader *)common->err;
+static void jpeg_error_exit(j_common_ptr common) {
+  jpeg_reader *r = (jpeg_reader *)common->err;
   char text[JMSG_LENGTH_MAX];
   bool no_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
   common->err->format_message(common, text);
@@ -36,39 +36,40 @@ static void leave(j_common_ptr common) {
   longjmp(r->failed, 1);
 }
 
-/* libjpeg goes on behind damage with grey pixels; here that is an error. */
-static void hear(j_common_ptr common, int level) {
+/* Where data is damaged libjpeg continues with grey pixels; here that is an error. */
+static void jpeg_emit_message(j_common_ptr common, int level) {
   int code = common->err->msg_code;
   bool damage = code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
                 code == JWRN_MUST_RESYNC || code == JWRN_BOGUS_PROGRESSION || code == JWRN_NOT_SEQUENTIAL;
-  if (level < 0 && damage) leave(common);
+  if (level < 0 && damage) jpeg_error_exit(common);
 }
 
-static void stay_silent(j_common_ptr common) {}
+static void jpeg_output_message(j_common_ptr common) {}
 
-static void count_scans(j_common_ptr common) {
-  reader *r = (reader *)common->err;
+static void jpeg_count_scans(j_common_ptr common) {
+  jpeg_reader *r = (jpeg_reader *)common->err;
   if (r->c.input_scan_number <= SCANS_MAX) return;
   r->status = ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of more than %d scans", SCANS_MAX);
   longjmp(r->failed, 1);
 }
 
-static bool has_inks(const reader *r) { return r->c.jpeg_color_space == JCS_CMYK || r->c.jpeg_color_space == JCS_YCCK; }
+static bool has_inks(const jpeg_reader *r) {
+  return r->c.jpeg_color_space == JCS_CMYK || r->c.jpeg_color_space == JCS_YCCK;
+}
 
-static ronde_status check_kind(reader *r) {
+static ronde_status jpeg_check_kind(jpeg_reader *r) {
   RONDE_TRY(ronde__image_check_sides(r->c.image_height, r->c.image_width, -1, r->reason));
   if (r->c.jpeg_color_space == JCS_UNKNOWN)
     return ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of %d components, whose colours are not known",
                              r->c.num_components);
   if (has_inks(r) && !r->c.saw_Adobe_marker)
-    return ronde__image_fail(
-        RONDE_E_INPUT, r->reason,
-        "a CMYK JPEG without Adobe's marker, which may be of either sense; it must be converted to "
-        "RGB");
+    return ronde__image_fail(RONDE_E_INPUT, r->reason,
+                             "a CMYK JPEG without Adobe's marker, whose inks may be inverted or not; convert it to "
+                             "RGB");
   return RONDE_OK;
 }
 
-static int orientation(const reader *r) {
+static int jpeg_orientation(const jpeg_reader *r) {
   enum { NAME = 6 };
   for (jpeg_saved_marker_ptr marker = r->c.marker_list; marker; marker = marker->next)
     if (marker->data_length >= NAME && !memcmp(marker->data, "Exif\0", NAME))
@@ -76,9 +77,9 @@ static int orientation(const reader *r) {
   return 1;
 }
 
-/* Adobe writes what the inks leave of the light: 255 where there is none. Colour profiles are not applied. Grey as
- * libjpeg makes it of RGB (ITU-R BT.601). */
-static void take_inks(const uint8_t *inks, int64_t n, int channels, uint8_t *to) {
+/* Adobe stores inks inverted: 255 is no ink. Colour profiles are not applied. Grey is made as libjpeg makes it of
+ * RGB (ITU-R BT.601). */
+static void jpeg_take_inks(const uint8_t *inks, int64_t n, int channels, uint8_t *to) {
   for (int64_t i = 0; i < n; ++i, inks += 4, to += channels) {
     unsigned rgb[3];
     for (int c = 0; c < 3; ++c) rgb[c] = (inks[c] * inks[3] + 127u) / 255u;
@@ -89,15 +90,16 @@ static void take_inks(const uint8_t *inks, int64_t n, int channels, uint8_t *to)
 }
 
 /* After setjmp. */
-static ronde_status read_image(reader *r, const void *data, size_t bytes, int channels, ronde__image *image_out) {
+static ronde_status jpeg_read_image(jpeg_reader *r, const void *data, size_t bytes, int channels,
+                                    ronde__image *image_out) {
   jpeg_create_decompress(&r->c);
   r->c.progress = &r->progress;
   jpeg_mem_src(&r->c, data, (unsigned long)bytes);
   jpeg_save_markers(&r->c, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&r->c, TRUE);
-  RONDE_TRY(check_kind(r));
+  RONDE_TRY(jpeg_check_kind(r));
   *image_out =
-      (ronde__image){r->c.image_height, r->c.image_width, r->c.jpeg_color_space != JCS_GRAYSCALE, orientation(r)};
+      (ronde__image){r->c.image_height, r->c.image_width, r->c.jpeg_color_space != JCS_GRAYSCALE, jpeg_orientation(r)};
   if (!channels) return RONDE_OK;
   r->c.out_color_space = has_inks(r) ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&r->c);
@@ -110,7 +112,7 @@ static ronde_status read_image(reader *r, const void *data, size_t bytes, int ch
     uint8_t *to = r->pixels + row_bytes * r->c.output_scanline;
     JSAMPROW row = r->inks ? r->inks : to;
     jpeg_read_scanlines(&r->c, &row, 1);
-    if (r->inks) take_inks(r->inks, r->c.output_width, channels, to);
+    if (r->inks) jpeg_take_inks(r->inks, r->c.output_width, channels, to);
   }
   jpeg_finish_decompress(&r->c);
   return RONDE_OK;
@@ -118,15 +120,15 @@ static ronde_status read_image(reader *r, const void *data, size_t bytes, int ch
 
 ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                               uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
-  reader *r = ronde__alloc(sizeof *r); /* not on the stack, where longjmp would leave locals undefined */
+  jpeg_reader *r = ronde__alloc(sizeof *r); /* not on the stack, where longjmp would leave locals undefined */
   if (!r) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
   r->reason = reason;
   r->c.err = jpeg_std_error(&r->errors);
-  r->errors.error_exit = leave;
-  r->errors.emit_message = hear;
-  r->errors.output_message = stay_silent;
-  r->progress.progress_monitor = count_scans;
-  if (setjmp(r->failed) == 0) r->status = read_image(r, data, bytes, channels, image_out);
+  r->errors.error_exit = jpeg_error_exit;
+  r->errors.emit_message = jpeg_emit_message;
+  r->errors.output_message = jpeg_output_message;
+  r->progress.progress_monitor = jpeg_count_scans;
+  if (setjmp(r->failed) == 0) r->status = jpeg_read_image(r, data, bytes, channels, image_out);
   jpeg_destroy_decompress(&r->c);
   ronde__free(r->inks);
   ronde_status status = r->status;
@@ -142,7 +144,7 @@ bool ronde__jpeg_supported(void) { return false; }
 
 ronde_status ronde__jpeg_read(const void *data, size_t bytes, int channels, ronde__image *image_out,
                               uint8_t **interleaved_out, char reason[RONDE__REASON_BYTES]) {
-  return ronde__image_fail(RONDE_E_USAGE, reason, "this build reads no JPEG (libjpeg)");
+  return ronde__image_fail(RONDE_E_USAGE, reason, "this build cannot read JPEG (no libjpeg)");
 }
 
 #endif

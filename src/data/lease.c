@@ -12,9 +12,9 @@ struct ronde__lease {
   off_t bytes;
 };
 
-/* The kernel would tell by a signal that somebody waits. SIGURG is one that is ignored unless a program asks for it; then
- * nobody is named to get it. */
-static bool ask(int fd) {
+/* The kernel signals the holder when somebody waits for the file. The signal is SIGURG, which is ignored by default,
+ * and no process is named to receive it. */
+static bool lease_request(int fd) {
   if (fcntl(fd, F_SETSIG, SIGURG) || fcntl(fd, F_SETLEASE, F_RDLCK)) return false;
   fcntl(fd, F_SETOWN, 0);
   return true;
@@ -28,7 +28,7 @@ ronde__lease *ronde__lease_take(int fd) {
     close(fd);
     return NULL;
   }
-  *lease = (ronde__lease){.fd = fd, .granted = ask(fd), .bytes = st.st_size};
+  *lease = (ronde__lease){.fd = fd, .granted = lease_request(fd), .bytes = st.st_size};
   return lease;
 }
 

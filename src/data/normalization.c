@@ -1,4 +1,4 @@
-/* Mean and deviation of pixels, from text and to text. Whatever the locale, numbers have a point. */
+/* Mean and deviation of pixels, from text and to text. Numbers have a decimal point in every locale. */
 #include "data/normalization.h"
 
 #include <locale.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comma-separated values in [text, end); how many, or 0 where it is no such list. */
-static int parse_values(const char *text, const char *end, float values[RONDE__NORMALIZED_MAX]) {
+/* Parses comma-separated values in [text, end). Returns how many, or 0 where it is no such list. */
+static int normalization_parse_values(const char *text, const char *end, float values[RONDE__NORMALIZED_MAX]) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
   int n = 0;
   for (bool more = true; more && n < RONDE__NORMALIZED_MAX; n++) {
@@ -33,39 +33,39 @@ static bool are_positive(const float *values, int n) {
 }
 
 /* One value for several stands for each of them. */
-static void spread(float *values, int from, int to) {
+static void normalization_spread(float *values, int from, int to) {
   for (int i = from; i < to; i++) values[i] = values[0];
 }
 
 /* "0.5;0.25", "0.5,0.4,0.5;0.2" */
-static bool parse_pair(const char *text, ronde__normalization *out) {
+static bool normalization_parse_pair(const char *text, ronde__normalization *out) {
   const char *semicolon = strchr(text, ';');
   if (!semicolon) return false;
-  int n = parse_values(text, semicolon, out->mean);
-  int n_deviations = parse_values(semicolon + 1, text + strlen(text), out->deviation);
+  int n = normalization_parse_values(text, semicolon, out->mean);
+  int n_deviations = normalization_parse_values(semicolon + 1, text + strlen(text), out->deviation);
   bool fits = n == n_deviations || n == 1 || n_deviations == 1;
   if (n == 0 || n_deviations == 0 || !fits || !are_positive(out->deviation, n_deviations)) return false;
   out->channels = n > n_deviations ? n : n_deviations;
-  spread(out->mean, n, out->channels);
-  spread(out->deviation, n_deviations, out->channels);
+  normalization_spread(out->mean, n, out->channels);
+  normalization_spread(out->deviation, n_deviations, out->channels);
   return true;
 }
 
 bool ronde__normalization_parse(const char *text, ronde__normalization *out) {
   /* Of the torchvision weights. */
   static const ronde__normalization imagenet = {3, {.485f, .456f, .406f}, {.229f, .224f, .225f}};
-  if (strcmp(text, "imagenet") != 0) return parse_pair(text, out);
+  if (strcmp(text, "imagenet") != 0) return normalization_parse_pair(text, out);
   *out = imagenet;
   return true;
 }
 
 bool ronde__normalization_parse_lists(const char *mean, const char *deviation, ronde__normalization *out) {
-  out->channels = parse_values(mean, mean + strlen(mean), out->mean);
-  int n_deviations = parse_values(deviation, deviation + strlen(deviation), out->deviation);
+  out->channels = normalization_parse_values(mean, mean + strlen(mean), out->mean);
+  int n_deviations = normalization_parse_values(deviation, deviation + strlen(deviation), out->deviation);
   return out->channels > 0 && n_deviations == out->channels && are_positive(out->deviation, n_deviations);
 }
 
-/* The fewest that read back as the same value; the C locale is in use. */
+/* The fewest digits that read back as the same value. The C locale is in use. */
 static int digits_of(float value) {
   char text[32];
   int digits = 1;

@@ -12,16 +12,16 @@
 
 /* ---- the dict --------------------------------------------------------------------------------------------------- */
 
-typedef struct cursor {
+typedef struct npy_cursor {
   const char *at, *end;
-} cursor;
+} npy_cursor;
 
-static void skip_spaces(cursor *c) {
+static void npy_skip_spaces(npy_cursor *c) {
   while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t')) ++c->at;
 }
 
-static bool accept(cursor *c, const char *text) {
-  skip_spaces(c);
+static bool npy_accept(npy_cursor *c, const char *text) {
+  npy_skip_spaces(c);
   size_t n = strlen(text);
   if ((size_t)(c->end - c->at) < n || memcmp(c->at, text, n)) return false;
   c->at += n;
@@ -29,13 +29,13 @@ static bool accept(cursor *c, const char *text) {
 }
 
 /* A comma, or the closing bracket ahead. */
-static bool accept_separator(cursor *c, char closing) {
-  if (accept(c, ",")) return true;
+static bool npy_accept_separator(npy_cursor *c, char closing) {
+  if (npy_accept(c, ",")) return true;
   return c->at < c->end && *c->at == closing;
 }
 
-static bool parse_string(cursor *c, char *text, size_t size) {
-  skip_spaces(c);
+static bool npy_parse_string(npy_cursor *c, char *text, size_t size) {
+  npy_skip_spaces(c);
   if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
   char quote = *c->at++;
   size_t used = 0;
@@ -49,69 +49,69 @@ static bool parse_string(cursor *c, char *text, size_t size) {
   return true;
 }
 
-static bool parse_integer(cursor *c, int64_t *value_out) {
-  skip_spaces(c);
+static bool npy_parse_integer(npy_cursor *c, int64_t *value_out) {
+  npy_skip_spaces(c);
   int64_t value = 0;
   const char *begin = c->at;
   for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; ++c->at)
     if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *c->at - '0', &value)) return false;
   if (c->at == begin) return false;
-  accept(c, "L"); /* written by Python 2 */
+  npy_accept(c, "L"); /* written by Python 2 */
   *value_out = value;
   return true;
 }
 
-static bool parse_shape(cursor *c, ronde__npy *npy) {
-  if (!accept(c, "(")) return false;
+static bool npy_parse_shape(npy_cursor *c, ronde__npy *npy) {
+  if (!npy_accept(c, "(")) return false;
   npy->rank = 0;
-  while (!accept(c, ")")) {
-    if (npy->rank == RONDE_MAX_RANK || !parse_integer(c, &npy->dim[npy->rank])) return false;
+  while (!npy_accept(c, ")")) {
+    if (npy->rank == RONDE_MAX_RANK || !npy_parse_integer(c, &npy->dim[npy->rank])) return false;
     ++npy->rank;
-    if (!accept_separator(c, ')')) return false;
+    if (!npy_accept_separator(c, ')')) return false;
   }
   return true;
 }
 
-typedef struct dict {
+typedef struct npy_dict {
   char descr[16];
   bool fortran, has_descr, has_order, has_shape;
-} dict;
+} npy_dict;
 
-static const char *parse_value(cursor *c, const char *key, dict *d, ronde__npy *npy) {
+static const char *npy_parse_value(npy_cursor *c, const char *key, npy_dict *d, ronde__npy *npy) {
   if (!strcmp(key, "descr")) {
     d->has_descr = true;
-    if (accept(c, "[")) return "a structured array; one plain type is needed";
-    return parse_string(c, d->descr, sizeof d->descr) ? NULL : "cannot read 'descr' of the header";
+    if (npy_accept(c, "[")) return "a structured array; one plain type is needed";
+    return npy_parse_string(c, d->descr, sizeof d->descr) ? NULL : "cannot read 'descr' of the header";
   }
   if (!strcmp(key, "fortran_order")) {
     d->has_order = true;
-    d->fortran = accept(c, "True");
-    return d->fortran || accept(c, "False") ? NULL : "cannot read 'fortran_order' of the header";
+    d->fortran = npy_accept(c, "True");
+    return d->fortran || npy_accept(c, "False") ? NULL : "cannot read 'fortran_order' of the header";
   }
   if (!strcmp(key, "shape")) {
     d->has_shape = true;
-    return parse_shape(c, npy) ? NULL : "cannot read 'shape' of the header";
+    return npy_parse_shape(c, npy) ? NULL : "cannot read 'shape' of the header";
   }
   return "an unknown key in the header";
 }
 
 /* NULL, or what is wrong. */
-static const char *parse_dict(const char *text, size_t bytes, dict *d, ronde__npy *npy) {
-  cursor c = {text, text + bytes};
-  if (!accept(&c, "{")) return "the header is no dict";
-  while (!accept(&c, "}")) {
+static const char *npy_parse_dict(const char *text, size_t bytes, npy_dict *d, ronde__npy *npy) {
+  npy_cursor c = {text, text + bytes};
+  if (!npy_accept(&c, "{")) return "the header is no dict";
+  while (!npy_accept(&c, "}")) {
     char key[16];
-    if (!parse_string(&c, key, sizeof key) || !accept(&c, ":")) return "cannot read the header's dict";
-    const char *wrong = parse_value(&c, key, d, npy);
+    if (!npy_parse_string(&c, key, sizeof key) || !npy_accept(&c, ":")) return "cannot read the header's dict";
+    const char *wrong = npy_parse_value(&c, key, d, npy);
     if (wrong) return wrong;
-    if (!accept_separator(&c, '}')) return "cannot read the header's dict";
+    if (!npy_accept_separator(&c, '}')) return "cannot read the header's dict";
   }
-  skip_spaces(&c);
+  npy_skip_spaces(&c);
   if (c.at != c.end) return "something follows the header's dict";
   return d->has_descr && d->has_order && d->has_shape ? NULL : "the header lacks 'descr', 'fortran_order' or 'shape'";
 }
 
-static const char *parse_type(const char *descr, ronde__npy *npy) {
+static const char *npy_parse_type(const char *descr, ronde__npy *npy) {
   char order = descr[0];
   npy->type = order ? descr[1] : '\0';
   npy->item_bytes = npy->type && descr[2] >= '1' && descr[2] <= '8' && !descr[3] ? descr[2] - '0' : 0;
@@ -124,7 +124,7 @@ static const char *parse_type(const char *descr, ronde__npy *npy) {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static ronde_status read_dict(ronde__stream *stream, int64_t held, ronde__npy *npy) {
+static ronde_status npy_read_dict(ronde__stream *stream, int64_t held, ronde__npy *npy) {
   const char *name = ronde__stream_name(stream);
   uint8_t fixed[12];
   RONDE_TRY(ronde__stream_read(stream, fixed, 10));
@@ -147,15 +147,15 @@ static ronde_status read_dict(ronde__stream *stream, int64_t held, ronde__npy *n
   char *text;
   RONDE__ALLOC(text, (size_t)length + 1, name);
   ronde_status status = ronde__stream_read(stream, text, length);
-  dict d = {.fortran = false};
-  const char *wrong = status == RONDE_OK ? parse_dict(text, (size_t)length, &d, npy) : NULL;
+  npy_dict d = {.fortran = false};
+  const char *wrong = status == RONDE_OK ? npy_parse_dict(text, (size_t)length, &d, npy) : NULL;
   ronde__free(text);
   RONDE_TRY(status);
   npy->data_offset = begin + length;
   if (wrong) return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %s", name, (long long)begin, wrong);
   if (d.fortran)
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: Fortran order; save it in C order", name, (long long)begin);
-  wrong = parse_type(d.descr, npy);
+  wrong = npy_parse_type(d.descr, npy);
   if (wrong)
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: type '%s': %s", name, (long long)begin, d.descr, wrong);
   return RONDE_OK;
@@ -166,7 +166,7 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
   ronde__npy npy = {0};
   int64_t held, claimed;
   RONDE_TRY(ronde__stream_measure(stream, FRONT_MAX, &held));
-  RONDE_TRY(read_dict(stream, held, &npy));
+  RONDE_TRY(npy_read_dict(stream, held, &npy));
   npy.n_items = 1;
   bool countable = true;
   for (int d = 0; d < npy.rank; ++d) {
@@ -182,14 +182,14 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but %lld follow the header", name,
                        (long long)npy.data_offset, (long long)claimed, (long long)held);
   if (claimed < held)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but the file goes on behind them",
-                       name, (long long)(npy.data_offset + claimed), (long long)claimed);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the shape needs %lld bytes, but the file is longer", name,
+                       (long long)(npy.data_offset + claimed), (long long)claimed);
   *npy_out = npy;
   return RONDE_OK;
 }
 
 /* Goes to the first item of a file that must be as scanned. */
-static ronde_status go_to_items(ronde__stream *stream, const ronde__npy *npy) {
+static ronde_status npy_go_to_items(ronde__stream *stream, const ronde__npy *npy) {
   ronde__npy now;
   RONDE_TRY(ronde__npy_scan(stream, &now));
   bool same = now.type == npy->type && now.item_bytes == npy->item_bytes && now.rank == npy->rank &&
@@ -206,7 +206,7 @@ static ronde_status go_to_items(ronde__stream *stream, const ronde__npy *npy) {
 }
 
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to) {
-  RONDE_TRY(go_to_items(stream, npy));
+  RONDE_TRY(npy_go_to_items(stream, npy));
   RONDE_TRY(ronde__stream_read(stream, to, npy->n_items * npy->item_bytes));
   RONDE_TRY(ronde__stream_end(stream));
   const float *x = to;
@@ -218,7 +218,7 @@ ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void 
 }
 
 /* Little-endian, of 1, 2, 4 or 8 bytes; a u64 beyond i64 becomes negative, which no label may be. */
-static int64_t integer_at(const uint8_t *at, int bytes, bool is_signed) {
+static int64_t npy_integer_at(const uint8_t *at, int bytes, bool is_signed) {
   uint64_t value = 0;
   memcpy(&value, at, (size_t)bytes);
   if (is_signed && bytes < 8 && value >> (8 * bytes - 1)) value |= ~0ull << (8 * bytes);
@@ -226,14 +226,14 @@ static int64_t integer_at(const uint8_t *at, int bytes, bool is_signed) {
 }
 
 ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels) {
-  RONDE_TRY(go_to_items(stream, npy));
+  RONDE_TRY(npy_go_to_items(stream, npy));
   uint8_t chunk[4096];
   int64_t in_chunk = (int64_t)sizeof chunk / npy->item_bytes;
   for (int64_t i = 0; i < npy->n_items; ++i) {
     int64_t within = i % in_chunk;
     if (within == 0)
       RONDE_TRY(ronde__stream_read(stream, chunk, ronde__min(in_chunk, npy->n_items - i) * npy->item_bytes));
-    labels[i] = integer_at(chunk + within * npy->item_bytes, npy->item_bytes, npy->type == 'i');
+    labels[i] = npy_integer_at(chunk + within * npy->item_bytes, npy->item_bytes, npy->type == 'i');
     if (labels[i] < 0 || labels[i] > RONDE__LABEL_MAX)
       return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: label %lld of example %lld is not within 0..%d",
                          ronde__stream_name(stream), (long long)(npy->data_offset + i * npy->item_bytes),

@@ -5,54 +5,54 @@
 #include <stdio.h>
 #include <string.h>
 
-static void type_text(const ronde__npy *npy, char *text, size_t size) {
+static void npy_type_text(const ronde__npy *npy, char *text, size_t size) {
   const char *kind = npy->type == 'f' ? "float" : npy->type == 'i' ? "int" : "uint";
   snprintf(text, size, "%s%d", kind, 8 * npy->item_bytes);
 }
 
 /* What the header of images says of them. */
-typedef struct images {
+typedef struct npy_images {
   int64_t n, dims[3]; /* C, H, W, in whatever order they lie in the file */
   bool f32, nhwc;
-} images;
+} npy_images;
 
-/* Channels last, as Keras and NumPy's readers of pictures have them: read as NCHW it would have many channels of maps
- * that are a few pixels wide. */
-static bool looks_nhwc(const int64_t dim[4]) {
+/* Whether it looks like channels last, as Keras has it: read as NCHW it would have many channels of a few pixels'
+ * width. */
+static bool npy_looks_nhwc(const int64_t dim[4]) {
   bool picture = dim[3] == 1 || dim[3] == 3 || dim[3] == 4;
   return picture && dim[1] > 4 && dim[2] > dim[3];
 }
 
-static ronde_status check_layout(const char *path, const ronde__npy *npy, ronde__image_layout layout) {
-  if (layout != RONDE__IMAGE_AUTO || npy->rank != 4 || !looks_nhwc(npy->dim)) return RONDE_OK;
+static ronde_status npy_check_layout(const char *path, const ronde__npy *npy, ronde__image_layout layout) {
+  if (layout != RONDE__IMAGE_AUTO || npy->rank != 4 || !npy_looks_nhwc(npy->dim)) return RONDE_OK;
   const long long n = npy->dim[0], a = npy->dim[1], b = npy->dim[2], c = npy->dim[3];
   return ronde__fail(RONDE_E_INPUT,
                      "%s: offset 10: (%lld, %lld, %lld, %lld) looks like (N, H, W, C), but is read as (N, C, H, W): "
-                     "--layout nhwc turns it, --layout nchw takes it as %lld channels of %lldx%lld",
+                     "--layout nhwc turns it, --layout nchw reads it as %lld channels of %lldx%lld",
                      path, n, a, b, c, a, b, c);
 }
 
-static ronde_status check_images(const char *path, const ronde__npy *npy, ronde__image_layout layout,
-                                 images *images_out) {
+static ronde_status npy_check_images(const char *path, const ronde__npy *npy, ronde__image_layout layout,
+                                     npy_images *images_out) {
   bool f32 = npy->type == 'f' && npy->item_bytes == 4, u8 = npy->type == 'u' && npy->item_bytes == 1;
   if (!f32 && !u8) {
     char type[16];
-    type_text(npy, type, sizeof type);
+    npy_type_text(npy, type, sizeof type);
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of %s; float32 or uint8 is needed", path, type);
   }
   if (npy->rank != 4 && npy->rank != 3)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of rank %d; (N, C, H, W) or (N, H, W) is needed", path,
                        npy->rank);
-  RONDE_TRY(check_layout(path, npy, layout));
+  RONDE_TRY(npy_check_layout(path, npy, layout));
   bool nhwc = npy->rank == 4 && layout == RONDE__IMAGE_NHWC;
   const int64_t *dim = npy->dim, *sides = nhwc ? dim + 1 : dim + npy->rank - 2;
-  *images_out = (images){.n = dim[0], .f32 = f32, .nhwc = nhwc, .dims = {1, sides[0], sides[1]}};
+  *images_out = (npy_images){.n = dim[0], .f32 = f32, .nhwc = nhwc, .dims = {1, sides[0], sides[1]}};
   if (npy->rank == 4) images_out->dims[0] = nhwc ? dim[3] : dim[1];
   return RONDE_OK;
 }
 
 /* Items as they lie in the file, turned to NCHW. */
-static ronde_status read_items(ronde__stream *stream, const ronde__npy *npy, const images *im, void *x) {
+static ronde_status npy_read_items(ronde__stream *stream, const ronde__npy *npy, const npy_images *im, void *x) {
   RONDE_TRY(ronde__npy_read(stream, npy, x));
   if (!im->nhwc || im->dims[0] == 1) return RONDE_OK;
   size_t item = (size_t)npy->item_bytes, channels = (size_t)im->dims[0];
@@ -69,10 +69,10 @@ static ronde_status read_items(ronde__stream *stream, const ronde__npy *npy, con
   return RONDE_OK;
 }
 
-static ronde_status check_labels(const char *path, const ronde__npy *npy, const char *x_path, int64_t n) {
+static ronde_status npy_check_labels(const char *path, const ronde__npy *npy, const char *x_path, int64_t n) {
   if (npy->type == 'f') {
     char type[16];
-    type_text(npy, type, sizeof type);
+    npy_type_text(npy, type, sizeof type);
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of %s; an integer type is needed", path, type);
   }
   if (npy->rank != 1)
@@ -83,7 +83,7 @@ static ronde_status check_labels(const char *path, const ronde__npy *npy, const 
   return RONDE_OK;
 }
 
-static ronde_status scan_path(const char *path, ronde__npy *npy_out) {
+static ronde_status npy_scan_path(const char *path, ronde__npy *npy_out) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__npy_scan(stream, npy_out);
@@ -91,23 +91,24 @@ static ronde_status scan_path(const char *path, ronde__npy *npy_out) {
   return status;
 }
 
-static const char *type_name(bool f32) { return f32 ? "float32" : "uint8"; }
+static const char *npy_type_name(bool f32) { return f32 ? "float32" : "uint8"; }
 
 static ronde_status npy_scan(const ronde__set *set, ronde__facts *facts_out) {
   ronde__facts facts = {0};
   for (int split = 0; split < 2; ++split) {
     if (!set->x_path[split]) continue;
     ronde__npy x, y;
-    images im;
-    RONDE_TRY(scan_path(set->x_path[split], &x));
-    RONDE_TRY(check_images(set->x_path[split], &x, set->layout, &im));
-    RONDE_TRY(scan_path(set->y_path[split], &y));
-    RONDE_TRY(check_labels(set->y_path[split], &y, set->x_path[split], im.n));
+    npy_images im;
+    RONDE_TRY(npy_scan_path(set->x_path[split], &x));
+    RONDE_TRY(npy_check_images(set->x_path[split], &x, set->layout, &im));
+    RONDE_TRY(npy_scan_path(set->y_path[split], &y));
+    RONDE_TRY(npy_check_labels(set->y_path[split], &y, set->x_path[split], im.n));
     if (split == RONDE_SPLIT_TEST && (memcmp(im.dims, facts.dims, sizeof im.dims) || im.f32 != facts.f32))
-      return ronde__fail(
-          RONDE_E_INPUT, "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
-          set->x_path[split], type_name(im.f32), (long long)im.dims[0], (long long)im.dims[1], (long long)im.dims[2],
-          type_name(facts.f32), (long long)facts.dims[0], (long long)facts.dims[1], (long long)facts.dims[2]);
+      return ronde__fail(RONDE_E_INPUT,
+                         "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
+                         set->x_path[split], npy_type_name(im.f32), (long long)im.dims[0], (long long)im.dims[1],
+                         (long long)im.dims[2], npy_type_name(facts.f32), (long long)facts.dims[0],
+                         (long long)facts.dims[1], (long long)facts.dims[2]);
     memcpy(facts.dims, im.dims, sizeof im.dims);
     facts.n[split] = im.n;
     facts.f32 = im.f32;
@@ -118,28 +119,28 @@ static ronde_status npy_scan(const ronde__set *set, ronde__facts *facts_out) {
   return RONDE_OK;
 }
 
-static ronde_status fill_images(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x) {
+static ronde_status npy_fill_images(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x) {
   const char *path = set->x_path[split];
   ronde__stream *stream;
   ronde__npy npy;
-  images im;
+  npy_images im;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__npy_scan(stream, &npy);
-  if (status == RONDE_OK) status = check_images(path, &npy, set->layout, &im);
+  if (status == RONDE_OK) status = npy_check_images(path, &npy, set->layout, &im);
   if (status == RONDE_OK &&
       (im.n != facts->n[split] || memcmp(im.dims, facts->dims, sizeof im.dims) || im.f32 != facts->f32))
     status = ronde__fail(RONDE_E_INPUT, "%s: offset 10: the file changed while it was in use", path);
-  if (status == RONDE_OK) status = read_items(stream, &npy, &im, x);
+  if (status == RONDE_OK) status = npy_read_items(stream, &npy, &im, x);
   ronde__stream_close(stream);
   return status;
 }
 
-static ronde_status fill_labels(const char *path, const char *x_path, int64_t n, int64_t *labels) {
+static ronde_status npy_fill_labels(const char *path, const char *x_path, int64_t n, int64_t *labels) {
   ronde__stream *stream;
   ronde__npy npy;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__npy_scan(stream, &npy);
-  if (status == RONDE_OK) status = check_labels(path, &npy, x_path, n);
+  if (status == RONDE_OK) status = npy_check_labels(path, &npy, x_path, n);
   if (status == RONDE_OK) status = ronde__npy_read_labels(stream, &npy, labels);
   ronde__stream_close(stream);
   return status;
@@ -147,21 +148,21 @@ static ronde_status fill_labels(const char *path, const char *x_path, int64_t n,
 
 static ronde_status npy_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
                              int64_t *labels) {
-  RONDE_TRY(fill_images(set, facts, split, x));
-  return fill_labels(set->y_path[split], set->x_path[split], facts->n[split], labels);
+  RONDE_TRY(npy_fill_images(set, facts, split, x));
+  return npy_fill_labels(set->y_path[split], set->x_path[split], facts->n[split], labels);
 }
 
 const ronde__set_kind ronde__npy_kind = {npy_scan, npy_fill};
 
 /* ---- a single file, for predict --------------------------------------------------------------------------------- */
 
-static ronde_status read_images(ronde__stream *stream, const ronde__npy *npy, const images *im, float **x_out) {
+static ronde_status npy_read_images(ronde__stream *stream, const ronde__npy *npy, const npy_images *im, float **x_out) {
   float *x;
   uint8_t *pixels = NULL;
   RONDE__ALLOC(x, (size_t)npy->n_items * sizeof *x, ronde__stream_name(stream));
   /* u8 are read into the end of the f32 array and converted from the front. */
   if (!im->f32) pixels = (uint8_t *)(x + npy->n_items) - npy->n_items;
-  ronde_status status = read_items(stream, npy, im, im->f32 ? (void *)x : pixels);
+  ronde_status status = npy_read_items(stream, npy, im, im->f32 ? (void *)x : pixels);
   if (status != RONDE_OK) {
     ronde__free(x);
     return status;
@@ -175,11 +176,11 @@ ronde_status ronde__npy_read_images(const char *path, ronde__image_layout layout
                                     float **x_out) {
   ronde__stream *stream;
   ronde__npy npy;
-  images im;
+  npy_images im;
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__npy_scan(stream, &npy);
-  if (status == RONDE_OK) status = check_images(path, &npy, layout, &im);
-  if (status == RONDE_OK) status = read_images(stream, &npy, &im, x_out);
+  if (status == RONDE_OK) status = npy_check_images(path, &npy, layout, &im);
+  if (status == RONDE_OK) status = npy_read_images(stream, &npy, &im, x_out);
   ronde__stream_close(stream);
   if (status == RONDE_OK) {
     *n_out = im.n;

@@ -1,3 +1,4 @@
+/* NumPy files: headers of all versions, types of elements, layouts, damages. */
 #include "data/testing.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 
 static test_log lines;
 
-static ronde_status scan(test_bytes file, ronde__npy *npy_out) {
+static ronde_status scan_files(test_bytes file, ronde__npy *npy_out) {
   ronde__stream *stream;
   ronde_status status = ronde__stream_open_memory("file", file.data, file.n, &stream);
   if (status == RONDE_OK) {
@@ -17,7 +18,7 @@ static ronde_status scan(test_bytes file, ronde__npy *npy_out) {
   return status;
 }
 
-static ronde_status read_labels(test_bytes file, int64_t *labels) {
+static ronde_status read_label_file(test_bytes file, int64_t *labels) {
   ronde__stream *stream;
   ronde__npy npy;
   ronde_status status = ronde__stream_open_memory("file", file.data, file.n, &stream);
@@ -34,19 +35,19 @@ static ronde_status read_labels(test_bytes file, int64_t *labels) {
 static void test_headers_are_read(void **state) {
   static const uint8_t zeros[256];
   ronde__npy npy;
-  assert_int_equal(scan(test_npy(DICT("'<f4'", "False", "(2, 1, 3, 4)"), zeros, 96), &npy), RONDE_OK);
+  assert_int_equal(scan_files(test_npy(DICT("'<f4'", "False", "(2, 1, 3, 4)"), zeros, 96), &npy), RONDE_OK);
   assert_int_equal(npy.type, 'f');
   assert_int_equal(npy.item_bytes, 4);
   assert_int_equal(npy.rank, 4);
   assert_int_equal(npy.dim[3], 4);
   assert_int_equal(npy.n_items, 24);
   assert_int_equal(npy.data_offset % 64, 0);
-  assert_int_equal(scan(test_npy(DICT("'|u1'", "False", "(7,)"), zeros, 7), &npy), RONDE_OK);
+  assert_int_equal(scan_files(test_npy(DICT("'|u1'", "False", "(7,)"), zeros, 7), &npy), RONDE_OK);
   assert_int_equal(npy.rank, 1);
   assert_int_equal(npy.item_bytes, 1);
   /* Other spellings of the same: double quotes, other order of keys, no last comma, Python 2's long. */
   const char *odd = "{\"shape\":(7L,),\"fortran_order\":False,\"descr\":\"|u1\"}";
-  assert_int_equal(scan(test_npy(odd, zeros, 7), &npy), RONDE_OK);
+  assert_int_equal(scan_files(test_npy(odd, zeros, 7), &npy), RONDE_OK);
   assert_int_equal(npy.dim[0], 7);
 }
 
@@ -59,7 +60,7 @@ static void test_later_versions_are_read(void **state) {
     for (int i = 0; i < 4; ++i) front[8 + i] = (char)(length >> (8 * i));
     test_bytes file = test_bytes_join(test_bytes_make(front, 12), test_bytes_make(dict, length));
     ronde__npy npy;
-    assert_int_equal(scan(test_bytes_join(file, test_bytes_make("abc", 3)), &npy), RONDE_OK);
+    assert_int_equal(scan_files(test_bytes_join(file, test_bytes_make("abc", 3)), &npy), RONDE_OK);
     assert_int_equal(npy.data_offset, 12 + length);
   }
 }
@@ -82,7 +83,7 @@ static void test_bad_headers_are_named(void **state) {
       {DICT("''", "False", "(2,)"), 6, "type ''"},
       {DICT("[('a', '<f4')]", "False", "(2,)"), 8, "structured"},
       {DICT("'<f4'", "False", "(2,)"), 7, "needs 8 bytes, but 7 follow"},
-      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file goes on"},
+      {DICT("'<f4'", "False", "(2,)"), 9, "needs 8 bytes, but the file is longer"},
       {DICT("'<f4'", "False", "(0, 3)"), 0, "dimension 0 is 0"},
       {DICT("'<f4'", "False", "(4611686018427387904, 4)"), 8, "more items than can be counted"},
       {DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "cannot read 'shape'"},
@@ -98,28 +99,28 @@ static void test_bad_headers_are_named(void **state) {
       {"[]", 8, "no dict"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
-    check_failed(&lines, scan(test_npy(cases[i].dict, zeros, cases[i].bytes), &npy), RONDE_E_INPUT,
+    check_failed(&lines, scan_files(test_npy(cases[i].dict, zeros, cases[i].bytes), &npy), RONDE_E_INPUT,
                  "file: ", cases[i].reason);
   const char *good = DICT("'|u1'", "False", "(2,)");
   test_bytes file = test_npy(good, zeros, 2);
   file.data[0] = 'x';
-  check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 0", "not a npy file");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 0", "not a npy file");
   file = test_npy(good, zeros, 2);
   file.data[6] = 4;
-  check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 6", "version 4.0");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 6", "version 4.0");
   file = test_npy(good, zeros, 2);
   file.data[9] = 0xff;
-  check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 8", "is claimed, but");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 8", "is claimed, but");
   file = test_npy(good, zeros, 2);
   file.data[6] = 2;
   file.data[11] = 0xff;
-  check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 8", "at most");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 8", "at most");
   file = test_npy(good, zeros, 2);
   file.n = 9;
-  check_failed(&lines, scan(file, &npy), RONDE_E_INPUT, "offset 9", "ends here");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 9", "ends here");
 }
 
-/* At the first byte too many: what comes behind it, here cut off, is not decompressed to be counted. */
+/* Refused at the first byte too many: what follows it (here cut off) is not decompressed. */
 static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   size_t n = 3 << 20;
   ronde__npy npy;
@@ -128,7 +129,7 @@ static void test_gzip_that_goes_on_is_refused_at_once(void **state) {
   test_log_start(&lines);
   test_bytes plain = test_npy(DICT("'|u1'", "False", "(2, 3)"), items, n), packed = test_gzip(plain.data, plain.n);
   packed.n = packed.n / 10 * 9; /* behind what is looked at for a header */
-  check_failed(&lines, scan(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file goes on");
+  check_failed(&lines, scan_files(packed, &npy), RONDE_E_INPUT, "offset 134", "needs 6 bytes, but the file is longer");
   free(plain.data);
   free(items);
 }
@@ -169,11 +170,11 @@ static void test_labels_of_every_integer_type(void **state) {
     snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", types[t].descr, N);
     memset(payload, 0, N * 8);
     for (int i = 0; i < N; ++i) payload[i * bytes] = (uint8_t)(i % 100);
-    assert_int_equal(read_labels(test_npy(dict, payload, (size_t)(N * bytes)), labels), RONDE_OK);
+    assert_int_equal(read_label_file(test_npy(dict, payload, (size_t)(N * bytes)), labels), RONDE_OK);
     for (int i = 0; i < N; ++i) assert_int_equal(labels[i], i % 100);
     if (types[t].descr[1] == 'u' && bytes < 4) continue; /* every value of the others fits */
     memset(payload + 4999 * bytes, 0xff, (size_t)bytes);
-    check_failed(&lines, read_labels(test_npy(dict, payload, (size_t)(N * bytes)), labels), RONDE_E_INPUT,
+    check_failed(&lines, read_label_file(test_npy(dict, payload, (size_t)(N * bytes)), labels), RONDE_E_INPUT,
                  "of example 4999 is not within", types[t].descr[1] == 'i' ? "label -1 " : "file: offset ");
   }
   free(payload);

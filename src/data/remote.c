@@ -53,15 +53,15 @@ const ronde__remote *ronde__remote_at(int i) { return i < (int)RONDE__COUNT(tabl
 
 /* ---- archives ------------------------------------------------------------------------------------------------- */
 
-/* The member that it is, by the last part of its name: no path of the archive is used. */
-static const char *find_member(const char *const *members, const ronde__tar_member *member) {
+/* Finds a member by the last component of its name. No path of the archive is used. */
+static const char *remote_find_member(const char *const *members, const ronde__tar_member *member) {
   const char *slash = strrchr(member->name, '/'), *last = slash ? slash + 1 : member->name;
   for (; *members && member->is_file; ++members)
     if (!strcmp(*members, last)) return *members;
   return NULL;
 }
 
-static ronde_status copy_member(ronde__stream *stream, const ronde__tar_member *member, const char *path) {
+static ronde_status remote_copy_member(ronde__stream *stream, const ronde__tar_member *member, const char *path) {
   enum { CHUNK = 1 << 16 };
   ronde__file_out out;
   uint8_t *chunk;
@@ -78,7 +78,7 @@ static ronde_status copy_member(ronde__stream *stream, const ronde__tar_member *
   return status;
 }
 
-static ronde_status unpack_members(const ronde__remote *remote, ronde__stream *stream, const char *dir) {
+static ronde_status remote_unpack_members(const ronde__remote *remote, ronde__stream *stream, const char *dir) {
   int n_kept = 0, n_members = 0;
   while (remote->members[n_members]) ++n_members;
   for (;;) {
@@ -86,13 +86,14 @@ static ronde_status unpack_members(const ronde__remote *remote, ronde__stream *s
     bool end;
     RONDE_TRY(ronde__tar_next(stream, &member, &end));
     if (end) break;
-    const char *name = find_member(remote->members, &member);
+    const char *name = remote_find_member(remote->members, &member);
     if (!name) {
       RONDE_TRY(ronde__tar_skip(stream, &member));
       continue;
     }
     char *path = ronde__format("%s/%s", dir, name);
-    ronde_status status = path ? copy_member(stream, &member, path) : ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
+    ronde_status status =
+        path ? remote_copy_member(stream, &member, path) : ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
     free(path);
     RONDE_TRY(status);
     RONDE_TRY(ronde__tar_skip_padding(stream, &member));
@@ -103,17 +104,17 @@ static ronde_status unpack_members(const ronde__remote *remote, ronde__stream *s
                      n_members, remote->name);
 }
 
-/* The archive goes when its members are there. */
-static ronde_status unpack(const ronde__remote *remote, const char *archive, const char *dir) {
+/* The archive is removed once its members are there. */
+static ronde_status remote_unpack(const ronde__remote *remote, const char *archive, const char *dir) {
   ronde__stream *stream;
   RONDE_TRY(ronde__stream_open(archive, &stream));
-  ronde_status status = unpack_members(remote, stream, dir);
+  ronde_status status = remote_unpack_members(remote, stream, dir);
   ronde__stream_close(stream);
   if (status == RONDE_OK) unlink(archive);
   return status;
 }
 
-static bool has_members(const ronde__remote *remote, const char *dir) {
+static bool remote_has_members(const ronde__remote *remote, const char *dir) {
   bool all = remote->members != NULL;
   for (const char *const *m = remote->members; all && *m; ++m) {
     char *path = ronde__format("%s/%s", dir, *m);
@@ -125,40 +126,40 @@ static bool has_members(const ronde__remote *remote, const char *dir) {
 
 /* ---- getting -------------------------------------------------------------------------------------------------- */
 
-typedef struct listener {
+typedef struct remote_listener {
   const ronde_data_hooks *hooks;
   const char *file;
-} listener;
+} remote_listener;
 
-static void on_progress(void *user, int64_t done, int64_t total) {
-  const listener *l = user;
+static void remote_on_progress(void *user, int64_t done, int64_t total) {
+  const remote_listener *l = user;
   if (l->hooks && l->hooks->progress) l->hooks->progress(l->hooks->user, l->file, done, total);
 }
 
-static bool is_cancelled(void *user) {
-  const listener *l = user;
+static bool remote_is_cancelled(void *user) {
+  const remote_listener *l = user;
   return l->hooks && l->hooks->cancel && l->hooks->cancel(l->hooks->user);
 }
 
-static ronde_status get_file(const ronde__remote_file *file, const char *url, const char *path,
-                             const ronde_data_hooks *hooks, bool *there_out) {
-  listener l = {hooks, file->name};
+static ronde_status remote_get_file(const ronde__remote_file *file, const char *url, const char *path,
+                                    const ronde_data_hooks *hooks, bool *there_out) {
+  remote_listener l = {hooks, file->name};
   RONDE_TRY(ronde__download_check(path, file->bytes, file->sha256, there_out));
   if (*there_out) return RONDE_OK;
-  const ronde__download what = {url, path, file->bytes, file->sha256, on_progress, is_cancelled, &l};
+  const ronde__download what = {url, path, file->bytes, file->sha256, remote_on_progress, remote_is_cancelled, &l};
   return ronde__download_run(&what);
 }
 
-static ronde_status get_one(const ronde__remote *remote, const ronde__remote_file *file, const char *from,
-                            const char *dir, const ronde_data_hooks *hooks, json_t *files) {
+static ronde_status remote_get_one(const ronde__remote *remote, const ronde__remote_file *file, const char *from,
+                                   const char *dir, const ronde_data_hooks *hooks, json_t *files) {
   size_t n = strlen(from);
   while (n > 0 && from[n - 1] == '/') --n;
   char *url = ronde__format("%.*s/%s", (int)n, from, file->name), *path = ronde__format("%s/%s", dir, file->name);
-  bool there = has_members(remote, dir);
+  bool there = remote_has_members(remote, dir);
   ronde_status status = url && path ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory", dir);
   if (status == RONDE_OK && !there) {
-    status = get_file(file, url, path, hooks, &there);
-    if (status == RONDE_OK && remote->members) status = unpack(remote, path, dir);
+    status = remote_get_file(file, url, path, hooks, &there);
+    if (status == RONDE_OK && remote->members) status = remote_unpack(remote, path, dir);
   }
   if (status == RONDE_OK &&
       json_array_append_new(files, json_pack("{s:s, s:I, s:s, s:b}", "file", file->name, "bytes",
@@ -173,6 +174,6 @@ ronde_status ronde__remote_get(const ronde__remote *remote, const char *from, co
                                const ronde_data_hooks *hooks, json_t *files) {
   RONDE_TRY(ronde__folder_make(dir));
   for (int i = 0; i < RONDE__REMOTE_FILES && remote->files[i].name; ++i)
-    RONDE_TRY(get_one(remote, &remote->files[i], from ? from : remote->url, dir, hooks, files));
+    RONDE_TRY(remote_get_one(remote, &remote->files[i], from ? from : remote->url, dir, hooks, files));
   return RONDE_OK;
 }

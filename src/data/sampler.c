@@ -1,4 +1,5 @@
-/* Which examples a run trains on, in which order, and which it keeps out for validation: functions of the options alone. */
+/* Which examples a run trains on, in which order, and which it holds out for validation. All are functions of the
+ * options. */
 #include "base/rng.h"
 #include "data/data.h"
 
@@ -14,7 +15,7 @@ struct ronde__sampler {
   int64_t *validation; /* [n_validation], ascending */
 };
 
-static ronde_status check(const ronde__sampler_options *o) {
+static ronde_status sampler_check(const ronde__sampler_options *o) {
   if (o->n_train < 1) return ronde__fail(RONDE_E_INPUT, "the data set has no training examples");
   if (o->batch < 1) return ronde__fail(RONDE_E_USAGE, "batch %lld: at least 1 is needed", (long long)o->batch);
   if (o->repeat < 1) return ronde__fail(RONDE_E_USAGE, "repeat %lld: at least 1 is needed", (long long)o->repeat);
@@ -24,72 +25,72 @@ static ronde_status check(const ronde__sampler_options *o) {
 }
 
 /* How many of a class are kept out. */
-typedef struct share {
+typedef struct class_quota {
   int64_t label, n;    /* n: examples of it */
   int64_t quota, left; /* left: not drawn yet */
-  int64_t rest;        /* what the quota lacks of the exact share, times n_train */
-} share;
+  int64_t rest;        /* what the quota lacks of the exact proportion, times n_train */
+} class_quota;
 
-/* To whom one more is given first: a class that keeps an example to train on, then who lacks the most. */
+/* Which class gives one more example first: one that keeps some to train on, then the one whose quota lacks most. */
 static int most_lacking_first(const void *a, const void *b) {
-  const share *x = a, *y = b;
+  const class_quota *x = a, *y = b;
   bool x_empties = x->quota + 1 >= x->n, y_empties = y->quota + 1 >= y->n;
   if (x_empties != y_empties) return x_empties ? 1 : -1;
   if (x->rest != y->rest) return x->rest < y->rest ? 1 : -1;
   return (x->label > y->label) - (x->label < y->label);
 }
 
-static int by_label(const void *a, const void *b) {
-  const share *x = a, *y = b;
+static int quotas_by_label(const void *a, const void *b) {
+  const class_quota *x = a, *y = b;
   return (x->label > y->label) - (x->label < y->label);
 }
 
-/* Shares that add up to n_validation, by the method of largest remainders; [*n_out], to be freed. */
-static ronde_status share_out(const ronde__sampler *s, share **shares_out, int64_t *n_out) {
+/* Quotas that add up to n_validation, by the method of largest remainders (Hamilton, 1792); [*n_out], to be freed. */
+static ronde_status sampler_set_quotas(const ronde__sampler *s, class_quota **quotas_out, int64_t *n_out) {
   const ronde__sampler_options *o = &s->options;
   int64_t n = 0, given = 0;
   for (int64_t i = 0; i < o->n_train && o->labels; ++i) n = ronde__max(n, o->labels[i]);
   ++n; /* without labels all are of one class */
-  share *shares;
-  RONDE__ALLOC(shares, (size_t)n * sizeof *shares, "sampler");
-  for (int64_t k = 0; k < n; ++k) shares[k].label = k;
-  for (int64_t i = 0; i < o->n_train; ++i) ++shares[o->labels ? o->labels[i] : 0].n;
+  class_quota *quotas;
+  RONDE__ALLOC(quotas, (size_t)n * sizeof *quotas, "sampler");
+  for (int64_t k = 0; k < n; ++k) quotas[k].label = k;
+  for (int64_t i = 0; i < o->n_train; ++i) ++quotas[o->labels ? o->labels[i] : 0].n;
   for (int64_t k = 0; k < n; ++k) {
-    unsigned __int128 exact = (unsigned __int128)shares[k].n * (uint64_t)s->n_validation;
-    shares[k].quota = (int64_t)(exact / (uint64_t)o->n_train);
-    shares[k].rest = (int64_t)(exact % (uint64_t)o->n_train);
-    given += shares[k].quota;
+    unsigned __int128 exact = (unsigned __int128)quotas[k].n * (uint64_t)s->n_validation;
+    quotas[k].quota = (int64_t)(exact / (uint64_t)o->n_train);
+    quotas[k].rest = (int64_t)(exact % (uint64_t)o->n_train);
+    given += quotas[k].quota;
   }
-  qsort(shares, (size_t)n, sizeof *shares, most_lacking_first);
+  qsort(quotas, (size_t)n, sizeof *quotas, most_lacking_first);
   for (int64_t k = 0; k < n && given < s->n_validation; ++k)
-    if (shares[k].quota < shares[k].n) ++shares[k].quota, ++given;
-  qsort(shares, (size_t)n, sizeof *shares, by_label);
-  for (int64_t k = 0; k < n; ++k) shares[k].left = shares[k].quota;
-  *shares_out = shares;
+    if (quotas[k].quota < quotas[k].n) ++quotas[k].quota, ++given;
+  qsort(quotas, (size_t)n, sizeof *quotas, quotas_by_label);
+  for (int64_t k = 0; k < n; ++k) quotas[k].left = quotas[k].quota;
+  *quotas_out = quotas;
   *n_out = n;
   return RONDE_OK;
 }
 
 /* Marks what the seed draws of each class, then deals the ids out, both lists ascending. */
-static ronde_status split_off(ronde__sampler *s) {
+static ronde_status sampler_split_off(ronde__sampler *s) {
   const ronde__sampler_options *o = &s->options;
-  int64_t n = o->n_train, n_shares;
+  int64_t n = o->n_train, n_quotas;
   RONDE__ALLOC(s->kept, (size_t)s->n_kept * sizeof *s->kept, "sampler");
   RONDE__ALLOC(s->validation, (size_t)s->n_validation * sizeof *s->validation, "sampler");
-  share *shares = NULL;
+  class_quota *quotas = NULL;
   int64_t *order;
   bool *drawn;
-  RONDE_TRY(share_out(s, &shares, &n_shares));
+  RONDE_TRY(sampler_set_quotas(s, &quotas, &n_quotas));
   order = ronde__alloc((size_t)n * (sizeof *order + sizeof *drawn));
   if (!order) {
-    ronde__free(shares);
+    ronde__free(quotas);
     return ronde__fail(RONDE_E_MEMORY, "sampler: no memory for the order of %lld examples", (long long)n);
   }
   drawn = (bool *)(order + n);
   ronde__rng rng = ronde__rng_make(o->seed, RONDE__STREAM_VALIDATION);
   ronde__rng_permutation(&rng, order, n);
   for (int64_t i = 0; i < n; ++i) {
-    share *of = &shares[o->labels ? o->labels[order[i]] : 0];
+    class_quota *of = &quotas[o->labels ? o->labels[order[i]] : 0];
     drawn[order[i]] = of->left > 0;
     of->left -= of->left > 0;
   }
@@ -98,13 +99,13 @@ static ronde_status split_off(ronde__sampler *s) {
     if (drawn[id]) s->validation[n_validation++] = id;
     else s->kept[n_kept++] = id;
   }
-  ronde__free(shares);
+  ronde__free(quotas);
   ronde__free(order);
   return RONDE_OK;
 }
 
 ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampler **sampler_out) {
-  RONDE_TRY(check(o));
+  RONDE_TRY(sampler_check(o));
   /* The margin lets 0.29 of 100 be 29, whose product in doubles lies just below. */
   int64_t n_validation = (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
   int64_t n_kept = o->n_train - n_validation, n_list;
@@ -117,7 +118,7 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampl
   ronde__sampler *s;
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
-  ronde_status status = n_validation ? split_off(s) : RONDE_OK;
+  ronde_status status = n_validation ? sampler_split_off(s) : RONDE_OK;
   s->options.labels = NULL;
   if (status == RONDE_OK) *sampler_out = s;
   else ronde__sampler_destroy(s);
@@ -146,7 +147,7 @@ const int64_t *ronde__sampler_validation(const ronde__sampler *s, int64_t *n_out
   return s->validation;
 }
 
-static int64_t id_at(const ronde__sampler *s, int64_t place) {
+static int64_t sampler_id_at(const ronde__sampler *s, int64_t place) {
   int64_t i = place % s->n_kept;
   return s->kept ? s->kept[i] : i;
 }
@@ -154,15 +155,15 @@ static int64_t id_at(const ronde__sampler *s, int64_t place) {
 ronde_status ronde__sampler_epoch(const ronde__sampler *s, int64_t epoch, int64_t *ids_out) {
   int64_t n = ronde__sampler_epoch_examples(s);
   if (!s->options.shuffle) {
-    for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, i);
+    for (int64_t i = 0; i < n; ++i) ids_out[i] = sampler_id_at(s, i);
     return RONDE_OK;
   }
-  /* What the short last batch drops is the end of the whole order. */
+  /* The examples that are dropped with a short last batch are the last of the whole order. */
   int64_t *order = ids_out;
   if (n < s->n_list) RONDE__ALLOC(order, (size_t)s->n_list * sizeof *order, "sampler");
   ronde__rng rng = ronde__rng_make(s->options.seed, RONDE__STREAM_SHUFFLE | (uint32_t)epoch);
   ronde__rng_permutation(&rng, order, s->n_list);
-  for (int64_t i = 0; i < n; ++i) ids_out[i] = id_at(s, order[i]);
+  for (int64_t i = 0; i < n; ++i) ids_out[i] = sampler_id_at(s, order[i]);
   if (order != ids_out) ronde__free(order);
   return RONDE_OK;
 }

@@ -1,5 +1,5 @@
-/* What lies between a file format and the cache: a set is found and measured first (scan), then its examples are
- * decoded (fill) into memory that was allocated from measured sizes. */
+/* The interface between file formats and the cache: a set is found and measured first (scan), then its examples are
+ * decoded (fill) into memory of the measured size. */
 #ifndef RONDE_SET_H
 #define RONDE_SET_H
 
@@ -101,7 +101,7 @@ ronde_status ronde__cifar_read(ronde__stream *stream, int label_bytes, int class
 
 /* The class folders and image files below DIR. */
 ronde_status ronde__folder_find(const char *dir, ronde__set *set);
-/* Where DIR has both test/ and val/: the latter from now on. */
+/* Where DIR has both test/ and val/: uses val/ from now on. */
 ronde_status ronde__folder_take_val(ronde__set *set);
 
 /* The decoded image of ronde__image_read, from memory. */

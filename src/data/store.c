@@ -1,4 +1,4 @@
-/* Decoded examples in memory: where the parts lie, how they are decoded into place, and their hash. */
+/* Decoded examples in memory: where they lie, how they are decoded, and their hash. */
 #include "data/store.h"
 
 #include <openssl/evp.h>
@@ -7,89 +7,90 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PART_ALIGNMENT 64
+#define ITEM_ALIGNMENT 64
 
-static bool append(int64_t *total, int64_t count, int64_t item_bytes, int64_t *begin_out) {
+static bool layout_append(int64_t *total, int64_t count, int64_t item_bytes, int64_t *begin_out) {
   int64_t bytes, end;
   if (__builtin_mul_overflow(count, item_bytes, &bytes) || __builtin_add_overflow(*total, bytes, &end) ||
-      end > INT64_MAX - PART_ALIGNMENT)
+      end > INT64_MAX - ITEM_ALIGNMENT)
     return false;
   *begin_out = *total;
-  *total = ronde__round_up(end, PART_ALIGNMENT);
+  *total = ronde__round_up(end, ITEM_ALIGNMENT);
   return true;
 }
 
-bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2], ronde__parts *parts_out) {
+bool ronde__store_layout_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2],
+                              ronde__store_layout *layout_out) {
   int64_t elems = facts->f32 ? (int64_t)sizeof(float) : 1;
   for (int d = 0; d < 3; ++d)
     if (facts->dims[d] < 1 || __builtin_mul_overflow(elems, facts->dims[d], &elems)) return false;
-  ronde__parts parts = {.bytes = front_bytes};
+  ronde__store_layout layout = {.bytes = front_bytes};
   for (int split = 0; split < 2; ++split) {
     int64_t n = want[split] ? facts->n[split] : 0;
-    if (n < 0 || !append(&parts.bytes, n, elems, &parts.x[split]) ||
-        !append(&parts.bytes, n, (int64_t)sizeof(int64_t), &parts.labels[split]))
+    if (n < 0 || !layout_append(&layout.bytes, n, elems, &layout.x[split]) ||
+        !layout_append(&layout.bytes, n, (int64_t)sizeof(int64_t), &layout.labels[split]))
       return false;
   }
-  *parts_out = parts;
+  *layout_out = layout;
   return true;
 }
 
-static bool hash_split(const ronde__facts *facts, const char *base, const ronde__parts *parts, int split,
-                       char text[65]) {
+static bool store_hash_split(const ronde__facts *facts, const char *base, const ronde__store_layout *layout, int split,
+                             char text[65]) {
   size_t x_bytes = (size_t)(facts->n[split] * ronde__facts_elems(facts)) * (facts->f32 ? sizeof(float) : 1);
   uint8_t digest[EVP_MAX_MD_SIZE];
   EVP_MD_CTX *context = EVP_MD_CTX_new();
   bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
-            EVP_DigestUpdate(context, base + parts->x[split], x_bytes) &&
-            EVP_DigestUpdate(context, base + parts->labels[split], (size_t)facts->n[split] * sizeof(int64_t)) &&
+            EVP_DigestUpdate(context, base + layout->x[split], x_bytes) &&
+            EVP_DigestUpdate(context, base + layout->labels[split], (size_t)facts->n[split] * sizeof(int64_t)) &&
             EVP_DigestFinal_ex(context, digest, NULL);
   EVP_MD_CTX_free(context);
   for (int i = 0; ok && i < 32; ++i) snprintf(text + 2 * i, 3, "%02x", digest[i]);
   return ok;
 }
 
-ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts, const bool want[2], bool hash,
+ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
   int64_t largest = 0;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
-    int64_t *labels = (int64_t *)(base + parts->labels[split]);
-    RONDE_TRY(set->kind->fill(set, facts, split, base + parts->x[split], labels));
+    int64_t *labels = (int64_t *)(base + layout->labels[split]);
+    RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels));
     for (int64_t i = 0; i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
-    if (hash && !hash_split(facts, base, parts, split, sha256[split]))
+    if (hash && !store_hash_split(facts, base, layout, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   facts->largest_label = largest;
   return RONDE_OK;
 }
 
-void ronde__store_point(ronde__store *store, const ronde__parts *parts, const bool want[2]) {
+void ronde__store_point(ronde__store *store, const ronde__store_layout *layout, const bool want[2]) {
   const char *base = store->base;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || store->facts.n[split] == 0) continue;
-    store->x[split] = base + parts->x[split];
-    store->labels[split] = (const int64_t *)(base + parts->labels[split]);
+    store->x[split] = base + layout->x[split];
+    store->labels[split] = (const int64_t *)(base + layout->labels[split]);
   }
 }
 
 ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *facts, const bool want[2], bool hash,
                                  ronde__store *store_out) {
   ronde__store store = {.facts = *facts};
-  ronde__parts parts;
+  ronde__store_layout layout;
   int64_t machine_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-  if (!ronde__parts_make(facts, 0, want, &parts) || parts.bytes > machine_bytes)
+  if (!ronde__store_layout_make(facts, 0, want, &layout) || layout.bytes > machine_bytes)
     return ronde__fail(RONDE_E_MEMORY, "%s: %lld + %lld images of %lldx%lldx%lld do not fit in memory", set->name,
                        (long long)facts->n[0], (long long)facts->n[1], (long long)facts->dims[0],
                        (long long)facts->dims[1], (long long)facts->dims[2]);
-  store.bytes = (size_t)parts.bytes;
+  store.bytes = (size_t)layout.bytes;
   store.base = ronde__pages_map(store.bytes);
   if (!store.base) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes of images", set->name, store.bytes);
-  ronde_status status = ronde__parts_fill(set, &parts, want, hash, store.base, &store.facts, store.sha256);
+  ronde_status status = ronde__store_fill(set, &layout, want, hash, store.base, &store.facts, store.sha256);
   if (status != RONDE_OK) {
     ronde__store_close(&store);
     return status;
   }
-  ronde__store_point(&store, &parts, want);
+  ronde__store_point(&store, &layout, want);
   *store_out = store;
   return RONDE_OK;
 }

@@ -24,19 +24,20 @@ ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *fact
                                  ronde__store *store_out);
 void ronde__store_close(ronde__store *store);
 
-/* Where the parts of a store begin, in bytes from its base. */
-typedef struct ronde__parts {
+/* Where the images and labels of each split begin, in bytes from the base of the store. */
+typedef struct ronde__store_layout {
   int64_t x[2], labels[2];
-  int64_t bytes; /* of all, with the front */
-} ronde__parts;
+  int64_t bytes; /* of all, and of what lies in front */
+} ronde__store_layout;
 
 /* false: more than can be counted, or no such facts. */
-bool ronde__parts_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2], ronde__parts *parts_out);
-/* Decodes into place; sets facts->largest_label, and sha256 of the wanted splits where hash asks for it. */
-ronde_status ronde__parts_fill(const ronde__set *set, const ronde__parts *parts, const bool want[2], bool hash,
+bool ronde__store_layout_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2],
+                              ronde__store_layout *layout_out);
+/* Decodes the examples; sets facts->largest_label, and sha256 of the wanted splits where hash asks for it. */
+ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]);
 /* Sets the pointers of a store whose base and facts are set. */
-void ronde__store_point(ronde__store *store, const ronde__parts *parts, const bool want[2]);
+void ronde__store_point(ronde__store *store, const ronde__store_layout *layout, const bool want[2]);
 
 /* ---- an open set, for loaders ---------------------------------------------------------------------------------- */
 

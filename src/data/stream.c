@@ -1,4 +1,4 @@
-/* Bytes of a file or of memory, and those that gzip has packed. */
+/* The bytes of a file or of memory, decompressed where they are gzip. Source: RFC 1952. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ struct ronde__stream {
   uint8_t *input; /* [CHUNK], gzip only */
 };
 
-static ronde_status truncated(const ronde__stream *s, int64_t missing) {
+static ronde_status stream_truncated(const ronde__stream *s, int64_t missing) {
   return ronde__fail(RONDE_E_INPUT, "%s: offset %lld%s: the file ends here, %lld more bytes are needed", s->name,
                      (long long)s->offset, s->gzip ? " of the decompressed data" : "", (long long)missing);
 }
 
 /* Takes up to `bytes` stored bytes; fewer only at the end. */
-static ronde_status pull(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
+static ronde_status stream_pull(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
   int64_t got = 0;
   if (s->fd < 0) {
     got = ronde__min(bytes, s->stored_bytes - s->stored_at);
@@ -51,36 +51,36 @@ static ronde_status pull(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *
   return RONDE_OK;
 }
 
-static ronde_status gzip_fail(const ronde__stream *s, const char *reason) {
+static ronde_status stream_gzip_fail(const ronde__stream *s, const char *reason) {
   return ronde__fail(RONDE_E_INPUT, "%s: offset %lld of the compressed data: %s", s->name,
                      (long long)(s->stored_at - s->z.avail_in), reason);
 }
 
-/* Makes sure there is compressed input; *end_out where the file ends and may. */
-static ronde_status gzip_input(ronde__stream *s, bool *end_out) {
+/* Makes sure that there is compressed input. *end_out: the file ends, where it may. */
+static ronde_status stream_gzip_input(ronde__stream *s, bool *end_out) {
   *end_out = false;
   if (s->z.avail_in == 0) {
     int64_t got;
-    RONDE_TRY(pull(s, s->input, CHUNK, &got));
+    RONDE_TRY(stream_pull(s, s->input, CHUNK, &got));
     s->z.next_in = s->input;
     s->z.avail_in = (uInt)got;
   }
   if (s->z.avail_in == 0) {
-    if (!s->between_members) return gzip_fail(s, "the file ends within the compressed data");
+    if (!s->between_members) return stream_gzip_fail(s, "the file ends within the compressed data");
     *end_out = true;
   } else if (s->between_members) {
-    if (s->z.next_in[0] != 0x1f) return gzip_fail(s, "something follows the end of the compressed data");
+    if (s->z.next_in[0] != 0x1f) return stream_gzip_fail(s, "something follows the end of the compressed data");
     inflateReset(&s->z);
     s->between_members = false;
   }
   return RONDE_OK;
 }
 
-static ronde_status gzip_take(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
+static ronde_status stream_gzip_take(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
   int64_t got = 0;
   while (got < bytes) {
     bool end;
-    RONDE_TRY(gzip_input(s, &end));
+    RONDE_TRY(stream_gzip_input(s, &end));
     if (end) break;
     uInt room = (uInt)ronde__min(bytes - got, INT_MAX);
     s->z.next_out = to + got;
@@ -90,23 +90,23 @@ static ronde_status gzip_take(ronde__stream *s, uint8_t *to, int64_t bytes, int6
     if (result == Z_STREAM_END) s->between_members = true;
     else if (result == Z_MEM_ERROR) return ronde__fail(RONDE_E_MEMORY, "%s: no memory to decompress", s->name);
     else if (result != Z_OK && result != Z_BUF_ERROR)
-      return gzip_fail(s, s->z.msg ? s->z.msg : "the gzip data is damaged");
+      return stream_gzip_fail(s, s->z.msg ? s->z.msg : "the gzip data is damaged");
   }
   *got_out = got;
   return RONDE_OK;
 }
 
 /* Up to `bytes`; fewer only at the end. */
-static ronde_status take(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
-  RONDE_TRY(s->gzip ? gzip_take(s, to, bytes, got_out) : pull(s, to, bytes, got_out));
+static ronde_status stream_take(ronde__stream *s, uint8_t *to, int64_t bytes, int64_t *got_out) {
+  RONDE_TRY(s->gzip ? stream_gzip_take(s, to, bytes, got_out) : stream_pull(s, to, bytes, got_out));
   s->offset += *got_out;
   return RONDE_OK;
 }
 
-static ronde_status detect_gzip(ronde__stream *s) {
+static ronde_status stream_detect_gzip(ronde__stream *s) {
   uint8_t magic[2];
   int64_t got;
-  RONDE_TRY(pull(s, magic, 2, &got));
+  RONDE_TRY(stream_pull(s, magic, 2, &got));
   if (got == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     RONDE__ALLOC(s->input, CHUNK, s->name);
     if (inflateInit2(&s->z, 15 + 16) != Z_OK)
@@ -116,7 +116,7 @@ static ronde_status detect_gzip(ronde__stream *s) {
   return ronde__stream_rewind(s);
 }
 
-static ronde_status open_file(ronde__stream *s, const char *path) {
+static ronde_status stream_open_file(ronde__stream *s, const char *path) {
   /* A pipe that nobody writes would block the open. */
   s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat st;
@@ -142,8 +142,8 @@ static ronde_status stream_create(const char *name, ronde__stream **stream_out) 
 ronde_status ronde__stream_open(const char *path, ronde__stream **stream_out) {
   ronde__stream *s;
   RONDE_TRY(stream_create(path, &s));
-  ronde_status status = open_file(s, path);
-  if (status == RONDE_OK) status = detect_gzip(s);
+  ronde_status status = stream_open_file(s, path);
+  if (status == RONDE_OK) status = stream_detect_gzip(s);
   if (status == RONDE_OK) *stream_out = s;
   else ronde__stream_close(s);
   return status;
@@ -154,7 +154,7 @@ ronde_status ronde__stream_open_memory(const char *name, const void *data, size_
   RONDE_TRY(stream_create(name, &s));
   s->memory = data;
   s->stored_bytes = (int64_t)bytes;
-  ronde_status status = detect_gzip(s);
+  ronde_status status = stream_detect_gzip(s);
   if (status == RONDE_OK) *stream_out = s;
   else ronde__stream_close(s);
   return status;
@@ -194,7 +194,7 @@ ronde_status ronde__stream_measure(ronde__stream *s, int64_t limit, int64_t *byt
     int64_t got, wanted;
     do {
       wanted = ronde__min((int64_t)sizeof sink, limit - s->offset);
-      RONDE_TRY(take(s, sink, wanted, &got));
+      RONDE_TRY(stream_take(s, sink, wanted, &got));
     } while (got == wanted && s->offset < limit);
     bytes = s->offset;
   }
@@ -205,16 +205,16 @@ ronde_status ronde__stream_measure(ronde__stream *s, int64_t limit, int64_t *byt
 
 ronde_status ronde__stream_read(ronde__stream *s, void *to, int64_t bytes) {
   int64_t got;
-  RONDE_TRY(take(s, to, bytes, &got));
-  return got == bytes ? RONDE_OK : truncated(s, bytes - got);
+  RONDE_TRY(stream_take(s, to, bytes, &got));
+  return got == bytes ? RONDE_OK : stream_truncated(s, bytes - got);
 }
 
 ronde_status ronde__stream_end(ronde__stream *s) {
   uint8_t byte;
   int64_t got;
-  RONDE_TRY(take(s, &byte, 1, &got));
+  RONDE_TRY(stream_take(s, &byte, 1, &got));
   if (got)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the file goes on behind what its header announces", s->name,
+    return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: the file is longer than its header says", s->name,
                        (long long)s->offset - 1);
   return RONDE_OK;
 }

@@ -1,5 +1,5 @@
-/* The bytes of a file or of memory, decompressed where they start as gzip does. What every parser of data files reads
- * from, so that fuzzers and tests can hand it bytes without a file. */
+/* The bytes of a file or of memory, decompressed where they begin like gzip. Every parser of data files reads from a
+ * stream, so that fuzzers and tests can pass it bytes without a file. */
 #ifndef RONDE_STREAM_H
 #define RONDE_STREAM_H
 
@@ -16,9 +16,9 @@ void ronde__stream_close(ronde__stream *stream);
 const char *ronde__stream_name(const ronde__stream *stream);
 /* Of the next byte, decompressed. */
 int64_t ronde__stream_offset(const ronde__stream *stream);
-/* How many bytes there really are, decompressed; leaves the stream at its start. A length that is merely claimed is not
- * believed: gzip is decompressed to know, to its end with its checksums, but no further than `limit` bytes, so that what
- * needs fewer is refused at the first byte too many. */
+/* Measures how many bytes there are, decompressed, and leaves the stream at its start. gzip is decompressed to its
+ * end, checksums included, instead of believing a claimed length, but no further than `limit` bytes, so that too
+ * long a file is refused at the first byte too many. */
 ronde_status ronde__stream_measure(ronde__stream *stream, int64_t limit, int64_t *bytes_out);
 ronde_status ronde__stream_rewind(ronde__stream *stream);
 /* Exactly `bytes`; an error where fewer are left. */

@@ -1,3 +1,4 @@
+/* Streams: the same bytes from memory, files and gzip; damaged and oversized input. */
 #include "data/testing.h"
 
 #include <sys/stat.h>
@@ -15,7 +16,7 @@ static test_bytes make_text(void) {
 }
 
 /* Reads all in uneven pieces, then checks the end. */
-static ronde_status read_all(ronde__stream *stream, uint8_t *to, int64_t n) {
+static ronde_status read_whole(ronde__stream *stream, uint8_t *to, int64_t n) {
   for (int64_t at = 0, piece = 1; at < n; at += piece, piece = ronde__min(piece * 3 + 1, 9999)) {
     piece = ronde__min(piece, n - at);
     assert_int_equal(ronde__stream_offset(stream), at);
@@ -29,7 +30,7 @@ static ronde_status read_memory(const void *data, size_t bytes, int64_t n) {
   uint8_t *to = malloc((size_t)n + 1);
   ronde_status status = ronde__stream_open_memory("file", data, bytes, &stream);
   if (status == RONDE_OK) {
-    status = read_all(stream, to, n);
+    status = read_whole(stream, to, n);
     ronde__stream_close(stream);
   }
   free(to);
@@ -42,7 +43,7 @@ static void check_holds(ronde__stream *stream, test_bytes text) {
     int64_t measured;
     assert_int_equal(ronde__stream_measure(stream, INT64_MAX, &measured), RONDE_OK);
     assert_int_equal(measured, text.n);
-    assert_int_equal(read_all(stream, to, (int64_t)text.n), RONDE_OK);
+    assert_int_equal(read_whole(stream, to, (int64_t)text.n), RONDE_OK);
     assert_memory_equal(to, text.data, text.n);
     memset(to, 0, text.n);
   }
@@ -77,7 +78,7 @@ static void test_same_bytes_from_memory_file_and_gzip(void **state) {
 static void test_wrong_lengths_are_named(void **state) {
   test_log_start(&lines);
   check_failed(&lines, read_memory("abc", 3, 4), RONDE_E_INPUT, "file: offset 3", "1 more bytes are needed");
-  check_failed(&lines, read_memory("abc", 3, 2), RONDE_E_INPUT, "file: offset 2", "goes on");
+  check_failed(&lines, read_memory("abc", 3, 2), RONDE_E_INPUT, "file: offset 2", "longer than its header says");
   check_failed(&lines, read_memory("", 0, 1), RONDE_E_INPUT, "file: offset 0", "ends here");
   assert_int_equal(read_memory("", 0, 0), RONDE_OK);
 }

@@ -1,6 +1,7 @@
-/* Images that can be learned: each class has a smooth prototype, an example is its prototype shifted, with a contrast
- * of its own and noise. Integers only, so that the bytes are the same on every machine; all from (seed, id). Legend: C
- * channels, H, W; G nodes of the prototype's coarse grid in each direction. */
+/* Images that can be learned. Each class has a smooth prototype; an example is that prototype shifted, with a
+ * contrast of its own and noise, as a function of (seed, id). Only integers are used, so that the bytes are the same
+ * on every machine.
+ * Legend: C channels, H, W; G nodes of the prototype's coarse grid in each direction. */
 #include "base/rng.h"
 #include "data/set.h"
 
@@ -13,9 +14,9 @@ enum { STREAM_PROTOTYPE, STREAM_TRAIN, STREAM_TEST };
 enum { BLOCK_TRAITS, BLOCK_NOISE }; /* blocks of an example: its traits, then its noise, 16 pixels a block */
 
 /* Where the pixels of one row or column lie on the grid. */
-typedef struct place {
+typedef struct grid_point {
   int16_t node, fraction;
-} place;
+} grid_point;
 
 static void random_block(uint64_t seed, int stream, uint64_t index, uint8_t bytes[16]) {
   uint32_t words[4];
@@ -33,29 +34,29 @@ static void make_prototypes(const ronde__set *set, int8_t *grid) {
   }
 }
 
-static void make_places(place *places, int64_t n, int shift) {
+static void make_grid_points(grid_point *places, int64_t n, int shift) {
   int64_t last = (G - 1) * ONE - 1;
   for (int64_t i = 0; i < n; ++i) {
     int64_t at = i * (G - 1) * ONE / n + shift;
     at = at < 0 ? 0 : at > last ? last : at;
-    places[i] = (place){(int16_t)(at / ONE), (int16_t)(at % ONE)};
+    places[i] = (grid_point){(int16_t)(at / ONE), (int16_t)(at % ONE)};
   }
 }
 
-/* The grid's columns at the height of one row, times ONE. */
-static void blend_rows(const int8_t *grid, place y, int columns[G]) {
+/* The columns of the grid, interpolated at one row, times ONE. */
+static void blend_rows(const int8_t *grid, grid_point y, int columns[G]) {
   const int8_t *upper = grid + y.node * G, *lower = upper + G;
   for (int g = 0; g < G; ++g) columns[g] = upper[g] * (ONE - y.fraction) + lower[g] * y.fraction;
 }
 
-typedef struct maker {
+typedef struct example_maker {
   const ronde__set *set;
   int stream;
   const int8_t *prototypes;
-  place *rows, *columns; /* [H], [W] */
-} maker;
+  grid_point *rows, *columns; /* [H], [W] */
+} example_maker;
 
-static void make_example(const maker *m, int64_t id, uint8_t *x, int64_t *label_out) {
+static void make_example(const example_maker *m, int64_t id, uint8_t *x, int64_t *label_out) {
   const int64_t *dims = m->set->dims;
   int64_t elems = dims[0] * dims[1] * dims[2];
   uint64_t block = (uint64_t)id * (uint64_t)(ronde__ceil_div(elems, 16) + BLOCK_NOISE);
@@ -64,8 +65,8 @@ static void make_example(const maker *m, int64_t id, uint8_t *x, int64_t *label_
   uint64_t draw;
   memcpy(&draw, bytes, sizeof draw);
   int64_t label = (int64_t)(draw % (uint64_t)m->set->classes);
-  make_places(m->rows, dims[1], bytes[8] - 128);
-  make_places(m->columns, dims[2], bytes[9] - 128);
+  make_grid_points(m->rows, dims[1], bytes[8] - 128);
+  make_grid_points(m->columns, dims[2], bytes[9] - 128);
   int contrast = ONE / 4 + bytes[10]; /* 0.25 to 1.25 */
   const int8_t *grid = m->prototypes + label * dims[0] * G * G;
   int64_t i = 0;
@@ -76,7 +77,7 @@ static void make_example(const maker *m, int64_t id, uint8_t *x, int64_t *label_
       for (int64_t w = 0; w < dims[2]; ++w, ++i) {
         if (i % 16 == 0) random_block(m->set->seed, m->stream, block + BLOCK_NOISE + (uint64_t)(i / 16), bytes);
         int noise = (bytes[i % 16] - 128) / 2;
-        place p = m->columns[w];
+        grid_point p = m->columns[w];
         int smooth = (at_row[p.node] * (ONE - p.fraction) + at_row[p.node + 1] * p.fraction) / (ONE * ONE);
         int value = 128 + smooth * contrast / (2 * ONE) + noise;
         x[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -95,11 +96,12 @@ static ronde_status synthetic_scan(const ronde__set *set, ronde__facts *facts_ou
 static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
                                    int64_t *labels) {
   int64_t elems = ronde__facts_elems(facts);
-  size_t grid_bytes = (size_t)ronde__round_up(set->classes * set->dims[0] * G * G, (int64_t)sizeof(place));
+  size_t grid_bytes = (size_t)ronde__round_up(set->classes * set->dims[0] * G * G, (int64_t)sizeof(grid_point));
   int8_t *prototypes;
-  RONDE__ALLOC(prototypes, grid_bytes + sizeof(place) * (size_t)(set->dims[1] + set->dims[2]), set->name);
-  place *rows = (place *)(prototypes + grid_bytes);
-  const maker m = {set, split == RONDE_SPLIT_TRAIN ? STREAM_TRAIN : STREAM_TEST, prototypes, rows, rows + set->dims[1]};
+  RONDE__ALLOC(prototypes, grid_bytes + sizeof(grid_point) * (size_t)(set->dims[1] + set->dims[2]), set->name);
+  grid_point *rows = (grid_point *)(prototypes + grid_bytes);
+  const example_maker m = {set, split == RONDE_SPLIT_TRAIN ? STREAM_TRAIN : STREAM_TEST, prototypes, rows,
+                           rows + set->dims[1]};
   make_prototypes(set, prototypes);
   for (int64_t id = 0; id < facts->n[split]; ++id) make_example(&m, id, (uint8_t *)x + id * elems, &labels[id]);
   ronde__free(prototypes);

@@ -1,3 +1,4 @@
+/* The synthetic data set: the same bytes on every machine, and a task that can be learned. */
 #include "data/testing.h"
 
 #include "data/catalog.h"
@@ -52,7 +53,8 @@ static void test_bytes_are_the_same_on_every_machine(void **state) {
   ronde__store_close(&store);
 }
 
-/* The nearest mean of the training images names most test images, but not all: neither noise nor trivial. */
+/* The nearest mean of the training images classifies most test images, but not all: the task is neither noise nor
+ * trivial. */
 static void test_it_can_be_learned(void **state) {
   enum { ELEMS = 28 * 28, CLASSES = 10, N = 2000, N_TEST = N / 5 };
   ronde__store store = make("synthetic:1x28x28:10:2000", 3);

@@ -14,7 +14,7 @@ typedef struct ronde__tar_member {
 
 /* The next header; the stream then stands at the member's content. *end_out: there is none. */
 ronde_status ronde__tar_next(ronde__stream *stream, ronde__tar_member *member_out, bool *end_out);
-/* What fills up the last block behind a content that was read; or the whole content with it. */
+/* Skips the padding after a content that was read, or the whole content and its padding. */
 ronde_status ronde__tar_skip_padding(ronde__stream *stream, const ronde__tar_member *member);
 ronde_status ronde__tar_skip(ronde__stream *stream, const ronde__tar_member *member);
 

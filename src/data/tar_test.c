@@ -1,3 +1,4 @@
+/* Tar archives: their members in order, and damaged headers. */
 #include "data/testing.h"
 
 #include "data/tar.h"

@@ -1,4 +1,4 @@
-/* What happens to an image between the store and a batch: brought to another size, and, of training images, changed at
+/* What happens to an image between the store and a batch: it is resized and, where it is a training image, moved at
  * random. */
 #ifndef RONDE_TRANSFORM_H
 #define RONDE_TRANSFORM_H
@@ -22,7 +22,7 @@ typedef struct ronde__move {
   bool mirror;
 } ronde__move;
 
-/* A function of (seed, epoch, id) and of which of the two are asked for. */
+/* A function of (seed, epoch, id) and of which of the two moves are asked for. */
 ronde__move ronde__move_draw(uint64_t seed, int64_t epoch, int64_t id, bool crop, bool flip);
 /* n planes of sides [h, w] with items of 1 or 4 bytes. */
 void ronde__move_apply(ronde__move move, int64_t n, const int64_t sides[2], size_t item_bytes, const void *x, void *y);

@@ -1,3 +1,4 @@
+/* Resizing and random moves of images, and which examples get which. */
 #include "data/testing.h"
 
 #include "data/data.h"
@@ -117,7 +118,7 @@ static void test_moved_pixels(void **state) {
 #define SPEC "synthetic:3x8x6:4:30"
 enum { N_SET = 30, PLANE = 48, ELEMS = 3 * PLANE };
 
-static ronde__data *open_set(ronde__data_options options) {
+static ronde__data *open_images(ronde__data_options options) {
   ronde__data *data;
   options.spec = SPEC;
   options.seed = 9;
@@ -139,7 +140,7 @@ static ronde__sampler *make_sampler(void) {
 }
 
 /* Two epochs in the order of the global list, from all ranks. */
-static void gather(ronde__data *data, int world, bool whole, int prefetch, int64_t elems, float *x) {
+static void gather_batch(ronde__data *data, int world, bool whole, int prefetch, int64_t elems, float *x) {
   ronde__sampler *sampler = make_sampler();
   ronde__loader *loaders[3];
   for (int r = 0; r < world; ++r) {
@@ -158,17 +159,17 @@ static void gather(ronde__data *data, int world, bool whole, int prefetch, int64
   ronde__sampler_destroy(sampler);
 }
 
-/* Each image of two epochs is the plain one, moved as drawn; whoever reads it, and however far ahead. */
+/* Each image of two epochs is the plain one, moved as drawn, whichever rank reads it and however far ahead. */
 static void test_batches_are_the_moved_images(void **state) {
   static float plain[N_SET * ELEMS], got[2 * N_SET * ELEMS], wanted[ELEMS];
-  ronde__data *still = open_set((ronde__data_options){.cache = false});
+  ronde__data *still = open_images((ronde__data_options){.cache = false});
   read_plain(still, RONDE_SPLIT_TRAIN, N_SET, plain);
   ronde__sampler *sampler = make_sampler();
   for (int round = 0; round < 6; ++round) {
     bool cache = round % 2, whole = round == 3;
-    ronde__data *data = open_set((ronde__data_options){.cache = cache, .crop = true, .flip = round != 2});
+    ronde__data *data = open_images((ronde__data_options){.cache = cache, .crop = true, .flip = round != 2});
     assert_string_equal(data->sha256, still->sha256);
-    gather(data, 1 + round % 3, whole, round / 2, ELEMS, got);
+    gather_batch(data, 1 + round % 3, whole, round / 2, ELEMS, got);
     for (int epoch = 1; epoch <= 2; ++epoch) {
       int64_t ids[N_SET];
       assert_int_equal(ronde__sampler_epoch(sampler, epoch, ids), RONDE_OK);
@@ -190,7 +191,7 @@ static void test_resized_sets(void **state) {
   enum { H = 11, W = 9, OUT = 3 * H * W };
   static float plain[N_SET * ELEMS], got[2 * N_SET * OUT], wanted[2 * N_SET * OUT], moved[OUT];
   const int64_t from[] = {8, 6}, to[] = {H, W};
-  ronde__data *still = open_set((ronde__data_options){.cache = true});
+  ronde__data *still = open_images((ronde__data_options){.cache = true});
   read_plain(still, RONDE_SPLIT_TRAIN, N_SET, plain);
   ronde__resizer *resizer;
   assert_int_equal(ronde__resizer_create(from, to, &resizer), RONDE_OK);
@@ -199,12 +200,12 @@ static void test_resized_sets(void **state) {
   for (int round = 0; round < 4; ++round) {
     bool crop = round / 2;
     const ronde__data_options options = {.cache = round % 2, .resize = {H, W}, .crop = crop, .flip = crop};
-    ronde__data *data = open_set(options);
+    ronde__data *data = open_images(options);
     assert_string_equal(data->sha256, still->sha256);
     assert_true(data->source.dims[0] == 3 && data->source.dims[1] == H && data->source.dims[2] == W);
     read_plain(data, RONDE_SPLIT_TRAIN, N_SET, got);
     for (int i = 0; i < N_SET * OUT; ++i) assert_float_equal(got[i], wanted[i], 1e-6);
-    gather(data, 2, false, 1, OUT, got);
+    gather_batch(data, 2, false, 1, OUT, got);
     int64_t ids[N_SET];
     assert_int_equal(ronde__sampler_epoch(sampler, 2, ids), RONDE_OK);
     for (int i = 0; i < N_SET; ++i) {
@@ -231,7 +232,7 @@ static void test_the_border_is_normalised_too(void **state) {
     if (resize) options.resize[0] = 8, options.resize[1] = 12;
     assert_int_equal(ronde__data_open(&options, &data), RONDE_OK);
     int64_t width = resize ? 12 : 6, n_black = 0, ids[N_SET];
-    gather(data, 1, false, 0, 8 * width, got);
+    gather_batch(data, 1, false, 0, 8 * width, got);
     ronde__sampler *sampler = make_sampler();
     assert_int_equal(ronde__sampler_epoch(sampler, 1, ids), RONDE_OK);
     for (int i = 0; i < N_SET; ++i) {

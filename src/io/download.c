@@ -1,6 +1,7 @@
 /* Downloads by libcurl: checked by SHA-256, continued where they broke off, renamed when they are whole. */
 #include "io/download.h"
 
+#include "io/file.h"
 #include "io/sha256.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 /* ---- checking ------------------------------------------------------------------------------------------------- */
 
-static ronde_status hash_file(int fd, const char *path, char hex[RONDE__SHA256_HEX]) {
+static ronde_status download_hash(int fd, const char *path, char hex[RONDE__SHA256_HEX]) {
   enum { CHUNK = 1 << 18 };
   ronde__sha256 sha;
   uint8_t *chunk;
@@ -41,7 +42,7 @@ ronde_status ronde__download_check(const char *path, int64_t bytes, const char *
   if (fd < 0) return RONDE_OK;
   ronde_status status = RONDE_OK;
   if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == bytes) {
-    status = hash_file(fd, path, hex);
+    status = download_hash(fd, path, hex);
     *same_out = status == RONDE_OK && !strcmp(hex, sha256);
   }
   close(fd);
@@ -52,29 +53,29 @@ ronde_status ronde__download_check(const char *path, int64_t bytes, const char *
 
 #include <curl/curl.h>
 
-#define TRIES_MAX 20 /* each of which must bring something */
+#define TRIES_MAX 20 /* each must bring something */
 #define CONNECT_S 30L
 #define STALLED_S 60L /* without a byte: the connection is given up */
 #define REDIRECTS_MAX 10L
 
 bool ronde__download_supported(void) { return true; }
 
-typedef struct transfer {
+typedef struct download_transfer {
   const ronde__download *what;
   char *part; /* path */
   int fd;
   int64_t have; /* bytes in part */
   CURL *curl;
   ronde_status status;
-} transfer;
+} download_transfer;
 
 /* ---- one try -------------------------------------------------------------------------------------------------- */
 
-static size_t take(char *data, size_t size, size_t n, void *user) {
-  transfer *t = user;
+static size_t download_take(char *data, size_t size, size_t n, void *user) {
+  download_transfer *t = user;
   size_t bytes = size * n;
   if (t->have + (int64_t)bytes > t->what->bytes) {
-    t->status = ronde__fail(RONDE_E_INPUT, "%s: more than the %lld bytes that it should have", t->what->url,
+    t->status = ronde__fail(RONDE_E_INPUT, "%s: longer than the %lld bytes that it should have", t->what->url,
                             (long long)t->what->bytes);
     return 0;
   }
@@ -91,15 +92,15 @@ static size_t take(char *data, size_t size, size_t n, void *user) {
   return bytes;
 }
 
-static int watch(void *user, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up_now) {
-  transfer *t = user;
+static int download_watch(void *user, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up_now) {
+  download_transfer *t = user;
   if (t->what->progress) t->what->progress(t->what->user, t->have, t->what->bytes);
   if (!t->what->cancel || !t->what->cancel(t->what->user)) return 0;
   t->status = RONDE_E_CANCELLED;
   return 1;
 }
 
-static void set_up(transfer *t, char error[CURL_ERROR_SIZE]) {
+static void download_set_up(download_transfer *t, char error[CURL_ERROR_SIZE]) {
   CURL *c = t->curl;
   curl_easy_setopt(c, CURLOPT_URL, t->what->url);
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -113,36 +114,36 @@ static void set_up(transfer *t, char error[CURL_ERROR_SIZE]) {
   curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, STALLED_S);
   curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
-  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take);
+  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, download_take);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
-  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, watch);
+  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, download_watch);
   curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
 }
 
-/* A server that knows no ranges must send the whole file again. */
-static ronde_status start_anew(transfer *t) {
+/* A server without ranges must send the whole file again. */
+static ronde_status download_start_anew(download_transfer *t) {
   t->have = 0;
   if (ftruncate(t->fd, 0) || lseek(t->fd, 0, SEEK_SET))
     return ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", t->part, strerror(errno));
   return RONDE_OK;
 }
 
-static bool was_cut(CURLcode code) {
+static bool download_was_cut(CURLcode code) {
   return code == CURLE_OK || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
          code == CURLE_OPERATION_TIMEDOUT || code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM;
 }
 
-/* *again_out: it broke off, but got on. */
-static ronde_status try_once(transfer *t, bool *again_out) {
+/* *again_out: the connection broke off, but brought something. */
+static ronde_status download_try(download_transfer *t, bool *again_out) {
   char error[CURL_ERROR_SIZE] = "";
   int64_t before = t->have;
   long code = 0;
   *again_out = false;
   t->curl = curl_easy_init();
   if (!t->curl) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", t->what->url);
-  set_up(t, error);
+  download_set_up(t, error);
   CURLcode result = curl_easy_perform(t->curl);
   curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
   curl_easy_cleanup(t->curl);
@@ -150,28 +151,28 @@ static ronde_status try_once(transfer *t, bool *again_out) {
   if (t->have == t->what->bytes) return RONDE_OK;
   if (result == CURLE_RANGE_ERROR && before > 0) {
     *again_out = true;
-    return start_anew(t);
+    return download_start_anew(t);
   }
   const char *reason = result == CURLE_OK ? "the file is shorter than it should be" : curl_easy_strerror(result);
   if (*error) reason = error;
-  if (code == 416) t->have = 0; /* it has no such range: what is there is not of this file */
+  if (code == 416) t->have = 0; /* it has no such range: the part is of another file */
   if (result == CURLE_HTTP_RETURNED_ERROR)
-    return ronde__fail(RONDE_E_INPUT, "%s: the server says %ld", t->what->url, code);
-  *again_out = was_cut(result) && t->have > before;
+    return ronde__fail(RONDE_E_INPUT, "%s: the server answered %ld", t->what->url, code);
+  *again_out = download_was_cut(result) && t->have > before;
   if (*again_out) {
-    ronde__log(RONDE_LOG_WARNING, "%s: broken off at %lld of %lld bytes (%s); going on from there", t->what->url,
-               (long long)t->have, (long long)t->what->bytes, reason);
+    ronde__log(RONDE_LOG_WARNING, "%s: the connection broke at %lld of %lld bytes (%s); continuing from there",
+               t->what->url, (long long)t->have, (long long)t->what->bytes, reason);
     return RONDE_OK;
   }
   if (t->have)
-    return ronde__fail(RONDE_E_INPUT, "%s: %s; the next try goes on from %lld of %lld bytes in %s", t->what->url,
+    return ronde__fail(RONDE_E_INPUT, "%s: %s; the next try continues from %lld of %lld bytes in %s", t->what->url,
                        reason, (long long)t->have, (long long)t->what->bytes, t->part);
   return ronde__fail(RONDE_E_INPUT, "%s: %s", t->what->url, reason);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------- */
 
-static ronde_status open_part(transfer *t) {
+static ronde_status download_open_partial(download_transfer *t) {
   struct stat st;
   t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (t->fd < 0 || fstat(t->fd, &st))
@@ -186,23 +187,11 @@ static ronde_status open_part(transfer *t) {
   return RONDE_OK;
 }
 
-static void sync_folder(const char *path) {
-  char *folder = ronde__strdup(path);
-  char *slash = folder ? strrchr(folder, '/') : NULL;
-  if (slash) *slash = '\0';
-  int fd = slash ? open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-  free(folder);
-}
-
-static ronde_status publish(transfer *t) {
+static ronde_status download_publish(download_transfer *t) {
   char hex[RONDE__SHA256_HEX];
   if (lseek(t->fd, 0, SEEK_SET) < 0)
     return ronde__fail(RONDE_E_WRITE, "%s: cannot read back: %s", t->part, strerror(errno));
-  RONDE_TRY(hash_file(t->fd, t->part, hex));
+  RONDE_TRY(download_hash(t->fd, t->part, hex));
   if (strcmp(hex, t->what->sha256)) {
     unlink(t->part);
     return ronde__fail(RONDE_E_INPUT, "%s: its SHA-256 is %s, but should be %s; it is not kept", t->what->url, hex,
@@ -210,30 +199,31 @@ static ronde_status publish(transfer *t) {
   }
   if (fsync(t->fd) || rename(t->part, t->what->path))
     return ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", t->what->path, strerror(errno));
-  sync_folder(t->what->path);
+  ronde__file_sync_folder(t->what->path);
   return RONDE_OK;
 }
 
-static ronde_status run(transfer *t) {
-  RONDE_TRY(open_part(t));
+static ronde_status download_run(download_transfer *t) {
+  RONDE_TRY(download_open_partial(t));
   bool again = t->have < t->what->bytes;
   for (int i = 0; again; ++i) {
-    RONDE_TRY(try_once(t, &again));
+    RONDE_TRY(download_try(t, &again));
     if (again && i + 1 == TRIES_MAX)
-      return ronde__fail(RONDE_E_INPUT, "%s: broken off %d times; the next try goes on from %lld of %lld bytes in %s",
+      return ronde__fail(RONDE_E_INPUT,
+                         "%s: the connection broke %d times; the next try continues from %lld of %lld bytes in %s",
                          t->what->url, TRIES_MAX, (long long)t->have, (long long)t->what->bytes, t->part);
   }
-  return publish(t);
+  return download_publish(t);
 }
 
-static void start_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
+static void download_start_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
 
 ronde_status ronde__download_run(const ronde__download *what) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start_curl);
-  transfer t = {.what = what, .part = ronde__format("%s.part", what->path), .fd = -1};
+  pthread_once(&once, download_start_curl);
+  download_transfer t = {.what = what, .part = ronde__format("%s.part", what->path), .fd = -1};
   if (!t.part) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", what->path);
-  ronde_status status = run(&t);
+  ronde_status status = download_run(&t);
   if (status != RONDE_OK && t.fd >= 0 && t.have == 0) unlink(t.part);
   if (t.fd >= 0) close(t.fd);
   free(t.part);
@@ -245,7 +235,7 @@ ronde_status ronde__download_run(const ronde__download *what) {
 bool ronde__download_supported(void) { return false; }
 
 ronde_status ronde__download_run(const ronde__download *what) {
-  return ronde__fail(RONDE_E_USAGE, "%s: this build downloads nothing (libcurl); get it by other means, as %s",
+  return ronde__fail(RONDE_E_USAGE, "%s: this build cannot download (no libcurl); get it by other means, as %s",
                      what->url, what->path);
 }
 

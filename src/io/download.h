@@ -1,5 +1,5 @@
-/* A file from the network, checked, whole or absent: it grows under PATH.part, which is kept where the transfer breaks
- * off, so that the next try goes on from there. */
+/* Downloads a file, checked, whole or absent. It grows as PATH.part, which is kept where the transfer breaks off, so
+ * that the next try continues from there. */
 #ifndef RONDE_DOWNLOAD_H
 #define RONDE_DOWNLOAD_H
 
@@ -15,7 +15,7 @@ typedef struct ronde__download {
   void *user;
 } ronde__download;
 
-/* Whether this build can. */
+/* Whether this build can download. */
 bool ronde__download_supported(void);
 /* Errors: RONDE_E_INPUT (the server's answer, a cut connection, a wrong checksum), RONDE_E_WRITE, RONDE_E_CANCELLED,
  * RONDE_E_USAGE without libcurl. */

@@ -1,3 +1,4 @@
+/* Downloads from a server on loopback: resumed, checked against their hash, cancelled. */
 #include "io/server_testing.h"
 
 #include "io/download.h"
@@ -35,13 +36,13 @@ typedef struct heard {
   int64_t last, total, cancel_at; /* cancel_at 0: never */
 } heard;
 
-static void hear(void *user, int64_t done, int64_t total) {
+static void keep_message(void *user, int64_t done, int64_t total) {
   heard *h = user;
   h->last = done;
   h->total = total;
 }
 
-static bool is_cancelled(void *user) {
+static bool cancels(void *user) {
   const heard *h = user;
   return h->cancel_at && h->last >= h->cancel_at;
 }
@@ -49,7 +50,7 @@ static bool is_cancelled(void *user) {
 static ronde_status get(const test_server *server, const char *name, heard *h) {
   char *url = ronde__format("http://127.0.0.1:%d/%s", server->port, name);
   ronde__download what = {.url = url, .path = path, .bytes = N, .sha256 = hash};
-  if (h) what.progress = hear, what.cancel = is_cancelled, what.user = h;
+  if (h) what.progress = keep_message, what.cancel = cancels, what.user = h;
   ronde_status status = ronde__download_run(&what);
   free(url);
   return status;
@@ -57,7 +58,7 @@ static ronde_status get(const test_server *server, const char *name, heard *h) {
 
 static const test_page page = {"file.gz", content, N};
 
-static test_server start(test_server server) {
+static test_server start_download(test_server server) {
   if (!server.pages) server.pages = &page, server.n_pages = 1;
   return server;
 }
@@ -80,7 +81,7 @@ static void check_nothing(void) {
 static void test_a_file_and_its_progress(void **state) {
   heard h = {0};
   bool same;
-  test_server server = start((test_server){.no_ranges = true});
+  test_server server = start_download((test_server){.no_ranges = true});
   server_start(&server);
   assert_int_equal(get(&server, "file.gz", &h), RONDE_OK);
   server_stop(&server);
@@ -95,7 +96,7 @@ static void test_a_file_and_its_progress(void **state) {
 
 /* Each answer is cut: the next one goes on where it ended. */
 static void test_a_cut_connection_is_taken_up_again(void **state) {
-  test_server server = start((test_server){.cut_after = 70000});
+  test_server server = start_download((test_server){.cut_after = 70000});
   server_start(&server);
   assert_int_equal(get(&server, "file.gz", NULL), RONDE_OK);
   server_stop(&server);
@@ -105,10 +106,11 @@ static void test_a_cut_connection_is_taken_up_again(void **state) {
   assert_int_equal(lines.n_warnings, 4);
 }
 
-/* What an earlier process left is used, also where the server knows no ranges, and where it is not ours. */
+/* The part that an earlier process left is used. It is fetched again where the server has no ranges or the part is
+ * of another file. */
 static void test_an_earlier_part_is_used(void **state) {
   for (int no_ranges = 0; no_ranges < 2; ++no_ranges) {
-    test_server server = start((test_server){.no_ranges = no_ranges});
+    test_server server = start_download((test_server){.no_ranges = no_ranges});
     test_write("", part, content, 1234);
     server_start(&server);
     assert_int_equal(get(&server, "file.gz", NULL), RONDE_OK);
@@ -118,7 +120,7 @@ static void test_an_earlier_part_is_used(void **state) {
     assert_int_equal(server.last_range, no_ranges ? -1 : 1234);
     unlink(path);
   }
-  test_server server = start((test_server){.n_pages = 0});
+  test_server server = start_download((test_server){.n_pages = 0});
   test_write("", part, content, N); /* all of it was there but for its name */
   server_start(&server);
   assert_int_equal(get(&server, "file.gz", NULL), RONDE_OK);
@@ -133,19 +135,19 @@ static void test_wrong_contents_are_not_kept(void **state) {
   other[N / 2] ^= 1;
   const test_page wrong[] = {{"wrong", other, N}, {"long", other, N + 10}, {"short", content, N - 1}};
   for (int no_length = 0; no_length < 2; ++no_length) {
-    test_server server = start((test_server){.pages = wrong, .n_pages = 3, .no_length = no_length});
+    test_server server = start_download((test_server){.pages = wrong, .n_pages = 3, .no_length = no_length});
     server_start(&server);
     check_failed(&lines, get(&server, "wrong", NULL), RONDE_E_INPUT, "its SHA-256 is ", hash);
     check_nothing();
-    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "more than the 300000 bytes");
+    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "longer than the 300000 bytes");
     unlink(part);
     check_failed(&lines, get(&server, "short", NULL), RONDE_E_INPUT, "/short: ", "");
     unlink(part);
     check_nothing();
     server_stop(&server);
   }
-  /* A broken part is found out, and the next try is whole. */
-  test_server server = start((test_server){0});
+  /* A damaged part is detected, and the next try fetches the whole file. */
+  test_server server = start_download((test_server){0});
   server_start(&server);
   test_write("", part, "something else", 14);
   check_failed(&lines, get(&server, "file.gz", NULL), RONDE_E_INPUT, "its SHA-256 is ", "it is not kept");
@@ -156,12 +158,12 @@ static void test_wrong_contents_are_not_kept(void **state) {
 }
 
 static void test_answers_that_are_errors(void **state) {
-  test_server server = start((test_server){0});
+  test_server server = start_download((test_server){0});
   server_start(&server);
-  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server says 404");
+  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server answered 404");
   check_nothing();
   test_write("", part, content, 1000); /* an error keeps what is there */
-  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server says 404");
+  check_failed(&lines, get(&server, "absent", NULL), RONDE_E_INPUT, "/absent: ", "the server answered 404");
   assert_int_equal(access(part, F_OK), 0);
   unlink(part);
   server_stop(&server);
@@ -173,7 +175,7 @@ static void test_answers_that_are_errors(void **state) {
 }
 
 static void test_folders_that_cannot_be_written(void **state) {
-  test_server server = start((test_server){0});
+  test_server server = start_download((test_server){0});
   server_start(&server);
   free(path);
   path = ronde__format("%s/nowhere/file.gz", folder);
@@ -183,7 +185,7 @@ static void test_folders_that_cannot_be_written(void **state) {
 
 static void test_cancelling_keeps_the_part(void **state) {
   heard h = {.cancel_at = 1};
-  test_server server = start((test_server){0});
+  test_server server = start_download((test_server){0});
   server_start(&server);
   test_write("", part, content, 5000);
   assert_int_equal(get(&server, "file.gz", &h), RONDE_E_CANCELLED);

@@ -1,5 +1,5 @@
-/* Files that are whole or absent. While one is being written its temporary file is locked: so it can be told from one
- * that a killed process has left. */
+/* Files that are whole or absent. While one is being written its temporary file is locked, which tells it from one
+ * that a killed process left. */
 #include "io/file.h"
 
 #include <dirent.h>
@@ -16,10 +16,10 @@
 
 /* One write call moves at most 2 GiB on Linux; smaller pieces also bound the time until a signal is noticed. */
 #define PIECE ((size_t)64 << 20)
-/* What was appended is sent to the disk in parts of this size, so that it writes while more is made. */
+/* What was appended is sent to the disk in chunks of this size, so that the disk writes while more is made. */
 #define PART ((uint64_t)8 << 20)
 
-static ronde_status fail_errno(const char *path, const char *what, int error) {
+static ronde_status file_fail_errno(const char *path, const char *what, int error) {
   return ronde__fail(RONDE_E_WRITE, "%s: %s: %s", path, what, strerror(error));
 }
 
@@ -29,7 +29,7 @@ static ronde_status folder_open(const char *path, const char *base, int *folder_
   int folder = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int error = errno;
   free(name);
-  if (folder < 0) return fail_errno(path, "cannot open the folder to write in", error);
+  if (folder < 0) return file_fail_errno(path, "cannot open the folder to write in", error);
   *folder_out = folder;
   return RONDE_OK;
 }
@@ -43,8 +43,8 @@ static ronde_status target_check(const char *path) {
   return RONDE_OK;
 }
 
-/* False where a sweep has removed it before it was locked. */
-static bool lock_new(int file) {
+/* Returns false where a sweep removed the file before it was locked. */
+static bool file_lock_new(int file) {
   struct stat info;
   flock(file, LOCK_EX);
   if (fstat(file, &info) || info.st_nlink > 0) return true;
@@ -57,18 +57,18 @@ ronde_status ronde__file_begin(const char *path, ronde__file_out *out) {
   const char *slash = strrchr(path, '/');
   ronde__file_out made = {.path = path, .base = slash ? slash + 1 : path, .folder = -1, .file = -1};
   if (!*made.base) return ronde__fail(RONDE_E_WRITE, "%s: cannot write: the file's name is empty", path);
-  if (strlen(made.base) > NAME_MAX) return fail_errno(path, "cannot write", ENAMETOOLONG);
+  if (strlen(made.base) > NAME_MAX) return file_fail_errno(path, "cannot write", ENAMETOOLONG);
   RONDE_TRY(target_check(path));
   RONDE_TRY(folder_open(path, made.base, &made.folder));
   do {
-    /* The name of another host's process, or of one that died, can be the same: take the next. */
+    /* A process on another host, or one that died, can have used the same name: take the next. */
     snprintf(made.temporary, sizeof made.temporary, ".ronde-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&n_made, 1));
     made.file = openat(made.folder, made.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (made.file < 0 ? errno == EEXIST : !lock_new(made.file));
+  } while (made.file < 0 ? errno == EEXIST : !file_lock_new(made.file));
   if (made.file < 0) {
     int error = errno;
     close(made.folder);
-    return fail_errno(path, "cannot make a file in its folder", error);
+    return file_fail_errno(path, "cannot make a file in its folder", error);
   }
   *out = made;
   return RONDE_OK;
@@ -83,10 +83,10 @@ void ronde__file_abandon(ronde__file_out *out) {
   out->file = out->folder = -1;
 }
 
-static ronde_status abandon_errno(ronde__file_out *out, const char *what) {
+static ronde_status file_abandon_errno(ronde__file_out *out, const char *what) {
   int error = errno;
   ronde__file_abandon(out);
-  return fail_errno(out->path, what, error);
+  return file_fail_errno(out->path, what, error);
 }
 
 ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes) {
@@ -94,7 +94,7 @@ ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void
   while (bytes > 0) {
     ssize_t n = pwrite(out->file, next, bytes < PIECE ? bytes : PIECE, (off_t)offset);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return abandon_errno(out, "cannot write");
+    if (n < 0) return file_abandon_errno(out, "cannot write");
     next += n;
     offset += (uint64_t)n;
     bytes -= (size_t)n;
@@ -107,7 +107,7 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
   while (bytes > 0) {
     ssize_t n = write(out->file, next, bytes < PIECE ? bytes : PIECE);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return abandon_errno(out, "cannot write");
+    if (n < 0) return file_abandon_errno(out, "cannot write");
     next += n;
     bytes -= (size_t)n;
     out->bytes += (uint64_t)n;
@@ -120,18 +120,29 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
 }
 
 ronde_status ronde__file_commit(ronde__file_out *out) {
-  if (fsync(out->file)) return abandon_errno(out, "cannot write to the disk");
+  if (fsync(out->file)) return file_abandon_errno(out, "cannot write to the disk");
   int file = out->file;
   out->file = -1;
-  if (close(file)) return abandon_errno(out, "cannot close");
+  if (close(file)) return file_abandon_errno(out, "cannot close");
   if (renameat(out->folder, out->temporary, out->folder, out->base))
-    return abandon_errno(out, "cannot rename the finished file to it");
+    return file_abandon_errno(out, "cannot rename the finished file to it");
   /* Some file systems cannot sync a folder and say EINVAL: their renames are as safe as they get. */
   int synced = fsync(out->folder) == 0 || errno == EINVAL;
   int error = errno;
   close(out->folder);
   out->folder = -1;
-  return synced ? RONDE_OK : fail_errno(out->path, "cannot write its folder to the disk", error);
+  return synced ? RONDE_OK : file_fail_errno(out->path, "cannot write its folder to the disk", error);
+}
+
+void ronde__file_sync_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : ronde__strdup(".");
+  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  free(folder);
 }
 
 ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes) {
@@ -141,7 +152,7 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
   return ronde__file_commit(&out);
 }
 
-/* Its writer, if it lives, holds its lock. */
+/* A living writer holds its lock. */
 static void remove_abandoned(int folder, const char *name) {
   int file = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;

@@ -10,12 +10,15 @@ ronde_status ronde__file_replace(const char *path, const void *data, size_t byte
 /* Makes a folder and its parents where they are missing. */
 ronde_status ronde__folder_make(const char *path);
 
-/* The same in pieces, for what should not be assembled in memory: begin, any number of appends and
- * patches, then commit. Where one
- * of them fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid. */
+/* Sends the folder of path to the disk, after path was renamed by other means than these. A failure does no harm and is
+ * not reported. */
+void ronde__file_sync_folder(const char *path);
+
+/* The same in pieces, for what should not be assembled in memory: begin, any number of appends and patches, then commit.
+ * Where one of them fails, and after abandon, the temporary file is gone and path is as it was. path must stay valid. */
 typedef struct ronde__file_out {
   const char *path;
-  const char *base;        /* the part of path after the folder */
+  const char *base;        /* path without its folder */
   int folder, file;        /* descriptors; -1: closed */
   uint64_t bytes, started; /* appended, and of these on their way to the disk */
   char temporary[64];
@@ -27,7 +30,7 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
 ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes);
 ronde_status ronde__file_commit(ronde__file_out *out);
 void ronde__file_abandon(ronde__file_out *out);
-/* Removes the temporary files that killed processes left in a folder; those of processes that live stay, where the file
+/* Removes the temporary files that killed processes left in a folder. Those of living processes stay, where the file
  * system has locks. */
 void ronde__file_sweep(const char *folder);
 

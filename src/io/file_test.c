@@ -1,3 +1,4 @@
+/* Files that are whole or absent, folders, and what is said where they cannot be written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,7 +172,7 @@ static void a_full_disk_is_reported(void **state) {
   assert_string_equal(text, "old");
 }
 
-/* What a killed process has left goes; what is being written, here or elsewhere, stays. */
+/* Temporary files of killed processes are removed; those that are being written, here or elsewhere, stay. */
 static void a_sweep_spares_what_is_being_written(void **state) {
   static const char *const left[] = {".ronde-1-0.tmp", ".ronde-77-3.tmp", "ronde-1-0.tmp",
                                      ".ronde-1-0.tmp.safetensors"};

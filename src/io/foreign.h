@@ -15,9 +15,10 @@ typedef enum ronde__foreign {
   RONDE__FOREIGN_ZIP
 } ronde__foreign;
 
-/* By the first bytes of a file that is no safetensors file: some of those might begin so too. */
+/* The kind of a file that is not safetensors, by its first bytes. Do not ask for safetensors files, some of which
+ * might begin like that. */
 ronde__foreign ronde__foreign_kind(const void *data, size_t bytes);
-/* RONDE_E_INPUT, one line: what the file is, and how it is converted. */
+/* RONDE_E_INPUT, logging in one line what the file is and how to convert it. */
 ronde_status ronde__foreign_fail(const char *path, ronde__foreign kind);
 
 #endif

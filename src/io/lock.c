@@ -1,5 +1,5 @@
-/* flock belongs to an open file, not to a process: it also keeps threads apart, and no other descriptor of the file
- * that is closed gives it back. */
+/* The lock on a run's folder. flock belongs to an open file, not to a process: it also keeps threads apart, and
+ * closing another descriptor of the file does not release it. */
 #include "io/lock.h"
 
 #include <errno.h>
@@ -16,12 +16,12 @@ struct ronde__lock {
   int file;
 };
 
-static ronde_status fail_errno(const char *path) {
+static ronde_status lock_fail_errno(const char *path) {
   return ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", path, strerror(errno));
 }
 
-/* Its holder may not have written its name yet, and a text of any kind may stand there. */
-static ronde_status fail_held(int file, const char *what) {
+/* The holder may not have written its name yet, and any text may stand there. */
+static ronde_status lock_fail_held(int file, const char *what) {
   char text[320] = "", host[256];
   long pid;
   ssize_t n = pread(file, text, sizeof text - 1, 0);
@@ -35,40 +35,40 @@ static ronde_status fail_held(int file, const char *what) {
       host);
 }
 
-/* Of the file as it is now: its last holder may have removed the one that was opened. */
-static bool is_gone(const char *path, int file) {
+/* Whether the opened file is still the one in the folder: its last holder may have removed it. */
+static bool lock_is_gone(const char *path, int file) {
   struct stat own, there;
   return fstat(file, &own) || stat(path, &there) || own.st_ino != there.st_ino || own.st_dev != there.st_dev;
 }
 
-static ronde_status open_and_lock(ronde__lock *lock, const char *what) {
+static ronde_status lock_open(ronde__lock *lock, const char *what) {
   for (;;) {
     lock->file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock->file < 0) return fail_errno(lock->path);
+    if (lock->file < 0) return lock_fail_errno(lock->path);
     int failed;
     while ((failed = flock(lock->file, LOCK_EX | LOCK_NB)) && errno == EINTR) {
     }
-    if (failed && errno == EWOULDBLOCK) return fail_held(lock->file, what);
+    if (failed && errno == EWOULDBLOCK) return lock_fail_held(lock->file, what);
     if (failed) {
-      ronde__log(RONDE_LOG_WARNING, "%s: no lock (%s): nothing keeps another run from writing there too", lock->path,
-                 strerror(errno));
+      ronde__log(RONDE_LOG_WARNING, "%s: it cannot be locked (%s): nothing keeps another run from writing there",
+                 lock->path, strerror(errno));
       return RONDE_OK;
     }
-    if (!is_gone(lock->path, lock->file)) return RONDE_OK;
+    if (!lock_is_gone(lock->path, lock->file)) return RONDE_OK;
     close(lock->file);
   }
 }
 
-static ronde_status write_name(const ronde__lock *lock) {
+static ronde_status lock_write_name(const ronde__lock *lock) {
   char host[256] = "", text[320];
   gethostname(host, sizeof host - 1);
   int n = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
-  if (ftruncate(lock->file, 0) || pwrite(lock->file, text, (size_t)n, 0) != n) return fail_errno(lock->path);
+  if (ftruncate(lock->file, 0) || pwrite(lock->file, text, (size_t)n, 0) != n) return lock_fail_errno(lock->path);
   return RONDE_OK;
 }
 
-/* Whoever does not hold the lock leaves its file alone. */
-static void free_lock(ronde__lock *lock) {
+/* Only the holder removes the file. */
+static void lock_free(ronde__lock *lock) {
   if (lock->file >= 0) close(lock->file);
   free(lock->path);
   ronde__free(lock);
@@ -79,12 +79,12 @@ ronde_status ronde__lock_take(const char *folder, const char *what, ronde__lock 
   RONDE__ALLOC(lock, sizeof *lock, "lock");
   *lock = (ronde__lock){ronde__format("%s/.lock", folder), -1};
   ronde_status status =
-      lock->path ? open_and_lock(lock, what) : ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", folder);
+      lock->path ? lock_open(lock, what) : ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", folder);
   if (status != RONDE_OK) {
-    free_lock(lock);
+    lock_free(lock);
     return status;
   }
-  status = write_name(lock);
+  status = lock_write_name(lock);
   if (status == RONDE_OK) *lock_out = lock;
   else ronde__lock_give(lock);
   return status;
@@ -93,5 +93,5 @@ ronde_status ronde__lock_take(const char *folder, const char *what, ronde__lock 
 void ronde__lock_give(ronde__lock *lock) {
   if (!lock) return;
   unlink(lock->path);
-  free_lock(lock);
+  lock_free(lock);
 }

@@ -1,4 +1,4 @@
-/* The lock on a folder: one holder at a time, who is named; given back by whatever ends it. */
+/* The lock on a folder: one holder at a time, who is named in errors; released however the holder ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static void one_process_holds_it_and_is_named(void **state) {
   assert_int_equal(access(in_folder(".lock"), F_OK), -1);
 }
 
-/* As two ranks, or two trainings of one program, are. */
+/* As two ranks are, or two trainings in one program. */
 static void threads_of_one_process_are_kept_apart(void **state) {
   ronde__lock *lock;
   assert_int_equal(ronde__lock_take(folder, "x", &lock), RONDE_OK);

@@ -40,9 +40,9 @@ const char *ronde__safetensors_meta(const ronde__safetensors *file, const char *
 /* RONDE_E_INPUT, naming tensor and index, where a value of an F32 tensor is NaN or Inf (also where an F64 is beyond
  * F32). */
 ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file);
-/* For fuzzing and tests: the same checks on memory; `name` stands for the path in messages. Borrows data. */
+/* For fuzzing and tests: the same checks on memory. Messages use `name` as the path. Borrows data. */
 ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t bytes, ronde__safetensors **file_out);
-/* The same of a file that lies elsewhere, of which only the header is at hand: the data of its tensors is NULL. */
+/* The same for a file of which only the header is at hand: the data of its tensors is NULL. */
 ronde_status ronde__safetensors_parse_header(const char *name, const void *header, size_t header_bytes,
                                              uint64_t file_bytes, ronde__safetensors **file_out);
 

@@ -1,3 +1,4 @@
+/* The element types of safetensors files that are read, and their conversion to f32 and i64. */
 #include "io/safetensors_dtype.h"
 
 #include <string.h>
@@ -24,16 +25,16 @@ bool ronde__source_dtype_find(const char *name, ronde__source_dtype *dtype_out) 
 
 size_t ronde__source_dtype_bytes(ronde__source_dtype dtype) { return dtypes[dtype].bytes; }
 
-static float from_bits(uint32_t bits) {
+static float f32_from_bits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
 }
 
-static float from_f16(uint16_t half) {
+static float f32_from_f16(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 0x3ff;
-  if (exponent == 31) return from_bits(sign | 0x7f800000u | mantissa << 13);
-  if (exponent > 0) return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+  if (exponent == 31) return f32_from_bits(sign | 0x7f800000u | mantissa << 13);
+  if (exponent > 0) return f32_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
   float magnitude = (float)mantissa * 0x1p-24f; /* zero and subnormals: exact in f32 */
   return sign ? -magnitude : magnitude;
 }
@@ -53,7 +54,7 @@ void ronde__source_convert(ronde__source_dtype dtype, const void *src, uint64_t 
       out[i] = (float)wide;
     } else {
       memcpy(&half, next, sizeof half);
-      out[i] = dtype == RONDE__SOURCE_F16 ? from_f16(half) : from_bits((uint32_t)half << 16);
+      out[i] = dtype == RONDE__SOURCE_F16 ? f32_from_f16(half) : f32_from_bits((uint32_t)half << 16);
     }
   }
 }

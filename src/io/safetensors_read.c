@@ -1,4 +1,4 @@
-/* Safetensors files, mapped and checked before anything in them is used. */
+/* Reading safetensors: files are mapped, and checked before anything in them is used. */
 #include "io/safetensors.h"
 
 #include "io/checksum.h"
@@ -20,25 +20,25 @@
 /* The limit of the reference implementation. */
 #define MAX_HEADER_BYTES 100000000u
 
-/* What a file's tensors and text lie in. */
-typedef struct impl {
+/* The memory that holds a file's tensors and text. */
+typedef struct safetensors_impl {
   char *path;
   json_t *root; /* owns names, keys and values */
   void *map;    /* NULL: the data is borrowed */
   size_t map_bytes;
   void *converted; /* tensors that cannot be used in place */
   size_t converted_bytes;
-} impl;
+} safetensors_impl;
 
 /* One tensor as the header describes it. */
-typedef struct entry {
+typedef struct header_entry {
   const char *name;
   ronde__source_dtype dtype;
   ronde__shape shape;
   uint64_t n_elems, begin, end; /* bytes from the start of the data */
-} entry;
+} header_entry;
 
-typedef struct reader {
+typedef struct header_reader {
   const char *path;
   const unsigned char *bytes;
   size_t n_bytes;
@@ -47,10 +47,10 @@ typedef struct reader {
   uint64_t data_begin; /* offset in the file */
   json_t *root;
   int n_entries, n_meta;
-  entry *entries;
-} reader;
+  header_entry *entries;
+} header_reader;
 
-__attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const reader *r, const char *name,
+__attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const header_reader *r, const char *name,
                                                                       uint64_t offset, const char *format, ...) {
   char reason[256];
   va_list args;
@@ -63,18 +63,18 @@ __attribute__((format(printf, 4, 5))) static ronde_status fail_tensor(const read
 
 /* ---- the header ---- */
 
-static uint64_t length_of(const unsigned char *bytes) {
+static uint64_t header_length(const unsigned char *bytes) {
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | bytes[i];
   return length;
 }
 
-static ronde_status header_load(reader *r) {
+static ronde_status header_load(header_reader *r) {
   if (r->n_bytes == 0) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file is empty", r->path);
   if (r->n_bytes < 8)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 0: %zu bytes are too few for a safetensors file", r->path,
                        r->n_bytes);
-  uint64_t length = length_of(r->bytes);
+  uint64_t length = header_length(r->bytes);
   bool sound = length > 0 && length <= r->n_bytes - 8 && r->bytes[8] == '{';
   ronde__foreign foreign = sound ? RONDE__FOREIGN_NONE : ronde__foreign_kind(r->bytes, r->n_bytes);
   if (foreign) return ronde__foreign_fail(r->path, foreign);
@@ -99,7 +99,7 @@ static ronde_status header_load(reader *r) {
                      8ull + (unsigned)error.position, RONDE__SHOWN(error.text));
 }
 
-static ronde_status dtype_read(const reader *r, const char *name, const json_t *json, entry *out) {
+static ronde_status dtype_read(const header_reader *r, const char *name, const json_t *json, header_entry *out) {
   const char *text = json_string_value(json);
   if (!text) return fail_tensor(r, name, 8, "no dtype, or not a string");
   if (ronde__source_dtype_find(text, &out->dtype)) return RONDE_OK;
@@ -107,7 +107,7 @@ static ronde_status dtype_read(const reader *r, const char *name, const json_t *
                      RONDE__SHOWN(text));
 }
 
-static ronde_status shape_read(const reader *r, const char *name, const json_t *json, entry *out) {
+static ronde_status shape_read(const header_reader *r, const char *name, const json_t *json, header_entry *out) {
   if (!json_is_array(json)) return fail_tensor(r, name, 8, "no shape, or not a list");
   size_t rank = json_array_size(json);
   if (rank > RONDE_MAX_RANK)
@@ -130,7 +130,7 @@ static ronde_status shape_read(const reader *r, const char *name, const json_t *
   return RONDE_OK;
 }
 
-static ronde_status offsets_read(const reader *r, const char *name, const json_t *json, entry *out) {
+static ronde_status offsets_read(const header_reader *r, const char *name, const json_t *json, header_entry *out) {
   const json_t *begin_json = json_array_get(json, 0), *end_json = json_array_get(json, 1);
   if (json_array_size(json) != 2 || !json_is_integer(begin_json) || !json_is_integer(end_json))
     return fail_tensor(r, name, 8, "data_offsets is not a list of two whole numbers");
@@ -149,15 +149,15 @@ static ronde_status offsets_read(const reader *r, const char *name, const json_t
   return RONDE_OK;
 }
 
-static ronde_status entry_read(const reader *r, const char *name, const json_t *json, entry *out) {
+static ronde_status entry_read(const header_reader *r, const char *name, const json_t *json, header_entry *out) {
   if (!json_is_object(json)) return fail_tensor(r, name, 8, "its description is not a JSON object");
-  *out = (entry){.name = name};
+  *out = (header_entry){.name = name};
   RONDE_TRY(dtype_read(r, name, json_object_get(json, "dtype"), out));
   RONDE_TRY(shape_read(r, name, json_object_get(json, "shape"), out));
   return offsets_read(r, name, json_object_get(json, "data_offsets"), out);
 }
 
-static ronde_status meta_check(reader *r, json_t *json) {
+static ronde_status meta_check(header_reader *r, json_t *json) {
   if (!json_is_object(json))
     return ronde__fail(RONDE_E_INPUT, "%s: offset 8: __metadata__ is not a JSON object", r->path);
   const char *key;
@@ -171,7 +171,7 @@ static ronde_status meta_check(reader *r, json_t *json) {
   return RONDE_OK;
 }
 
-static ronde_status entries_read(reader *r) {
+static ronde_status entries_read(header_reader *r) {
   RONDE__ALLOC(r->entries, json_object_size(r->root) * sizeof *r->entries, r->path);
   const char *key;
   json_t *value;
@@ -187,23 +187,23 @@ static ronde_status entries_read(reader *r) {
 
 /* ---- the data ---- */
 
-static int compare_offsets(const void *a, const void *b) {
-  const entry *x = a, *y = b;
+static int entries_by_offset(const void *a, const void *b) {
+  const header_entry *x = a, *y = b;
   if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
   return (x->end > y->end) - (x->end < y->end);
 }
 
-static int compare_names(const void *a, const void *b) {
-  const entry *x = a, *y = b;
+static int entries_by_name(const void *a, const void *b) {
+  const header_entry *x = a, *y = b;
   return strcmp(x->name, y->name);
 }
 
 /* The tensors must cover the data exactly. */
-static ronde_status cover_check(reader *r) {
-  qsort(r->entries, (size_t)r->n_entries, sizeof *r->entries, compare_offsets);
+static ronde_status cover_check(header_reader *r) {
+  qsort(r->entries, (size_t)r->n_entries, sizeof *r->entries, entries_by_offset);
   uint64_t covered = 0;
   for (int i = 0; i < r->n_entries; ++i) {
-    const entry *e = &r->entries[i];
+    const header_entry *e = &r->entries[i];
     if (e->begin < covered)
       return fail_tensor(r, e->name, r->data_begin + e->begin, "its data overlaps that of \"%s\"",
                          RONDE__SHOWN(e[-1].name));
@@ -219,39 +219,39 @@ static ronde_status cover_check(reader *r) {
                      (unsigned long long)(r->data_begin + covered), (unsigned long long)(available - covered));
 }
 
-static bool in_place(const reader *r, const entry *e) {
+static bool entry_in_place(const header_reader *r, const header_entry *e) {
   size_t bytes = ronde__source_dtype_bytes(e->dtype);
   bool same = e->dtype == RONDE__SOURCE_F32 || e->dtype == RONDE__SOURCE_I64;
   return r->header_only || e->n_elems == 0 || (same && (uintptr_t)(r->bytes + r->data_begin + e->begin) % bytes == 0);
 }
 
-static size_t converted_bytes(const entry *e) {
+static size_t entry_converted_bytes(const header_entry *e) {
   return (size_t)ronde__round_up((int64_t)e->n_elems * (e->dtype == RONDE__SOURCE_I64 ? 8 : 4), 64);
 }
 
-/* Every tensor's data: where it lies, or where it must be converted or moved, in memory of its own. */
-static ronde_status tensors_make(const reader *r, impl *own, ronde__safetensors *file) {
+/* Every tensor's data: in the file, or in memory of its own where it must be converted or aligned. */
+static ronde_status tensors_make(const header_reader *r, safetensors_impl *own, ronde__safetensors *file) {
   for (int i = 0; i < r->n_entries; ++i)
-    if (!in_place(r, &r->entries[i])) own->converted_bytes += converted_bytes(&r->entries[i]);
+    if (!entry_in_place(r, &r->entries[i])) own->converted_bytes += entry_converted_bytes(&r->entries[i]);
   if (own->converted_bytes > 0 && !(own->converted = ronde__pages_map(own->converted_bytes)))
     return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes of converted tensors", r->path,
                        own->converted_bytes);
   char *next = own->converted;
   for (int i = 0; i < r->n_entries; ++i) {
-    const entry *e = &r->entries[i];
+    const header_entry *e = &r->entries[i];
     const unsigned char *data = r->header_only ? NULL : r->bytes + r->data_begin + e->begin;
     ronde__file_tensor *tensor = &file->tensors[i];
     *tensor = (ronde__file_tensor){.name = e->name, .shape = e->shape, .data = data};
     tensor->dtype = e->dtype == RONDE__SOURCE_I64 ? RONDE__FILE_I64 : RONDE__FILE_F32;
-    if (in_place(r, e)) continue;
+    if (entry_in_place(r, e)) continue;
     ronde__source_convert(e->dtype, data, e->n_elems, next);
     tensor->data = next;
-    next += converted_bytes(e);
+    next += entry_converted_bytes(e);
   }
   return RONDE_OK;
 }
 
-static void meta_make(const reader *r, ronde__safetensors *file) {
+static void meta_make(const header_reader *r, ronde__safetensors *file) {
   const char *key;
   json_t *value;
   json_object_foreach(json_object_get(r->root, "__metadata__"), key, value) {
@@ -260,9 +260,9 @@ static void meta_make(const reader *r, ronde__safetensors *file) {
 }
 
 /* Takes r->root over on success. */
-static ronde_status file_make(reader *r, ronde__safetensors **file_out) {
+static ronde_status file_make(header_reader *r, ronde__safetensors **file_out) {
   ronde__safetensors *file = calloc(1, sizeof *file);
-  impl *own = calloc(1, sizeof *own);
+  safetensors_impl *own = calloc(1, sizeof *own);
   ronde_status status = RONDE_E_MEMORY;
   if (!file || !own || !(own->path = ronde__strdup(r->path)) ||
       !(file->tensors = ronde__alloc((size_t)r->n_entries * sizeof *file->tensors)) ||
@@ -294,12 +294,12 @@ free_file:
   return status;
 }
 
-static ronde_status read_all(reader *r, ronde__safetensors **file_out) {
+static ronde_status safetensors_read(header_reader *r, ronde__safetensors **file_out) {
   ronde_status status = header_load(r);
   if (!status) status = entries_read(r);
   if (!status) status = cover_check(r);
   if (!status) {
-    qsort(r->entries, (size_t)r->n_entries, sizeof *r->entries, compare_names);
+    qsort(r->entries, (size_t)r->n_entries, sizeof *r->entries, entries_by_name);
     status = file_make(r, file_out);
   }
   ronde__free(r->entries);
@@ -308,14 +308,15 @@ static ronde_status read_all(reader *r, ronde__safetensors **file_out) {
 }
 
 ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t bytes, ronde__safetensors **file_out) {
-  return read_all(&(reader){.path = name, .bytes = data, .n_bytes = bytes}, file_out);
+  return safetensors_read(&(header_reader){.path = name, .bytes = data, .n_bytes = bytes}, file_out);
 }
 
 ronde_status ronde__safetensors_parse_header(const char *name, const void *header, size_t header_bytes,
                                              uint64_t file_bytes, ronde__safetensors **file_out) {
-  if (header_bytes < 8 || file_bytes < header_bytes || length_of(header) != header_bytes - 8)
+  if (header_bytes < 8 || file_bytes < header_bytes || header_length(header) != header_bytes - 8)
     return ronde__fail(RONDE_E_INPUT, "%s: its header is cut short", name);
-  return read_all(&(reader){.path = name, .bytes = header, .n_bytes = file_bytes, .header_only = true}, file_out);
+  return safetensors_read(&(header_reader){.path = name, .bytes = header, .n_bytes = file_bytes, .header_only = true},
+                          file_out);
 }
 
 /* ---- the file ---- */
@@ -352,7 +353,7 @@ ronde_status ronde__safetensors_open(const char *path, ronde__safetensors **file
     if (map) munmap(map, bytes);
     return status;
   }
-  impl *own = file->impl;
+  safetensors_impl *own = file->impl;
   own->map = map;
   own->map_bytes = bytes;
   *file_out = file;
@@ -361,7 +362,7 @@ ronde_status ronde__safetensors_open(const char *path, ronde__safetensors **file
 
 void ronde__safetensors_close(ronde__safetensors *file) {
   if (!file) return;
-  impl *own = file->impl;
+  safetensors_impl *own = file->impl;
   if (own->map) munmap(own->map, own->map_bytes);
   ronde__pages_unmap(own->converted, own->converted_bytes);
   json_decref(own->root);
@@ -391,7 +392,7 @@ const char *ronde__safetensors_meta(const ronde__safetensors *file, const char *
 }
 
 ronde_status ronde__safetensors_check_finite(const ronde__safetensors *file) {
-  const impl *own = file->impl;
+  const safetensors_impl *own = file->impl;
   for (int i = 0; i < file->n_tensors; ++i) {
     const ronde__file_tensor *tensor = &file->tensors[i];
     if (tensor->dtype != RONDE__FILE_F32) continue;
@@ -413,7 +414,7 @@ bool ronde__safetensors_reserved(const char *name) {
 }
 
 static ronde_status sums_compare(const ronde__safetensors *file, const uint64_t *sums) {
-  const impl *own = file->impl;
+  const safetensors_impl *own = file->impl;
   int n = file->n_tensors;
   if (sums[n] != ronde__checksum(sums, (size_t)n * sizeof *sums))
     return ronde__fail(RONDE_E_DIFFERENCE, "%s: its list of checksums is damaged", own->path);
@@ -430,7 +431,7 @@ static ronde_status sums_compare(const ronde__safetensors *file, const uint64_t 
 }
 
 ronde_status ronde__safetensors_verify(const ronde__safetensors *file, bool *checked_out) {
-  const impl *own = file->impl;
+  const safetensors_impl *own = file->impl;
   const ronde__file_tensor *list = ronde__safetensors_find(file, RONDE__CHECKSUMS);
   bool fits =
       list && list->dtype == RONDE__FILE_I64 && list->shape.rank == 1 && list->shape.dim[0] == file->n_tensors + 1;

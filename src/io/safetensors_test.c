@@ -1,3 +1,4 @@
+/* Safetensors files: written and read back; damaged, foreign and oversized ones are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,7 +156,7 @@ static void files_of_other_systems_are_named(void **state) {
   } cases[] = {
 #define FILE_OF(bytes, reason) {bytes, sizeof(bytes) - 1, reason}
       FILE_OF(LOCAL("\20", "archive/data.pkl") "rest",
-              "weights: a PyTorch file, where safetensors is read; in Python: "),
+              "weights: a PyTorch file where safetensors is needed; in Python: "),
       FILE_OF(LOCAL("\20", "archive/data.pkl") "rest", "\"weights.safetensors\""),
       FILE_OF("\x80\2\x8a\nl\xfc\x9c"
               "F\xf9 j\xa8P\x19.",

@@ -1,3 +1,4 @@
+/* SHA-256 by libcrypto. */
 #include "io/sha256.h"
 
 #include <openssl/evp.h>

@@ -1,3 +1,4 @@
+/* SHA-256 against its published digests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

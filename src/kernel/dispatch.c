@@ -1,4 +1,4 @@
-/* Which instruction set, and which GEMM. */
+/* Chooses the instruction set and the GEMM, once, at run time. */
 #include "kernel/gemm_xsmm.h"
 
 #include <pthread.h>
@@ -11,8 +11,8 @@ extern const ronde__kernels ronde__kernels_sse2, ronde__kernels_avx2, ronde__ker
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const ronde__kernels *available[4];
 
-/* What x86-64-v3 and -v4 stand for, which the sets are compiled for. */
-static void detect(void) {
+/* The features of x86-64-v3 and -v4, for which the sets are compiled. */
+static void dispatch_detect(void) {
   int n = 0;
 #if defined RONDE_HAVE_SIMD_avx512 || defined RONDE_HAVE_SIMD_avx2 || defined RONDE_HAVE_SIMD_sse2
   __builtin_cpu_init();
@@ -35,7 +35,7 @@ static void detect(void) {
 }
 
 const ronde__kernels *ronde__kernels_available(int i) {
-  pthread_once(&once, detect);
+  pthread_once(&once, dispatch_detect);
   return i >= 0 && (size_t)i < RONDE__COUNT(available) ? available[i] : NULL;
 }
 

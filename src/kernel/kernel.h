@@ -44,7 +44,7 @@ typedef enum ronde__activation {
   RONDE__ACT_SIGMOID
 } ronde__activation;
 
-/* How one optimizer step is done; see optim/optim.h for the definitions. */
+/* The constants of one optimizer step; optim/optim.h has the definitions. */
 typedef struct ronde__sgd_args {
   float lr, momentum, weight_decay;
   bool nesterov;
@@ -124,8 +124,8 @@ typedef struct ronde__kernels {
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
   float (*sum)(const float *x, int64_t n);
 
-  /* Nothing but arithmetic: `turns` times RONDE__MULTIPLY_ADDS independent ones on whole registers. The result only
-   * keeps them from being left out. */
+  /* `turns` times RONDE__MULTIPLY_ADDS independent multiply-adds on whole registers. The result only keeps the
+   * compiler from leaving them out. */
   float (*multiply_adds)(int64_t turns);
 
   void (*add)(const float *a, const float *b, float *y, int64_t n); /* y = a + b; y may be a or b */
@@ -169,7 +169,7 @@ typedef struct ronde__kernels {
   /* dx[offsets[i] + j] (+)= dy[j] where which[j] == i, else 0 */
   void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
                               float *dx, bool accumulate);
-  /* The same of one place: dx[j] = dy[j] where which[j] == place, else 0 */
+  /* The same for one input of the window: dx[j] = dy[j] where which[j] == place, else 0 */
   void (*max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
   /* y[j] = factor * sum over i of x[offsets[i] + j] */
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);

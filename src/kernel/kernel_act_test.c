@@ -4,7 +4,7 @@
 
 static const ronde__activation acts[] = {RONDE__ACT_NONE, RONDE__ACT_RELU, RONDE__ACT_TANH, RONDE__ACT_SIGMOID};
 
-static float from_bits(uint32_t bits) {
+static float float_of_bits(uint32_t bits) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
@@ -19,7 +19,7 @@ static void check_range(ronde__activation act, double bound) {
   double worst = 0, worst_at = 0;
   for (uint64_t bits = 0; bits < UINT64_C(1) << 32;) {
     int n = 0;
-    for (; n < BATCH && bits < UINT64_C(1) << 32; bits += 4093) x[n++] = from_bits((uint32_t)bits);
+    for (; n < BATCH && bits < UINT64_C(1) << 32; bits += 4093) x[n++] = float_of_bits((uint32_t)bits);
     kernels->act_forward(x, y, n, act);
     for (int i = 0; i < n; i++) {
       double off = ulps(y[i], exact(act, x[i]));
@@ -35,7 +35,7 @@ static void test_sigmoid_over_the_whole_range(void **state) { check_range(RONDE_
 
 /* f64 gives the same for these: no rounding but the last is involved. */
 static void test_special_values(void **state) {
-  const float denormal = from_bits(1);
+  const float denormal = float_of_bits(1);
   const float x[] = {0.0f, -0.0f, denormal, -denormal, INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 88.7f, -88.7f, -103.5f};
   enum { N = RONDE__COUNT(x) };
   for (size_t a = 0; a < RONDE__COUNT(acts); a++) {

@@ -5,7 +5,7 @@ enum { MAX_TAPS = 9, MAX_ROWS = 21 };
 
 static const int64_t widths[] = {16, 48, 64};
 
-/* Taps overlap, out of order; a stretch of rows each. */
+/* Taps overlap, out of order; a range of rows each. */
 static void check_rows(int64_t count, int64_t rows, int64_t n, bool accumulate) {
   uint64_t x_offsets[MAX_TAPS], w_offsets[MAX_TAPS];
   for (int t = 0; t < MAX_TAPS; t++) {

@@ -69,7 +69,7 @@ static void test_the_gemm_can_be_asked_for(void **state) {
   assert_int_equal(impl, has_xsmm() && best->vector >= 8 ? RONDE__GEMM_XSMM : RONDE__GEMM_TILE);
 }
 
-/* The per-op table says what really runs. */
+/* The per-op table names the implementation that runs. */
 static void test_the_implementation_is_named(void **state) {
   const ronde__kernels *best = ronde__kernels_available(0);
   ronde__gemm_shape shape = {.m = 42, .n = 64, .k = 64, .lda = 64, .ldb = 64, .ldc = 64};

@@ -1,7 +1,7 @@
 /* Dot products of planes against f64, for every shape of tile and for rows that are cut into chunks. */
 #include "kernel/kernel_testing.h"
 
-static void check(int m, int k, int64_t rows, int64_t len, bool accumulate) {
+static void check_dot(int m, int k, int64_t rows, int64_t len, bool accumulate) {
   int64_t a_row = len + 16, a_stride = rows * a_row + 3, ldo = k + 2;
   int64_t b_row = len + 5, b_stride = 7; /* b's planes overlap, as taps do */
   floats a = floats_make(m * a_stride, 1), b = floats_make(k * b_stride + rows * b_row, 2);
@@ -24,21 +24,21 @@ static void check(int m, int k, int64_t rows, int64_t len, bool accumulate) {
 static void test_every_tile(void **state) {
   for (int m = 1; m <= 13; m++)
     for (int k = 1; k <= 13; k++) {
-      check(m, k, 1 + (m + k) % 3, 16 * (1 + m % 3), k & 1);
-      check(m, k, 1 + (m + k) % 3, 1 + (5 * m + 3 * k) % 67, m & 1);
+      check_dot(m, k, 1 + (m + k) % 3, 16 * (1 + m % 3), k & 1);
+      check_dot(m, k, 1 + (m + k) % 3, 1 + (5 * m + 3 * k) % 67, m & 1);
     }
 }
 
 static void test_chunks(void **state) {
-  check(6, 5, 28, 28 * 48, false);
-  check(3, 2, 5, 4096 + 16, true);
-  check(4, 5, 7, 4096 + 42, false);
-  check(2, 3, 300, 48, false);
-  check(1, 1, 2, 16 * 1024, false);
+  check_dot(6, 5, 28, 28 * 48, false);
+  check_dot(3, 2, 5, 4096 + 16, true);
+  check_dot(4, 5, 7, 4096 + 42, false);
+  check_dot(2, 3, 300, 48, false);
+  check_dot(1, 1, 2, 16 * 1024, false);
 }
 
 static void test_nothing_to_add(void **state) {
-  for (int accumulate = 0; accumulate < 2; accumulate++) check(5, 7, 0, 16, accumulate);
+  for (int accumulate = 0; accumulate < 2; accumulate++) check_dot(5, 7, 0, 16, accumulate);
 }
 
 static void test_nan_and_inf_pass(void **state) {

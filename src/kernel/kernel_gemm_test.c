@@ -36,18 +36,18 @@ static void problem_free(problem *p) {
   free(p->b_offsets);
 }
 
-static void run(const problem *p, ronde__gemm_impl impl, float *c) {
+static void run_gemm(const problem *p, ronde__gemm_impl impl, float *c) {
   ronde__gemm gemm = ronde__gemm_resolve(kernels, impl, &p->shape);
   ronde__gemm_run(&gemm, p->a.at, p->a_offsets, p->b.at, p->b_offsets, p->count, c);
 }
 
 /* Values are below 1: a sum of K products is off by some sqrt(K) roundings of some sqrt(K). Outside of [m][n], not a
  * bit changes. */
-static void check(int m, int n, int k, int64_t count, bool trans_a, bool accumulate, ronde__gemm_impl impl) {
+static void check_gemm(int m, int n, int k, int64_t count, bool trans_a, bool accumulate, ronde__gemm_impl impl) {
   problem p = problem_make(m, n, k, count, trans_a, accumulate);
   floats exact = floats_copy(&p.c, 0), got = floats_copy(&p.c, 5);
   ronde__ref_gemm(&p.shape, p.a.at, p.a_offsets, p.b.at, p.b_offsets, count, exact.at);
-  run(&p, impl, got.at);
+  run_gemm(&p, impl, got.at);
   double bound = 2e-7 * ((double)(count * k) * 0.5 + 2);
   if (count * k > 64) bound = 2e-7 * 4 * sqrt((double)(count * k)) * 2;
   for (int64_t i = 0; i < got.n; i++) {
@@ -63,7 +63,7 @@ static void check(int m, int n, int k, int64_t count, bool trans_a, bool accumul
 }
 
 static void check_both(int m, int n, int k, int64_t count) {
-  for (int i = 0; i < 8; i++) check(m, n, k, count, i & 1, i & 2, i & 4 ? RONDE__GEMM_XSMM : RONDE__GEMM_TILE);
+  for (int i = 0; i < 8; i++) check_gemm(m, n, k, count, i & 1, i & 2, i & 4 ? RONDE__GEMM_XSMM : RONDE__GEMM_TILE);
 }
 
 static void test_every_tile(void **state) {
@@ -103,7 +103,7 @@ static void test_overlapping_rows(void **state) {
 static void check_rows(int m, int n, int k, ronde__gemm_impl impl) {
   problem p = problem_make(m, n, k, 3, k & 1, false);
   floats whole = floats_copy(&p.c, 0), parts = floats_copy(&p.c, 1);
-  run(&p, impl, whole.at);
+  run_gemm(&p, impl, whole.at);
   for (int row = 0, rows = 1; row < m; row += rows, rows = rows % 5 + 1) {
     ronde__gemm_shape shape = p.shape;
     shape.m = rows = rows < m - row ? rows : m - row;
@@ -130,7 +130,7 @@ static void test_nan_and_inf_pass(void **state) {
     problem p = problem_make(9, 21, 8, 3, false, false);
     p.a.at[4 * p.shape.lda + 2] = NAN; /* row 4 of the last term */
     p.b.at[3 * p.shape.ldb + 20] = INFINITY;
-    run(&p, (ronde__gemm_impl)impl, p.c.at);
+    run_gemm(&p, (ronde__gemm_impl)impl, p.c.at);
     for (int i = 0; i < 9; i++)
       for (int j = 0; j < 21; j++) {
         float x = p.c.at[i * p.shape.ldc + j];

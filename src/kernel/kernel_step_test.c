@@ -12,7 +12,7 @@ typedef void (*exact_fn)(const void *args, exact *e, double g);
 typedef void (*step_fn)(const void *args, float *w, const float *g, float *a, float *b, int64_t n);
 
 /* Also: any cut of the range gives the same bits, and padding (zero weight and gradient) stays zero. */
-static void check(const void *args, step_fn step, exact_fn step_exactly) {
+static void check_step(const void *args, step_fn step, exact_fn step_exactly) {
   for (size_t l = 0; l < RONDE__COUNT(lengths); l++) {
     int64_t n = lengths[l], cut = n / 3;
     floats w = floats_make(n, 1), a = floats_make(n, 2), b = floats_make(n, 3), g = floats_make(n, 5);
@@ -56,11 +56,12 @@ static void sgd_exact(const void *user, exact *e, double g) {
 }
 
 static void test_sgd(void **state) {
-  check(&(ronde__sgd_args){.lr = 0.1f}, sgd_plain_step, sgd_exact);
-  check(&(ronde__sgd_args){.lr = 0.1f, .weight_decay = 0.01f}, sgd_plain_step, sgd_exact);
-  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, sgd_step, sgd_exact);
-  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}, sgd_step, sgd_exact);
-  check(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}, sgd_step, sgd_exact);
+  check_step(&(ronde__sgd_args){.lr = 0.1f}, sgd_plain_step, sgd_exact);
+  check_step(&(ronde__sgd_args){.lr = 0.1f, .weight_decay = 0.01f}, sgd_plain_step, sgd_exact);
+  check_step(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, sgd_step, sgd_exact);
+  check_step(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}, sgd_step, sgd_exact);
+  check_step(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.8f, .weight_decay = 0.01f, .nesterov = true}, sgd_step,
+             sgd_exact);
 }
 
 static void adam_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
@@ -84,12 +85,12 @@ static void test_adam(void **state) {
                            .step_size = 0.01f,
                            .inv_sqrt_bias2 = 5,
                            .decay = 1};
-  check(&args, adam_step, adam_exact);
+  check_step(&args, adam_step, adam_exact);
   args.weight_decay = 0.05f;
-  check(&args, adam_step, adam_exact);
+  check_step(&args, adam_step, adam_exact);
   args.weight_decay = 0;
   args.decay = 0.99f;
-  check(&args, adam_step, adam_exact);
+  check_step(&args, adam_step, adam_exact);
 }
 
 static void adagrad_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
@@ -103,8 +104,8 @@ static void adagrad_exact(const void *user, exact *e, double g) {
 }
 
 static void test_adagrad(void **state) {
-  check(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f}, adagrad_step, adagrad_exact);
-  check(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact);
+  check_step(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f}, adagrad_step, adagrad_exact);
+  check_step(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact);
 }
 
 static void test_nan_reaches_the_weight(void **state) {
@@ -127,7 +128,7 @@ static void test_nan_reaches_the_weight(void **state) {
   }
 }
 
-/* Long stretches without a gradient: a weight stays as it is, to the bit, unless decay or an old state moves it. */
+/* Long ranges without a gradient: a weight stays as it is, to the bit, unless decay or an old state moves it. */
 static void check_still(const void *args, step_fn step, exact_fn step_exactly, bool decays) {
   enum { N = 7001, GRADIENT = 40, OLD = 5000 };
   floats w = floats_make(N, 1), a = floats_make(N, 2), b = floats_make(N, 3), g = floats_make(N, 0);

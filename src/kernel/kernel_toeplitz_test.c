@@ -9,10 +9,10 @@ static ronde__grid whole(float *at, int size) { return (ronde__grid){at, size * 
 
 static int64_t elems(int size) { return size * (size * N + 1); }
 
-static float *place(const ronde__grid *g, int r, int c) { return g->at + r * g->row + c * g->column; }
+static float *tile_place(const ronde__grid *g, int r, int c) { return g->at + r * g->row + c * g->column; }
 
-static ronde__grid mirrored(ronde__grid g, int size) {
-  return (ronde__grid){place(&g, size - 1, size - 1), -g.row, -g.column};
+static ronde__grid mirrored_tap(ronde__grid g, int size) {
+  return (ronde__grid){tile_place(&g, size - 1, size - 1), -g.row, -g.column};
 }
 
 static double convolved(const ronde__grid *x, const ronde__grid *w, int r, int c, int j) {
@@ -21,7 +21,7 @@ static double convolved(const ronde__grid *x, const ronde__grid *w, int r, int c
     for (int kc = 0; kc < TAPS; kc++) {
       int h = r + kr - 1, v = c + kc - 1;
       if (h < 0 || h >= PIXELS || v < 0 || v >= PIXELS) continue;
-      sum += (double)place(x, h, v)[j] * (double)place(w, kr, kc)[j];
+      sum += (double)tile_place(x, h, v)[j] * (double)tile_place(w, kr, kc)[j];
     }
   return sum;
 }
@@ -32,8 +32,8 @@ static void check_convolution(bool mirror, bool accumulate) {
   ronde__grid input = whole(x.at, PIXELS), weight = whole(w.at, TAPS), output = whole(y.at, PIXELS);
   ronde__grid old = whole(before.at, PIXELS);
   if (mirror) {
-    input = mirrored(input, PIXELS), weight = mirrored(weight, TAPS);
-    output = mirrored(output, PIXELS), old = mirrored(old, PIXELS);
+    input = mirrored_tap(input, PIXELS), weight = mirrored_tap(weight, TAPS);
+    output = mirrored_tap(output, PIXELS), old = mirrored_tap(old, PIXELS);
   }
   kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, input, whole(u.at, TAPS), N, false);
   kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT, weight, whole(v.at, TAPS), N, false);
@@ -42,8 +42,8 @@ static void check_convolution(bool mirror, bool accumulate) {
   for (int r = 0; r < PIXELS; r++)
     for (int c = 0; c < PIXELS; c++)
       for (int j = 0; j < N; j++) {
-        double want = convolved(&input, &weight, r, c, j) + (accumulate ? (double)place(&old, r, c)[j] : 0);
-        assert_true(fabs((double)place(&output, r, c)[j] - want) < 1e-5);
+        double want = convolved(&input, &weight, r, c, j) + (accumulate ? (double)tile_place(&old, r, c)[j] : 0);
+        assert_true(fabs((double)tile_place(&output, r, c)[j] - want) < 1e-5);
       }
   floats_free(&x), floats_free(&w), floats_free(&y), floats_free(&u), floats_free(&v), floats_free(&before);
 }
@@ -57,7 +57,7 @@ static double dot(floats *a, floats *b) {
   double sum = 0;
   for (int r = 0; r < TAPS; r++)
     for (int c = 0; c < TAPS; c++)
-      for (int j = 0; j < N; j++) sum += (double)place(&at, r, c)[j] * (double)place(&bt, r, c)[j];
+      for (int j = 0; j < N; j++) sum += (double)tile_place(&at, r, c)[j] * (double)tile_place(&bt, r, c)[j];
   return sum;
 }
 

@@ -22,7 +22,7 @@ static ronde__winograd_tile whole(float *at, int size) {
 
 static int64_t elems(int size) { return size * (size * N + 1); }
 
-static float *place(const ronde__winograd_tile *t, int r, int c) {
+static float *tile_place(const ronde__winograd_tile *t, int r, int c) {
   return t->at + (r - t->row0) * t->row + (c - t->column0) * t->column;
 }
 
@@ -36,7 +36,8 @@ static floats mapped(ronde__winograd_map map, floats *x) {
 static double convolved(const ronde__winograd_tile *x, const ronde__winograd_tile *w, int r, int c, int j) {
   double sum = 0;
   for (int kr = 0; kr < TAPS; kr++)
-    for (int kc = 0; kc < TAPS; kc++) sum += (double)place(x, r + kr, c + kc)[j] * (double)place(w, kr, kc)[j];
+    for (int kc = 0; kc < TAPS; kc++)
+      sum += (double)tile_place(x, r + kr, c + kc)[j] * (double)tile_place(w, kr, kc)[j];
   return sum;
 }
 
@@ -49,7 +50,7 @@ static void test_products_give_the_convolution(void **state) {
   for (int r = 0; r < OUT; r++)
     for (int c = 0; c < OUT; c++)
       for (int j = 0; j < N; j++)
-        assert_true(fabs((double)place(&output, r, c)[j] - convolved(&input, &weight, r, c, j)) < 2e-5);
+        assert_true(fabs((double)tile_place(&output, r, c)[j] - convolved(&input, &weight, r, c, j)) < 2e-5);
   floats_free(&x), floats_free(&w), floats_free(&v), floats_free(&u), floats_free(&y);
 }
 
@@ -58,7 +59,7 @@ static double dot(floats *a, floats *b, int size) {
   double sum = 0;
   for (int r = 0; r < size; r++)
     for (int c = 0; c < size; c++)
-      for (int j = 0; j < N; j++) sum += (double)place(&at, r, c)[j] * (double)place(&bt, r, c)[j];
+      for (int j = 0; j < N; j++) sum += (double)tile_place(&at, r, c)[j] * (double)tile_place(&bt, r, c)[j];
   return sum;
 }
 
@@ -80,9 +81,9 @@ static bool is_inside(const ronde__winograd_tile *t, int r, int c) {
 }
 
 /* The tile without its border: `at` is its first place. */
-static ronde__winograd_tile part(float *at, int size, int row0, int row1, int column0, int column1) {
+static ronde__winograd_tile map_part(float *at, int size, int row0, int row1, int column0, int column1) {
   ronde__winograd_tile t = whole(at, size);
-  t.at = place(&t, row0, column0);
+  t.at = tile_place(&t, row0, column0);
   t.row0 = row0, t.row1 = row1, t.column0 = column0, t.column1 = column1;
   return t;
 }
@@ -91,19 +92,19 @@ static ronde__winograd_tile part(float *at, int size, int row0, int row1, int co
 static void check_part(const map_case *m, bool accumulate) {
   floats x = floats_make(elems(m->from), 1), zeroed = floats_copy(&x, 1), start = floats_make(elems(m->to), 1);
   floats y = floats_copy(&start, 1);
-  ronde__winograd_tile from = part(x.at, m->from, 1, m->from - 1, 0, m->from - 1);
-  ronde__winograd_tile to = part(y.at, m->to, 0, m->to - 1, 1, m->to), all = whole(zeroed.at, m->from);
+  ronde__winograd_tile from = map_part(x.at, m->from, 1, m->from - 1, 0, m->from - 1);
+  ronde__winograd_tile to = map_part(y.at, m->to, 0, m->to - 1, 1, m->to), all = whole(zeroed.at, m->from);
   for (int r = 0; r < m->from; r++)
     for (int c = 0; c < m->from; c++)
-      if (!is_inside(&from, r, c)) memset(place(&all, r, c), 0, N * sizeof(float));
+      if (!is_inside(&from, r, c)) memset(tile_place(&all, r, c), 0, N * sizeof(float));
   floats want = mapped(m->map, &zeroed);
   kernels->winograd(m->map, &from, &to, N, accumulate);
   ronde__winograd_tile got = whole(y.at, m->to), wanted = whole(want.at, m->to), old = whole(start.at, m->to);
   for (int r = 0; r < m->to; r++)
     for (int c = 0; c < m->to; c++)
       for (int j = 0; j < N; j++) {
-        float before = place(&old, r, c)[j], now = place(&got, r, c)[j];
-        float added = place(&wanted, r, c)[j] + (accumulate ? before : 0);
+        float before = tile_place(&old, r, c)[j], now = tile_place(&got, r, c)[j];
+        float added = tile_place(&wanted, r, c)[j] + (accumulate ? before : 0);
         assert_true(is_inside(&to, r, c) ? fabsf(now - added) <= 1e-5f * (1 + fabsf(added)) : now == before);
       }
   floats_free(&x), floats_free(&zeroed), floats_free(&start), floats_free(&y), floats_free(&want);

@@ -1,4 +1,5 @@
-/* N batch, C channels, H, W; O output channels, OH, OW; KH, KW taps, SH, SW strides, PH, PW padding. */
+/* Naive references in f64, the oracle of the tests.
+ * N batch, C channels, H, W; O output channels, OH, OW; KH, KW taps, SH, SW strides, PH, PW padding. */
 #include "kernel/ref.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@ static int64_t out_w(const ronde__ref_conv *p) { return (p->w + 2 * p->pw - p->k
 
 static double *zeros(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
 
-/* Rounds sums to out, where there is one, and releases them. */
+/* Rounds the sums to out (NULL: drops them) and frees them. */
 static void round_to(double *sums, int64_t n, float *out) {
   for (int64_t i = 0; out && i < n; i++) out[i] = (float)sums[i];
   free(sums);

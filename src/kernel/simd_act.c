@@ -37,7 +37,8 @@ INLINE int64_t whole_vectors(const float *x, float *y, int64_t n_floats, float b
   case RONDE__ACT_SIGMOID: call(__VA_ARGS__, RONDE__ACT_SIGMOID); break; \
   }
 
-/* The vector that `valid` cuts is computed whole where the row goes on behind it; its lanes past it are cleared. */
+/* The vector that `valid` cuts is computed whole where the row continues behind it; its lanes past `valid` are
+ * cleared. */
 INLINE void rows_of(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
                     const ronde__activation act) {
   const int64_t cut = valid / LANES * LANES, rest = valid - cut, cleared = cut + (rest ? LANES : 0);

@@ -40,8 +40,8 @@ void NAME(depthwise_rows)(const float *x, const uint64_t *x_offsets, const float
   }
 }
 
-/* Even and odd rows apart, so that a sum need not wait for the one before; in pieces, so that errors do not grow with
- * the length. */
+/* Even and odd rows have sums of their own, so that an addition need not wait for the one before. Sums are taken in
+ * pieces, so that errors do not grow with the length. */
 void NAME(column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out) {
   for (int64_t j = 0; j < n; j += GROUP) {
     vec total[VECS];

@@ -3,7 +3,7 @@
  * of long sums small. */
 #include "kernel/simd.h"
 
-/* As many sums as leave registers for a vector of each of the tile's planes of a and one of b. */
+/* As many sums as leave registers for one vector of each plane of a in the tile and one of b. */
 #if RONDE_VECTOR_BYTES == 64
 enum { TILE_M = 5, TILE_K = 6, SUMS = 25 };
 #elif defined __aarch64__
@@ -13,7 +13,7 @@ enum { TILE_M = 4, TILE_K = 6, SUMS = 12 };
 #endif
 enum { CHUNK = 4096 };
 
-/* A vector that is used several times is loaded once: GCC makes an operand in memory of it for every use. */
+/* Loads a vector that is used several times once; GCC would read it from memory for every use. */
 #ifdef __x86_64__
 #define IN_REGISTER(x) __asm__("" : "+v"(x))
 #else
@@ -77,7 +77,7 @@ GRID(TILE)
 static void (*const tiles[6][7])(const planes *p) = {GRID(ENTRY)};
 
 /* All m x k products over one chunk, in tiles of nearly equal size. */
-static void run_chunk(const planes *whole, int m, int k) {
+static void dot_run_chunk(const planes *whole, int m, int k) {
   planes p = *whole;
   int n_k = (k + TILE_K - 1) / TILE_K;
   for (int j = 0, kj = 0; j < n_k; j++) {
@@ -108,6 +108,6 @@ void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, cons
       p.b = b + r * b_row + e;
       p.rows = ronde__min(rows_max, rows - r);
       p.len = ronde__min(CHUNK, len - e);
-      run_chunk(&p, m, k);
+      dot_run_chunk(&p, m, k);
     }
 }

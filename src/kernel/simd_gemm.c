@@ -1,7 +1,9 @@
-/* The own batch-reduce GEMM. C is cut into panels of two to four vectors of columns and tiles of ROWS rows, whose sums
- * stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of B stays in
- * the first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding errors of long
- * reductions small. The sums of a row depend on that row of A alone, never on m. */
+/* Ronde's own batch-reduce GEMM. C is cut into panels of two to four vectors of columns and tiles of ROWS rows,
+ * whose sums stay in registers over a chunk of the reduction (some terms, or a part of a long k); a chunk's panel of
+ * B stays in the first cache while all rows pass over it. Sums of chunks are added to C, which also keeps rounding
+ * errors of long reductions small. The sums of a row depend on that row of A alone, never on m.
+ * Source: Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008 (panels and register
+ * tiles); Georganas et al., "Harnessing deep learning via a single building block", IPDPS 2020 (batch-reduce). */
 #include "kernel/simd.h"
 
 /* As many rows as leave registers for two vectors of B and one broadcast; fewer rows take more vectors. */
@@ -20,14 +22,14 @@ enum { CHUNK = 256 };
 #endif
 
 /* One chunk of one panel; c has the tile's rows. */
-typedef struct panel {
+typedef struct gemm_panel {
   const float *a, *b;
   const uint64_t *a_offsets, *b_offsets;
   int64_t lda, ldb, ldc, count, k;
   int64_t last; /* where its last vector begins, which may overlap the one before: it ends with the row */
   float *c;
   bool add;
-} panel;
+} gemm_panel;
 
 INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)((const char *)p + bytes); }
 
@@ -36,8 +38,8 @@ enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
 
 #define COLUMN(v) ((v) < vecs - 1 ? (v)*LANES : p.last)
 
-INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel *whole) {
-  const panel p = *whole; /* a copy: stores to C cannot change it */
+INLINE void tile(const int rows, const int vecs, const bool trans_a, const gemm_panel *whole) {
+  const gemm_panel p = *whole; /* a copy: stores to C cannot change it */
   const int64_t step = trans_a ? p.lda : 1;
   vec sum[ROWS][VECS];
   UNROLL
@@ -93,16 +95,16 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const panel
 #endif
 
 /* Tiles of one vector up to the widest. */
-#define FN(rows, vecs)                                                             \
-  static void tile_##rows##_##vecs(const panel *p) { tile(rows, vecs, false, p); } \
-  static void tile_trans_##rows##_##vecs(const panel *p) { tile(rows, vecs, true, p); }
+#define FN(rows, vecs)                                                                  \
+  static void tile_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, false, p); } \
+  static void tile_trans_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, true, p); }
 #define FNS_2(rows) FN(rows, 1) FN(rows, 2)
 #define FNS_3(rows) FNS_2(rows) FN(rows, 3)
 #define FNS_4(rows) FNS_3(rows) FN(rows, 4)
 #define FNS(rows, vecs) FNS_##vecs(rows)
 EACH(FNS)
 
-typedef void (*tile_fn)(const panel *p);
+typedef void (*tile_fn)(const gemm_panel *p);
 #define NAMES_2(name) name##_1, name##_2
 #define NAMES_3(name) NAMES_2(name), name##_3
 #define NAMES_4(name) NAMES_3(name), name##_4
@@ -114,8 +116,8 @@ static const int widest[ROWS + 1] = {EACH(WIDEST)};
 static int n_tiles_of(int m) { return (int)ronde__ceil_div(m, ROWS); }
 
 /* All m rows of a panel of vecs vectors, in tiles of nearly equal height. */
-static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
-  panel p = *whole;
+static void gemm_run_panel(const gemm_panel *whole, int m, int vecs, bool trans_a) {
+  gemm_panel p = *whole;
   int n_tiles = n_tiles_of(m);
   for (int i = 0; i < n_tiles; i++) {
     int rows = m / n_tiles + (i < m % n_tiles);
@@ -126,7 +128,7 @@ static void run_panel(const panel *whole, int m, int vecs, bool trans_a) {
 }
 
 /* Rows of n < LANES columns: B is copied into a padded panel, C goes through a tile of its own. */
-static void run_short(const panel *chunk, int m, int n, bool trans_a) {
+static void gemm_run_short(const gemm_panel *chunk, int m, int n, bool trans_a) {
   float b[CHUNK * LANES], c[ROWS * LANES];
   uint64_t b_offsets[CHUNK];
   float *packed = b;
@@ -135,7 +137,7 @@ static void run_short(const panel *chunk, int m, int n, bool trans_a) {
     const float *from = at(chunk->b, chunk->b_offsets[t]);
     for (int64_t k = 0; k < chunk->k; k++, packed += LANES) store(packed, load_some(from + k * chunk->ldb, n));
   }
-  panel p = *chunk;
+  gemm_panel p = *chunk;
   p.b = b, p.b_offsets = b_offsets, p.ldb = LANES;
   p.c = c, p.ldc = LANES, p.add = false;
   float *to = chunk->c;
@@ -151,25 +153,25 @@ static void run_short(const panel *chunk, int m, int n, bool trans_a) {
 }
 
 /* Where the last vector overlaps, it shares a panel with the one that it overlaps: C is added to once. */
-static void run_chunk(const ronde__gemm_shape *s, const panel *chunk) {
-  panel p = *chunk;
+static void gemm_run_chunk(const ronde__gemm_shape *s, const gemm_panel *chunk) {
+  gemm_panel p = *chunk;
   const int wide = widest[ronde__ceil_div(s->m, n_tiles_of(s->m))], n_vecs = (int)ronde__ceil_div(s->n, LANES);
   const int beyond = n_vecs * LANES - s->n;
   if (s->n < LANES) {
-    run_short(chunk, s->m, s->n, s->trans_a);
+    gemm_run_short(chunk, s->m, s->n, s->trans_a);
     return;
   }
   for (int vecs, left = n_vecs; left > 0; left -= vecs) {
     vecs = left < wide ? left : wide;
     if (beyond && left - vecs == 1) vecs--;
     p.last = (vecs - 1) * LANES - (vecs == left ? beyond : 0);
-    run_panel(&p, s->m, vecs, s->trans_a);
+    gemm_run_panel(&p, s->m, vecs, s->trans_a);
     p.b += vecs * LANES;
     p.c += vecs * LANES;
   }
 }
 
-static void clear(const ronde__gemm_shape *s, float *c) {
+static void gemm_clear(const ronde__gemm_shape *s, float *c) {
   for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
 }
 
@@ -177,10 +179,10 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_
                      const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count == 0 || s->k == 0) {
-    if (!s->accumulate) clear(s, c);
+    if (!s->accumulate) gemm_clear(s, c);
     return;
   }
-  panel p = {.lda = s->lda, .ldb = s->ldb, .ldc = s->ldc, .c = c, .add = s->accumulate};
+  gemm_panel p = {.lda = s->lda, .ldb = s->ldb, .ldc = s->ldc, .c = c, .add = s->accumulate};
   /* Chunks of nearly equal size, of whole terms or of one term. */
   int64_t terms_max = s->k < CHUNK ? CHUNK / s->k : 1;
   int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, CHUNK);
@@ -194,7 +196,7 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_
       p.k = ronde__share_begin(s->k, j + 1, k_chunks) - k;
       p.a = a + (s->trans_a ? k * s->lda : k);
       p.b = b + k * s->ldb;
-      run_chunk(s, &p);
+      gemm_run_chunk(s, &p);
       p.add = true;
     }
   }

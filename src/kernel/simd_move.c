@@ -1,4 +1,4 @@
-/* Element by element, and transposes. */
+/* Element-wise kernels and transposes. */
 #include "kernel/simd.h"
 
 void NAME(add)(const float *a, const float *b, float *y, int64_t n) {

@@ -1,6 +1,7 @@
-/* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. Rows are few enough (some hundred) that they
- * stay in cache over two passes and a sum in f32 loses little; callers join the chunks in f64. Whole blocks of channels
- * go side by side, as memory is read best in its own order. */
+/* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. There are few rows (some hundred), so
+ * they stay in cache over two passes and a sum in f32 loses little; callers join the chunks in f64. Whole blocks of
+ * channels are handled side by side, because memory is read best in its own order.
+ * Source: Ioffe & Szegedy, "Batch normalization", ICML 2015. */
 #include "kernel/simd.h"
 
 enum { GROUP = 16, VECS = GROUP / LANES };

@@ -1,12 +1,13 @@
-/* Optimizer steps with PyTorch's definitions, in its order of operations. In vectors throughout, the tail too: left to
- * itself a compiler may fuse other products in the tail than in the body, and a value would depend on how its array is
+/* Optimizer steps with PyTorch's definitions, in its order of operations. The tail is computed in vectors too: a
+ * compiler may fuse other products in a scalar tail than in the body, and a value would depend on how its array is
  * cut. */
 #include "kernel/simd.h"
 
 #include <math.h>
 
-/* Weights of taps that only meet padding, most of a network's on small images, never get a gradient: a piece without
- * gradient, state and decay stays as it is, and is neither read nor written. Else weights would be 3 of 5 arrays moved. */
+/* Weights of taps that only meet padding (most weights of a network on small images) never get a gradient. Where
+ * gradient, state and decay are zero the weight stays as it is, so it is neither read nor written; weights would be
+ * 3 of the 5 arrays moved. */
 enum { PIECE = 1024, PROBE = 4 };
 
 static bool all_zero(const float *x, int64_t n) {
@@ -61,7 +62,7 @@ void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *vel
   }
 }
 
-/* Whole vectors only, and compiled once: which of two added products is fused is for the compiler to choose. */
+/* Whole vectors only, and compiled once: the compiler chooses which of two added products it fuses. */
 static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args, float *w, const float *g, float *m,
                                                    float *v, int64_t n) {
   const ronde__adam_args a = *args;

@@ -1,7 +1,7 @@
-/* The arithmetic peak of a core, to hold kernels against. */
+/* The arithmetic peak of a core, to compare kernels with. */
 #include "kernel/simd.h"
 
-/* Two units of 4 to 5 cycles keep 8 to 10 of them busy; they fit into 16 registers beside the operands. */
+/* Two units of 4 to 5 cycles need 8 to 10 independent operations; these fit into 16 registers beside the operands. */
 enum { CHAINS = RONDE__MULTIPLY_ADDS };
 
 float NAME(multiply_adds)(int64_t turns) {

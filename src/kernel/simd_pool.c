@@ -1,4 +1,4 @@
-/* Pooling windows over vectors of n floats. The gradient's windows may overlap where they are added: in the order of i. */
+/* Pooling windows over vectors of n floats. Windows of a gradient may overlap; they are added in the order of i. */
 #include "kernel/simd.h"
 
 #if RONDE_VECTOR_BYTES == 64
@@ -6,14 +6,14 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
   _mm_mask_storeu_epi8(p, (__mmask16)((1u << live) - 1), _mm512_cvtepi32_epi8((__m512i)index));
 }
 
-/* What was stored, to be compared with places. */
-typedef __m128i places;
-INLINE places load_places(const uint8_t *p, int64_t live) {
+/* Positions in the window as they were stored, a byte each, to be compared. */
+typedef __m128i pool_lanes;
+INLINE pool_lanes load_places(const uint8_t *p, int64_t live) {
   return _mm_maskz_loadu_epi8((__mmask16)((1u << live) - 1), p);
 }
-INLINE places place_of(int place) { return _mm_set1_epi8((char)place); }
-INLINE places next_place(places x) { return _mm_add_epi8(x, _mm_set1_epi8(1)); }
-INLINE vec where_equal(places a, places b, vec x) {
+INLINE pool_lanes place_of(int place) { return _mm_set1_epi8((char)place); }
+INLINE pool_lanes next_place(pool_lanes x) { return _mm_add_epi8(x, _mm_set1_epi8(1)); }
+INLINE vec where_equal(pool_lanes a, pool_lanes b, vec x) {
   return (vec)_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(a, b), (__m512)x);
 }
 #else
@@ -45,8 +45,8 @@ INLINE ivec in_own_byte(int place) {
   return x;
 }
 
-typedef ivec places;
-INLINE places load_places(const uint8_t *p, int64_t live) {
+typedef ivec pool_lanes;
+INLINE pool_lanes load_places(const uint8_t *p, int64_t live) {
   uint8_t some[LANES] = {0};
   ivec words = {0};
   if (live != LANES) p = memcpy(some, p, (size_t)live);
@@ -58,9 +58,9 @@ INLINE places load_places(const uint8_t *p, int64_t live) {
   }
   return __builtin_shufflevector(words, words, IN_FOURS) & in_own_byte(255);
 }
-INLINE places place_of(int place) { return in_own_byte(place); }
-INLINE places next_place(places x) { return (places)((uvec)x + (uvec)in_own_byte(1)); }
-INLINE vec where_equal(places a, places b, vec x) { return blend(a == b, x, (vec){0}); }
+INLINE pool_lanes place_of(int place) { return in_own_byte(place); }
+INLINE pool_lanes next_place(pool_lanes x) { return (pool_lanes)((uvec)x + (uvec)in_own_byte(1)); }
+INLINE vec where_equal(pool_lanes a, pool_lanes b, vec x) { return blend(a == b, x, (vec){0}); }
 #endif
 
 INLINE void max_some(const float *x, const int64_t *offsets, int count, int64_t live, vec bias, const bool relu,
@@ -107,8 +107,8 @@ INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
 INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
                               const bool add, float *dx) {
   vec d = load_some(dy, live);
-  const places stored = load_places(which, live);
-  places present = place_of(0);
+  const pool_lanes stored = load_places(which, live);
+  pool_lanes present = place_of(0);
   for (int i = 0; i < count; i++, present = next_place(present))
     put_some(dx + offsets[i], where_equal(stored, present, d), live, add);
 }
@@ -126,12 +126,12 @@ void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int6
   else max_backward(dy, which, offsets, count, n, false, dx);
 }
 
-INLINE void place_some(const float *dy, const uint8_t *which, places place, int64_t live, float *dx) {
+INLINE void place_some(const float *dy, const uint8_t *which, pool_lanes place, int64_t live, float *dx) {
   store_some(dx, where_equal(load_places(which, live), place, load_some(dy, live)), live);
 }
 
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx) {
-  const places own = place_of(place);
+  const pool_lanes own = place_of(place);
   int64_t j = 0;
   for (; j + LANES <= n; j += LANES) place_some(dy + j, which + j, own, LANES, dx + j);
   if (j < n) place_some(dy + j, which + j, own, n - j, dx + j);

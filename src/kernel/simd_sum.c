@@ -1,4 +1,4 @@
-/* Sums. Long ones are made of chunks, so that rounding errors do not grow with the length; the order is fixed. */
+/* Sums. Long ones are made of chunks, so that rounding errors do not grow with the length. Their order is fixed. */
 #include "kernel/simd.h"
 
 enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 };
@@ -52,7 +52,7 @@ float NAME(sum)(const float *x, int64_t n) {
   return (float)total;
 }
 
-/* Eight sums whatever the instruction set; the squares are exact in f64: all sets give the same bits. */
+/* Eight sums on every instruction set, of squares that are exact in f64: all sets give the same bits. */
 double NAME(sum_squares)(const float *x, int64_t n) {
   double sum[8] = {0};
   int64_t i = 0;

@@ -1,3 +1,4 @@
+/* The table of kernels of one instruction set (RONDE_SIMD). */
 #include "kernel/simd.h"
 
 #define TEXT_(x) #x

@@ -17,7 +17,7 @@ INLINE float from_bf16(uint16_t value) {
   return wide;
 }
 
-/* What is lost of a number that is not finite is not finite either, and would never leave: it is dropped. */
+/* The rounding error of a number that is not finite is not finite either. It would stay for ever, so it is dropped. */
 INLINE float lost(float value, uint16_t sent) {
   float rest = value - from_bf16(sent);
   return __builtin_fabsf(rest) <= __FLT_MAX__ ? rest : 0;

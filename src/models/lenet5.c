@@ -2,7 +2,8 @@
  * Source: LeCun et al., "Gradient-based learning applied to document recognition", 1998. */
 #include "models/models.h"
 
-static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options) {
+static ronde_tensor *lenet5_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
+                                  const ronde__model_options *options) {
   int64_t dims[RONDE_MAX_RANK] = {0};
   int rank = ronde_tensor_dims(x, dims);
   bool small = dims[1] == 28 && dims[2] == 28; /* zero-padded to 32x32, by the first convolution */
@@ -26,6 +27,6 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
 
 const ronde__model ronde__model_lenet5 = {.name = "lenet5",
                                           .about = "LeNet-5, tanh and average pooling",
-                                          .build = build,
+                                          .build = lenet5_build,
                                           .shape = {3, 32, 32},
                                           .classes = 10};

@@ -2,7 +2,8 @@
  * parameters on MNIST (valid: 2,007,050). */
 #include "models/models.h"
 
-static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options) {
+static ronde_tensor *mnist_large_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
+                                       const ronde__model_options *options) {
   static const char *const names[] = {"conv1", "conv2", "conv3"};
   int p = options->padding_same ? 1 : 0;
   for (int i = 0; i < 3; i++) {
@@ -17,7 +18,7 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
 
 const ronde__model ronde__model_mnist_large = {.name = "mnist-large",
                                                .about = "convolutions of 128, 256, 512, FC 512 twice",
-                                               .build = build,
+                                               .build = mnist_large_build,
                                                .has_padding = true,
                                                .shape = {1, 28, 28},
                                                .classes = 10};

@@ -2,7 +2,8 @@
  * (valid: 347,146). */
 #include "models/models.h"
 
-static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options) {
+static ronde_tensor *mnist_small_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
+                                       const ronde__model_options *options) {
   int p = options->padding_same ? 1 : 0;
   x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 32, .kernel = {3, 3}, .padding = {p, p}});
   x = ronde_max_pool2d(ronde_relu(x), &(ronde_pool2d_options){.kernel = {2, 2}});
@@ -12,7 +13,7 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
 
 const ronde__model ronde__model_mnist_small = {.name = "mnist-small",
                                                .about = "one convolution of 32, FC 64",
-                                               .build = build,
+                                               .build = mnist_small_build,
                                                .has_padding = true,
                                                .shape = {1, 28, 28},
                                                .classes = 10};

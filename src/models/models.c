@@ -1,3 +1,4 @@
+/* The list of built-in networks, by name and by number. */
 #include "models/models.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Optimizers on ranges of the flat arrays. Definitions: the algorithm boxes of PyTorch's documentation. */
+/* Optimizers on ranges of the flat arrays. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -14,9 +14,9 @@ struct ronde__optim {
   int64_t n_updates;
   int n_states;
   float *state[2]; /* [n] each */
-  const ronde__stretch *dead;
+  const ronde__range *dead;
   int n_dead;
-  bool passes_dead, looked; /* passes_dead is known once it was looked; anew when the state was loaded */
+  bool passes_dead, looked; /* passes_dead is valid once looked is set; loading a state clears it */
   union {
     ronde__sgd_args sgd;
     ronde__adam_args adam;
@@ -70,14 +70,14 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim);
 }
 
-void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int n_dead) {
+void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_dead) {
   optim->dead = dead;
   optim->n_dead = n_dead;
   optim->looked = false;
 }
 
 /* Adam and Adagrad divide by eps where the state is zero. */
-static bool stays(const ronde__optim *optim) {
+static bool optim_stays(const ronde__optim *optim) {
   const ronde__optim_options *o = &optim->options;
   if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return false;
   for (int i = 0; i < optim->n_dead; ++i)
@@ -104,7 +104,7 @@ static ronde__adam_args adam_args(const ronde__optim *optim, double lr) {
 }
 
 bool ronde__optim_moves_dead(ronde__optim *optim) {
-  if (!optim->looked) optim->passes_dead = stays(optim);
+  if (!optim->looked) optim->passes_dead = optim_stays(optim);
   optim->looked = true;
   return !optim->passes_dead;
 }
@@ -122,7 +122,7 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
   }
 }
 
-static void update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
+static void optim_update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   int64_t elems = (int64_t)n;
   float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
   switch (optim->options.kind) {
@@ -133,28 +133,28 @@ static void update(const ronde__optim *optim, float *w, const float *g, size_t f
   }
 }
 
-/* Of what is dead and not passed over: decay and old state still move it. */
-static void update_dead(const ronde__optim *optim, float *w, size_t first, size_t n) {
+/* Updates dead ranges that are not passed over, because decay or old state still moves them. */
+static void optim_update_dead(const ronde__optim *optim, float *w, size_t first, size_t n) {
   static const float zeros[CHUNK];
   for (size_t at = 0, some; at < n; at += some) {
     some = n - at < CHUNK ? n - at : CHUNK;
-    update(optim, w + at, zeros, first + at, some);
+    optim_update(optim, w + at, zeros, first + at, some);
   }
 }
 
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   size_t at = first, end = first + n;
   ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_dead, first, end);
-  for (ronde__stretch s = {0}; at < end; at = s.begin + s.n) {
-    if (!ronde__gaps_next(&live, &s)) s = (ronde__stretch){end, 0};
-    if (!optim->passes_dead) update_dead(optim, w + (at - first), at, s.begin - at);
-    if (s.n) update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
+  for (ronde__range s = {0}; at < end; at = s.begin + s.n) {
+    if (!ronde__gaps_next(&live, &s)) s = (ronde__range){end, 0};
+    if (!optim->passes_dead) optim_update_dead(optim, w + (at - first), at, s.begin - at);
+    if (s.n) optim_update(optim, w + (s.begin - first), g + (s.begin - first), s.begin, s.n);
   }
 }
 
 void ronde__optim_dead(const ronde__optim *optim, float *w) {
   for (int i = 0; i < optim->n_dead && !optim->passes_dead; ++i)
-    update_dead(optim, w + optim->dead[i].begin, optim->dead[i].begin, optim->dead[i].n);
+    optim_update_dead(optim, w + optim->dead[i].begin, optim->dead[i].begin, optim->dead[i].n);
 }
 
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {
@@ -163,15 +163,15 @@ void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {
     for (size_t i = first; i < first + n && i < optim->n; i += LINE) __builtin_prefetch(optim->state[s] + i, 1, 2);
 }
 
-typedef struct range_call {
+typedef struct optim_range_call {
   const ronde__optim *optim;
   float *w;
   const float *g;
   size_t first, n;
-} range_call;
+} optim_range_call;
 
-static void range_part(void *arg, int thread, int n_threads) {
-  const range_call *call = arg;
+static void optim_range_chunk(void *arg, int thread, int n_threads) {
+  const optim_range_call *call = arg;
   int64_t n = (int64_t)call->n, n_chunks = ronde__ceil_div(n, CHUNK);
   int64_t begin = ronde__min(ronde__share_begin(n_chunks, thread, n_threads) * CHUNK, n);
   int64_t end = ronde__min(ronde__share_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
@@ -182,9 +182,9 @@ static void range_part(void *arg, int thread, int n_threads) {
 
 void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
                            size_t n) {
-  range_call call = {optim, w, g, first, n};
-  if (n <= CHUNK) range_part(&call, 0, 1);
-  else ronde__pool_run(pool, range_part, &call);
+  optim_range_call call = {optim, w, g, first, n};
+  if (n <= CHUNK) optim_range_chunk(&call, 0, 1);
+  else ronde__pool_run(pool, optim_range_chunk, &call);
 }
 
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g) {

@@ -27,20 +27,20 @@ typedef struct ronde__optim ronde__optim;
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
                                  ronde__optim **optim_out);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
-/* Gradients of these stretches, ascending, are always zero: nobody reads them. Where there is no decay and their state is
+/* Gradients of these ranges, ascending, are always zero: nobody reads them. Where there is no decay and their state is
  * zero too, an update would leave the parameters there as they are, and passes over them. dead must outlive the
  * optimizer. */
-void ronde__optim_set_dead(ronde__optim *optim, const ronde__stretch *dead, int n_dead);
-/* One update by gradients (scaled already) at this step's learning rate: begin once a step, then any cover of the n
- * elements by ranges, in any order and from several threads: a fused or sharded update is a range, so is a bucket. The
- * bits do not depend on how it is cut. w, g [n] are the range's own; first: its place in the whole. */
+void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_dead);
+/* One update by gradients that are already scaled, at this step's learning rate. Call begin once a step, then cover
+ * the n elements by ranges in any order and from several threads: a fused or sharded update is a range, and so is a
+ * bucket. The bits do not depend on the cut. w, g [n] are the range's own; first is its offset in the whole. */
 void ronde__optim_begin(ronde__optim *optim, double lr);
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n);
-/* Begins to fetch the state of a range that is updated soon; a range may reach beyond the end. */
+/* Prefetches the state of a range that is updated soon. The range may reach beyond the end. */
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n);
-/* Instead of a range, where somebody else updates the rest: what is dead of the whole w. */
+/* Updates the dead ranges of the whole w, where a fused update does the rest. */
 void ronde__optim_dead(const ronde__optim *optim, float *w);
-/* Whether updates change what is dead. */
+/* Whether updates change dead ranges. */
 bool ronde__optim_moves_dead(ronde__optim *optim);
 /* The same as ronde__optim_range, split over the pool at multiples of 4096 elements. */
 void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,

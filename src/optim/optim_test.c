@@ -1,3 +1,4 @@
+/* The optimizers against their definitions and against PyTorch; ranges, threads and padding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static void fill_gradients(float *g, size_t n, int step) {
 
 static double rate(const ronde__optim_options *options, int step) { return options->lr * (1 + (step % 5) / 4.0); }
 
-static ronde__optim *create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n) {
+static ronde__optim *create_optim(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n) {
   ronde__optim *optim = NULL;
   assert_int_equal(ronde__optim_create(options, kernels, n, &optim), RONDE_OK);
   return optim;
@@ -62,7 +63,7 @@ static ronde__optim *create(const ronde__optim_options *options, const ronde__ke
 static ronde__optim *run_steps(const ronde__optim_options *options, const ronde__kernels *kernels, ronde__pool *pool,
                                float *w, size_t n) {
   float *g = malloc(n * sizeof *g);
-  ronde__optim *optim = create(options, kernels, n);
+  ronde__optim *optim = create_optim(options, kernels, n);
   fill_weights(w, n);
   for (int step = 1; step <= STEPS; ++step) {
     fill_gradients(g, n, step);
@@ -153,7 +154,7 @@ static void golden_line(FILE *file, const char *name, const char *array, const c
   fail_msg("optim.golden has no line %s %s %s", name, array, dtype);
 }
 
-/* Our largest error against PyTorch's f64 is at most 4 times that of its own f32. */
+/* Our largest error against PyTorch in f64 is at most 4 times that of PyTorch in f32. */
 static void golden_compare(FILE *file, const optimizer_case *c, const char *array, const float *got) {
   double f64[GOLDEN_N], f32[GOLDEN_N], own = 0, theirs = 0, largest = 0;
   golden_line(file, c->name, array, "f64", f64);
@@ -209,7 +210,7 @@ static void ranges_in_any_order_give_the_same_bits(void **state) {
     for (size_t c = 0; c < RONDE__COUNT(cases); ++c) {
       const ronde__optim_options *o = &cases[c].options;
       ronde__optim *a = run_steps(o, ronde__kernels_available(isa), NULL, whole, N);
-      ronde__optim *b = create(o, ronde__kernels_available(isa), N);
+      ronde__optim *b = create_optim(o, ronde__kernels_available(isa), N);
       fill_weights(parts, N);
       for (int step = 1; step <= STEPS; ++step) {
         fill_gradients(g, N, step);
@@ -268,7 +269,7 @@ static void states_are_named_and_counted(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(wanted); ++i) {
     const optimizer_case *c = cases;
     while (strcmp(c->name, wanted[i].name)) ++c;
-    ronde__optim *optim = create(&c->options, ronde__kernels_available(0), 10);
+    ronde__optim *optim = create_optim(&c->options, ronde__kernels_available(0), 10);
     assert_int_equal(ronde__optim_n_states(optim), wanted[i].n_states);
     assert_int_equal(ronde__optim_state_bytes(c->options.kind, c->options.momentum, 10), wanted[i].n_states * 40);
     assert_int_equal(ronde__optim_updates(optim), 0);
@@ -283,17 +284,17 @@ static void states_are_named_and_counted(void **state) {
   ronde__optim_destroy(NULL);
 }
 
-/* Against an optimizer that knows of none, in two ranges that cut stretches apart: the same bits. Where they are passed
+/* Against an optimizer that knows of none, in two calls whose border cuts dead ranges apart: the same bits. Where they are passed
  * over, gradients that are NaN are not looked at. */
 static void what_is_dead_is_passed_over(void **state) {
   enum { N = 40000, CUT = 20001 };
-  static const ronde__stretch dead[] = {{0, 7}, {300, 5000}, {5300, 1}, {CUT - 3, 6}, {39000, 1000}};
+  static const ronde__range dead[] = {{0, 7}, {300, 5000}, {5300, 1}, {CUT - 3, 6}, {39000, 1000}};
   static float w[2][N], g[2][N];
   for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
     for (int loaded = 0; loaded < 2; ++loaded) {
       const ronde__optim_options *o = &cases[c].options;
-      ronde__optim *plain = create(o, ronde__kernels_available(0), N),
-                   *knows = create(o, ronde__kernels_available(0), N);
+      ronde__optim *plain = create_optim(o, ronde__kernels_available(0), N),
+                   *knows = create_optim(o, ronde__kernels_available(0), N);
       const char *name;
       bool passes = o->weight_decay == 0 && !(loaded && ronde__optim_n_states(plain));
       ronde__optim_set_dead(knows, dead, RONDE__COUNT(dead));

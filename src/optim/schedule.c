@@ -1,3 +1,7 @@
+/* The learning rate of a step, and the factor by which a gradient is clipped. Both follow PyTorch.
+ * Source: Loshchilov & Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017 (cosine); Goyal et
+ * al., "Accurate, large minibatch SGD", 2017 (warm-up); Pascanu et al., "On the difficulty of training recurrent
+ * neural networks", ICML 2013 (clipping by norm). */
 #include "optim/optim.h"
 
 #include <math.h>

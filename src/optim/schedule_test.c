@@ -1,3 +1,4 @@
+/* Learning rates and clipping, against their definitions and against PyTorch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

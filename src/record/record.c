@@ -32,7 +32,7 @@ void ronde__record_end(ronde__record *record) {
 }
 
 /* Makes room for one more of n elements; the capacity is the next power of two. */
-static void *grown(void *array, int n, size_t elem_bytes) {
+static void *array_grow(void *array, int n, size_t elem_bytes) {
   if ((n & (n - 1)) != 0) return array;
   void *larger = realloc(array, (size_t)(n ? 2 * n : 1) * elem_bytes);
   if (!larger) ronde__fail(RONDE_E_MEMORY, "run.json: no memory for %d rows", n + 1);
@@ -40,7 +40,7 @@ static void *grown(void *array, int n, size_t elem_bytes) {
 }
 
 ronde_status ronde__record_add_epoch(ronde__record *record, const ronde__record_epoch *epoch) {
-  ronde__record_epoch *epochs = grown(record->epochs, record->n_epochs, sizeof *epochs);
+  ronde__record_epoch *epochs = array_grow(record->epochs, record->n_epochs, sizeof *epochs);
   if (!epochs) return RONDE_E_MEMORY;
   record->epochs = epochs;
   epochs[record->n_epochs++] = *epoch;
@@ -61,7 +61,7 @@ ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *
       record->ops[at].flops += ops[i].flops;
       continue;
     }
-    ronde__prof_op *rows = grown(record->ops, record->n_ops, sizeof *rows);
+    ronde__prof_op *rows = array_grow(record->ops, record->n_ops, sizeof *rows);
     if (!rows) return RONDE_E_MEMORY;
     record->ops = rows;
     rows[record->n_ops++] = ops[i];
@@ -71,12 +71,12 @@ ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *
 
 /* ---- run.json -------------------------------------------------------------------------------------------------- */
 
-static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-static json_t *count(int64_t value) { return value >= 0 ? json_integer(value) : json_null(); }
-static json_t *text(const char *value) { return ronde__json_text(value); }
+static json_t *record_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *record_count(int64_t value) { return value >= 0 ? json_integer(value) : json_null(); }
+static json_t *record_text(const char *value) { return ronde__json_text(value); }
 
-/* Takes over value. Where memory runs out the field is missing: better than to lose the run. */
-static void put(json_t *object, const char *key, json_t *value) { json_object_set_new(object, key, value); }
+/* Takes over value. Where memory runs out the field is missing, which is better than losing the run. */
+static void record_put(json_t *object, const char *key, json_t *value) { json_object_set_new(object, key, value); }
 
 static const char *status_name(ronde_status status) {
   if (status == RONDE_OK) return "completed";
@@ -85,15 +85,15 @@ static const char *status_name(ronde_status status) {
 
 static json_t *model_json(const ronde__record_model *model) {
   json_t *json = json_object();
-  put(json, "name", text(model->name));
-  put(json, "parameters", count(model->parameters));
-  put(json, "trained_parameters", count(model->trained_parameters));
-  put(json, "forward_flops_per_example", count(model->forward_flops_per_example));
-  put(json, "train_flops_per_example", count(model->train_flops_per_example));
-  put(json, "executed_flops_per_example", count(model->executed_flops_per_example));
-  put(json, "padding", text(model->padding));
-  put(json, "init_file", text(model->init_file));
-  put(json, "new_head", text(model->new_head));
+  record_put(json, "name", record_text(model->name));
+  record_put(json, "parameters", record_count(model->parameters));
+  record_put(json, "trained_parameters", record_count(model->trained_parameters));
+  record_put(json, "forward_flops_per_example", record_count(model->forward_flops_per_example));
+  record_put(json, "train_flops_per_example", record_count(model->train_flops_per_example));
+  record_put(json, "executed_flops_per_example", record_count(model->executed_flops_per_example));
+  record_put(json, "padding", record_text(model->padding));
+  record_put(json, "init_file", record_text(model->init_file));
+  record_put(json, "new_head", record_text(model->new_head));
   return json;
 }
 
@@ -101,15 +101,15 @@ static json_t *data_json(const ronde__record_data *data) {
   json_t *shape = json_array();
   for (int i = 0; i < data->rank; i++) json_array_append_new(shape, json_integer(data->dims[i]));
   json_t *json = json_object();
-  put(json, "name", text(data->name));
-  put(json, "train_examples", count(data->train_examples));
-  put(json, "test_examples", count(data->test_examples));
-  put(json, "validation_examples", count(data->validation_examples));
-  put(json, "tested_on", text(data->tested_on));
-  put(json, "shape", shape);
-  put(json, "classes", count(data->classes ? data->classes : -1));
-  put(json, "sha256", text(data->sha256));
-  put(json, "skipped_images", count(data->skipped_images));
+  record_put(json, "name", record_text(data->name));
+  record_put(json, "train_examples", record_count(data->train_examples));
+  record_put(json, "test_examples", record_count(data->test_examples));
+  record_put(json, "validation_examples", record_count(data->validation_examples));
+  record_put(json, "tested_on", record_text(data->tested_on));
+  record_put(json, "shape", shape);
+  record_put(json, "classes", record_count(data->classes ? data->classes : -1));
+  record_put(json, "sha256", record_text(data->sha256));
+  record_put(json, "skipped_images", record_count(data->skipped_images));
   return json;
 }
 
@@ -117,45 +117,45 @@ static json_t *choices_json(const ronde__record *record) {
   json_t *choices = json_array();
   for (int i = 0; i < record->n_choices; i++) {
     const ronde__record_choice *row = &record->choices[i];
-    json_array_append_new(choices, json_pack("{s:o, s:o, s:o}", "choice", text(row->choice), "value", text(row->value),
-                                             "reason", text(row->reason)));
+    json_array_append_new(choices, json_pack("{s:o, s:o, s:o}", "choice", record_text(row->choice), "value",
+                                             record_text(row->value), "reason", record_text(row->reason)));
   }
   return choices;
 }
 
 static json_t *world_json(const ronde__record_world *world) {
   json_t *json = json_object();
-  put(json, "workers", json_integer(world->workers));
-  put(json, "servers", json_integer(world->servers));
-  put(json, "threads_per_worker", json_integer(world->threads_per_worker));
-  put(json, "transport", text(world->transport));
-  put(json, "strategy", text(world->strategy));
+  record_put(json, "workers", json_integer(world->workers));
+  record_put(json, "servers", json_integer(world->servers));
+  record_put(json, "threads_per_worker", json_integer(world->threads_per_worker));
+  record_put(json, "transport", record_text(world->transport));
+  record_put(json, "strategy", record_text(world->strategy));
   return json;
 }
 
 static json_t *epoch_json(const ronde__record_epoch *row) {
   const double *s = row->phase_s;
   json_t *json = json_object();
-  put(json, "epoch", count(row->epoch));
-  put(json, "steps", count(row->steps));
-  put(json, "examples", count(row->examples));
-  put(json, "left_out_examples", count(row->left_out_examples));
-  put(json, "wall_s", real(row->wall_s));
-  put(json, "cpu_s", real(row->cpu_s));
-  put(json, "load_s", real(s[RONDE__PHASE_LOAD]));
-  put(json, "forward_s", real(s[RONDE__PHASE_FORWARD]));
-  put(json, "backward_s", real(s[RONDE__PHASE_BACKWARD]));
-  put(json, "communication_s", real(s[RONDE__PHASE_EXCHANGE] + s[RONDE__PHASE_WAIT]));
-  put(json, "update_s", real(s[RONDE__PHASE_UPDATE]));
-  put(json, "other_s", real(s[RONDE__PHASE_OTHER]));
-  put(json, "eval_s", real(s[RONDE__PHASE_EVAL]));
-  put(json, "checkpoint_s", real(s[RONDE__PHASE_CHECKPOINT]));
-  put(json, "examples_per_s", real((double)row->examples / row->wall_s));
-  put(json, "train_loss", real(row->train_loss));
-  put(json, "train_accuracy", real(row->train_accuracy));
-  put(json, "test_loss", real(row->test_loss));
-  put(json, "test_accuracy", real(row->test_accuracy));
-  put(json, "lr", real(row->lr));
+  record_put(json, "epoch", record_count(row->epoch));
+  record_put(json, "steps", record_count(row->steps));
+  record_put(json, "examples", record_count(row->examples));
+  record_put(json, "left_out_examples", record_count(row->left_out_examples));
+  record_put(json, "wall_s", record_real(row->wall_s));
+  record_put(json, "cpu_s", record_real(row->cpu_s));
+  record_put(json, "load_s", record_real(s[RONDE__PHASE_LOAD]));
+  record_put(json, "forward_s", record_real(s[RONDE__PHASE_FORWARD]));
+  record_put(json, "backward_s", record_real(s[RONDE__PHASE_BACKWARD]));
+  record_put(json, "communication_s", record_real(s[RONDE__PHASE_EXCHANGE] + s[RONDE__PHASE_WAIT]));
+  record_put(json, "update_s", record_real(s[RONDE__PHASE_UPDATE]));
+  record_put(json, "other_s", record_real(s[RONDE__PHASE_OTHER]));
+  record_put(json, "eval_s", record_real(s[RONDE__PHASE_EVAL]));
+  record_put(json, "checkpoint_s", record_real(s[RONDE__PHASE_CHECKPOINT]));
+  record_put(json, "examples_per_s", record_real((double)row->examples / row->wall_s));
+  record_put(json, "train_loss", record_real(row->train_loss));
+  record_put(json, "train_accuracy", record_real(row->train_accuracy));
+  record_put(json, "test_loss", record_real(row->test_loss));
+  record_put(json, "test_accuracy", record_real(row->test_accuracy));
+  record_put(json, "lr", record_real(row->lr));
   return json;
 }
 
@@ -168,11 +168,11 @@ static json_t *epochs_json(const ronde__record *record) {
 static json_t *late_json(const ronde__late_row *row) {
   if (!row) return json_null();
   json_t *json = json_object();
-  put(json, "steps", count(row->steps));
-  put(json, "waited_s", real(row->waited_s));
-  put(json, "waited_median_s", real(row->steps ? row->waited_median_s : NAN));
-  put(json, "cause", text(row->steps ? ronde__late_name(ronde__late_row_cause(row)) : NULL));
-#define RONDE_X(name, text) put(json, text "_s", real(row->above_s[RONDE__LATE_##name]));
+  record_put(json, "steps", record_count(row->steps));
+  record_put(json, "waited_s", record_real(row->waited_s));
+  record_put(json, "waited_median_s", record_real(row->steps ? row->waited_median_s : NAN));
+  record_put(json, "cause", record_text(row->steps ? ronde__late_name(ronde__late_row_cause(row)) : NULL));
+#define RONDE_X(name, record_text) record_put(json, record_text "_s", record_real(row->above_s[RONDE__LATE_##name]));
   RONDE__LATE_LIST(RONDE_X)
 #undef RONDE_X
   return json;
@@ -186,22 +186,22 @@ static json_t *workers_json(const ronde__record *record) {
     const ronde__record_worker *row = &record->workers[i];
     const double *s = row->phase_s;
     json_t *fields = json_object();
-    put(fields, "rank", json_integer(row->rank));
-    put(fields, "host", text(row->host ? row->host : host));
-    put(fields, "role", text(row->role));
-    put(fields, "examples", count(row->examples));
-    put(fields, "dropped_parts", count(row->dropped_parts));
-    put(fields, "missed_parts", count(row->missed_parts));
-    put(fields, "load_s", real(s[RONDE__PHASE_LOAD]));
-    put(fields, "forward_s", real(s[RONDE__PHASE_FORWARD]));
-    put(fields, "backward_s", real(s[RONDE__PHASE_BACKWARD]));
-    put(fields, "exchange_s", real(s[RONDE__PHASE_EXCHANGE]));
-    put(fields, "wait_s", real(s[RONDE__PHASE_WAIT]));
-    put(fields, "update_s", real(s[RONDE__PHASE_UPDATE]));
-    put(fields, "other_s", real(s[RONDE__PHASE_OTHER]));
-    put(fields, "wall_s", real(row->wall_s));
-    put(fields, "peak_rss_bytes", count(row->peak_rss_bytes));
-    put(fields, "late", late_json(row->late));
+    record_put(fields, "rank", json_integer(row->rank));
+    record_put(fields, "host", record_text(row->host ? row->host : host));
+    record_put(fields, "role", record_text(row->role));
+    record_put(fields, "examples", record_count(row->examples));
+    record_put(fields, "dropped_parts", record_count(row->dropped_parts));
+    record_put(fields, "missed_parts", record_count(row->missed_parts));
+    record_put(fields, "load_s", record_real(s[RONDE__PHASE_LOAD]));
+    record_put(fields, "forward_s", record_real(s[RONDE__PHASE_FORWARD]));
+    record_put(fields, "backward_s", record_real(s[RONDE__PHASE_BACKWARD]));
+    record_put(fields, "exchange_s", record_real(s[RONDE__PHASE_EXCHANGE]));
+    record_put(fields, "wait_s", record_real(s[RONDE__PHASE_WAIT]));
+    record_put(fields, "update_s", record_real(s[RONDE__PHASE_UPDATE]));
+    record_put(fields, "other_s", record_real(s[RONDE__PHASE_OTHER]));
+    record_put(fields, "wall_s", record_real(row->wall_s));
+    record_put(fields, "peak_rss_bytes", record_count(row->peak_rss_bytes));
+    record_put(fields, "late", late_json(row->late));
     json_array_append_new(workers, fields);
   }
   return workers;
@@ -226,12 +226,12 @@ static json_t *ops_json(const ronde__record *record) {
   for (int i = 0; i < record->n_ops; i++) {
     double gflops_per_s = ops[i].flops > 0 && ops[i].ns > 0 ? ops[i].flops / (double)ops[i].ns : NAN;
     json_t *fields = json_object();
-    put(fields, "op", text(ops[i].op));
-    put(fields, "phase", json_string(ronde__phase_name(ops[i].phase)));
-    put(fields, "calls", count(ops[i].calls));
-    put(fields, "seconds", real((double)ops[i].ns * 1e-9));
-    put(fields, "gflops_per_s", real(gflops_per_s));
-    put(fields, "implementation", text(ops[i].implementation));
+    record_put(fields, "op", record_text(ops[i].op));
+    record_put(fields, "phase", json_string(ronde__phase_name(ops[i].phase)));
+    record_put(fields, "calls", record_count(ops[i].calls));
+    record_put(fields, "seconds", record_real((double)ops[i].ns * 1e-9));
+    record_put(fields, "gflops_per_s", record_real(gflops_per_s));
+    record_put(fields, "implementation", record_text(ops[i].implementation));
     json_array_append_new(json, fields);
   }
   free(ops);
@@ -245,38 +245,38 @@ static json_t *staleness_json(const ronde__record_staleness *staleness) {
     json_array_append_new(histogram, json_integer(staleness->histogram[i]));
   }
   json_t *json = json_object();
-  put(json, "mean", real(staleness->mean));
-  put(json, "max", count(staleness->max));
-  put(json, "histogram", histogram);
+  record_put(json, "mean", record_real(staleness->mean));
+  record_put(json, "max", record_count(staleness->max));
+  record_put(json, "histogram", histogram);
   return json;
 }
 
 static json_t *communication_json(const ronde__record_communication *communication) {
   json_t *json = json_object();
-  put(json, "bytes_sent", count(communication->bytes_sent));
-  put(json, "bytes_received", count(communication->bytes_received));
-  put(json, "messages", count(communication->messages));
-  put(json, "collective", text(communication->collective));
-  put(json, "busbw_bytes_per_s", real(communication->busbw_bytes_per_s));
-  put(json, "staleness", staleness_json(communication->staleness));
+  record_put(json, "bytes_sent", record_count(communication->bytes_sent));
+  record_put(json, "bytes_received", record_count(communication->bytes_received));
+  record_put(json, "messages", record_count(communication->messages));
+  record_put(json, "collective", record_text(communication->collective));
+  record_put(json, "busbw_bytes_per_s", record_real(communication->busbw_bytes_per_s));
+  record_put(json, "staleness", staleness_json(communication->staleness));
   return json;
 }
 
 static json_t *resumed_json(const ronde__record_resumed *resumed) {
   if (!resumed->file) return json_null();
   json_t *json = json_object();
-  put(json, "file", text(resumed->file));
-  put(json, "step", count(resumed->step));
+  record_put(json, "file", record_text(resumed->file));
+  record_put(json, "step", record_count(resumed->step));
   return json;
 }
 
 static json_t *checkpoints_json(const ronde__record_checkpoints *checkpoints) {
   json_t *json = json_object();
-  put(json, "written", count(checkpoints->written));
-  put(json, "last_step", count(checkpoints->written ? checkpoints->last_step : -1));
-  put(json, "state_bytes", count(checkpoints->written ? checkpoints->bytes : -1));
-  put(json, "copy_s", real(checkpoints->copy_s));
-  put(json, "write_s", real(checkpoints->write_s));
+  record_put(json, "written", record_count(checkpoints->written));
+  record_put(json, "last_step", record_count(checkpoints->written ? checkpoints->last_step : -1));
+  record_put(json, "state_bytes", record_count(checkpoints->written ? checkpoints->bytes : -1));
+  record_put(json, "copy_s", record_real(checkpoints->copy_s));
+  record_put(json, "write_s", record_real(checkpoints->write_s));
   return json;
 }
 
@@ -292,81 +292,81 @@ static json_t *totals_json(const ronde__record *record) {
   const char *energy_source;
   double energy_j = ronde__energy_joules(&record->energy, &energy_source);
   json_t *json = json_object();
-  put(json, "wall_s", real(record->wall_s));
-  put(json, "cpu_s", real(record->cpu_s));
-  put(json, "steps", count(steps));
-  put(json, "skipped_steps", count(record->skipped_steps));
-  put(json, "examples", count(examples));
-  put(json, "left_out_examples", count(left_out));
-  put(json, "examples_per_s", real((double)examples / training_s));
-  put(json, "peak_rss_bytes", count(record->peak_rss_bytes));
-  put(json, "energy_j", real(energy_j));
-  put(json, "energy_source", json_string(energy_source));
+  record_put(json, "wall_s", record_real(record->wall_s));
+  record_put(json, "cpu_s", record_real(record->cpu_s));
+  record_put(json, "steps", record_count(steps));
+  record_put(json, "skipped_steps", record_count(record->skipped_steps));
+  record_put(json, "examples", record_count(examples));
+  record_put(json, "left_out_examples", record_count(left_out));
+  record_put(json, "examples_per_s", record_real((double)examples / training_s));
+  record_put(json, "peak_rss_bytes", record_count(record->peak_rss_bytes));
+  record_put(json, "energy_j", record_real(energy_j));
+  record_put(json, "energy_source", json_string(energy_source));
   return json;
 }
 
-static json_t *best_json(const ronde__record_best *best) {
+static json_t *record_best_json(const ronde__record_best *best) {
   if (best->epoch == 0) return json_null();
   json_t *json = json_object();
-  put(json, "epoch", count(best->epoch));
-  put(json, "step", count(best->step));
-  put(json, "test_loss", real(best->test_loss));
-  put(json, "test_accuracy", real(best->test_accuracy));
-  put(json, "file", text(best->file));
+  record_put(json, "epoch", record_count(best->epoch));
+  record_put(json, "step", record_count(best->step));
+  record_put(json, "test_loss", record_real(best->test_loss));
+  record_put(json, "test_accuracy", record_real(best->test_accuracy));
+  record_put(json, "file", record_text(best->file));
   return json;
 }
 
 static json_t *target_json(const ronde__record_target *target) {
   if (target->accuracy == 0) return json_null();
   json_t *json = json_object();
-  put(json, "accuracy", real(target->accuracy));
-  put(json, "reached", json_boolean(target->reached));
-  put(json, "epoch", count(target->reached ? target->epoch : -1));
-  put(json, "step", count(target->reached ? target->step : -1));
-  put(json, "train_s", real(target->reached ? target->train_s : NAN));
-  put(json, "wall_s", real(target->reached ? target->wall_s : NAN));
+  record_put(json, "accuracy", record_real(target->accuracy));
+  record_put(json, "reached", json_boolean(target->reached));
+  record_put(json, "epoch", record_count(target->reached ? target->epoch : -1));
+  record_put(json, "step", record_count(target->reached ? target->step : -1));
+  record_put(json, "train_s", record_real(target->reached ? target->train_s : NAN));
+  record_put(json, "wall_s", record_real(target->reached ? target->wall_s : NAN));
   return json;
 }
 
-static json_t *result_json(const ronde__record *record) {
+static json_t *record_result_json(const ronde__record *record) {
   ronde__record_epoch none = {.train_loss = NAN, .test_loss = NAN, .test_accuracy = NAN};
   const ronde__record_epoch *last = record->n_epochs ? &record->epochs[record->n_epochs - 1] : &none;
   json_t *json = json_object();
-  put(json, "train_loss", real(last->train_loss));
-  put(json, "test_loss", real(last->test_loss));
-  put(json, "test_accuracy", real(last->test_accuracy));
-  put(json, "weights_sha256", text(record->weights_sha256));
-  put(json, "state_sha256", text(record->state_sha256));
-  put(json, "best", best_json(&record->best));
-  put(json, "target", target_json(&record->target));
+  record_put(json, "train_loss", record_real(last->train_loss));
+  record_put(json, "test_loss", record_real(last->test_loss));
+  record_put(json, "test_accuracy", record_real(last->test_accuracy));
+  record_put(json, "weights_sha256", record_text(record->weights_sha256));
+  record_put(json, "state_sha256", record_text(record->state_sha256));
+  record_put(json, "best", record_best_json(&record->best));
+  record_put(json, "target", target_json(&record->target));
   return json;
 }
 
 ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
   json_t *config = record->config ? json_incref(record->config) : json_null();
   json_t *json = json_object(), *version = json_object();
-  put(version, "ronde", json_string(ronde_version()));
-  put(version, "git", text(ronde__git()));
-  put(json, "schema", json_string("ronde.run.v1"));
-  put(json, "status", json_string(status_name(record->status)));
-  put(json, "command", ronde__command_json());
-  put(json, "version", version);
-  put(json, "started_at", json_string(record->started_at));
-  put(json, "machine", ronde__machine_json(record->isa));
-  put(json, "model", model_json(&record->model));
-  put(json, "data", data_json(&record->data));
-  put(json, "config", config);
-  put(json, "choices", choices_json(record));
-  put(json, "world", world_json(&record->world));
-  put(json, "setup_s", real(record->setup_s));
-  put(json, "epochs", epochs_json(record));
-  put(json, "workers", workers_json(record));
-  put(json, "ops", ops_json(record));
-  put(json, "communication", communication_json(&record->communication));
-  put(json, "resumed_from", resumed_json(&record->resumed));
-  put(json, "checkpoints", checkpoints_json(&record->checkpoints));
-  put(json, "totals", totals_json(record));
-  put(json, "result", result_json(record));
+  record_put(version, "ronde", json_string(ronde_version()));
+  record_put(version, "git", record_text(ronde__git()));
+  record_put(json, "schema", json_string("ronde.run.v1"));
+  record_put(json, "status", json_string(status_name(record->status)));
+  record_put(json, "command", ronde__command_json());
+  record_put(json, "version", version);
+  record_put(json, "started_at", json_string(record->started_at));
+  record_put(json, "machine", ronde__machine_json(record->isa));
+  record_put(json, "model", model_json(&record->model));
+  record_put(json, "data", data_json(&record->data));
+  record_put(json, "config", config);
+  record_put(json, "choices", choices_json(record));
+  record_put(json, "world", world_json(&record->world));
+  record_put(json, "setup_s", record_real(record->setup_s));
+  record_put(json, "epochs", epochs_json(record));
+  record_put(json, "workers", workers_json(record));
+  record_put(json, "ops", ops_json(record));
+  record_put(json, "communication", communication_json(&record->communication));
+  record_put(json, "resumed_from", resumed_json(&record->resumed));
+  record_put(json, "checkpoints", checkpoints_json(&record->checkpoints));
+  record_put(json, "totals", totals_json(record));
+  record_put(json, "result", record_result_json(record));
   char *out = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
   json_decref(json);
   if (!out) return ronde__fail(RONDE_E_MEMORY, "run.json: no memory");

@@ -1,6 +1,6 @@
-/* What a run leaves behind: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs; here they
- * become JSON. Everywhere: text NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Seconds
- * unless named otherwise. */
+/* The record of a run: run.json (schema ronde.run.v1) and steps.jsonl. The trainer fills plain structs, which become
+ * JSON here. A text that is NULL or "", a count < 0 and a NAN mean 'not measured' and are written as null. Times are
+ * in seconds unless named otherwise. */
 #ifndef RONDE_RECORD_H
 #define RONDE_RECORD_H
 
@@ -91,7 +91,7 @@ typedef struct ronde__record_target {
   double train_s, wall_s;
 } ronde__record_target;
 
-/* Where a run took over. */
+/* Where a resumed run started. */
 typedef struct ronde__record_resumed {
   const char *file; /* NULL: it did not */
   int64_t step;
@@ -103,7 +103,7 @@ typedef struct ronde__record_checkpoints {
   double copy_s, write_s;            /* of all: what training waited for; what the writer took beside it */
 } ronde__record_checkpoints;
 
-/* A run. Begin clears it and notes the time; then fill what is known, by and by; texts are borrowed until _end. */
+/* A run. Begin clears it and notes the time. Then fill in what is known; texts are borrowed until _end. */
 typedef struct ronde__record {
   ronde_status status; /* OK: completed, E_CANCELLED: interrupted, else failed */
   const char *isa;

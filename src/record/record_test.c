@@ -77,7 +77,7 @@ static json_t *at(json_t *json, const char *path) {
 #define assert_text(json, path, value) assert_string_equal(json_string_value(at(json, path)), value)
 #define assert_null_at(json, path) assert_true(json_is_null(at(json, path)))
 
-static void fill(ronde__record *record) {
+static void fill_result(ronde__record *record) {
   static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL}, {"collective", "ring", "modelled"}};
   static const ronde__late_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
@@ -108,7 +108,7 @@ static void fill(ronde__record *record) {
 static void test_run_has_every_field(void **state) {
   ronde__record record;
   ronde__record_begin(&record);
-  fill(&record);
+  fill_result(&record);
   json_t *json = parsed(&record);
   assert_text(json, "schema", "ronde.run.v1");
   assert_text(json, "status", "completed");
@@ -181,7 +181,7 @@ static void test_run_has_every_field(void **state) {
 static void test_rows_hold_phases_that_add_up(void **state) {
   ronde__record record;
   ronde__record_begin(&record);
-  fill(&record);
+  fill_result(&record);
   json_t *json = parsed(&record);
   assert_int_equal(json_array_size(at(json, "epochs")), 3);
   assert_count(json, "epochs.1.epoch", 2);

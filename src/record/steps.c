@@ -1,4 +1,4 @@
-/* steps.jsonl: a line a step, and what of it stays when a run goes on. */
+/* steps.jsonl: one line a step, and which lines stay when a run is resumed. */
 #include "record/record.h"
 
 #include "io/file.h"
@@ -24,11 +24,11 @@ struct ronde__steps {
   locale_t c_locale; /* an embedder may have chosen a locale whose decimal point is a comma */
 };
 
-static ronde_status write_failed(ronde__steps *steps) {
+static ronde_status steps_write_failed(ronde__steps *steps) {
   return steps->status = ronde__fail(RONDE_E_WRITE, "%s: cannot write: %s", steps->path, strerror(errno));
 }
 
-static ronde_status remove_older(const char *folder, const char *name) {
+static ronde_status steps_remove_older(const char *folder, const char *name) {
   char *path = ronde__format("%s/%s", folder, name);
   if (!path) return ronde__fail(RONDE_E_MEMORY, "%s/%s: no memory", folder, name);
   ronde_status status = RONDE_OK;
@@ -41,18 +41,18 @@ static ronde_status remove_older(const char *folder, const char *name) {
 
 /* ---- what stays of an older file ---- */
 
-typedef struct line {
+typedef struct steps_line {
   int64_t step;
   size_t begin, end;
-} line;
+} steps_line;
 
-typedef struct lines {
-  line *list; /* steps ascending */
+typedef struct steps_lines {
+  steps_line *list; /* steps ascending */
   size_t n, capacity;
-} lines;
+} steps_lines;
 
-/* The step of a whole line of ours, else -1: a process that was killed may have left half of one. */
-static int64_t step_of(const char *text, size_t bytes) {
+/* The step of a complete line, else -1: a killed process may have left half of one. */
+static int64_t line_step(const char *text, size_t bytes) {
   static const char begin[] = "{\"step\":";
   char digits[24] = "", *end;
   size_t skip = sizeof begin - 1;
@@ -62,27 +62,27 @@ static int64_t step_of(const char *text, size_t bytes) {
   return end > digits && *end == ',' ? step : -1;
 }
 
-/* The lines of steps up to `kept`. Of a step that was made again the later line counts, and what followed the earlier
- * one is made again too. */
-static ronde_status find_kept(const char *text, size_t bytes, int64_t kept, lines *found) {
+/* Finds the lines of steps up to `kept`. Where a step was repeated its later line counts, and lines between the two
+ * are dropped. */
+static ronde_status steps_find_kept(const char *text, size_t bytes, int64_t kept, steps_lines *found) {
   for (size_t begin = 0, end; begin < bytes; begin = end) {
     const char *newline = memchr(text + begin, '\n', bytes - begin);
     end = newline ? (size_t)(newline - text) + 1 : bytes;
-    int64_t step = step_of(text + begin, end - begin);
+    int64_t step = line_step(text + begin, end - begin);
     if (step < 1 || step > kept) continue;
     while (found->n > 0 && found->list[found->n - 1].step >= step) found->n--;
     if (found->n == found->capacity) {
-      line *larger = realloc(found->list, (found->capacity = 2 * found->capacity + 64) * sizeof *larger);
+      steps_line *larger = realloc(found->list, (found->capacity = 2 * found->capacity + 64) * sizeof *larger);
       if (!larger) return ronde__fail(RONDE_E_MEMORY, "steps.jsonl: no memory for %zu lines", found->capacity);
       found->list = larger;
     }
-    found->list[found->n++] = (line){step, begin, end};
+    found->list[found->n++] = (steps_line){step, begin, end};
   }
   return RONDE_OK;
 }
 
-/* Neighbours go in one piece. */
-static ronde_status write_lines(const char *path, const char *text, const lines *kept) {
+/* Neighbouring lines are written at once. */
+static ronde_status steps_write_lines(const char *path, const char *text, const steps_lines *kept) {
   ronde__file_out out;
   RONDE_TRY(ronde__file_begin(path, &out));
   for (size_t i = 0, j; i < kept->n; i = j) {
@@ -93,18 +93,19 @@ static ronde_status write_lines(const char *path, const char *text, const lines 
   return ronde__file_commit(&out);
 }
 
-static ronde_status cut_text(const char *path, const char *text, size_t bytes, int64_t kept) {
-  lines found = {.n = 0};
-  ronde_status status = find_kept(text, bytes, kept, &found);
+static ronde_status steps_cut_text(const char *path, const char *text, size_t bytes, int64_t kept) {
+  steps_lines found = {.n = 0};
+  ronde_status status = steps_find_kept(text, bytes, kept, &found);
   size_t left = 0;
   for (size_t i = 0; i < found.n; i++) left += found.list[i].end - found.list[i].begin;
-  if (status == RONDE_OK && left < bytes) status = write_lines(path, text, &found);
+  if (status == RONDE_OK && left < bytes) status = steps_write_lines(path, text, &found);
   free(found.list);
   return status;
 }
 
-/* What will be repeated goes before it is: whenever the process ends, each step stands there once. */
-static ronde_status cut_behind(const char *path, int64_t kept) {
+/* Steps that will be repeated are removed first, so that each step stands in the file once, whenever the process
+ * ends. */
+static ronde_status steps_cut_behind(const char *path, int64_t kept) {
   struct stat info;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0 && errno == ENOENT) return RONDE_OK;
@@ -113,8 +114,9 @@ static ronde_status cut_behind(const char *path, int64_t kept) {
   void *text = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
   int error = errno;
   if (file >= 0) close(file);
-  if (!readable || text == MAP_FAILED) return ronde__fail(RONDE_E_WRITE, "%s: cannot go on: %s", path, strerror(error));
-  ronde_status status = bytes ? cut_text(path, text, bytes, kept) : RONDE_OK;
+  if (!readable || text == MAP_FAILED)
+    return ronde__fail(RONDE_E_WRITE, "%s: cannot continue it: %s", path, strerror(error));
+  ronde_status status = bytes ? steps_cut_text(path, text, bytes, kept) : RONDE_OK;
   if (bytes) munmap(text, bytes);
   return status;
 }
@@ -130,14 +132,14 @@ ronde_status ronde__steps_open(const char *folder, int64_t kept, ronde__steps **
     ronde__fail(status, "%s/steps.jsonl: no memory", folder);
     goto close;
   }
-  /* The folder itself is tried by the removal and by this new file; run.json will be made beside it. */
-  status = remove_older(folder, "run.json");
-  if (!status) status = remove_older(folder, "trace.json");
-  if (!status) status = kept > 0 ? cut_behind(steps->path, kept) : remove_older(folder, "steps.jsonl");
+  /* The removal and this new file show that the folder can be written; run.json will be made beside it. */
+  status = steps_remove_older(folder, "run.json");
+  if (!status) status = steps_remove_older(folder, "trace.json");
+  if (!status) status = kept > 0 ? steps_cut_behind(steps->path, kept) : steps_remove_older(folder, "steps.jsonl");
   if (status) goto close;
   steps->file = fopen(steps->path, kept > 0 ? "ae" : "we");
   if (!steps->file) {
-    status = write_failed(steps);
+    status = steps_write_failed(steps);
     goto close;
   }
   setvbuf(steps->file, NULL, _IOFBF, 1 << 16);
@@ -150,7 +152,7 @@ close:
 }
 
 /* JSON knows no NaN: null. */
-static const char *number(double value, int digits, char text_out[32]) {
+static const char *line_number(double value, int digits, char text_out[32]) {
   if (!isfinite(value)) return "null";
   snprintf(text_out, 32, "%.*g", digits, value);
   return text_out;
@@ -158,8 +160,8 @@ static const char *number(double value, int digits, char text_out[32]) {
 
 enum { RANKS_BYTES = 16 + 6 * RONDE__SET_RANKS };
 
-/* A field of its own, or nothing. */
-static const char *ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
+/* Optional fields. */
+static const char *steps_ranks(const ronde__rank_set *set, char text_out[RANKS_BYTES]) {
   size_t used = 0, n = 0;
   text_out[0] = 0;
   if (!set) return text_out;
@@ -175,27 +177,27 @@ ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line
   if (steps->status) return steps->status;
   char loss[32], lr[32], wall[32], left_out[RANKS_BYTES];
   locale_t before = uselocale(steps->c_locale);
-  int written =
-      fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
-              (long long)line->step, (long long)line->epoch, number(line->loss, 9, loss), number(line->lr, 15, lr),
-              (long long)line->examples, number(line->wall_s, 9, wall), ranks(line->left_out, left_out));
+  int written = fprintf(
+      steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
+      (long long)line->step, (long long)line->epoch, line_number(line->loss, 9, loss), line_number(line->lr, 15, lr),
+      (long long)line->examples, line_number(line->wall_s, 9, wall), steps_ranks(line->left_out, left_out));
   uselocale(before);
-  if (written < 0) return write_failed(steps);
+  if (written < 0) return steps_write_failed(steps);
   uint64_t now = ronde__now_ns();
   if (now - steps->flushed_ns < FLUSH_NS) return RONDE_OK;
   steps->flushed_ns = now;
-  return fflush(steps->file) ? write_failed(steps) : RONDE_OK;
+  return fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
 }
 
 ronde_status ronde__steps_flush(ronde__steps *steps) {
   if (steps->status) return steps->status;
   steps->flushed_ns = ronde__now_ns();
-  return fflush(steps->file) ? write_failed(steps) : RONDE_OK;
+  return fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
 }
 
 ronde_status ronde__steps_close(ronde__steps *steps) {
   if (!steps) return RONDE_OK;
-  if (steps->file && fclose(steps->file) && !steps->status) write_failed(steps);
+  if (steps->file && fclose(steps->file) && !steps->status) steps_write_failed(steps);
   ronde_status status = steps->status;
   if (steps->c_locale) freelocale(steps->c_locale);
   free(steps->path);

@@ -42,23 +42,23 @@ bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b) {
 }
 
 /* Strides of c (within a block), p and n. */
-typedef struct strides {
+typedef struct phys_strides {
   int64_t c, p, n;
-} strides;
+} phys_strides;
 
-static strides strides_of(const ronde__phys *phys) {
+static phys_strides phys_strides_of(const ronde__phys *phys) {
   int64_t pixels = phys->h * phys->w;
   switch (phys->layout) {
-  case RONDE__LANES: return (strides){pixels * phys->block, phys->block, 1};
-  case RONDE__BLOCKS: return (strides){1, phys->n * phys->block, phys->block};
-  default: return (strides){pixels, 1, phys->c * pixels};
+  case RONDE__LANES: return (phys_strides){pixels * phys->block, phys->block, 1};
+  case RONDE__BLOCKS: return (phys_strides){1, phys->n * phys->block, phys->block};
+  default: return (phys_strides){pixels, 1, phys->c * pixels};
   }
 }
 
-/* The three loops are ordered so that the innermost one writes to adjacent places; the middle one is cut into tiles of
- * 16 so that a line that was read is used while it is in cache. */
-static void move_block(const float *src, strides s, float *dst, strides d, int64_t channels, int64_t pixels, int64_t n,
-                       bool accumulate) {
+/* The innermost loop writes to adjacent addresses. The middle one is cut into tiles of 16, so that a cache line that
+ * was read is used while it is in cache. */
+static void move_block(const float *src, phys_strides s, float *dst, phys_strides d, int64_t channels, int64_t pixels,
+                       int64_t n, bool accumulate) {
   enum { TILE = 16 };
   int64_t count[3] = {channels, pixels, n}, from[3] = {s.c, s.p, s.n}, to[3] = {d.c, d.p, d.n};
   int inner = d.c == 1 ? 0 : d.p == 1 ? 1 : 2;
@@ -100,14 +100,14 @@ void ronde__reorder(const ronde__phys *src_phys, const float *src, const ronde__
                     bool accumulate) {
   ronde__phys s = *src_phys, d = *dst_phys;
   if (!accumulate) zero_padding(&d, dst);
-  /* ROWS and LANES lie alike for every split of their features: they take the other side's. */
+  /* ROWS and LANES are the same for every split of their features, so they take the other side's. */
   if (d.layout != RONDE__BLOCKS) d.c = s.c, d.h = s.h, d.w = s.w;
   else if (s.layout != RONDE__BLOCKS) s.c = d.c, s.h = d.h, s.w = d.w;
   else if (s.c != d.c) {
     move_features(&s, src, &d, dst, accumulate);
     return;
   }
-  strides from = strides_of(&s), to = strides_of(&d);
+  phys_strides from = phys_strides_of(&s), to = phys_strides_of(&d);
   int64_t step = s.c; /* channels that are affine on both sides */
   if (s.layout == RONDE__BLOCKS) step = s.block;
   if (d.layout == RONDE__BLOCKS) step = ronde__min(step, d.block);

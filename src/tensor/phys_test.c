@@ -1,3 +1,4 @@
+/* Layouts of activations: where each element lies, and the moves between layouts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,14 +35,14 @@ static void channel_blocks(void **unused) {
 }
 
 /* As the header words it. */
-static int64_t place(const ronde__phys *x, int64_t n, int64_t c, int64_t p) {
+static int64_t phys_place(const ronde__phys *x, int64_t n, int64_t c, int64_t p) {
   int64_t pixels = x->h * x->w;
   if (x->layout == RONDE__ROWS) return n * (x->c * pixels) + c * pixels + p;
   if (x->layout == RONDE__LANES) return c * (pixels * x->block) + p * x->block + n;
   return c / x->block * (pixels * x->n * x->block) + p * (x->n * x->block) + n * x->block + c % x->block;
 }
 
-static void places(void **unused) {
+static void phys_places(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(shapes); i++)
     for (ronde__layout layout = RONDE__ROWS; layout <= RONDE__BLOCKS; layout++) {
       const dims *d = &shapes[i];
@@ -52,7 +53,7 @@ static void places(void **unused) {
         for (int64_t c = 0; c < d->c; c++)
           for (int64_t p = 0; p < d->h * d->w; p++) {
             int64_t at = ronde__phys_index(&x, n, c, p);
-            assert_int_equal(at, place(&x, n, c, p));
+            assert_int_equal(at, phys_place(&x, n, c, p));
             assert_in_range(at, 0, elems - 1);
             assert_int_equal(taken[at]++, 0);
           }
@@ -150,7 +151,7 @@ static void shapes_as_text(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(channel_blocks),          cmocka_unit_test(places),         cmocka_unit_test(reorders),
+      cmocka_unit_test(channel_blocks),          cmocka_unit_test(phys_places),    cmocka_unit_test(reorders),
       cmocka_unit_test(reorders_between_splits), cmocka_unit_test(shapes_as_text),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* Shapes: number of elements, comparison, text. */
 #include "tensor/tensor.h"
 
 #include <inttypes.h>

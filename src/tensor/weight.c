@@ -1,3 +1,5 @@
+/* Weights in their three forms, and the moves between them.
+ * o output channels, i input channels, t taps of the kernel. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -31,8 +33,8 @@ int64_t ronde__weight_index(const ronde__weight_layout *l, int64_t o, int64_t i,
   }
 }
 
-/* Output channels from o0 on that lie together; inputs in chunks whose blocks stay in the L1 cache, so that what is read
- * and what is written is touched once a line. */
+/* Packs a block of output channels from o0 on. Inputs are taken in chunks whose blocks stay in the L1 cache, so that
+ * each cache line is read and written once. */
 static void unpack_channels(const ronde__weight_layout *l, const float *packed, int64_t o0, int64_t n, float *out) {
   int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? 1 : l->block_o;
   int64_t step_i = l->form == RONDE__BLOCKED ? block : l->t * block;
@@ -52,8 +54,7 @@ static void unpack_channels(const ronde__weight_layout *l, const float *packed, 
     }
 }
 
-/* Up to a block of output channels from its first on. Written in the order in which they lie, which is faster than by
- * rows. */
+/* Unpacks up to a block of output channels, in the order in which they are stored, which is faster than by rows. */
 static void pack_block(const ronde__weight_layout *l, const float *in, int64_t o0, int64_t n, float *packed) {
   int64_t row = l->i * l->t, elems = ronde__weight_elems(l) / ronde__ceil_div(l->o, l->block_o);
   memset(packed + o0 / l->block_o * elems, 0, (size_t)elems * sizeof *packed);

@@ -1,3 +1,4 @@
+/* Forms of weights: there and back gives the same values. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,14 +15,14 @@ static ronde__weight_layout layout_of(ronde__weight_form form, int64_t o, int64_
 }
 
 /* As the header words it. */
-static int64_t place(const ronde__weight_layout *l, int64_t o, int64_t i, int64_t t) {
+static int64_t weight_place(const ronde__weight_layout *l, int64_t o, int64_t i, int64_t t) {
   int64_t bo = l->block_o, bi = l->block_i, n_i = ronde__ceil_div(l->i, bi);
   if (l->form == RONDE__PLAIN) return (o * l->i + i) * l->t + t;
   if (l->form == RONDE__PANELS) return o / bo * (l->i * l->t * bo) + i * (l->t * bo) + t * bo + o % bo;
   return o / bo * (l->t * n_i * bi * bo) + t * (n_i * bi * bo) + i / bi * (bi * bo) + i % bi * bo + o % bo;
 }
 
-static void check(const ronde__weight_layout *l) {
+static void check_weight(const ronde__weight_layout *l) {
   int64_t n = l->o * l->i * l->t, n_packed = ronde__weight_elems(l);
   float *logical = malloc((size_t)n * sizeof *logical), *back = calloc((size_t)n, sizeof *back);
   float *packed = malloc((size_t)(n_packed + 1) * sizeof *packed);
@@ -49,7 +50,7 @@ static void check(const ronde__weight_layout *l) {
     for (int64_t i = 0; i < l->i; i++)
       for (int64_t t = 0; t < l->t; t++, at++) {
         int64_t where = ronde__weight_index(l, o, i, t);
-        assert_int_equal(where, place(l, o, i, t));
+        assert_int_equal(where, weight_place(l, o, i, t));
         assert_in_range(where, 0, n_packed - 1);
         assert_true(packed[where] == (float)(at + 1) && back[at] == (float)(at + 1));
         packed[where] = 0;
@@ -66,7 +67,7 @@ static void round_trips(void **unused) {
   for (size_t s = 0; s < RONDE__COUNT(shapes); s++)
     for (ronde__weight_form form = RONDE__PLAIN; form <= RONDE__PANELS; form++) {
       ronde__weight_layout l = layout_of(form, shapes[s][0], shapes[s][1], shapes[s][2]);
-      check(&l);
+      check_weight(&l);
     }
 }
 

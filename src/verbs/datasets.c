@@ -1,4 +1,4 @@
-/* The public calls about data sets: which there are, what is in one, getting it, writing it as npy. */
+/* The public calls about data sets: list them, describe one, download it, write it as npy. */
 #include "data/catalog.h"
 #include "data/data.h"
 #include "io/file.h"
@@ -29,8 +29,8 @@ ronde_status ronde_data_list(char **json_out) {
 
 /* ---- info ----------------------------------------------------------------------------------------------------- */
 
-/* As it is stored: neither normalised nor, but for images of a folder, resized. */
-static ronde_status open_set(const ronde_config *config, ronde__data **data_out) {
+/* Examples as they are stored: not normalised, and resized only where they are images of a folder. */
+static ronde_status open_by_name(const ronde_config *config, ronde__data **data_out) {
   const ronde__options *o = ronde__config_options(config);
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME[:DIR]");
@@ -49,7 +49,7 @@ static ronde_status open_set(const ronde_config *config, ronde__data **data_out)
   return ronde__data_open(&options, data_out);
 }
 
-static json_t *describe(const ronde__data *data) {
+static json_t *describe_set(const ronde__data *data) {
   const ronde_source *source = &data->source;
   json_t *names = json_array();
   for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
@@ -72,8 +72,8 @@ ronde_status ronde_data_info(const ronde_config *config, char **json_out) {
   ronde__data *data;
   RONDE_TRY(ronde__config_no_effect(config, "output", "info writes nothing"));
   RONDE_TRY(ronde__config_no_effect(config, "from", "info downloads nothing"));
-  RONDE_TRY(open_set(config, &data));
-  json_t *json = describe(data);
+  RONDE_TRY(open_by_name(config, &data));
+  json_t *json = describe_set(data);
   ronde__data_close(data);
   return ronde__json_give(json, "result", json_out);
 }
@@ -104,7 +104,7 @@ ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *
   RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "files are kept as they are"));
   RONDE_TRY(find_remote(o->data, &remote));
   char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);
-  if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA says where to put it: --output DIR");
+  if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA is set: give --output DIR");
   json_t *files = json_array();
   ronde_status status = ronde__remote_get(remote, o->from, dir, hooks, files);
   json_t *json = json_pack("{s:s, s:o, s:o}", "name", remote->name, "folder", ronde__json_text(dir), "files", files);
@@ -163,11 +163,11 @@ ronde_status ronde_data_convert(const ronde_config *config, char **json_out) {
   RONDE_TRY(ronde__config_no_effect(config, "from", "convert downloads nothing"));
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "a folder to write to is needed: --output DIR");
   ronde__data *data;
-  RONDE_TRY(open_set(config, &data));
+  RONDE_TRY(open_by_name(config, &data));
   json_t *files = json_array();
   ronde_status status = ronde__folder_make(o->output);
   for (int split = 0; split < 2 && status == RONDE_OK; ++split) status = write_split(data, split, o->output, files);
-  json_t *json = describe(data);
+  json_t *json = describe_set(data);
   if (json) {
     json_object_set_new(json, "folder", ronde__json_text(o->output));
     json_object_set(json, "files", files);

@@ -1,4 +1,4 @@
-/* ronde_eval: loss and accuracy of given weights on one part of the data, by one or several ranks as threads. */
+/* ronde_eval: loss and accuracy of given weights on one split of the data, by one or several ranks as threads. */
 #include "job/job.h"
 
 #include "base/log_group.h"
@@ -15,33 +15,33 @@
 #include <stdlib.h>
 
 /* The examples that --split means. */
-typedef struct part {
-  const char *name; /* test, val, train; all: the data have no such parts */
+typedef struct eval_examples {
+  const char *name; /* test, val, train; all: the data has no such splits */
   ronde_split split;
   const int64_t *ids; /* [n] of the split, to be freed where they are owned; NULL: all of it */
   int64_t n, *owned;
-} part;
+} eval_examples;
 
-typedef struct rank {
+typedef struct eval_rank {
   const ronde__job *job;
-  const part *part;
+  const eval_examples *part;
   atomic_bool *cancelled;   /* shared by the ranks, */
   ronde__log_group *errors; /* and so is this */
   int number;
   ronde_status status;
   ronde__score score;
   char sha256[RONDE__SHA256_HEX];
-} rank;
+} eval_rank;
 
-/* Rank 0 asks, the others hear of it. */
-static bool is_cancelled(void *user) {
-  rank *r = user;
+/* Rank 0 asks the caller's hook and shares the answer with the others. */
+static bool eval_is_cancelled(void *user) {
+  eval_rank *r = user;
   const ronde_hooks *hooks = &r->job->hooks;
   if (r->number == 0 && hooks->cancel && hooks->cancel(hooks->user)) atomic_store(r->cancelled, true);
   return atomic_load(r->cancelled);
 }
 
-static ronde_status evaluate(rank *r, ronde__net *net) {
+static ronde_status eval_score(eval_rank *r, ronde__net *net) {
   const ronde__job *job = r->job;
   if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, r->sha256));
   ronde__evaluation what = {.data = job->data,
@@ -51,12 +51,12 @@ static ronde_status evaluate(rank *r, ronde__net *net) {
                             .rank = r->number,
                             .world = job->world,
                             .chunk = job->local_batch,
-                            .cancel = is_cancelled,
+                            .cancel = eval_is_cancelled,
                             .user = r};
   return ronde__evaluate(net, &what, &r->score);
 }
 
-static ronde_status run_rank(rank *r) {
+static ronde_status eval_run_rank(eval_rank *r) {
   const ronde__job *job = r->job;
   ronde_graph *graph = NULL;
   ronde__pool *pool = NULL;
@@ -69,7 +69,7 @@ static ronde_status run_rank(rank *r) {
   }
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init, false);
-    status = evaluate(r, net);
+    status = eval_score(r, net);
   }
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
@@ -77,21 +77,21 @@ static ronde_status run_rank(rank *r) {
   return status;
 }
 
-static void *thread_main(void *arg) {
-  rank *r = arg;
+static void *eval_thread_main(void *arg) {
+  eval_rank *r = arg;
   ronde__log_set_group(r->errors);
-  r->status = run_rank(r);
+  r->status = eval_run_rank(r);
   ronde__log_set_group(NULL);
   return NULL;
 }
 
-static ronde_status run_ranks(const ronde__job *job, rank *ranks) {
+static ronde_status eval_run_ranks(const ronde__job *job, eval_rank *ranks) {
   pthread_t *threads;
   RONDE__ALLOC(threads, (size_t)job->world * sizeof *threads, "evaluation");
   int n_started = 1;
   for (; n_started < job->world; n_started++)
-    if (pthread_create(&threads[n_started], NULL, thread_main, &ranks[n_started])) break;
-  thread_main(&ranks[0]);
+    if (pthread_create(&threads[n_started], NULL, eval_thread_main, &ranks[n_started])) break;
+  eval_thread_main(&ranks[0]);
   for (int i = 1; i < n_started; i++) pthread_join(threads[i], NULL);
   ronde__free(threads);
   if (n_started < job->world) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
@@ -102,48 +102,50 @@ static ronde_status run_ranks(const ronde__job *job, rank *ranks) {
 /* ---- which examples ---- */
 
 /* Makes the run's split again: job->sampler. */
-static ronde_status split_again(ronde__job *job) {
+static ronde_status eval_split_again(ronde__job *job) {
   return ronde__split_again(&job->kept_out, job->data, &job->sampler);
 }
 
-static ronde_status take_test(const ronde__job *job, part *part_out) {
+static ronde_status eval_take_test(const ronde__job *job, eval_examples *part_out) {
   int64_t n = job->data->source.n_examples[RONDE_SPLIT_TEST];
   const char *name = ronde__job_data_name(job);
   if (n > 0 && job->data->test_is_val)
-    return ronde__fail(RONDE_E_INPUT, "%s: there is no test/ in it, but val/: --split val", name);
-  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data have no test examples", name);
-  *part_out = (part){.name = "test", .split = RONDE_SPLIT_TEST, .n = n};
+    return ronde__fail(RONDE_E_INPUT, "%s: it has val/ but no test/: give --split val", name);
+  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: the data set has no test examples", name);
+  *part_out = (eval_examples){.name = "test", .split = RONDE_SPLIT_TEST, .n = n};
   return RONDE_OK;
 }
 
-static ronde_status take_val(ronde__job *job, part *part_out) {
+static ronde_status eval_take_val(ronde__job *job, eval_examples *part_out) {
   const ronde_source *source = &job->data->source;
   const char *name = ronde__job_data_name(job);
-  part val = {.name = "val", .split = RONDE_SPLIT_TRAIN};
+  eval_examples val = {.name = "val", .split = RONDE_SPLIT_TRAIN};
   if (ronde__split_fits(&job->kept_out, job->data)) {
-    RONDE_TRY(split_again(job));
+    RONDE_TRY(eval_split_again(job));
     val.ids = ronde__sampler_validation(job->sampler, &val.n);
   } else if (job->data->test_is_val) {
     val.split = RONDE_SPLIT_TEST;
     val.n = source->n_examples[RONDE_SPLIT_TEST];
   } else if (job->kept_out.n_validation > 0) {
-    return ronde__fail(RONDE_E_INPUT, "%s: not the data (or not with the same options) that the run of %s kept out of",
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: not the data, or not with the same options, from which the run of %s held out examples",
                        name, job->init_path);
   } else {
-    return ronde__fail(RONDE_E_INPUT, "%s: there are no validation examples: %s names none that its run kept out", name,
+    return ronde__fail(RONDE_E_INPUT, "%s: there are no validation examples: the run of %s held out none", name,
                        job->init_path);
   }
   *part_out = val;
   return RONDE_OK;
 }
 
-/* What the run trained on, where it kept some of it out. */
-static ronde_status take_train(ronde__job *job, part *part_out) {
-  part train = {.name = "train", .split = RONDE_SPLIT_TRAIN, .n = job->data->source.n_examples[RONDE_SPLIT_TRAIN]};
+/* What the run trained on, without the examples that it held out. */
+static ronde_status eval_take_train(ronde__job *job, eval_examples *part_out) {
+  eval_examples train = {
+      .name = "train", .split = RONDE_SPLIT_TRAIN, .n = job->data->source.n_examples[RONDE_SPLIT_TRAIN]};
   if (train.n == 0)
-    return ronde__fail(RONDE_E_INPUT, "%s: the data have no training examples", ronde__job_data_name(job));
+    return ronde__fail(RONDE_E_INPUT, "%s: the data set has no training examples", ronde__job_data_name(job));
   if (ronde__split_fits(&job->kept_out, job->data)) {
-    RONDE_TRY(split_again(job));
+    RONDE_TRY(eval_split_again(job));
     train.n = ronde__sampler_epoch_examples(job->sampler);
     RONDE__ALLOC(train.owned, (size_t)train.n * sizeof *train.owned, "evaluation");
     train.ids = train.owned;
@@ -153,27 +155,27 @@ static ronde_status take_train(ronde__job *job, part *part_out) {
   return RONDE_OK;
 }
 
-static ronde_status take_any(ronde__job *job, part *part_out) {
+static ronde_status eval_take_any(ronde__job *job, eval_examples *part_out) {
   const ronde_source *source = &job->data->source;
-  if (source->n_examples[RONDE_SPLIT_TEST] > 0 && !job->data->test_is_val) return take_test(job, part_out);
-  if (job->data->test_is_val || ronde__split_fits(&job->kept_out, job->data)) return take_val(job, part_out);
-  part all = {.name = "all", .split = RONDE_SPLIT_TRAIN, .n = source->n_examples[RONDE_SPLIT_TRAIN]};
-  ronde__log(RONDE_LOG_INFO, "%s has neither test nor validation examples: all of its %lld are evaluated",
+  if (source->n_examples[RONDE_SPLIT_TEST] > 0 && !job->data->test_is_val) return eval_take_test(job, part_out);
+  if (job->data->test_is_val || ronde__split_fits(&job->kept_out, job->data)) return eval_take_val(job, part_out);
+  eval_examples all = {.name = "all", .split = RONDE_SPLIT_TRAIN, .n = source->n_examples[RONDE_SPLIT_TRAIN]};
+  ronde__log(RONDE_LOG_INFO, "%s has neither test nor validation examples: all %lld examples are evaluated",
              ronde__job_data_name(job), (long long)all.n);
   *part_out = all;
   return RONDE_OK;
 }
 
-static ronde_status choose(ronde__job *job, part *part_out) {
+static ronde_status eval_choose(ronde__job *job, eval_examples *part_out) {
   switch (job->options->split) {
-  case RONDE__EVAL_TRAIN: return take_train(job, part_out);
-  case RONDE__EVAL_VAL: return take_val(job, part_out);
-  case RONDE__EVAL_TEST: return take_test(job, part_out);
-  default: return take_any(job, part_out);
+  case RONDE__EVAL_TRAIN: return eval_take_train(job, part_out);
+  case RONDE__EVAL_VAL: return eval_take_val(job, part_out);
+  case RONDE__EVAL_TEST: return eval_take_test(job, part_out);
+  default: return eval_take_any(job, part_out);
   }
 }
 
-static ronde_status report(const ronde__job *job, const rank *ranks, char **json_out) {
+static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, char **json_out) {
   ronde__score sum = {0};
   for (int i = 0; i < job->world; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
@@ -193,26 +195,26 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
   return RONDE_OK;
 }
 
-static ronde_status eval_part(ronde__job *job, const part *part, char **json_out) {
+static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **json_out) {
   job->local_batch = ronde__ceil_div(job->options->batch, job->world);
-  rank *ranks;
+  eval_rank *ranks;
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
   RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
   for (int i = 0; i < job->world; i++)
-    ranks[i] = (rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
-  ronde_status status = run_ranks(job, ranks);
-  if (status == RONDE_OK) status = report(job, ranks, json_out);
+    ranks[i] = (eval_rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
+  ronde_status status = eval_run_ranks(job, ranks);
+  if (status == RONDE_OK) status = eval_report(job, ranks, json_out);
   ronde__free(ranks);
   ronde__log_group_clear(&errors);
   return status;
 }
 
-static ronde_status eval(ronde__job *job, char **json_out) {
-  part part;
+static ronde_status eval_job(ronde__job *job, char **json_out) {
+  eval_examples part;
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to evaluate are needed: --init FILE");
-  RONDE_TRY(choose(job, &part));
-  ronde_status status = eval_part(job, &part, json_out);
+  RONDE_TRY(eval_choose(job, &part));
+  ronde_status status = eval_run(job, &part, json_out);
   ronde__free(part.owned);
   return status;
 }
@@ -220,7 +222,7 @@ static ronde_status eval(ronde__job *job, char **json_out) {
 ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
   ronde__job *job;
   RONDE_TRY(ronde__job_create(config, hooks, &job));
-  ronde_status status = eval(job, json_out);
+  ronde_status status = eval_job(job, json_out);
   ronde__job_destroy(job);
   return status;
 }

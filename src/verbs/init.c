@@ -19,7 +19,7 @@ static ronde_status write_fresh(const ronde__job *job, const ronde_graph *graph,
                           "result", json_out);
 }
 
-static ronde_status init(const ronde__job *job, char **json_out) {
+static ronde_status init_job(const ronde__job *job, char **json_out) {
   ronde_graph *graph;
   ronde__net *net = NULL;
   if (!job->options->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
@@ -35,7 +35,7 @@ static ronde_status init(const ronde__job *job, char **json_out) {
 ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
   ronde__job *job;
   RONDE_TRY(ronde__job_create(config, hooks, &job));
-  ronde_status status = init(job, json_out);
+  ronde_status status = init_job(job, json_out);
   ronde__job_destroy(job);
   return status;
 }
@@ -46,7 +46,7 @@ static json_t *dims_json(const int64_t *dims, int rank) {
   return array;
 }
 
-static json_t *tensors_json(const ronde_graph *graph) {
+static json_t *init_tensors_json(const ronde_graph *graph) {
   json_t *tensors = json_array();
   for (int i = 0; i < graph->n_params; i++)
     json_array_append_new(tensors, json_pack("{s:s, s:o}", "name", graph->params[i].name, "shape",
@@ -54,7 +54,7 @@ static json_t *tensors_json(const ronde_graph *graph) {
   return tensors;
 }
 
-static ronde_status describe(const ronde__model *model, bool with_tensors, json_t **json_out) {
+static ronde_status describe_model(const ronde__model *model, bool with_tensors, json_t **json_out) {
   ronde_graph *graph;
   ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
   ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
@@ -63,16 +63,16 @@ static ronde_status describe(const ronde__model *model, bool with_tensors, json_
                            (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
                            (json_int_t)ronde_graph_forward_flops(graph), "shape", dims_json(model->shape, 3), "classes",
                            (json_int_t)model->classes);
-  if (with_tensors) json_object_set_new(json, "tensors", tensors_json(graph));
+  if (with_tensors) json_object_set_new(json, "tensors", init_tensors_json(graph));
   ronde_graph_destroy(graph);
   *json_out = json;
   return RONDE_OK;
 }
 
-static ronde_status describe_all(json_t *models) {
+static ronde_status describe_models(json_t *models) {
   for (int i = 0; ronde__model_at(i); i++) {
     json_t *json;
-    RONDE_TRY(describe(ronde__model_at(i), false, &json));
+    RONDE_TRY(describe_model(ronde__model_at(i), false, &json));
     json_array_append_new(models, json);
   }
   return RONDE_OK;
@@ -83,11 +83,11 @@ ronde_status ronde_models(const char *name, char **json_out) {
   if (name) {
     const ronde__model *model = ronde__model_find(name);
     if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", RONDE__SHOWN(name));
-    RONDE_TRY(describe(model, true, &json));
+    RONDE_TRY(describe_model(model, true, &json));
     return ronde__json_give(json, "result", json_out);
   }
   json_t *models = json_array();
-  ronde_status status = describe_all(models);
+  ronde_status status = describe_models(models);
   if (status != RONDE_OK) {
     json_decref(models);
     return status;

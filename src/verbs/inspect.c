@@ -1,4 +1,5 @@
-/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights; ronde_export: the weights alone. */
+/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights; ronde_export: the weights of a
+ * checkpoint alone. */
 #include "state/checkpoint.h"
 #include "base/json.h"
 
@@ -8,13 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static size_t tensor_bytes(const ronde__file_tensor *tensor) {
+static size_t inspect_tensor_bytes(const ronde__file_tensor *tensor) {
   return (size_t)ronde__shape_elems(&tensor->shape) * (tensor->dtype == RONDE__FILE_I64 ? 8 : 4);
 }
 
 /* ---- info ---- */
 
-static json_t *tensors_json(const ronde__safetensors *file) {
+static json_t *inspect_tensors_json(const ronde__safetensors *file) {
   json_t *tensors = json_array();
   for (int i = 0; i < file->n_tensors; i++) {
     const ronde__file_tensor *tensor = &file->tensors[i];
@@ -30,14 +31,14 @@ ronde_status ronde_ckpt_info(const char *path, char **json_out) {
   ronde__resume *r;
   RONDE_TRY(ronde__checkpoint_open(path, &r));
   size_t bytes = 0;
-  for (int i = 0; i < r->file->n_tensors; i++) bytes += tensor_bytes(&r->file->tensors[i]);
+  for (int i = 0; i < r->file->n_tensors; i++) bytes += inspect_tensor_bytes(&r->file->tensors[i]);
   const char *note = ronde__safetensors_meta(r->file, RONDE__CHECKPOINT_NOTE);
   json_t *state = note ? json_loads(note, 0, NULL) : NULL;
   json_t *json =
       json_pack("{s:o, s:s, s:o, s:o, s:I, s:o, s:o}", "file", ronde__json_text(r->path), "kind",
                 state ? "checkpoint" : "weights", "model", ronde__json_text(ronde__safetensors_meta(r->file, "model")),
                 "shape", ronde__json_text(ronde__safetensors_meta(r->file, "shape")), "data_bytes", (json_int_t)bytes,
-                "state", state ? state : json_null(), "tensors", tensors_json(r->file));
+                "state", state ? state : json_null(), "tensors", inspect_tensors_json(r->file));
   ronde__resume_close(r);
   return ronde__json_give(json, "result", json_out);
 }
@@ -57,7 +58,7 @@ static ronde_status verify_file(const char *path, json_t *files) {
   return status;
 }
 
-/* All are looked at; the status is that of the first that is not whole. */
+/* All are read; the status is that of the first that is damaged. */
 static ronde_status verify_folder(const char *folder, json_t *files) {
   char **paths;
   int n;
@@ -84,32 +85,32 @@ ronde_status ronde_ckpt_verify(const char *path, char **json_out) {
 
 /* ---- diff ---- */
 
-typedef struct comparison {
+typedef struct tensor_comparison {
   const char *a, *b;
   int64_t n_tensors, n_differ;
   const char *first, *largest_tensor;
   double largest; /* NaN where one of the values is */
-} comparison;
+} tensor_comparison;
 
-static double value_at(const ronde__file_tensor *tensor, int64_t i) {
+static double inspect_value_at(const ronde__file_tensor *tensor, int64_t i) {
   return tensor->dtype == RONDE__FILE_I64 ? (double)((const int64_t *)tensor->data)[i]
                                           : ((const float *)tensor->data)[i];
 }
 
-static void note_difference(comparison *c, const ronde__file_tensor *a, const ronde__file_tensor *b) {
+static void note_difference(tensor_comparison *c, const ronde__file_tensor *a, const ronde__file_tensor *b) {
   c->n_differ++;
   if (!c->first) c->first = a ? a->name : b->name;
   if (!a || !b || !ronde__shape_equal(&a->shape, &b->shape)) return;
   for (int64_t i = 0; i < ronde__shape_elems(&a->shape); i++) {
-    double difference = fabs(value_at(a, i) - value_at(b, i));
+    double difference = fabs(inspect_value_at(a, i) - inspect_value_at(b, i));
     if (difference <= c->largest || isnan(c->largest)) continue;
     c->largest = difference;
     c->largest_tensor = a->name;
   }
 }
 
-/* Both lists are in the order of names. Checksums say nothing of their own. */
-static void compare(comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
+/* Both lists are in the order of names. Checksums are left out: they only repeat what the tensors show. */
+static void compare_files(tensor_comparison *c, const ronde__safetensors *x, const ronde__safetensors *y) {
   for (int i = 0, j = 0; i < x->n_tensors || j < y->n_tensors;) {
     const ronde__file_tensor *a = i < x->n_tensors ? &x->tensors[i] : NULL,
                              *b = j < y->n_tensors ? &y->tensors[j] : NULL;
@@ -121,12 +122,12 @@ static void compare(comparison *c, const ronde__safetensors *x, const ronde__saf
     if (!strcmp(a ? a->name : b->name, RONDE__CHECKSUMS)) continue;
     c->n_tensors++;
     bool same = a && b && a->dtype == b->dtype && ronde__shape_equal(&a->shape, &b->shape) &&
-                memcmp(a->data, b->data, tensor_bytes(a)) == 0;
+                memcmp(a->data, b->data, inspect_tensor_bytes(a)) == 0;
     if (!same) note_difference(c, a, b);
   }
 }
 
-static ronde_status tell_comparison(const comparison *c, char **json_out) {
+static ronde_status tell_comparison(const tensor_comparison *c, char **json_out) {
   json_t *json = json_pack("{s:o, s:o, s:b, s:I, s:I, s:o, s:o, s:o}", "a", ronde__json_text(c->a), "b",
                            ronde__json_text(c->b), "same", c->n_differ == 0, "tensors", (json_int_t)c->n_tensors,
                            "differing", (json_int_t)c->n_differ, "first", ronde__json_text(c->first),
@@ -147,8 +148,8 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
   RONDE_TRY(ronde__checkpoint_open(a, &x));
   ronde_status status = ronde__checkpoint_open(b, &y);
   if (status == RONDE_OK) {
-    comparison c = {.a = x->path, .b = y->path};
-    compare(&c, x->file, y->file);
+    tensor_comparison c = {.a = x->path, .b = y->path};
+    compare_files(&c, x->file, y->file);
     status = tell_comparison(&c, json_out);
     ronde__resume_close(y);
   }

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct images {
+typedef struct predict_images {
   float *x; /* [n][C][H][W] */
   int64_t n;
   ronde__shape shape;
-} images;
+} predict_images;
 
-static bool ends_with(const char *text, const char *end) {
+static bool name_ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* A picture has as many channels as the network's input. */
-static ronde_status read_picture(const ronde__job *job, images *im) {
+static ronde_status predict_read_picture(const ronde__job *job, predict_images *im) {
   uint8_t *pixels;
   int64_t h, w, channels = job->shape.dim[0];
   RONDE_TRY(ronde__image_read(job->options->input, (int)channels, &h, &w, &pixels));
@@ -34,18 +34,18 @@ static ronde_status read_picture(const ronde__job *job, images *im) {
   return im->x ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the image", job->options->input);
 }
 
-static ronde_status read_images(const ronde__job *job, images *im) {
+static ronde_status predict_read_images(const ronde__job *job, predict_images *im) {
   const char *path = job->options->input;
   if (!path) return ronde__fail(RONDE_E_USAGE, "an image or npy file to look at is needed: --input FILE");
-  if (!ends_with(path, ".npy")) {
+  if (!name_ends_with(path, ".npy")) {
     RONDE_TRY(ronde__config_no_effect(job->config, "layout", "only npy files hold arrays in one of several orders"));
-    return read_picture(job, im);
+    return predict_read_picture(job, im);
   }
   im->shape.rank = 3;
   return ronde__npy_read_images(path, (ronde__image_layout)job->options->layout, &im->n, im->shape.dim, &im->x);
 }
 
-static ronde_status resize(const ronde__job *job, images *im) {
+static ronde_status predict_resize(const ronde__job *job, predict_images *im) {
   if (!job->resize[0]) return RONDE_OK;
   int64_t *sides = im->shape.dim + 1;
   RONDE_TRY(ronde__planes_resize(im->n * im->shape.dim[0], sides, job->resize, &im->x));
@@ -54,7 +54,7 @@ static ronde_status resize(const ronde__job *job, images *im) {
 }
 
 /* As the training data were, or as the user says; one value, or one a channel. */
-static ronde_status normalize(ronde__job *job, images *im) {
+static ronde_status predict_normalize(ronde__job *job, predict_images *im) {
   bool usual;
   ronde__normalization by;
   RONDE_TRY(ronde__normalize_choose(job, &usual, &by));
@@ -95,8 +95,8 @@ static json_t *best_classes(float *y, int64_t n, int64_t top, const ronde__class
   return classes;
 }
 
-static ronde_status classify(const ronde__job *job, ronde__net *net, const images *im, int64_t n_outputs,
-                             json_t *examples) {
+static ronde_status predict_classify(const ronde__job *job, ronde__net *net, const predict_images *im,
+                                     int64_t n_outputs, json_t *examples) {
   enum { CHUNK = 64 };
   float *y;
   int64_t elems = ronde__shape_elems(&im->shape);
@@ -121,7 +121,7 @@ static ronde_status classify(const ronde__job *job, ronde__net *net, const image
   return status;
 }
 
-static ronde_status run_net(ronde__job *job, const images *im, json_t *examples) {
+static ronde_status predict_run_net(ronde__job *job, const predict_images *im, json_t *examples) {
   ronde_graph *graph = NULL;
   ronde__pool *pool = NULL;
   ronde__net *net = NULL;
@@ -136,7 +136,7 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   }
   if (status == RONDE_OK) {
     ronde__weights_load(net, job->init, false);
-    status = classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
+    status = predict_classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
   }
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
@@ -144,14 +144,14 @@ static ronde_status run_net(ronde__job *job, const images *im, json_t *examples)
   return status;
 }
 
-static ronde_status predict(ronde__job *job, char **json_out) {
-  images im = {0};
+static ronde_status predict_job(ronde__job *job, char **json_out) {
+  predict_images im = {0};
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
-  RONDE_TRY(read_images(job, &im));
+  RONDE_TRY(predict_read_images(job, &im));
   json_t *examples = json_array();
-  ronde_status status = resize(job, &im);
-  if (status == RONDE_OK) status = normalize(job, &im);
-  if (status == RONDE_OK) status = run_net(job, &im, examples);
+  ronde_status status = predict_resize(job, &im);
+  if (status == RONDE_OK) status = predict_normalize(job, &im);
+  if (status == RONDE_OK) status = predict_run_net(job, &im, examples);
   ronde__free(im.x);
   json_t *result =
       status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;
@@ -168,7 +168,7 @@ static ronde_status predict(ronde__job *job, char **json_out) {
 ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
   ronde__job *job;
   RONDE_TRY(ronde__job_create(config, hooks, &job));
-  ronde_status status = predict(job, json_out);
+  ronde_status status = predict_job(job, json_out);
   ronde__job_destroy(job);
   return status;
 }

@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "kernel/kernel.h"
 
-static json_t *features(void) {
+static json_t *build_features(void) {
   bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false;
 #ifdef RONDE_HAVE_XSMM
   xsmm = true;
@@ -33,6 +33,6 @@ ronde_status ronde_version_json(char **json_out) {
   if (gemm == RONDE__GEMM_XSMM) json_array_append_new(gemms, json_string("xsmm"));
   json_array_append_new(gemms, json_string("tile"));
   json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "version", ronde_version(), "git", ronde__git(),
-                              "features", features(), "isa", kernels->isa, "isas", isas, "gemm", gemms);
+                              "features", build_features(), "isa", kernels->isa, "isas", isas, "gemm", gemms);
   return ronde__json_give(version, "version", json_out);
 }
