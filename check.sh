@@ -24,7 +24,7 @@ trap 'rm -rf "$results"' EXIT
 # Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped seconds" for
 # each, headed by $1, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
-# Where $only names suites, it builds and runs no others.
+# Where $only names suites, it runs no others.
 run_suites() {
   label=$1 folder=$2
   shift 2
@@ -77,12 +77,13 @@ run_on_aarch64() {
     echo "aarch64: Debian's cross compiler or its arm64 packages are not to be had here" >>"$results/skips"
     return
   fi
-  only=$CROSS_SUITES
-  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake"
-  only=
+  only=$CROSS_SUITES targets=suites
+  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake" \
+    -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')"
+  only= targets=
 }
 
-only=
+only= targets=
 run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
 if ! $quick; then
   run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined
