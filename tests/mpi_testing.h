@@ -38,20 +38,17 @@ static inline void need_mpi(void) {
 static inline int run_on_hosts(const char *prepare, const char *options) {
   const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
   need_mpi();
-  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts --mount true")) {
+  if (geteuid() != 0 || run("%s with 1 -- 'unshare --uts --mount true'", script)) {
     print_message("SKIP: no right to make network namespaces\n");
     skip();
   }
-  run("%s down", script);
-  check_run(0, run("%s up 3", script));
-  int code = run("%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
-                 " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
-                 prepare, script, options);
-  char lines[sizeof said];
-  memcpy(lines, said, sizeof said);
-  run("%s down", script);
-  memcpy(said, lines, sizeof said);
-  return code;
+  char command[10000];
+  snprintf(command, sizeof command,
+           "%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
+           " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
+           prepare, script, options);
+  setenv("COMMAND", command, 1);
+  return run("%s with 3 -- 'eval \"$COMMAND\"'", script);
 }
 
 /* run.json, trace.json of a run. */
