@@ -3,6 +3,27 @@
 
 char finding[640];
 
+bool found(const op_run *run, const char *format, ...) {
+  static const char *const layouts[] = {"ROWS", "LANES", "BLOCKS"};
+  const op_case *c = run->c;
+  const ronde__op_attr *a = &c->attr;
+  if (*finding) return false;
+  size_t size = sizeof finding, used = 0;
+  used +=
+      (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
+                       run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0],
+                       a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
+  used += (size_t)snprintf(finding + used, size - used,
+                           " (%s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa,
+                           run->v->gemm, ronde__pool_threads(run->v->pool), layouts[run->v->offered], run->v->need,
+                           run->v->accumulate, run->v->in_dout);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(finding + used, size - used, format, args);
+  va_end(args);
+  return false;
+}
+
 static void fill_bits(float *x, int64_t n, uint32_t bits) {
   for (int64_t i = 0; i < n; i++) memcpy(x + i, &bits, sizeof bits);
 }
