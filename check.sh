@@ -24,7 +24,7 @@ trap 'rm -rf "$results"' EXIT
 # Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped seconds" for
 # each, headed by $1, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
-# Where $only names suites, it builds and runs no others.
+# Where $only names suites, it runs no others. One job more than cores: one suite of those that mostly wait runs beside the others.
 run_suites() {
   label=$1 folder=$2
   shift 2
@@ -37,7 +37,7 @@ run_suites() {
   layout=
   case $* in *=thread) setarch "$(uname -m)" -R true 2>/dev/null && layout="setarch $(uname -m) -R" ;; esac
   wanted=${only:+^($(echo $only | tr ' ' '|'))\$}
-  (cd "$folder" && $layout ctest -V -j"$(cores)" --timeout 600 -R "${wanted:-.}" >tests.log 2>&1) || true
+  (cd "$folder" && $layout ctest -V -j"$(($(cores) + 1))" --timeout 600 -R "${wanted:-.}" >tests.log 2>&1) || true
   awk -v label="$label" -v suites="$results/suites" -v skips="$results/skips" '
     function count(line) { sub(/.*\[  (PASSED|FAILED|SKIPPED) +\] /, "", line); return line + 0 }
     /^[0-9]+: / { test = $0; sub(/:.*/, "", test); said[test] = said[test] $0 "\n" }
@@ -68,21 +68,31 @@ has_libfuzzer() {
   clang -fsanitize=fuzzer,address,undefined "$results/try.c" -o "$results/try" >/dev/null 2>&1
 }
 
+# Fetches the cross compiler and what it links, while other builds keep the processors busy.
+prepare_aarch64() {
+  { (need_packages $CROSS_PACKAGES) && scripts/aarch64.sh build-aarch64; } >"$results/aarch64.log" 2>&1
+}
+
 # Under qemu, on any other machine than those.
 run_on_aarch64() {
   [ "$(uname -m)" != aarch64 ] || return 0
-  if ! { (need_packages $CROSS_PACKAGES) && scripts/aarch64.sh build-aarch64; } >"$results/aarch64.log" 2>&1; then
+  if ! wait "$preparing"; then
     cat "$results/aarch64.log" >&2
     echo 'aarch64: suites 0 0 1 0' >>"$results/suites"
     echo "aarch64: Debian's cross compiler or its arm64 packages are not to be had here" >>"$results/skips"
     return
   fi
-  only=$CROSS_SUITES
-  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake"
-  only=
+  only=$CROSS_SUITES targets=suites
+  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake" \
+    -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')"
+  only= targets=
 }
 
-only=
+only= targets= preparing=
+if ! $quick && [ "$(uname -m)" != aarch64 ]; then
+  prepare_aarch64 &
+  preparing=$!
+fi
 run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
 if ! $quick; then
   run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined

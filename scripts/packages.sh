@@ -52,7 +52,7 @@ CROSS_SUITES="kernel_act_test kernel_depthwise_test kernel_dispatch_test kernel_
 kernel_step_test kernel_sum_test kernel_toeplitz_test kernel_window_test kernel_winograd_test kernel_wire_test
 conv_forms_test ops_test ops_norm_test ops_special_test dead_taps_test"
 
-# Configures folder $1 with the options that follow, quietly unless it fails, and builds it, or only the targets in $only.
+# Configures folder $1 with the options that follow, quietly unless it fails, and builds it, or only the targets in $targets.
 build_into() {
   folder=$1
   shift
@@ -62,7 +62,7 @@ build_into() {
     echo "ronde: error: cmake failed in $folder" >&2
     return 1
   fi
-  if ! make -C "$folder" -j"$(cores)" ${only:-} >"$folder/build.log" 2>&1; then
+  if ! make -C "$folder" -j"$(cores)" ${targets:-} >"$folder/build.log" 2>&1; then
     grep -E -A5 'error|Error|undefined' "$folder/build.log" | head -60 >&2
     echo "ronde: error: the build failed; all of it in $folder/build.log" >&2
     return 1

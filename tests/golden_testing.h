@@ -27,35 +27,6 @@
 
 enum { INPUT_STREAM = 1000, LABEL_STREAM = 1001, SKETCH_STREAM = 2000, SKETCH = 64 };
 
-static inline uint32_t hash32(uint32_t stream, uint32_t i) {
-  uint32_t h = i * 2654435761u + stream * 2246822519u + 374761393u;
-  h ^= h >> 16;
-  h *= 0x85ebca6bu;
-  h ^= h >> 13;
-  h *= 0xc2b2ae35u;
-  return h ^ h >> 16;
-}
-
-static inline void fill_values(uint32_t stream, size_t n, double scale, float *x) {
-  for (size_t i = 0; i < n; i++)
-    x[i] = (float)((int32_t)(hash32(stream, (uint32_t)i) >> 8) - (1 << 23)) * (float)(scale / (1 << 23));
-}
-
-/* All of a tensor up to `sums` elements, a power of two, else as many signed sums that hold every element; the norm of a difference of
- * sketches measures the norm of the difference of the tensors. */
-static inline size_t sketch(const float *x, size_t n, uint32_t sums, double *out) {
-  if (n <= sums) {
-    for (size_t i = 0; i < n; i++) out[i] = x[i];
-    return n;
-  }
-  memset(out, 0, sums * sizeof *out);
-  for (size_t i = 0; i < n; i++) {
-    uint32_t h = hash32(SKETCH_STREAM, (uint32_t)i);
-    out[h & (sums - 1)] += h >> 31 ? -(double)x[i] : (double)x[i];
-  }
-  return sums;
-}
-
 /* ---- one golden file --------------------------------------------------------------------------------------------- */
 
 typedef struct golden {
@@ -66,42 +37,13 @@ typedef struct golden {
   int64_t *labels;
 } golden;
 
-static inline const json_t *field(const json_t *object, const char *name) {
-  const json_t *value = json_object_get(object, name);
-  if (!value) fail_msg("the golden file has no %s", name);
-  return value;
-}
-static inline double number(const json_t *object, const char *name) { return json_number_value(field(object, name)); }
-static inline int64_t whole(const json_t *object, const char *name) { return json_integer_value(field(object, name)); }
+const json_t *field(const json_t *object, const char *name);
+double number(const json_t *object, const char *name);
+int64_t whole(const json_t *object, const char *name);
 
-static inline void golden_open(golden *g) {
-  char path[1024];
-  json_error_t error;
-  snprintf(path, sizeof path, "%s/tests/golden/%s.json", RONDE_SOURCE_DIR, g->name);
-  g->json = json_load_file(path, 0, &error);
-  if (!g->json) fail_msg("%s:%d: %s", path, error.line, error.text);
-  g->example_elems = 1;
-  for (int d = 0; d < 3; d++) {
-    g->shape[d] = json_integer_value(json_array_get(field(g->json, "shape"), (size_t)d));
-    g->example_elems *= g->shape[d];
-  }
-  g->classes = whole(g->json, "classes");
-  g->batch = whole(g->json, "batch");
-  g->examples = whole(g->json, "examples");
-  size_t elems = (size_t)(g->examples * g->example_elems);
-  g->x = malloc(elems * sizeof *g->x);
-  g->labels = malloc((size_t)g->examples * sizeof *g->labels);
-  assert_true(g->x && g->labels);
-  const json_t *stream = json_object_get(g->json, "input_stream");
-  fill_values(stream ? (uint32_t)json_integer_value(stream) : INPUT_STREAM, elems, 1, g->x);
-  for (int64_t i = 0; i < g->examples; i++) g->labels[i] = hash32(LABEL_STREAM, (uint32_t)i) % (uint32_t)g->classes;
-}
+void golden_open(golden *g);
 
-static inline void golden_close(golden *g) {
-  json_decref(g->json);
-  free(g->x);
-  free(g->labels);
-}
+void golden_close(golden *g);
 
 /* ---- the network under test -------------------------------------------------------------------------------------- */
 
@@ -118,133 +60,27 @@ typedef struct subject {
   char text[256]; /* case and machine, for messages */
 } subject;
 
-/* Blocks of tests/golden/models.py, in public calls. */
-static inline ronde_tensor *build_blocks(const ronde_tensor *x, int64_t classes) {
-  ronde_conv2d_options three = {.out_channels = 16, .kernel = {3, 3}, .padding = {1, 1}};
-  ronde_conv2d_options one = {.out_channels = 24, .kernel = {1, 1}, .no_bias = true};
-  x = ronde_tanh(ronde_conv2d(x, "conv1", &three));
-  ronde_pool2d_options pool = {.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
-  const ronde_tensor *branches[4] = {ronde_conv2d(x, "branch1", &one), NULL, x, NULL};
-  three.out_channels = 40, three.no_bias = true, one.out_channels = 12;
-  branches[1] = ronde_conv2d(x, "branch2", &three);
-  branches[3] = ronde_conv2d(ronde_avg_pool2d(x, &pool), "branch3", &one);
-  x = ronde_relu(ronde_batch_norm2d(ronde_concat(branches, 4), "bn1", NULL));
-  three.out_channels = three.groups = 92, three.stride[0] = three.stride[1] = 2;
-  x = ronde_relu(ronde_batch_norm2d(ronde_conv2d(x, "depthwise", &three), "bn2", NULL));
-  one.out_channels = 64, one.no_bias = false;
-  x = ronde_conv2d(x, "pointwise", &one);
-  three = (ronde_conv2d_options){.out_channels = 48, .kernel = {3, 3}, .padding = {1, 1}, .groups = 4};
-  x = ronde_relu(ronde_conv2d(x, "grouped", &three));
-  return ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 1, 1)), "fc", classes, true);
-}
+ronde_graph *make_graph(const golden *g);
 
-static inline ronde_graph *make_graph(const golden *g) {
-  ronde_graph *graph;
-  const char *name = json_string_value(field(g->json, "model"));
-  const ronde__model *model = ronde__model_find(name);
-  bool blocks = !strcmp(name, "blocks");
-  if (!model && !blocks) fail_msg("no model %s", name);
-  ronde__model_options options = {.padding_same = !strcmp(json_string_value(field(g->json, "padding")), "same")};
-  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
-  ronde_tensor *x = ronde_input(graph, "x", 3, g->shape);
-  ronde_graph_set_output(graph, blocks ? build_blocks(x, g->classes) : model->build(graph, x, g->classes, &options));
-  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
-  return graph;
-}
-
-static inline int find_param(const ronde__net *net, const char *name) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  for (int p = 0; p < n_params; p++)
-    if (!strcmp(params[p].name, name)) return p;
-  fail_msg("no parameter %s", name);
-  return -1;
-}
+int find_param(const ronde__net *net, const char *name);
 
 /* Takes the graph. */
-static inline subject subject_create_of(const golden *g, const machine *m, ronde_graph *graph) {
-  subject s = {.graph = graph};
-  snprintf(s.text, sizeof s.text, "%s, %s, %s, %d threads", g->name, m->kernels->isa,
-           m->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile", m->threads);
-  assert_int_equal(ronde__pool_create(m->threads, &s.pool), RONDE_OK);
-  ronde__net_options options = {.kernels = m->kernels, .gemm = m->gemm, .pool = s.pool, .training = true};
-  assert_int_equal(ronde__net_create(s.graph, &options, &s.net), RONDE_OK);
+subject subject_create_of(const golden *g, const machine *m, ronde_graph *graph);
 
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(s.net, &n_params);
-  const json_t *wanted = field(g->json, "params");
-  assert_int_equal(n_params, json_array_size(wanted));
-  for (int stream = 0; stream < n_params; stream++) {
-    const json_t *param = json_array_get(wanted, (size_t)stream), *offset = json_object_get(param, "offset");
-    int p = find_param(s.net, json_string_value(field(param, "name")));
-    size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
-    assert_int_equal(elems, whole(param, "elems"));
-    float *values = malloc(elems * sizeof *values);
-    fill_values((uint32_t)stream, elems, number(param, "scale"), values);
-    for (size_t i = 0; offset && i < elems; i++) values[i] += (float)json_number_value(offset);
-    ronde__net_set(s.net, p, values);
-    free(values);
-  }
-  return s;
-}
+subject subject_create(const golden *g, const machine *m);
 
-static inline subject subject_create(const golden *g, const machine *m) {
-  return subject_create_of(g, m, make_graph(g));
-}
-
-static inline void subject_destroy(subject *s) {
-  ronde__net_destroy(s->net);
-  ronde__pool_destroy(s->pool);
-  ronde_graph_destroy(s->graph);
-}
+void subject_destroy(subject *s);
 
 /* Forward and backward of examples [begin, end); returns the mean loss. */
-static inline double gradients(const golden *g, subject *s, int64_t begin, int64_t end) {
-  ronde__net_batch batch = {
-      .n = end - begin, .x = g->x + begin * g->example_elems, .labels = g->labels + begin, .training = true};
-  ronde__net_result result;
-  assert_int_equal(ronde__net_forward(s->net, &batch, 1.0f / (float)batch.n, NULL, &result), RONDE_OK);
-  assert_int_equal(ronde__net_backward(s->net, false, NULL), RONDE_OK);
-  return result.loss_sum / (double)batch.n;
-}
+double gradients(const golden *g, subject *s, int64_t begin, int64_t end);
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-static inline bool within(const char *where, const char *what, double error, double peer_error, double norm,
-                          bool quiet) {
-  double bound = BOUND * peer_error + FLOOR * norm;
-  if (error <= bound) return true; /* false for NaN */
-  if (!quiet)
-    print_error("%s: %s: error %.3g, bound %.3g (PyTorch f32: %.3g, norm %.3g)\n", where, what, error, bound,
-                peer_error, norm);
-  return false;
-}
+bool within(const char *where, const char *what, double error, double peer_error, double norm, bool quiet);
 
-static inline int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n,
-                                  bool quiet) {
-  const json_t *tensor = field(field(stage, "tensors"), name), *wanted = field(tensor, "sketch");
-  double mine[SKETCH], error = 0;
-  size_t sums = json_array_size(wanted);
-  assert_in_range(sums, 1, SKETCH);
-  assert_true(sums == n || (sums & (sums - 1)) == 0);
-  size_t length = sketch(x, n, (uint32_t)sums, mine);
-  assert_int_equal(length, sums);
-  for (size_t i = 0; i < length; i++) error += pow(mine[i] - json_number_value(json_array_get(wanted, i)), 2);
-  return !within(where, name, sqrt(error), number(tensor, "error"), number(tensor, "norm"), quiet);
-}
+int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n, bool quiet);
 
 /* How many tensors (weights, or gradients) miss their bound. */
-static inline int net_failures(const json_t *stage, const subject *s, bool gradient, bool quiet) {
-  int n_params, failures = 0;
-  const ronde__net_param *params = ronde__net_params(s->net, &n_params);
-  for (int p = 0; p < n_params; p++) {
-    size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
-    float *values = malloc(elems * sizeof *values);
-    (gradient ? ronde__net_get_gradient : ronde__net_get)(s->net, p, values);
-    failures += tensor_failures(stage, s->text, params[p].name, values, elems, quiet);
-    free(values);
-  }
-  return failures;
-}
+int net_failures(const json_t *stage, const subject *s, bool gradient, bool quiet);
 
 #endif

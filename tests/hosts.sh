@@ -3,9 +3,12 @@
 #   hosts.sh up N [RATE]   hosts ronde1..rondeN on one bridge, shaped to RATE (1gbit) each way where given
 #   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh; with RONDE_DISKS=DIR, DIR/HOST is seen there as DIR/disk
 #   hosts.sh down
+#   hosts.sh with N [RATE] -- COMMAND   all of this around COMMAND (of a shell), which alone sees the hosts: other sets, with the same
+#                          names and addresses, may be there at once, and a set ends with its last process, however that ends
 # Addresses are 10.91.7.1..N; the launching side is 10.91.7.254.
 set -eu
 net=10.91.7 prefix=ronde
+usage() { sed -n '2,8s/^# *//p' "$0" >&2; exit 2; }
 case ${1:-} in
   up)
     trap '[ $? = 0 ] || "$0" down' EXIT
@@ -31,6 +34,23 @@ case ${1:-} in
     disk=${RONDE_DISKS:+mount --bind "$RONDE_DISKS/$host" "$RONDE_DISKS/disk";}
     exec ip netns exec "$host" unshare --uts --ipc --mount sh -ec "hostname $host; $disk exec sh -c \"\$0\"" "$*"
     ;;
+  with)
+    [ $# -ge 4 ] || usage
+    exec unshare --net --mount sh "$0" within "$@"
+    ;;
+  within) # the network and the names of `with`
+    n=$3 rate=
+    shift 3
+    [ "$1" = -- ] || { rate=$1; shift; }
+    mkdir -p /var/run/netns
+    mount -t tmpfs none /var/run/netns
+    ip link set lo up
+    "$0" up "$n" "$rate"
+    code=0
+    sh -c "$2" || code=$?
+    "$0" down
+    exit $code
+    ;;
   down)
     for host in $(ip netns list | sed -n "s/^\($prefix[0-9]*\).*/\1/p"); do
       for process in $(ip netns pids "$host"); do kill -9 "$process" 2>/dev/null || true; done
@@ -42,8 +62,5 @@ case ${1:-} in
     done
     ip link del ${prefix}br 2>/dev/null || true
     ;;
-  *)
-    sed -n '2,6s/^# *//p' "$0"
-    exit 2
-    ;;
+  *) usage ;;
 esac

@@ -297,7 +297,6 @@ static void a_host_without_power_is_named(void **state) {
   if (strstr(said, "ORTE") || strstr(said, "-----")) fail_msg("Open MPI's own lines:\n%s", said);
 }
 
-/* One test alone where it is named. */
 /* The one rank that writes holds the folder. */
 static void another_run_does_not_write_beside_it(void **state) {
   need_mpi();
@@ -311,7 +310,7 @@ static void another_run_does_not_write_beside_it(void **state) {
   check_no_orphans();
 }
 
-int main(int argc, char **argv) {
+int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
@@ -335,6 +334,5 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_host_without_power_is_named),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
-  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -18,41 +18,12 @@ static char folder[] = "/tmp/ronde-mpi-XXXXXX";
 static inline int make_folder(void **state) { return mkdtemp(folder) ? chdir(folder) : 1; }
 static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm -r %s", folder); }
 
-static inline const char *why_not(void) {
-#ifndef RONDE_HAVE_MPI
-  return "this build has no MPI";
-#else
-  return system("command -v mpirun.openmpi >/dev/null 2>&1") ? "there is no mpirun.openmpi" : NULL;
-#endif
-}
-
-static inline void need_mpi(void) {
-  if (!why_not()) return;
-  print_message("SKIP: %s\n", why_not());
-  skip();
-}
+void need_mpi(void);
 
 /* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when
  * they are there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of
  * what runs there. */
-static inline int run_on_hosts(const char *prepare, const char *options) {
-  const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
-  need_mpi();
-  if (geteuid() != 0 || run("ip netns add ronde0 && ip netns del ronde0 && unshare --uts --mount true")) {
-    print_message("SKIP: no right to make network namespaces\n");
-    skip();
-  }
-  run("%s down", script);
-  check_run(0, run("%s up 3", script));
-  int code = run("%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
-                 " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
-                 prepare, script, options);
-  char lines[sizeof said];
-  memcpy(lines, said, sizeof said);
-  run("%s down", script);
-  memcpy(said, lines, sizeof said);
-  return code;
-}
+int run_on_hosts(const char *prepare, const char *options);
 
 /* run.json, trace.json of a run. */
 static inline json_t *left_by(const char *name, const char *file) {

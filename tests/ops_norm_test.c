@@ -48,7 +48,7 @@ static void check_evaluation(const op_case *c) {
   variant v = variant_of(c, ronde__kernels_available(0));
   op_run run;
   assert_true(op_run_open(&run, c, &ref, &v, NULL));
-  bind(&run, false);
+  op_run_bind(&run, false);
   for (int64_t k = 0; k < c->c; k++) {
     int64_t at = weight_place(&run.desc.buffer, k);
     run.state_of[0].at[at] = 0.01f * (float)k;
@@ -94,13 +94,13 @@ static void dropout_is_new_in_every_step_and_off_in_evaluation(void **unused) {
   memcpy(before, run.out.at, (size_t)run.out.n * sizeof *before);
   uint64_t *const keys[] = {&run.call.step, &run.call.seed, (uint64_t *)&run.call.first_example};
   for (size_t i = 0; i < RONDE__COUNT(keys); i++) {
-    bind(&run, false);
+    op_run_bind(&run, false);
     ++*keys[i];
     call_forward(&run);
     assert_memory_not_equal(before, run.out.at, (size_t)run.out.n * sizeof *before);
     assert_in_range(zeros(&run.out), 1600 - 175, 1600 + 175);
   }
-  bind(&run, false);
+  op_run_bind(&run, false);
   run.call.training = false;
   call_forward(&run);
   assert_memory_equal(run.out.at, ref.in[0], (size_t)run.out.n * sizeof(float));

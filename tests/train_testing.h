@@ -15,159 +15,46 @@
 
 enum { SMALL_SIDE = 6, SMALL_PIXELS = SMALL_SIDE * SMALL_SIDE, SMALL_CLASSES = 3, SMALL_VALUES = 2 };
 
-static inline float small_noise(int64_t id, int64_t i) {
-  uint32_t bits = (uint32_t)(id * 2654435761u) ^ (uint32_t)(i * 40503u + 12345u);
-  bits = (bits ^ bits >> 15) * 2246822519u;
-  bits = (bits ^ bits >> 13) * 3266489917u;
-  return (float)((bits ^ bits >> 16) & 0xffff) / 65536.f - .5f;
-}
+float small_noise(int64_t id, int64_t i);
 
 /* Images of which each differs, with a bright row that tells the class; as values, two sums of pixels. */
-static inline ronde_status small_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x,
-                                      int64_t *labels, float *targets) {
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t id = ids[i] + (split == RONDE_SPLIT_TEST ? 1000000 : 0), label = id % SMALL_CLASSES;
-    float *image = x + i * SMALL_PIXELS;
-    for (int p = 0; p < SMALL_PIXELS; ++p) image[p] = small_noise(id, p) + (p / SMALL_SIDE == label ? 1.f : 0.f);
-    if (labels) labels[i] = label;
-    for (int k = 0; targets && k < SMALL_VALUES; ++k)
-      targets[i * SMALL_VALUES + k] = image[k] + 2 * image[k + SMALL_SIDE];
-  }
-  return RONDE_OK;
-}
+ronde_status small_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                        float *targets);
 
-static inline ronde_source small_source(int64_t n_train, int64_t n_test) {
-  return (ronde_source){.name = "small",
-                        .rank = 3,
-                        .dims = {1, SMALL_SIDE, SMALL_SIDE},
-                        .classes = SMALL_CLASSES,
-                        .n_examples = {n_train, n_test},
-                        .read = small_read};
-}
+ronde_source small_source(int64_t n_train, int64_t n_test);
 
-static inline ronde_source small_values(int64_t n_train, int64_t n_test) {
-  ronde_source source = small_source(n_train, n_test);
-  source.classes = 0;
-  source.target_elems = SMALL_VALUES;
-  return source;
-}
+ronde_source small_values(int64_t n_train, int64_t n_test);
 
-static inline ronde_tensor *small_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 5, .kernel = {3, 3}, .padding = {1, 1}});
-  x = ronde_max_pool2d(ronde_relu(x), &(ronde_pool2d_options){.kernel = {2, 2}});
-  x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 11, true));
-  return ronde_linear(x, "fc2", classes, true);
-}
+ronde_tensor *small_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
 /* Of conv2's taps four meet more than padding, of conv3's and conv4's one. */
-static inline ronde_tensor *dead_taps_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  ronde_conv2d_options conv = {.out_channels = 40, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  x = ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {2, 2}});
-  x = ronde_tanh(ronde_conv2d(ronde_tanh(ronde_conv2d(x, "conv1", &conv)), "conv2", &conv));
-  x = ronde_tanh(ronde_conv2d(ronde_tanh(ronde_conv2d(x, "conv3", &conv)), "conv4", &conv));
-  return ronde_linear(ronde_flatten(x), "fc1", classes, true);
-}
+ronde_tensor *dead_taps_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
-static inline ronde_tensor *small_regression(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  x = ronde_linear(ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 7, true)), "fc2", SMALL_VALUES, true);
-  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
-  return x;
-}
+ronde_tensor *small_regression(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
 /* ---- options and files ------------------------------------------------------------------------------------------- */
 
 /* Options as "batch=8 shuffle=off". */
-static inline ronde_config *config_make(const char *verb, const char *options) {
-  ronde_config *config;
-  assert_int_equal(ronde_config_create(verb, &config), RONDE_OK);
-  char *copy = strdup(options), *rest = copy, *word;
-  while ((word = strsep(&rest, " "))) {
-    char *value = strchr(word, '=');
-    if (!value) continue;
-    *value++ = '\0';
-    assert_int_equal(ronde_config_set(config, word, value), RONDE_OK);
-  }
-  free(copy);
-  return config;
-}
+ronde_config *config_make(const char *verb, const char *options);
 
-static inline json_t *json_of(char *text) {
-  assert_non_null(text);
-  json_error_t error;
-  json_t *json = json_loads(text, 0, &error);
-  if (!json) fail_msg("no JSON, line %d: %s", error.line, error.text);
-  free(text);
-  return json;
-}
+json_t *json_of(char *text);
 
 /* A whole job by the public API, which must succeed. */
-static inline json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks) {
-  ronde_config *config = config_make(verb, options);
-  char *text = NULL;
-  ronde_status status = RONDE_E_INTERNAL;
-  if (!strcmp(verb, "train")) status = ronde_train(config, hooks, &text);
-  if (!strcmp(verb, "eval")) status = ronde_eval(config, hooks, &text);
-  if (!strcmp(verb, "predict")) status = ronde_predict(config, hooks, &text);
-  if (!strcmp(verb, "init")) status = ronde_init(config, hooks, &text);
-  ronde_config_destroy(config);
-  if (status != RONDE_OK) fail_msg("%s %s: status %d", verb, options, status);
-  return json_of(text);
-}
+json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks);
 
 /* "result.test_loss", "epochs.0.steps": NULL where there is no such field. */
-static inline json_t *json_at(json_t *json, const char *path) {
-  char *copy = strdup(path), *rest = copy, *word;
-  while (json && (word = strsep(&rest, ".")))
-    json = json_is_array(json) ? json_array_get(json, (size_t)atoi(word)) : json_object_get(json, word);
-  free(copy);
-  return json;
-}
+json_t *json_at(json_t *json, const char *path);
 
-static inline double real_at(json_t *json, const char *path) {
-  json_t *value = json_at(json, path);
-  if (!json_is_number(value)) fail_msg("%s is no number", path);
-  return json_number_value(value);
-}
+double real_at(json_t *json, const char *path);
 
-static inline const char *text_at(json_t *json, const char *path) {
-  json_t *value = json_at(json, path);
-  if (!json_is_string(value)) fail_msg("%s is no text", path);
-  return json_string_value(value);
-}
+const char *text_at(json_t *json, const char *path);
 
-static inline json_t *json_file(const char *folder, const char *name) {
-  char *path = ronde__format("%s/%s", folder, name);
-  json_error_t error;
-  json_t *json = json_load_file(path, 0, &error);
-  if (!json) fail_msg("%s: line %d: %s", path, error.line, error.text);
-  free(path);
-  return json;
-}
+json_t *json_file(const char *folder, const char *name);
 
-static inline bool file_exists(const char *folder, const char *name) {
-  char *path = ronde__format("%s/%s", folder, name);
-  bool exists = access(path, F_OK) == 0;
-  free(path);
-  return exists;
-}
+bool file_exists(const char *folder, const char *name);
 
 /* The lines of steps.jsonl, each parsed, in a JSON array. */
-static inline json_t *steps_file(const char *folder) {
-  char *path = ronde__format("%s/steps.jsonl", folder), *line = NULL;
-  FILE *file = fopen(path, "r");
-  assert_non_null(file);
-  size_t capacity = 0;
-  json_t *steps = json_array();
-  while (getline(&line, &capacity, file) > 0) {
-    json_t *step = json_loads(line, 0, NULL);
-    if (!step) fail_msg("%s: no JSON: %s", path, line);
-    json_array_append_new(steps, step);
-  }
-  free(line);
-  fclose(file);
-  free(path);
-  return steps;
-}
+json_t *steps_file(const char *folder);
 
 /* ---- runs whose ranks can be looked into-------------------------------------------------------------------------- */
 
@@ -184,100 +71,19 @@ typedef struct observed {
   size_t n_weights, n_buffers;
 } observed;
 
-static inline void observe_progress(void *user, const ronde_progress *progress) {
-  observed *o = user;
-  if (progress->epoch_end) {
-    o->n_epochs = progress->epoch;
-    o->train_loss = progress->loss;
-    o->test_loss = progress->test_loss;
-    return;
-  }
-  assert_true(o->n_steps < OBSERVED_STEPS);
-  o->loss[o->n_steps] = progress->loss;
-  o->lr[o->n_steps++] = progress->lr;
-}
-
-static inline void observe_weights(ronde__run *run, observed *o) {
-  ronde__net *net = run->ranks[0].net;
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(net, &n_params);
-  for (int i = 0; i < n_params; ++i) o->n_weights += (size_t)ronde__shape_elems(&params[i].shape);
-  int n_buffers;
-  const ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
-  for (int i = 0; i < n_buffers; ++i)
-    if (!buffers[i].is_counter) o->n_buffers += (size_t)ronde__shape_elems(&buffers[i].shape);
-  float *next = o->weights = malloc((o->n_weights + o->n_buffers) * sizeof *next);
-  o->buffers = o->weights + o->n_weights;
-  for (int i = 0; i < n_params; next += ronde__shape_elems(&params[i++].shape)) ronde__net_get(net, i, next);
-  for (int i = 0; i < n_buffers; ++i) {
-    if (buffers[i].is_counter) continue;
-    ronde__net_get_buffer(net, i, next);
-    next += ronde__shape_elems(&buffers[i].shape);
-  }
-  for (int r = 0; r < o->world; ++r) assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
-}
-
 /* Looks at the ranks of a run that has succeeded, before they go. */
-static void (*observe_also)(ronde__run *run);
+extern void (*observe_also)(ronde__run *run);
 
 /* Trains, as ronde_train does but for its files, and looks at the ranks before they go. tamper (may be NULL) changes
  * the job before it starts. */
-static inline observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
-                               void (*tamper)(ronde__job *job)) {
-  observed o = {0};
-  ronde_hooks hooks = {.model = model, .source = source, .progress = observe_progress, .user = &o};
-  ronde_config *config = config_make("train", options);
-  ronde__run run = {.begin_ns = ronde__now_ns()};
-  ronde__record_begin(&run.record);
-  if (ronde__job_create(config, &hooks, &run.job)) fail_msg("no job: %s", options);
-  ronde_config_destroy(config);
-  if (tamper) tamper(run.job);
-  int world = o.world = run.job->world;
-  ronde__transport *transports[OBSERVED_RANKS];
-  ronde__rank ranks[OBSERVED_RANKS] = {{0}};
-  ronde__record_worker workers[OBSERVED_RANKS] = {{0}};
-  int n_ranks = ronde__job_ranks(run.job);
-  assert_true(n_ranks <= OBSERVED_RANKS && world + run.job->n_servers <= OBSERVED_RANKS);
-  run.transports = transports;
-  run.ranks = ranks;
-  run.n_ranks = n_ranks;
-  run.workers = workers;
-  bool self = world == 1 && run.job->n_servers == 0 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
-  assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(n_ranks, transports), RONDE_OK);
-  pthread_mutex_init(&run.mutex, NULL);
-  o.status = ronde__run_ranks(&run);
-  if (o.status == RONDE_OK) observe_weights(&run, &o);
-  if (o.status == RONDE_OK && observe_also) observe_also(&run);
-  for (int r = 0; r < world; ++r) o.examples += workers[r].examples;
-  for (int r = 0; r < n_ranks; ++r) ronde__rank_tear_down(&ranks[r]);
-  for (int r = 0; r < n_ranks; ++r) ronde__transport_destroy(transports[r]);
-  ronde__log_group_clear(&run.errors);
-  ronde__record_end(&run.record);
-  ronde__job_destroy(run.job);
-  pthread_mutex_destroy(&run.mutex);
-  return o;
-}
+observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
+                 void (*tamper)(ronde__job *job));
 
-static inline bool replicas_equal(const observed *o) {
-  for (int r = 1; r < o->world; ++r)
-    if (strcmp(o->sha256[0], o->sha256[r])) return false;
-  return true;
-}
+bool replicas_equal(const observed *o);
 
-static inline bool bits_equal(const observed *a, const observed *b) {
-  return a->n_steps == b->n_steps && !memcmp(a->loss, b->loss, sizeof a->loss) && !strcmp(a->sha256[0], b->sha256[0]);
-}
+bool bits_equal(const observed *a, const observed *b);
 
 /* The largest difference of two runs' weights, against the largest change since the fresh weights. */
-static inline double update_difference(const observed *a, const observed *b, const observed *fresh) {
-  double difference = 0, update = 0;
-  assert_int_equal(a->n_weights, b->n_weights);
-  for (size_t i = 0; i < a->n_weights; ++i) {
-    difference = fmax(difference, fabs((double)a->weights[i] - b->weights[i]));
-    update = fmax(update, fabs((double)b->weights[i] - fresh->weights[i]));
-  }
-  assert_true(update > 0);
-  return difference / update;
-}
+double update_difference(const observed *a, const observed *b, const observed *fresh);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "comm/collective_testing.h"
 #include "comm/mpi.h"
+#include "lib/suites.h"
 
 /* ---- scenarios: what a rank does; the number of the failed check is its exit code ---- */
 
@@ -316,8 +317,8 @@ static int launch(int ranks, const char *name, char *output, size_t size) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
-  snprintf(command, sizeof command, "timeout -k 2 100 mpirun.openmpi --oversubscribe -np %d '%s' %s 2>&1", ranks, self,
-           name);
+  snprintf(command, sizeof command, "timeout -k 2 100 mpirun.openmpi --oversubscribe -np %d '%s' mpi_test %s 2>&1",
+           ranks, self, name);
   FILE *pipe = popen(command, "r");
   assert_non_null(pipe);
   size_t got = fread(output, 1, size - 1, pipe);
@@ -356,8 +357,8 @@ static void scenario(void **state) {
   }
 }
 
-int main(int argc, char **argv) {
-  if (argc > 1) return run_scenario(argv[1]);
+int main(void) {
+  if (suite_argument) return run_scenario(suite_argument);
   struct CMUnitTest tests[RONDE__COUNT(scenarios)];
   for (size_t i = 0; i < RONDE__COUNT(scenarios); i++)
     tests[i] = (struct CMUnitTest){

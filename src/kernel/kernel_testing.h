@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernel/kernel.h"
+#include "lib/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,13 +26,6 @@ static const ronde__kernels *kernels;
       failed_ += cmocka_run_group_tests_name(kernels->isa, tests, NULL, NULL); \
     failed_;                                                                   \
   })
-
-static uint32_t random_state = 1;
-
-static inline float random_float(void) { /* in [-1, 1) */
-  random_state = random_state * 1664525u + 1013904223u;
-  return (float)(random_state >> 8) / (float)(1 << 23) - 1.0f;
-}
 
 /* Exactly n floats, `shift` floats past a 64-byte border: an overrun is seen, no alignment can be relied on. */
 typedef struct floats {

@@ -1,0 +1,13 @@
+/* The folder of a test of training, and what was logged in it. */
+#ifndef RONDE_TEST_FOLDER_H
+#define RONDE_TEST_FOLDER_H
+
+#include "data/testing.h"
+
+extern char *folder; /* of each test; where every run happens */
+extern test_log lines;
+
+/* For cmocka: removes the folder, and no longer listens to the log. */
+int remove_folder(void **state);
+
+#endif

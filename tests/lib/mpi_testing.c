@@ -1,0 +1,32 @@
+/* Trainings by several processes, and on hosts that are network namespaces. */
+#include "mpi_testing.h"
+
+static const char *why_not(void) {
+#ifndef RONDE_HAVE_MPI
+  return "this build has no MPI";
+#else
+  return system("command -v mpirun.openmpi >/dev/null 2>&1") ? "there is no mpirun.openmpi" : NULL;
+#endif
+}
+
+void need_mpi(void) {
+  if (!why_not()) return;
+  print_message("SKIP: %s\n", why_not());
+  skip();
+}
+
+int run_on_hosts(const char *prepare, const char *options) {
+  const char *script = RONDE_SOURCE_DIR "/tests/hosts.sh";
+  need_mpi();
+  if (geteuid() != 0 || run("%s with 1 -- 'unshare --uts --mount true'", script)) {
+    print_message("SKIP: no right to make network namespaces\n");
+    skip();
+  }
+  char command[10000];
+  snprintf(command, sizeof command,
+           "%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 100 " RONDE
+           " train " SMALL " --hosts ronde1,ronde2,ronde3 --iface 10.91.7.0/24 %s",
+           prepare, script, options);
+  setenv("COMMAND", command, 1);
+  return run("%s with 3 -- 'eval \"$COMMAND\"'", script);
+}

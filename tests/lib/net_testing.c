@@ -1,0 +1,421 @@
+/* Small networks, batches for them, and an interpreter of graphs by the naive references. */
+#include "graph/net_testing.h"
+
+ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
+  return ronde_conv2d(
+      x, name,
+      &(ronde_conv2d_options){
+          .out_channels = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
+}
+
+ronde_tensor *max_pool(const ronde_tensor *x, int kernel, int padding) {
+  return ronde_max_pool2d(
+      x, &(ronde_pool2d_options){.kernel = {kernel, kernel}, .stride = {2, 2}, .padding = {padding, padding}});
+}
+
+ronde_tensor *avg_pool(const ronde_tensor *x, int kernel) {
+  return ronde_avg_pool2d(x, &(ronde_pool2d_options){.kernel = {kernel, kernel}});
+}
+
+void classify(ronde_graph *graph, const ronde_tensor *x, const char *name) {
+  ronde_graph_set_output(graph, ronde_linear(ronde_flatten(x), name, 5, true));
+}
+
+void build_mlp(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(ronde_linear(x, "fc1", 67, true));
+  x = ronde_sigmoid(ronde_linear(x, "fc2", 20, false));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc3", 5, true));
+}
+
+static void build_regression(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_linear(ronde_sigmoid(ronde_linear(x, "fc1", 12, true)), "fc2", 3, true);
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
+}
+
+static void build_image_regression(ronde_graph *graph, ronde_tensor *x) {
+  x = conv(ronde_tanh(conv(x, "conv1", 20, 3, 1, 1)), "conv2", 3, 3, 1, 1);
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
+}
+
+static void build_flattened_regression(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_flatten(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
+}
+
+void build_lenet(ronde_graph *graph, ronde_tensor *x) {
+  x = avg_pool(ronde_tanh(conv(x, "conv1", 6, 5, 1, 2)), 2);
+  x = avg_pool(ronde_tanh(conv(x, "conv2", 16, 3, 1, 0)), 2);
+  x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 30, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
+}
+
+static void build_first_layer(ronde_graph *graph, ronde_tensor *x) {
+  x = max_pool(ronde_relu(conv(x, "conv1", 40, 3, 1, 1)), 2, 0);
+  x = max_pool(ronde_relu(conv(x, "conv2", 67, 3, 1, 1)), 3, 1);
+  classify(graph, x, "fc1");
+}
+
+static void build_residual(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_relu(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_tensor *f = conv(ronde_tanh(conv(x, "conv2", 67, 3, 1, 1)), "conv3", 20, 3, 1, 1);
+  x = ronde_relu(ronde_add(x, f));
+  ronde_tensor *shortcut = conv(x, "conv4", 10, 1, 2, 0);
+  x = ronde_add(conv(ronde_sigmoid(conv(x, "conv5", 33, 3, 2, 1)), "conv6", 10, 3, 1, 1), shortcut);
+  classify(graph, x, "fc1");
+}
+
+static void build_doubled(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 10, 3, 1, 1));
+  x = ronde_add(x, x);
+  x = ronde_add(x, x);
+  classify(graph, x, "fc1");
+}
+
+void build_dead_branch(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *trunk = ronde_tanh(conv(x, "conv1", 10, 3, 1, 1));
+  ronde_tensor *dead = conv(trunk, "dead1", 40, 3, 1, 1);
+  ronde_linear(ronde_flatten(ronde_relu(dead)), "dead2", 3, true);
+  classify(graph, trunk, "fc1");
+}
+
+void build_dead_taps(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(ronde_tanh(conv(x, "conv1", 40, 3, 2, 1)), "conv2", 67, 3, 2, 1));
+  classify(graph, ronde_tanh(conv(x, "conv3", 33, 3, 1, 1)), "fc1");
+}
+
+/* conv2 reads x as LANES, conv3 as BLOCKS, the pooling what is there; all add to one gradient. */
+static void build_two_layouts(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 8, 3, 1, 1));
+  ronde_tensor *few = conv(x, "conv2", 6, 3, 2, 1), *many = conv(conv(x, "conv3", 40, 3, 2, 1), "conv4", 6, 1, 1, 0);
+  ronde_tensor *more = conv(max_pool(x, 2, 0), "conv5", 6, 1, 1, 0),
+               *again = conv(conv(x, "conv6", 35, 1, 2, 0), "conv7", 6, 1, 1, 0);
+  classify(graph, ronde_add(ronde_add(few, many), ronde_add(again, more)), "fc1");
+}
+
+/* The values before the activation are read again, so it cannot be fused; nor where they are the output. */
+static void build_shared_before_activation(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *z = conv(x, "conv1", 10, 3, 1, 1);
+  x = ronde_add(ronde_add(ronde_sigmoid(z), ronde_tanh(z)), z);
+  z = conv(x, "conv2", 35, 3, 1, 1);
+  x = ronde_add(max_pool(ronde_relu(z), 2, 0), avg_pool(z, 2));
+  classify(graph, x, "fc1");
+}
+
+static void build_output_before_activation(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *z = ronde_linear(x, "fc1", 4, true);
+  ronde_graph_set_output(graph, z);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_sigmoid(z), ronde_target(graph)));
+}
+
+static void build_stacked_activations(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_relu(ronde_tanh(ronde_sigmoid(ronde_linear(x, "fc1", 20, true))));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
+}
+
+static void build_flatten_lanes(ronde_graph *graph, ronde_tensor *x) {
+  classify(graph, ronde_tanh(conv(x, "conv1", 3, 3, 1, 1)), "fc1");
+}
+
+static void build_flatten_blocks(ronde_graph *graph, ronde_tensor *x) {
+  classify(graph, ronde_tanh(conv(x, "conv1", 67, 3, 2, 1)), "fc1");
+}
+
+static void build_flatten_input(ronde_graph *graph, ronde_tensor *x) { classify(graph, x, "fc1"); }
+
+/* The sum of a flattened image and a vector: two splits of the same features; and the other way round. */
+static void build_mixed_sum(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *image = ronde_flatten(ronde_tanh(conv(x, "conv1", 20, 3, 2, 1))),
+               *v = ronde_linear(ronde_flatten(x), "fc1", 180, true);
+  ronde_tensor *sum = ronde_tanh(ronde_add(image, v)), *other = ronde_tanh(ronde_add(v, image));
+  ronde_graph_set_output(graph, ronde_add(ronde_linear(sum, "fc2", 5, true), ronde_linear(other, "fc3", 5, true)));
+}
+
+/* The network's input is read by layers of both kinds, by an activation, and by a sum. */
+static void build_busy_input(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *a = conv(x, "conv1", 3, 3, 1, 1), *b = conv(conv(x, "conv2", 40, 3, 1, 1), "conv3", 3, 1, 1, 0);
+  x = ronde_add(x, ronde_add(ronde_tanh(x), ronde_add(a, b)));
+  classify(graph, x, "fc1");
+}
+
+void build_two_heads(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *trunk = ronde_tanh(ronde_linear(x, "fc1", 20, true));
+  ronde_tensor *a = ronde_linear(trunk, "fc2", 5, true), *b = ronde_linear(trunk, "fc3", 7, true);
+  ronde_mse_loss(a, ronde_target(graph));
+  ronde_graph_set_output(graph, a);
+  ronde_graph_set_loss(graph, ronde_mse_loss(b, ronde_target(graph)));
+}
+
+/* Branches of an inception block come as LANES and as BLOCKS; one tensor twice; vectors, one of them a flattened image. */
+static void build_concat(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 10, 3, 1, 1));
+  ronde_tensor *few = conv(x, "conv2", 6, 1, 1, 0), *many = conv(conv(x, "conv3", 35, 1, 1, 0), "conv4", 70, 3, 1, 1);
+  x = ronde_concat((const ronde_tensor *const[]){few, ronde_relu(many), x, few}, 4);
+  x = avg_pool(conv(x, "conv5", 20, 1, 1, 0), 2);
+  ronde_tensor *y = ronde_flatten(x), *z = ronde_linear(y, "fc1", 7, true);
+  ronde_graph_set_output(graph, ronde_linear(ronde_concat((const ronde_tensor *const[]){z, y}, 2), "fc2", 5, true));
+}
+
+static ronde_tensor *grouped(const ronde_tensor *x, const char *name, int64_t out, int kernel, int groups) {
+  return ronde_conv2d(
+      x, name,
+      &(ronde_conv2d_options){
+          .out_channels = out, .kernel = {kernel, kernel}, .padding = {kernel / 2, kernel / 2}, .groups = groups});
+}
+
+/* Depthwise separable, then in groups, then in as many groups as channels but with more channels behind them. */
+static void build_groups(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(grouped(conv(x, "conv1", 36, 3, 1, 1), "conv2", 36, 3, 36));
+  x = ronde_sigmoid(grouped(ronde_tanh(conv(x, "conv3", 12, 1, 1, 0)), "conv4", 18, 3, 6));
+  classify(graph, ronde_tanh(grouped(x, "conv5", 36, 1, 18)), "fc1");
+}
+
+const network networks[] = {
+    {"mlp", 10, 0, 0, build_mlp},
+    {"regression", 5, 0, 0, build_regression},
+    {"image_regression", 3, 5, 4, build_image_regression},
+    {"flattened_regression", 3, 5, 4, build_flattened_regression},
+    {"lenet", 1, 14, 14, build_lenet},
+    {"first_layer", 3, 9, 8, build_first_layer},
+    {"residual", 3, 6, 6, build_residual},
+    {"doubled", 3, 5, 5, build_doubled},
+    {"concat", 3, 5, 6, build_concat},
+    {"groups", 3, 5, 6, build_groups},
+    {"dead_branch", 3, 5, 5, build_dead_branch},
+    {"dead_taps", 3, 4, 4, build_dead_taps},
+    {"two_layouts", 3, 6, 6, build_two_layouts},
+    {"shared_before_activation", 3, 6, 6, build_shared_before_activation},
+    {"output_before_activation", 6, 0, 0, build_output_before_activation},
+    {"stacked_activations", 6, 0, 0, build_stacked_activations},
+    {"flatten_lanes", 2, 5, 5, build_flatten_lanes},
+    {"flatten_blocks", 3, 5, 5, build_flatten_blocks},
+    {"flatten_input", 3, 5, 5, build_flatten_input},
+    {"mixed_sum", 3, 5, 5, build_mixed_sum},
+    {"busy_input", 3, 4, 4, build_busy_input},
+    {"two_heads", 6, 0, 0, build_two_heads},
+};
+
+static ronde_tensor *norm(const ronde_tensor *x, const char *name) { return ronde_batch_norm2d(x, name, NULL); }
+
+void build_norm_block(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_tensor *y = ronde_relu(norm(conv(x, "conv2", 33, 3, 1, 1), "bn2"));
+  classify(graph, ronde_relu(ronde_add(norm(conv(y, "conv3", 20, 3, 1, 1), "bn3"), x)), "fc1");
+}
+
+void build_norm_downsample(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(conv(x, "conv1", 20, 3, 1, 1));
+  ronde_tensor *shortcut = norm(conv(x, "conv2", 40, 1, 2, 0), "bn2");
+  x = norm(conv(ronde_tanh(conv(x, "conv3", 10, 3, 2, 1)), "conv4", 40, 3, 1, 1), "bn4");
+  classify(graph, ronde_relu(ronde_add(x, shortcut)), "fc1");
+}
+
+void build_norm_before_shortcut(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *y = norm(conv(x, "conv1", 20, 3, 1, 1), "bn1");
+  x = ronde_add(ronde_tanh(conv(x, "conv2", 20, 3, 1, 1)), y);
+  y = norm(conv(x, "conv3", 20, 3, 1, 1), "bn3");
+  classify(graph, ronde_relu(ronde_add(y, conv(x, "conv4", 20, 3, 1, 1))), "fc1");
+}
+
+void build_norm_busy_shortcut(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *s = ronde_tanh(conv(ronde_add(norm(conv(x, "conv1", 3, 3, 1, 1), "bn1"), x), "conv2", 20, 3, 1, 1));
+  ronde_tensor *z = ronde_add(norm(conv(s, "conv3", 20, 3, 1, 1), "bn3"), s);
+  ronde_tensor *y = ronde_add(ronde_relu(z), ronde_sigmoid(z));
+  classify(graph, ronde_add(norm(conv(y, "conv4", 20, 1, 1, 0), "bn4"), ronde_add(y, s)), "fc1");
+}
+
+void build_norm_output(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *y = conv(x, "conv1", 20, 3, 1, 1);
+  x = ronde_add(norm(y, "bn1"), ronde_tanh(y));
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_relu(x), ronde_target(graph)));
+}
+
+void build_norm_apart(ronde_graph *graph, ronde_tensor *x) {
+  x = conv(x, "conv1", 20, 3, 1, 1);
+  x = ronde_relu(ronde_add(norm(x, "bn1"), x));
+  ronde_tensor *y = norm(conv(x, "conv2", 20, 3, 1, 1), "bn2");
+  y = norm(conv(ronde_add(ronde_add(y, y), ronde_add(x, y)), "conv3", 20, 3, 1, 1), "bn3");
+  ronde_graph_set_output(graph, y);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_add(y, x), ronde_target(graph)));
+}
+
+const network normed_networks[] = {
+    {"norm_block", 3, 5, 6, build_norm_block},
+    {"norm_downsample", 3, 5, 6, build_norm_downsample},
+    {"norm_before_shortcut", 3, 5, 4, build_norm_before_shortcut},
+    {"norm_busy_shortcut", 3, 4, 4, build_norm_busy_shortcut},
+    {"norm_output", 3, 5, 4, build_norm_output},
+    {"norm_apart", 3, 4, 4, build_norm_apart},
+};
+
+ronde_graph *graph_of(const network *network) {
+  ronde_graph *graph;
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  network->build(graph,
+                 ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  return graph;
+}
+
+static const ronde__node *loss_node(const ronde_graph *graph) {
+  return &graph->nodes[graph->tensors[graph->loss]->producer];
+}
+
+int64_t elems_of(const ronde_graph *graph, int tensor) { return ronde__shape_elems(&graph->tensors[tensor]->shape); }
+
+examples examples_make(const ronde_graph *graph, int64_t n) {
+  const ronde__node *loss = loss_node(graph);
+  examples e = {.x_elems = elems_of(graph, graph->input), .target_elems = elems_of(graph, loss->in[0])};
+  random_state = 12345;
+  e.x = random_floats(n * e.x_elems);
+  e.targets = random_floats(n * e.target_elems);
+  e.labels = malloc((size_t)n * sizeof *e.labels);
+  for (int64_t i = 0; i < n; i++) e.labels[i] = (i * 7 + 3) % e.target_elems;
+  bool classes = ronde__ops[loss->kind]->wants_labels;
+  e.batch = (ronde__net_batch){
+      .n = n, .x = e.x, .labels = classes ? e.labels : NULL, .targets = classes ? NULL : e.targets, .training = true};
+  return e;
+}
+
+ronde__net_batch part_of(const examples *e, int64_t begin, int64_t n) {
+  ronde__net_batch b = {.n = n, .x = e->x + begin * e->x_elems, .training = true};
+  if (e->batch.labels) b.labels = e->labels + begin;
+  else b.targets = e->targets + begin * e->target_elems;
+  return b;
+}
+
+void examples_free(examples *e) { free(e->x), free(e->targets), free(e->labels); }
+
+static ronde__ref_conv window_of(const ronde_graph *graph, const ronde__node *node, int64_t n) {
+  const int64_t *d = graph->tensors[node->in[0]]->shape.dim;
+  const ronde__op_attr *a = &node->attr;
+  const int *kernel = a->kernel, *stride = a->stride, *padding = a->padding;
+  return (ronde__ref_conv){n,         d[0],      d[1],      d[2],       a->out_channels, kernel[0],
+                           kernel[1], stride[0], stride[1], padding[0], padding[1]};
+}
+
+/* By the batch's statistics in training, else by the running ones. */
+static void interpret_norm(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
+                           const float *x, float *const *params, float *const *buffers, float *y) {
+  const int64_t *dim = graph->tensors[node->in[0]]->shape.dim;
+  int64_t c = dim[0], pixels = dim[1] * dim[2];
+  const float *weight = params[node->param[0]], *bias = params[node->param[1]];
+  const float *mean = buffers[node->buffer[0]], *var = buffers[node->buffer[1]];
+  double *moments = malloc((size_t)(2 * c) * sizeof *moments), eps = (double)node->attr.eps;
+  if (batch->training)
+    ronde__ref_batch_norm_forward(batch->n, c, pixels, eps, x, weight, bias, y, moments, moments + c);
+  for (int64_t i = 0; i < batch->n * c * pixels && !batch->training; i++) {
+    int64_t k = i / pixels % c;
+    y[i] = (float)((double)(x[i] - mean[k]) / sqrt((double)var[k] + eps) * (double)weight[k] + (double)bias[k]);
+  }
+  free(moments);
+}
+
+static void interpret_concat(const ronde_graph *graph, const ronde__node *node, int64_t n, float *const *values,
+                             float *y) {
+  int64_t all = elems_of(graph, node->out), first = 0;
+  for (int i = 0; i < node->n_inputs; first += elems_of(graph, node->in[i++]))
+    for (int64_t j = 0, elems = elems_of(graph, node->in[i]); j < n * elems; j++)
+      y[j / elems * all + first + j % elems] = values[node->in[i]][j];
+}
+
+/* Groups by a weight of one group that is 0 between them. */
+static void interpret_conv(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                           float *const *params, float *y) {
+  ronde__ref_conv p = window_of(graph, node, n);
+  int64_t groups = node->attr.groups ? node->attr.groups : 1, taps = (int64_t)p.kh * p.kw, channels = p.c / groups;
+  float *w = calloc((size_t)(p.o * p.c * taps), sizeof *w);
+  for (int64_t o = 0; o < p.o; o++)
+    memcpy(w + (o * p.c + o / (p.o / groups) * channels) * taps, params[node->param[0]] + o * channels * taps,
+           (size_t)(channels * taps) * sizeof *w);
+  ronde__ref_conv_forward(&p, x, w, node->n_params > 1 ? params[node->param[1]] : NULL, y);
+  free(w);
+}
+
+/* One node; y [n][elems] of its output. A loss's sum over the batch goes to *loss_out. */
+static void interpret_node(const ronde_graph *graph, const ronde__node *node, const ronde__net_batch *batch,
+                           float *const *values, float *const *params, float *const *buffers, float *y,
+                           double *loss_out) {
+  const float *x = values[node->in[0]];
+  int64_t n = batch->n, elems = elems_of(graph, node->in[0]);
+  ronde__ref_conv p;
+  switch (node->kind) {
+  case RONDE__OP_CONV2D: interpret_conv(graph, node, n, x, params, y); break;
+  case RONDE__OP_LINEAR:
+    ronde__ref_linear_forward(n, elems, node->attr.out_channels, x, params[node->param[0]],
+                              node->n_params > 1 ? params[node->param[1]] : NULL, y);
+    break;
+  case RONDE__OP_MAX_POOL2D: p = window_of(graph, node, n), ronde__ref_max_pool_forward(&p, x, y); break;
+  case RONDE__OP_AVG_POOL2D:
+    p = window_of(graph, node, n), ronde__ref_avg_pool_forward(&p, node->attr.exclude_padding, x, y);
+    break;
+  case RONDE__OP_BATCH_NORM2D: interpret_norm(graph, node, batch, x, params, buffers, y); break;
+  case RONDE__OP_ACTIVATION: ronde__ref_act_forward(node->attr.act, n * elems, x, y); break;
+  case RONDE__OP_FLATTEN: memcpy(y, x, (size_t)(n * elems) * sizeof *y); break;
+  case RONDE__OP_ADD:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];
+    break;
+  case RONDE__OP_CONCAT: interpret_concat(graph, node, n, values, y); break;
+  case RONDE__OP_CROSS_ENTROPY:
+    *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);
+    break;
+  case RONDE__OP_MSE_LOSS: *loss_out = (double)n * ronde__ref_mse(n * elems, x, batch->targets, NULL); break;
+  default: fail_msg("no reference for %s", ronde__ops[node->kind]->name);
+  }
+}
+
+double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__net_batch *batch, float *output_out) {
+  float **values = calloc((size_t)graph->n_tensors, sizeof *values),
+        **params = calloc((size_t)graph->n_params, sizeof *params),
+        **buffers = calloc((size_t)graph->n_buffers + 1, sizeof *buffers);
+  double loss = NAN;
+  for (int i = 0; i < graph->n_params; i++) {
+    params[i] = malloc((size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float));
+    ronde__net_get(net, i, params[i]);
+  }
+  for (int i = 0; i < graph->n_buffers; i++) {
+    buffers[i] = malloc((size_t)ronde__shape_elems(&graph->buffers[i].shape) * sizeof(float));
+    if (!graph->buffers[i].is_counter) ronde__net_get_buffer(net, i, buffers[i]);
+  }
+  for (int i = 0; i < graph->n_tensors; i++) values[i] = calloc((size_t)(batch->n * elems_of(graph, i)), sizeof(float));
+  memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
+  for (int i = 0; i < graph->n_nodes; i++) {
+    const ronde__node *node = &graph->nodes[i];
+    if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss)
+      interpret_node(graph, node, batch, values, params, buffers, values[node->out], &loss);
+  }
+  memcpy(output_out, values[graph->output], (size_t)(batch->n * elems_of(graph, graph->output)) * sizeof(float));
+  for (int i = 0; i < graph->n_tensors; i++) free(values[i]);
+  for (int i = 0; i < graph->n_params; i++) free(params[i]);
+  for (int i = 0; i < graph->n_buffers; i++) free(buffers[i]);
+  free(values), free(params), free(buffers);
+  return loss;
+}
+
+int64_t calls_of(const ronde__prof *prof, const char *name) {
+  int n;
+  const ronde__prof_op *ops = ronde__prof_ops(prof, &n);
+  int64_t calls = 0;
+  for (int i = 0; i < n; i++)
+    if (ops[i].phase == RONDE__PHASE_FORWARD && !strcmp(ops[i].op, name)) calls += ops[i].calls;
+  return calls;
+}
+
+bool is_dead(const ronde__net *net, size_t at) {
+  int n;
+  const ronde__stretch *dead = ronde__net_dead(net, &n);
+  for (int d = 0; d < n; d++)
+    if (at >= dead[d].begin && at < dead[d].begin + dead[d].n) return true;
+  return false;
+}
+
+void spoil_gradients(ronde__net *net) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(net, &n_params);
+  for (int i = 0; i < n_params; i++)
+    for (size_t j = params[i].offset; j < params[i].offset + params[i].n_packed && !params[i].frozen; j++)
+      if (!is_dead(net, j)) ronde__net_gradients(net)[j] = NAN;
+}

@@ -1,0 +1,362 @@
+/* What an op must give at a case, by the naive references, with its bound. */
+#include "ops_reference.h"
+
+static float *magnitudes_of(const float *x, int64_t n) {
+  float *y = malloc((size_t)n * sizeof *y);
+  for (int64_t i = 0; i < n; i++) y[i] = fabsf(x[i]);
+  return y;
+}
+
+static expected expected_make(int64_t n, double length) {
+  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length};
+}
+
+double expected_bound(const expected *e, int64_t i) {
+  return ldexp(4 + 2 * sqrt(e->length), -24) * (double)e->magnitude[i];
+}
+
+int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
+
+int64_t input_channels(const op_case *c, int i) { return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0); }
+
+int64_t elems_of_input(const op_case *c, int i) { return c->n * input_channels(c, i) * c->h * c->w; }
+
+int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
+
+/* The output of a sliding window over [H, W]. */
+static ronde__shape window_shape(const op_case *c, int64_t channels) {
+  const ronde__op_attr *a = &c->attr;
+  return (ronde__shape){3,
+                        {channels, (c->h + 2 * a->padding[0] - a->kernel[0]) / a->stride[0] + 1,
+                         (c->w + 2 * a->padding[1] - a->kernel[1]) / a->stride[1] + 1}};
+}
+
+static void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
+  r->out_shape = shape;
+  r->out = expected_make(c->n * ronde__shape_elems(&shape), length);
+  r->dout = random_floats(r->out.n);
+}
+
+static void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
+  r->n_params = n_bias ? 2 : 1;
+  r->n_param[0] = n_weight, r->n_param[1] = n_bias;
+  for (int i = 0; i < r->n_params; i++) {
+    r->param[i] = random_floats(r->n_param[i]);
+    r->dparam[i] = expected_make(r->n_param[i], length);
+  }
+  for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= (float)(2 / sqrt(fan_in));
+}
+
+/* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those
+ * of the sums: no activation has a slope above 1. */
+static float *activate(const op_case *c, reference *r) {
+  float *dz = malloc((size_t)r->out.n * sizeof *dz);
+  ronde__ref_act_forward(c->attr.act, r->out.n, r->out.exact, r->out.exact);
+  ronde__ref_act_backward(c->attr.act, r->out.n, r->out.exact, r->dout, dz);
+  for (int64_t i = 0; i < r->out.n; i++) r->out.magnitude[i] += fabsf(r->out.exact[i]);
+  return dz;
+}
+
+/* Where element i of a weight [O][C / groups][taps] lies in that of one group, [O][C][taps], which is 0 elsewhere. */
+static int64_t ungrouped(const op_case *c, int64_t i) {
+  int64_t groups = c->attr.groups ? c->attr.groups : 1, taps = (int64_t)c->attr.kernel[0] * c->attr.kernel[1];
+  int64_t channels = c->c / groups, o = i / taps / channels, group = o / (c->attr.out_channels / groups);
+  return (o * c->c + group * channels + i / taps % channels) * taps + i % taps;
+}
+
+static float *ungroup(const op_case *c, const float *w, int64_t n) {
+  float *dense = calloc((size_t)(c->attr.out_channels * c->c * c->attr.kernel[0] * c->attr.kernel[1]), sizeof *dense);
+  for (int64_t i = 0; i < n && w; i++) dense[ungrouped(c, i)] = w[i];
+  return dense;
+}
+
+static void conv_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  int64_t taps = (int64_t)p.kh * p.kw, groups = c->attr.groups ? c->attr.groups : 1, channels = c->c / groups;
+  make_output(c, r, window_shape(c, p.o), (double)(channels * taps + 1));
+  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out.n / p.o));
+  r->din[0] = expected_make(input_elems(c), (double)(p.o / groups * taps));
+  float *w = ungroup(c, r->param[0], r->n_param[0]), *dw = ungroup(c, NULL, 0), *dw_magnitude = ungroup(c, NULL, 0);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *w_magnitude = magnitudes_of(w, p.o * p.c * taps);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out.exact);
+  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out.magnitude);
+  float *dz = activate(c, r);
+  ronde__ref_conv_backward(&p, r->in[0], w, dz, r->din[0].exact, dw, r->dparam[1].exact);
+  ronde__ref_conv_backward(&p, x, w_magnitude, dy, r->din[0].magnitude, dw_magnitude, r->dparam[1].magnitude);
+  for (int64_t i = 0; i < r->n_param[0]; i++) {
+    r->dparam[0].exact[i] = dw[ungrouped(c, i)];
+    r->dparam[0].magnitude[i] = dw_magnitude[ungrouped(c, i)];
+  }
+  free(x), free(w), free(w_magnitude), free(dw), free(dw_magnitude), free(b), free(dy), free(dz);
+}
+
+static void linear_reference(const op_case *c, reference *r) {
+  int64_t features = example_elems(c), o = c->attr.out_channels;
+  make_output(c, r, (ronde__shape){1, {o}}, (double)(features + 1));
+  make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)c->n);
+  r->din[0] = expected_make(input_elems(c), (double)o);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out.exact);
+  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  float *dz = activate(c, r);
+  ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
+                             r->dparam[1].exact);
+  ronde__ref_linear_backward(c->n, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude,
+                             r->dparam[1].magnitude);
+  free(x), free(w), free(b), free(dy), free(dz);
+}
+
+static void max_pool_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  make_output(c, r, window_shape(c, c->c), 0);
+  r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
+  for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] = roundf(r->in[0][i] * 8) / 8; /* ties */
+  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact);
+  float *dy = magnitudes_of(r->dout, r->out.n), *dz = activate(c, r);
+  memset(r->out.magnitude, 0, (size_t)r->out.n * sizeof(float)); /* values are copied, exactly */
+  ronde__ref_max_pool_backward(&p, r->in[0], dz, r->din[0].exact);
+  ronde__ref_max_pool_backward(&p, r->in[0], dy, r->din[0].magnitude);
+  free(dy), free(dz);
+}
+
+static void avg_pool_reference(const op_case *c, reference *r) {
+  ronde__ref_conv p = window_of(c);
+  bool exclude = c->attr.exclude_padding;
+  make_output(c, r, window_shape(c, c->c), (double)p.kh * p.kw);
+  r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout, r->out.n);
+  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out.exact);
+  ronde__ref_avg_pool_forward(&p, exclude, x, r->out.magnitude);
+  ronde__ref_avg_pool_backward(&p, exclude, r->dout, r->din[0].exact);
+  ronde__ref_avg_pool_backward(&p, exclude, dy, r->din[0].magnitude);
+  free(x), free(dy);
+}
+
+/* Each output's window by the definition: from floor(i in / out) to ceil((i + 1) in / out). */
+static void adaptive_pool_reference(const op_case *c, reference *r) {
+  int64_t oh = c->attr.kernel[0], ow = c->attr.kernel[1];
+  make_output(c, r, (ronde__shape){3, {c->c, oh, ow}}, (double)c->h * (double)c->w);
+  r->din[0] = expected_make(input_elems(c), (double)oh * (double)ow);
+  double *dx = calloc((size_t)input_elems(c), sizeof *dx);
+  for (int64_t i = 0; i < r->out.n; i++) {
+    int64_t plane = i / (oh * ow), y = i / ow % oh, x = i % ow;
+    int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow,
+            x1 = ((x + 1) * c->w + ow - 1) / ow;
+    double sum = 0, places = (double)((y1 - y0) * (x1 - x0));
+    for (int64_t p = 0; p < (y1 - y0) * (x1 - x0); p++) {
+      int64_t at = (plane * c->h + y0 + p / (x1 - x0)) * c->w + x0 + p % (x1 - x0);
+      sum += r->in[0][at];
+      r->out.magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
+      dx[at] += (double)r->dout[i] / places;
+      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[i]) / places);
+    }
+    r->out.exact[i] = (float)(sum / places);
+  }
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
+  free(dx);
+}
+
+/* Magnitudes: of y the terms x a, mean a and bias, with a = weight / deviation; of dx the three terms of its sum, each at its largest. */
+static void batch_norm_magnitudes(const op_case *c, reference *r, const double *mean, const double *var,
+                                  const float *dz) {
+  int64_t pixels = c->h * c->w, m = c->n * pixels;
+  for (int64_t k = 0; k < c->c; k++) {
+    double deviation = sqrt(var[k] + (double)c->attr.eps), a = fabs((double)r->param[0][k]) / deviation, dy = 0,
+           dyx = 0;
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
+      dy += fabs((double)dz[at]);
+      dyx += fabs((double)dz[at]) * (fabs((double)r->in[0][at]) + fabs(mean[k])) / deviation;
+    }
+    for (int64_t i = 0; i < m; i++) {
+      int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
+      double x = fabs((double)r->in[0][at]) + fabs(mean[k]);
+      r->out.magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
+      r->din[0].magnitude[at] = (float)(a * (fabs((double)dz[at]) + dy / (double)m + x / deviation * dyx / (double)m));
+    }
+    r->dparam[0].magnitude[k] = (float)dyx;
+    r->dparam[1].magnitude[k] = (float)dy;
+  }
+}
+
+static void batch_norm_reference(const op_case *c, reference *r) {
+  int64_t pixels = c->h * c->w;
+  double *mean = malloc((size_t)c->c * 2 * sizeof *mean), *var = mean + c->c;
+  make_output(c, r, (ronde__shape){3, {c->c, c->h, c->w}}, (double)(c->n * pixels));
+  make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
+  r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
+  ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1],
+                                r->out.exact, mean, var);
+  for (int64_t i = 0; c->residual && i < r->out.n; i++) r->out.exact[i] += r->in[1][i];
+  float *dz = activate(c, r);
+  ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
+                                 r->dparam[0].exact, r->dparam[1].exact);
+  batch_norm_magnitudes(c, r, mean, var, dz);
+  if (c->residual) r->din[1] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; c->residual && i < r->out.n; i++) {
+    r->out.magnitude[i] += fabsf(r->in[1][i]);
+    r->din[1].exact[i] = dz[i];
+  }
+  free(dz), free(mean);
+}
+
+static bool is_dropped(float probability, int64_t example, int64_t element) {
+  uint64_t stream = RONDE__STREAM_DROPOUT | CALL_LAYER;
+  uint32_t r[4];
+  ronde__philox(CALL_SEED, stream, CALL_STEP, r);
+  ronde__philox((uint64_t)r[0] << 32 | r[1], stream,
+                (uint64_t)(CALL_FIRST_EXAMPLE + example) << 32 | (uint64_t)(element / 4), r);
+  return (double)r[element % 4] < (double)probability * 4294967296.0;
+}
+
+static ronde__shape shape_of_input(const op_case *c, int i) {
+  int64_t channels = input_channels(c, i);
+  return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
+}
+
+static ronde__shape input_shape(const op_case *c) { return shape_of_input(c, 0); }
+
+void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RONDE__OP_MAX_INPUTS]) {
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) shapes_out[i] = shape_of_input(c, i);
+}
+
+static void activation_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  r->din[0] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; i < r->out.n; i++) r->in[0][i] *= 4;
+  memcpy(r->out.exact, r->in[0], (size_t)r->out.n * sizeof(float));
+  float *dz = activate(c, r);
+  memcpy(r->din[0].exact, dz, (size_t)r->out.n * sizeof(float));
+  for (int64_t i = 0; i < r->out.n; i++) r->din[0].magnitude[i] = fabsf(r->dout[i]);
+  free(dz);
+}
+
+/* Sums of the inputs; of one input, a copy. */
+static void sum_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < r->n_inputs; j++) {
+    r->din[j] = expected_make(r->out.n, 0);
+    memcpy(r->din[j].exact, r->dout, (size_t)r->out.n * sizeof(float));
+    for (int64_t i = 0; i < r->out.n; i++) {
+      if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
+      r->out.exact[i] += r->in[j][i];
+    }
+  }
+}
+
+static void concat_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t pixels = c->h * c->w, channels = 0, first = 0;
+  for (int j = 0; j < r->n_inputs; j++) channels += input_channels(c, j);
+  shape.dim[0] = channels * (c->vector ? pixels : 1);
+  make_output(c, r, shape, 0);
+  for (int j = 0; j < r->n_inputs; first += input_channels(c, j++)) {
+    int64_t elems = input_channels(c, j) * pixels;
+    r->din[j] = expected_make(c->n * elems, 0);
+    for (int64_t i = 0; i < c->n * elems; i++) {
+      int64_t at = i / elems * channels * pixels + first * pixels + i % elems;
+      r->out.exact[at] = r->in[j][i];
+      r->din[j].exact[i] = r->dout[at];
+    }
+  }
+}
+
+static void dropout_reference(const op_case *c, reference *r) {
+  float factor = 1 / (1 - c->attr.probability);
+  make_output(c, r, input_shape(c), 0);
+  r->din[0] = expected_make(r->out.n, 0);
+  for (int64_t i = 0; i < r->out.n; i++) {
+    float kept = is_dropped(c->attr.probability, i / example_elems(c), i % example_elems(c)) ? 0 : factor;
+    r->out.exact[i] = r->in[0][i] * kept;
+    r->din[0].exact[i] = r->dout[i] * kept;
+  }
+}
+
+static void flatten_reference(const op_case *c, reference *r) {
+  sum_reference(c, r);
+  r->out_shape = (ronde__shape){1, {example_elems(c)}};
+}
+
+/* (1 - s) times the loss of the label, plus s times the mean of the losses that each class as the label would give. */
+static void smooth_cross_entropy(const op_case *c, reference *r) {
+  int64_t classes = example_elems(c), n = input_elems(c), *labels = malloc((size_t)c->n * sizeof *labels);
+  double s = (double)c->attr.label_smoothing, *gradient = calloc((size_t)n, sizeof *gradient);
+  float *part = malloc((size_t)n * sizeof *part);
+  for (int64_t i = 0; i < n; i++) gradient[i] = (1 - s) * (double)r->din[0].exact[i];
+  r->loss_sum *= 1 - s;
+  for (int64_t k = 0; k < classes; k++) {
+    for (int64_t i = 0; i < c->n; i++) labels[i] = k;
+    r->loss_sum += s / (double)classes * (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], labels, part);
+    for (int64_t i = 0; i < n; i++) gradient[i] += s / (double)classes * (double)part[i];
+  }
+  for (int64_t i = 0; i < n; i++) r->din[0].exact[i] = (float)gradient[i];
+  free(labels), free(gradient), free(part);
+}
+
+static void cross_entropy_reference(const op_case *c, reference *r) {
+  int64_t classes = example_elems(c);
+  r->labels = malloc((size_t)c->n * sizeof *r->labels);
+  r->din[0] = expected_make(input_elems(c), 16); /* the exponent's own error */
+  for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] *= 4;
+  for (int64_t n = 0; n < c->n; n++) {
+    const float *logits = r->in[0] + n * classes;
+    int64_t best = 0;
+    for (int64_t k = 1; k < classes; k++)
+      if (logits[k] > logits[best]) best = k;
+    r->labels[n] = n % 3 == 0 ? best : n * 5 % classes;
+    r->n_correct += r->labels[n] == best;
+  }
+  r->loss_sum = (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], r->labels, r->din[0].exact);
+  if (c->attr.label_smoothing > 0) smooth_cross_entropy(c, r);
+  r->loss_bound = 1e-6 * (double)c->n;
+  for (int64_t i = 0; i < input_elems(c); i++) {
+    bool right = i % classes == r->labels[i / classes];
+    r->din[0].magnitude[i] =
+        fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : c->attr.label_smoothing / (float)c->n);
+  }
+}
+
+static void mse_reference(const op_case *c, reference *r) {
+  r->din[0] = expected_make(input_elems(c), 0);
+  r->loss_sum = (double)c->n * ronde__ref_mse(input_elems(c), r->in[0], r->in[1], r->din[0].exact);
+  r->loss_bound = 1e-12 * (double)c->n;
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]);
+}
+
+/* An op without a row here fails the test. */
+static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = {
+    [RONDE__OP_CONV2D] = conv_reference,
+    [RONDE__OP_LINEAR] = linear_reference,
+    [RONDE__OP_MAX_POOL2D] = max_pool_reference,
+    [RONDE__OP_AVG_POOL2D] = avg_pool_reference,
+    [RONDE__OP_ADAPTIVE_AVG_POOL2D] = adaptive_pool_reference,
+    [RONDE__OP_BATCH_NORM2D] = batch_norm_reference,
+    [RONDE__OP_DROPOUT] = dropout_reference,
+    [RONDE__OP_ACTIVATION] = activation_reference,
+    [RONDE__OP_FLATTEN] = flatten_reference,
+    [RONDE__OP_ADD] = sum_reference,
+    [RONDE__OP_CONCAT] = concat_reference,
+    [RONDE__OP_REORDER] = sum_reference,
+    [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
+    [RONDE__OP_MSE_LOSS] = mse_reference,
+};
+
+reference reference_make(const op_case *c) {
+  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS || c->residual ? 2 : 1};
+  if (c->kind == RONDE__OP_CONCAT) r.n_inputs = c->attr.n_inputs;
+  random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
+  for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(elems_of_input(c, i));
+  references[c->kind](c, &r);
+  return r;
+}
+
+static void expected_free(expected *e) { free(e->exact), free(e->magnitude); }
+
+void reference_free(reference *r) {
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(r->in[i]), expected_free(&r->din[i]);
+  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(r->param[i]), expected_free(&r->dparam[i]);
+  expected_free(&r->out);
+  free(r->dout), free(r->labels);
+}
