@@ -209,6 +209,10 @@ typedef struct ronde_option {
 /* The i-th option of a verb in the table's order; false past the end. All text but the variable is static. */
 RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option_out);
 
+/* The i-th variable of the environment, no option's, that the library reads: "RONDE_DATA", ...; NULL past the end. Ranks
+ * that are started on other hosts need them too. */
+RONDE_API const char *ronde_config_variable(int i);
+
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */
 
 typedef enum ronde_split { RONDE_SPLIT_TRAIN, RONDE_SPLIT_TEST } ronde_split;

@@ -236,9 +236,12 @@ bool ronde_config_is_given(const ronde_config *config, const char *name) {
   return o && bit(config->set_mask, o);
 }
 
-/* Variables that are read elsewhere. */
-static const char *const other_variables[] = {"RONDE_DATA", "RONDE_CACHE_DIR", "RONDE_ISA", "RONDE_GEMM",
-                                              "RONDE_LAUNCHED"};
+/* Where data and their cache lie, which kernels compute. */
+static const char *const other_variables[] = {"RONDE_DATA", "RONDE_CACHE_DIR", "RONDE_ISA", "RONDE_GEMM"};
+
+const char *ronde_config_variable(int i) {
+  return i >= 0 && (size_t)i < RONDE__COUNT(other_variables) ? other_variables[i] : NULL;
+}
 
 /* What looks like a misspelt variable is said: it would change nothing, and nobody would notice. */
 static void warn_of_misspelt(const char *variable) {
