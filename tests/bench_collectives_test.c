@@ -84,7 +84,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
       {"workers=2 collectives=mpi", "--collectives mpi: only transport mpi has it"},
       {"workers=2 collectives=ring,rings", "--collectives ring,rings: 1 of them are none, or named twice (ring, "},
       {"workers=2 iface=eth0", "--iface can have no effect: only --transport mpi uses it"},
-      {"workers=2 hosts=a,b", "--hosts: this process was not started by mpirun or srun"},
+      {"workers=2 hosts=a,b", "--hosts can have no effect: this process was not started by mpirun or srun"},
       {"workers=100", "--workers 100: at most 64 as threads"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

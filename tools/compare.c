@@ -14,11 +14,7 @@
 static void forget_environment(void) {
   ronde_option option;
   for (int i = 0; ronde_config_option("compare", i, &option); i++) {
-    char variable[80];
-    if (strcmp(option.name, "data") == 0) continue; /* RONDE_DATA is the folder of data sets */
-    snprintf(variable, sizeof variable, "RONDE_%s", option.name);
-    for (char *p = variable; *p; p++) *p = *p == '-' ? '_' : (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p);
-    unsetenv(variable);
+    if (*option.variable) unsetenv(option.variable);
   }
 }
 

@@ -50,17 +50,8 @@ static void case_name(const tool_call *call, bool all, char *name, size_t bytes)
   }
 }
 
-static bool is_among(const char *list, const char *name) {
-  size_t n = strlen(name);
-  for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
-    if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
-  return false;
-}
-
-/* What a dry run has no use for: it writes nothing. */
-static bool is_of_output(const char *option) {
-  return is_among("out,trace,checkpoint-every,keep,save-best,save-last,overwrite", option);
-}
+/* What the command of a case says for itself. */
+static bool is_ours(const char *option) { return strcmp(option, "out") == 0 || strcmp(option, "save-last") == 0; }
 
 /* `ronde train` with all options of the case that is set which are not at their defaults. Those of the environment are
  * among them, so the command is the whole of it. folder NULL: a dry run. */
@@ -70,8 +61,8 @@ static json_t *command_of(const tool_call *call, const char *folder) {
   for (int i = 0; ronde_config_option("train", i, &option); i++) {
     const char *value = ronde_config_get(call->config, option.name);
     bool is_default = option.default_text ? strcmp(value, option.default_text) == 0 : !*value;
-    if (is_default || is_among("out,save-last", option.name) || is_for_others(call, option.name)) continue;
-    if (folder || !is_of_output(option.name))
+    if (is_default || is_ours(option.name) || is_for_others(call, option.name)) continue;
+    if (folder || !option.needs_out) /* a dry run writes nothing */
       json_array_append_new(command, json_sprintf("--%s=%s", option.name, value));
   }
   json_array_append_new(command, folder ? json_sprintf("--out=%s", folder) : json_string("--dry-run"));

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which kernels, where data and their cache lie. */
-static const char *const variables[] = {"RONDE_ISA", "RONDE_GEMM", "RONDE_DATA", "RONDE_CACHE_DIR"};
-
-const char *tool_rank_variable(int i) { return i < (int)(sizeof variables / sizeof *variables) ? variables[i] : NULL; }
-
 /* Whether the user wrote it: "--NAME", "--NAME=VALUE" or "--no-NAME". */
 static bool is_written(char *const *words, const char *name) {
   for (; *words && strcmp(*words, "--"); words++) {

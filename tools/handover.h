@@ -8,7 +8,5 @@
  * means (the environment, the checkpoint that --resume names). Ends with NULL. */
 ronde_status tool_rank_words(const tool_call *call, char ***words_out);
 void tool_rank_words_free(char **words); /* NULL is taken */
-/* The i-th variable, no option, that the ranks are to have where the launcher has it; NULL past the end. */
-const char *tool_rank_variable(int i);
 
 #endif

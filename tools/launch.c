@@ -159,7 +159,7 @@ static ronde_status start(tool_launched *l, const tool_call *call, char **words,
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
   while (words[n_words]) n_words++;
-  for (int i = 0; tool_rank_variable(i); i++) n_words += 2;
+  for (int i = 0; ronde_config_variable(i); i++) n_words += 2;
   arguments a = {.list = calloc(n_words + MPIRUN_WORDS + 1, sizeof *a.list)};
   if (!a.list || (hosts->n && !places)) {
     free(a.list), free(places);
@@ -173,8 +173,8 @@ static ronde_status start(tool_launched *l, const tool_call *call, char **words,
   add(&a, "--bind-to"), add(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add(&a, "-x"), add(&a, TOOL_LAUNCHED);
-  for (int i = 0; tool_rank_variable(i); i++)
-    if (getenv(tool_rank_variable(i))) add(&a, "-x"), add(&a, tool_rank_variable(i));
+  for (int i = 0; ronde_config_variable(i); i++)
+    if (getenv(ronde_config_variable(i))) add(&a, "-x"), add(&a, ronde_config_variable(i));
   add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; words[i]; i++) add(&a, words[i]);
   ronde_status status = start_mpirun(l, &a, session);

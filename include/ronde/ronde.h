@@ -203,9 +203,15 @@ RONDE_API const char *ronde_config_get(const ronde_config *config, const char *n
 typedef struct ronde_option {
   const char *name, *value_name; /* "batch", "N"; value_name NULL: a bare on/off flag */
   const char *default_text, *help, *group;
+  char variable[48]; /* of the environment that sets it: "RONDE_BATCH"; "": none does */
+  bool needs_out;    /* without effect in a run that writes nothing to --out */
 } ronde_option;
-/* The i-th option of a verb in the table's order; false past the end. All text is static. */
+/* The i-th option of a verb in the table's order; false past the end. All text but the variable is static. */
 RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option_out);
+
+/* The i-th variable of the environment, no option's, that the library reads: "RONDE_DATA", ...; NULL past the end. Ranks
+ * that are started on other hosts need them too. */
+RONDE_API const char *ronde_config_variable(int i);
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */
 

@@ -217,15 +217,13 @@ static ronde_status join(const doctor *d, ronde__transport **transport_out) {
   bool joins_mpi;
   RONDE_TRY(ronde__joins_mpi(d->config, &joins_mpi));
   if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(d->config), transport_out);
-  RONDE_TRY(
-      ronde__config_no_effect(d->config, "workers", "without --hosts or --transport mpi this machine is looked at"));
+  RONDE_TRY(ronde__config_settle(d->config, RONDE__NEED_SEVERAL_HOSTS, false));
   return ronde__transport_self(transport_out);
 }
 
 ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
-  const char *data = ronde__config_options(config)->data;
-  if (!data || strncmp(data, "npy", 3))
-    RONDE_TRY(ronde__config_no_effect(config, "layout", "only npy:DIR holds arrays in one of several orders"));
+  bool of_arrays = ronde__data_is_of_arrays(ronde__config_options(config)->data);
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, of_arrays));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

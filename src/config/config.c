@@ -9,45 +9,63 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT(field) offsetof(ronde__options, field)
+#define WORD(id, word) "|" word
+#define RONDE_CHOICES(set, words) static const char set##_WORDS[] = words;
+#include "config/choices.inc"
+
+/* The columns of options.inc. */
+#define DEFAULT(text) .deflt = text
+#define DEFAULT_OF(verbs, text) .other = {verbs, text}
+#define VALUE(name) .value = name
+#define CHOICES(set) .value = set##_WORDS + 1
+#define WHOLE(min, max) .int_min = min, .int_max = max
+#define WITHIN(min, max) .real_min = min, .real_max = max
+#define CHECK(function) .is_good = function
+#define WITH(flag, choices) .with = {flag, choices}
+#define NO_VARIABLE .no_variable = true
+#define HELP(text) .help = text
+#define RONDE_OPTION(type, field, flag, of, in, then, where, what, ...) \
+  {.name = flag,                                                        \
+   .kind = RONDE__OPTION_KIND_##type,                                   \
+   .verbs = of,                                                         \
+   .offset = offsetof(ronde__options, field),                           \
+   .group = in,                                                         \
+   .resumed = RONDE__RESUMED_##then,                                    \
+   .ranks = RONDE__RANKS_##where,                                       \
+   .needs = what,                                                       \
+   __VA_ARGS__},
 static const ronde__option table[] = {
-#define RONDE_OPTION_BOOL(field, flag, verbs, deflt, group, help) \
-  {flag, RONDE__OPTION_KIND_BOOL, verbs, AT(field), (deflt) ? "on" : "off", 0, 0, 0, 0, NULL, group, help, NULL},
-#define RONDE_OPTION_INT(field, flag, verbs, deflt, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_INT, verbs, AT(field), #deflt, min, max, 0, 0, value, group, help, NULL},
-#define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_REAL, verbs, AT(field), #deflt, 0, 0, min, max, value, group, help, NULL},
-#define RONDE_OPTION_AUTO(field, flag, verbs, min, max, value, group, help) \
-  {flag, RONDE__OPTION_KIND_AUTO, verbs, AT(field), "auto", 0, 0, min, max, value, group, help, NULL},
-#define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) \
-  {flag, RONDE__OPTION_KIND_TEXT, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, NULL},
-#define RONDE_OPTION_CHECKED(field, flag, verbs, deflt, is_good, value, group, help) \
-  {flag, RONDE__OPTION_KIND_TEXT, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, is_good},
-#define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) \
-  {flag, RONDE__OPTION_KIND_ENUM, verbs, AT(field), deflt, 0, 0, 0, 0, choices, group, help, NULL},
-#define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) \
-  {flag, RONDE__OPTION_KIND_PAIR, verbs, AT(field), deflt, 0, 0, 0, 0, value, group, help, NULL},
 #include "config/options.inc"
 };
-#undef AT
+#undef DEFAULT
+#undef DEFAULT_OF
+#undef VALUE
+#undef CHOICES
+#undef WHOLE
+#undef WITHIN
+#undef CHECK
+#undef WITH
+#undef NO_VARIABLE
+#undef HELP
 
 enum { N_OPTIONS = RONDE__COUNT(table) };
 _Static_assert(N_OPTIONS <= RONDE__MAX_OPTIONS, "each option has a bit and a text in a configuration");
+_Static_assert(RONDE__N_NEEDS <= 32, "each need has a bit in an option");
+
+static const struct {
+  const char *shown, *why;
+} needs[] = {
+#define RONDE_NEED(id, option, reason) {option, reason},
+#include "config/needs.inc"
+};
 
 static const struct {
   const char *name;
   int verb;
-} verbs[] = {{"train", RONDE__VERB_TRAIN},
-             {"eval", RONDE__VERB_EVAL},
-             {"predict", RONDE__VERB_PREDICT},
-             {"init", RONDE__VERB_INIT},
-             {"data", RONDE__VERB_DATA},
-             {"export", RONDE__VERB_EXPORT},
-             {"doctor", RONDE__VERB_DOCTOR},
-             {"bench collectives", RONDE__VERB_BENCH_COLLECTIVES},
-             {"compare", RONDE__VERB_COMPARE | RONDE__VERB_TRAIN},
-             {"bench step", RONDE__VERB_BENCH_STEP},
-             {"bench kernels", RONDE__VERB_BENCH_KERNELS}};
+} verbs[] = {
+#define RONDE_VERB(id, name, also) {name, RONDE__VERB_##id | (also)},
+#include "config/verbs.inc"
+};
 
 static int verb_of(const char *name) {
   for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
@@ -62,12 +80,36 @@ static const char *verb_name(int verb) {
   return verbs[i].name;
 }
 
-/* Of the verb; NULL: it has none of that name. */
-static const ronde__option *find(int verb, const char *name) {
+static ronde_status fail_verb(const char *name) {
+  char list[256] = "";
+  for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
+    size_t used = strlen(list);
+    const char *between = i == 0 ? "" : i + 1 < RONDE__COUNT(verbs) ? ", " : " or ";
+    snprintf(list + used, sizeof list - used, "%s%s", between, verbs[i].name);
+  }
+  return ronde__fail(RONDE_E_USAGE, "no verb '%s': %s", RONDE__SHOWN(name), list);
+}
+
+const ronde__option *ronde__option_at(int verb, int i) {
+  for (int at = 0; at < N_OPTIONS; at++)
+    if ((table[at].verbs & verb) && i-- == 0) return &table[at];
+  return NULL;
+}
+
+const ronde__option *ronde__option_find(int verb, const char *name) {
   for (int i = 0; i < N_OPTIONS; i++) {
     if ((table[i].verbs & verb) && strcmp(table[i].name, name) == 0) return &table[i];
   }
   return NULL;
+}
+
+const char *ronde__option_default(const ronde__option *o, int verb) {
+  return o->other.verbs & verb ? o->other.deflt : o->deflt;
+}
+
+void ronde__option_variable(const ronde__option *o, char name_out[RONDE__VARIABLE_BYTES]) {
+  snprintf(name_out, RONDE__VARIABLE_BYTES, "RONDE_%s", o->name);
+  for (char *p = name_out; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
 }
 
 static bool bit(const uint64_t *mask, const ronde__option *o) {
@@ -84,17 +126,13 @@ static void clear_bit(uint64_t *mask, const ronde__option *o) {
 
 ronde_status ronde_config_create(const char *verb, ronde_config **config_out) {
   int known = verb ? verb_of(verb) : 0;
-  if (!known)
-    return ronde__fail(RONDE_E_USAGE,
-                       "no verb '%s': train, eval, predict, init, data, export, compare, "
-                       "bench collectives, bench step or bench kernels",
-                       verb ? verb : "");
+  if (!known) return fail_verb(verb ? verb : "");
   ronde_config *config;
   RONDE__ALLOC(config, sizeof *config, "configuration");
   config->verb = known;
   for (int i = 0; i < N_OPTIONS; i++) {
-    ronde_status status =
-        table[i].deflt ? ronde__option_set(&table[i], &config->options, table[i].deflt, table[i].name) : RONDE_OK;
+    const char *deflt = ronde__option_default(&table[i], known);
+    ronde_status status = deflt ? ronde__option_set(&table[i], &config->options, deflt, table[i].name) : RONDE_OK;
     if (status) {
       ronde_config_destroy(config);
       return status;
@@ -153,9 +191,9 @@ static const ronde__option *find_near(int verb, const char *name) {
 static const ronde__option *find_meant(int verb, const char *name, bool *is_alias_out) {
   char spelt[80];
   ronde__option_spell(name, spelt, sizeof spelt);
-  const ronde__option *same = find(verb, spelt);
+  const ronde__option *same = ronde__option_find(verb, spelt);
   const char *alias = ronde__option_alias(spelt);
-  const ronde__option *other = alias ? find(verb, alias) : NULL;
+  const ronde__option *other = alias ? ronde__option_find(verb, alias) : NULL;
   *is_alias_out = !same && other;
   return same ? same : other ? other : find_near(verb, spelt);
 }
@@ -163,7 +201,7 @@ static const ronde__option *find_meant(int verb, const char *name, bool *is_alia
 static ronde_status fail_unknown(int verb, const char *name) {
   char list[128] = "", spelt[80];
   for (size_t i = 0; i < RONDE__COUNT(verbs); i++) {
-    if (!find(verbs[i].verb, name)) continue;
+    if (!ronde__option_find(verbs[i].verb, name)) continue;
     size_t used = strlen(list);
     snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", verbs[i].name);
   }
@@ -183,7 +221,7 @@ static ronde_status fail_unknown(int verb, const char *name) {
 }
 
 ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value) {
-  const ronde__option *o = find(config->verb, name);
+  const ronde__option *o = ronde__option_find(config->verb, name);
   if (!o) return fail_unknown(config->verb, name);
   char label[80];
   snprintf(label, sizeof label, "--%s", name);
@@ -194,34 +232,32 @@ ronde_status ronde_config_set(ronde_config *config, const char *name, const char
 }
 
 bool ronde_config_is_given(const ronde_config *config, const char *name) {
-  const ronde__option *o = find(config->verb, name);
+  const ronde__option *o = ronde__option_find(config->verb, name);
   return o && bit(config->set_mask, o);
 }
 
-static void variable_name(const ronde__option *o, char *name_out, size_t bytes) {
-  snprintf(name_out, bytes, "RONDE_%s", o->name);
-  for (char *p = name_out; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-}
+/* Where data and their cache lie, which kernels compute. */
+static const char *const other_variables[] = {"RONDE_DATA", "RONDE_CACHE_DIR", "RONDE_ISA", "RONDE_GEMM"};
 
-/* Variables that are read elsewhere. */
-static const char *const other_variables[] = {"RONDE_DATA", "RONDE_CACHE_DIR", "RONDE_ISA", "RONDE_GEMM",
-                                              "RONDE_LAUNCHED"};
+const char *ronde_config_variable(int i) {
+  return i >= 0 && (size_t)i < RONDE__COUNT(other_variables) ? other_variables[i] : NULL;
+}
 
 /* What looks like a misspelt variable is said: it would change nothing, and nobody would notice. */
 static void warn_of_misspelt(const char *variable) {
   enum { ANY = -1 };
-  char name[80], spelt[80], meant_variable[80];
+  char name[80], spelt[80], meant_variable[RONDE__VARIABLE_BYTES];
   size_t length = strcspn(variable, "=");
   if (length >= sizeof name) return;
   snprintf(name, sizeof name, "%.*s", (int)length, variable);
   for (size_t i = 0; i < RONDE__COUNT(other_variables); i++)
     if (strcmp(name, other_variables[i]) == 0) return;
   ronde__option_spell(name + strlen("RONDE_"), spelt, sizeof spelt);
-  if (find(ANY, spelt)) return;
+  if (ronde__option_find(ANY, spelt)) return;
   bool is_alias;
   const ronde__option *meant = find_meant(ANY, spelt, &is_alias);
-  if (!meant || strcmp(meant->name, "data") == 0) return; /* RONDE_DATA is no --data */
-  variable_name(meant, meant_variable, sizeof meant_variable);
+  if (!meant || meant->no_variable) return;
+  ronde__option_variable(meant, meant_variable);
   ronde__log(RONDE_LOG_WARNING, "%s in the environment is not read; %s %s", RONDE__SHOWN(name),
              is_alias ? "here it is" : "the nearest is", meant_variable);
 }
@@ -229,10 +265,9 @@ static void warn_of_misspelt(const char *variable) {
 ronde_status ronde_config_set_environment(ronde_config *config) {
   for (int i = 0; i < N_OPTIONS; i++) {
     const ronde__option *o = &table[i];
-    /* RONDE_DATA names the folder where data sets lie. */
-    if (!(o->verbs & config->verb) || bit(config->set_mask, o) || strcmp(o->name, "data") == 0) continue;
-    char variable[80];
-    variable_name(o, variable, sizeof variable);
+    if (!(o->verbs & config->verb) || bit(config->set_mask, o) || o->no_variable) continue;
+    char variable[RONDE__VARIABLE_BYTES];
+    ronde__option_variable(o, variable);
     const char *value = getenv(variable);
     if (!value || !*value) continue;
     RONDE_TRY(ronde__option_set(o, &config->options, value, variable));
@@ -245,7 +280,7 @@ ronde_status ronde_config_set_environment(ronde_config *config) {
 }
 
 const char *ronde_config_get(const ronde_config *config, const char *name) {
-  const ronde__option *o = find(config->verb, name);
+  const ronde__option *o = ronde__option_find(config->verb, name);
   if (!o) return NULL;
   /* The texts are a cache, no part of the configuration's value. */
   ronde_config *cache = (ronde_config *)config;
@@ -261,52 +296,96 @@ const char *ronde_config_get(const ronde_config *config, const char *name) {
 
 bool ronde_config_option(const char *verb, int i, ronde_option *option_out) {
   int known = verb ? verb_of(verb) : 0;
-  for (int at = 0; known && at < N_OPTIONS; at++) {
-    const ronde__option *o = &table[at];
-    if (!(o->verbs & known) || i-- > 0) continue;
-    *option_out = (ronde_option){o->name, o->value, o->deflt, o->help, o->group};
-    return true;
-  }
-  return false;
+  const ronde__option *o = ronde__option_at(known, i);
+  if (!o) return false;
+  *option_out = (ronde_option){.name = o->name,
+                               .value_name = o->value,
+                               .default_text = ronde__option_default(o, known),
+                               .help = o->help,
+                               .group = o->group,
+                               .needs_out = ronde__option_needs(o, RONDE__NEED_OUT)};
+  if (!o->no_variable) ronde__option_variable(o, option_out->variable);
+  return true;
 }
 
 /* ---- for the jobs ---------------------------------------------------------------------------------------------- */
 
 const ronde__options *ronde__config_options(const ronde_config *config) { return &config->options; }
 
-static bool is_neutral(const ronde__option *o, const ronde__options *options) {
+static bool is_neutral(const ronde__option *o, const ronde_config *config) {
   if (o->kind == RONDE__OPTION_KIND_TEXT) return false;
-  char *text = ronde__option_text(o, options);
-  bool neutral = text && (strcmp(text, o->deflt) == 0 || strcmp(text, "0") == 0 || strcmp(text, "off") == 0);
+  char *text = ronde__option_text(o, &config->options);
+  const char *deflt = ronde__option_default(o, config->verb);
+  bool neutral = text && (strcmp(text, deflt) == 0 || strcmp(text, "0") == 0 || strcmp(text, "off") == 0);
   free(text);
   return neutral;
 }
 
 bool ronde__config_is_set(const ronde_config *config, const char *flag) {
-  const ronde__option *o = find(config->verb, flag);
-  return o && bit(config->set_mask, o) && !is_neutral(o, &config->options);
+  const ronde__option *o = ronde__option_find(config->verb, flag);
+  return o && bit(config->set_mask, o) && !is_neutral(o, config);
 }
 
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why) {
   if (!ronde__config_is_set(config, flag)) return RONDE_OK;
-  const ronde__option *o = find(config->verb, flag);
-  char variable[80];
-  variable_name(o, variable, sizeof variable);
+  const ronde__option *o = ronde__option_find(config->verb, flag);
+  char variable[RONDE__VARIABLE_BYTES];
+  ronde__option_variable(o, variable);
   if (bit(config->environment_mask, o)) return ronde__fail(RONDE_E_USAGE, "%s can have no effect: %s", variable, why);
   return ronde__fail(RONDE_E_USAGE, "--%s can have no effect: %s", flag, why);
 }
 
-json_t *ronde__config_json(const ronde_config *config) {
+ronde_status ronde__config_settle(const ronde_config *config, ronde__need need, bool is_met) {
+  const ronde__option *o;
+  const char *shown = needs[need].shown, *value = shown ? ronde_config_get(config, shown) : NULL;
+  char why[256];
+  if (is_met) return RONDE_OK;
+  if (value && *value) snprintf(why, sizeof why, "%s (--%s %s)", needs[need].why, shown, RONDE__SHOWN(value));
+  else snprintf(why, sizeof why, "%s", needs[need].why);
+  for (int i = 0; (o = ronde__option_at(config->verb, i)); i++)
+    if (ronde__option_needs(o, need)) RONDE_TRY(ronde__config_no_effect(config, o->name, why));
+  return RONDE_OK;
+}
+
+/* "a|b|c" as "a, b and c" */
+static void list_words(const char *words, char *text_out, size_t bytes) {
+  size_t used = 0;
+  for (; *words && used < bytes; words += strcspn(words, "|"), words += *words == '|') {
+    size_t length = strcspn(words, "|");
+    const char *between = used == 0 ? "" : words[length] ? ", " : " and ";
+    used += (size_t)snprintf(text_out + used, bytes - used, "%s%.*s", between, (int)length, words);
+  }
+}
+
+ronde_status ronde__config_settle_others(const ronde_config *config) {
+  const ronde__option *o;
+  char list[64], why[128];
+  for (int i = 0; (o = ronde__option_at(config->verb, i)); i++) {
+    const char *value = o->with.option ? ronde_config_get(config, o->with.option) : NULL;
+    if (!value || ronde__choice_index(o->with.words, value) >= 0) continue;
+    list_words(o->with.words, list, sizeof list);
+    snprintf(why, sizeof why, "it is for --%s %s, and this is %s", o->with.option, list, value);
+    RONDE_TRY(ronde__config_no_effect(config, o->name, why));
+  }
+  return RONDE_OK;
+}
+
+/* Of the verb, or only what all ranks share. */
+static json_t *values_of(const ronde_config *config, bool shared) {
   json_t *json = json_object();
-  for (int i = 0; json && i < N_OPTIONS; i++) {
-    if (!(table[i].verbs & config->verb)) continue;
-    if (json_object_set_new(json, table[i].name, ronde__option_json(&table[i], &config->options))) {
+  const ronde__option *o;
+  for (int i = 0; json && (o = ronde__option_at(config->verb, i)); i++) {
+    if (shared && o->ranks != RONDE__RANKS_SAME) continue;
+    if (json_object_set_new(json, o->name, ronde__option_json(o, &config->options))) {
       json_decref(json);
       return NULL;
     }
   }
   return json;
 }
+
+json_t *ronde__config_json(const ronde_config *config) { return values_of(config, false); }
+json_t *ronde__config_shared(const ronde_config *config) { return values_of(config, true); }
 
 json_t *ronde__config_given(const ronde_config *config) {
   json_t *json = json_object();
@@ -323,13 +402,13 @@ json_t *ronde__config_given(const ronde_config *config) {
   return json;
 }
 
-ronde_status ronde__config_take(ronde_config *config, const json_t *given, bool (*leave)(void *user, const char *name),
-                                void *user) {
+ronde_status ronde__config_take(ronde_config *config, const json_t *given,
+                                bool (*leave)(void *user, const ronde__option *option), void *user) {
   const char *name;
   json_t *value;
   json_object_foreach((json_t *)given, name, value) {
-    const ronde__option *o = find(config->verb, name);
-    if (!o || bit(config->set_mask, o) || leave(user, name) || !json_is_string(value)) continue;
+    const ronde__option *o = ronde__option_find(config->verb, name);
+    if (!o || bit(config->set_mask, o) || leave(user, o) || !json_is_string(value)) continue;
     RONDE_TRY(ronde_config_set(config, name, json_string_value(value)));
   }
   return RONDE_OK;

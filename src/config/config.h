@@ -1,35 +1,43 @@
-/* The typed option table: options.inc makes the parser, --help, the RONDE_... environment and the record in
- * run.json. */
+/* The typed option table: options.inc makes the parser, --help, the RONDE_... environment, the record in run.json, and
+ * what is refused without an effect, taken over by --resume, and alike on all ranks. */
 #ifndef RONDE_CONFIG_H
 #define RONDE_CONFIG_H
 
 #include "base/base.h"
 #include <jansson.h>
 
+/* One bit each; a configuration's verb is its own and those whose options it takes too. */
 enum {
-  RONDE__VERB_TRAIN = 1,
-  RONDE__VERB_EVAL = 2,
-  RONDE__VERB_PREDICT = 4,
-  RONDE__VERB_INIT = 8,
-  RONDE__VERB_DATA = 16,
-  RONDE__VERB_COMPARE = 32,
-  RONDE__VERB_EXPORT = 64,
-  RONDE__VERB_BENCH_COLLECTIVES = 128,
-  RONDE__VERB_BENCH_STEP = 256,
-  RONDE__VERB_BENCH_KERNELS = 512,
-  RONDE__VERB_DOCTOR = 1024
+#define RONDE_VERB(id, name, also) RONDE__VERB_BIT_##id,
+#include "config/verbs.inc"
 };
+enum {
+#define RONDE_VERB(id, name, also) RONDE__VERB_##id = 1 << RONDE__VERB_BIT_##id,
+#include "config/verbs.inc"
+};
+
+/* What an ENUM option is. */
+#define WORD(id, word) RONDE__##id,
+#define RONDE_CHOICES(set, words) enum { words };
+#include "config/choices.inc"
+
+/* What an option may need to have an effect. */
+typedef enum ronde__need {
+#define RONDE_NEED(id, shown, why) RONDE__NEED_##id,
+#include "config/needs.inc"
+  RONDE__N_NEEDS
+} ronde__need;
 
 /* The values, typed. Text is owned by the config; an option that was not given and has no default is NULL. */
 typedef struct ronde__options {
-#define RONDE_OPTION_BOOL(field, flag, verbs, deflt, group, help) bool field;
-#define RONDE_OPTION_INT(field, flag, verbs, deflt, min, max, value, group, help) int64_t field;
-#define RONDE_OPTION_REAL(field, flag, verbs, deflt, min, max, value, group, help) double field;
-#define RONDE_OPTION_AUTO(field, flag, verbs, min, max, value, group, help) double field; /* < 0: not resolved yet */
-#define RONDE_OPTION_TEXT(field, flag, verbs, deflt, value, group, help) char *field;
-#define RONDE_OPTION_CHECKED(field, flag, verbs, deflt, is_good, value, group, help) char *field;
-#define RONDE_OPTION_ENUM(field, flag, verbs, deflt, choices, group, help) int field; /* index into choices */
-#define RONDE_OPTION_PAIR(field, flag, verbs, deflt, value, group, help) double field[2];
+#define RONDE__FIELD_BOOL(field) bool field;
+#define RONDE__FIELD_INT(field) int64_t field;
+#define RONDE__FIELD_REAL(field) double field;
+#define RONDE__FIELD_AUTO(field) double field; /* < 0: not resolved yet */
+#define RONDE__FIELD_TEXT(field) char *field;
+#define RONDE__FIELD_ENUM(field) int field; /* of its choices */
+#define RONDE__FIELD_PAIR(field) double field[2];
+#define RONDE_OPTION(kind, field, ...) RONDE__FIELD_##kind(field)
 #include "config/options.inc"
 } ronde__options;
 
@@ -51,13 +59,20 @@ const ronde__options *ronde__config_options(const ronde_config *config);
 bool ronde__config_is_set(const ronde_config *config, const char *flag);
 /* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);
+/* From now on it is known whether there is what options may need: where there is not, what needs it is refused so. */
+ronde_status ronde__config_settle(const ronde_config *config, ronde__need need, bool is_met);
+/* The same of what has an effect only with certain values of another option, which are final now. */
+ronde_status ronde__config_settle_others(const ronde_config *config);
 /* Every option of the verb, resolved, by name: for run.json. */
 json_t *ronde__config_json(const ronde_config *config);
+/* Of these, what ranks that are processes must have alike. */
+json_t *ronde__config_shared(const ronde_config *config);
 /* The options that the user set, by name, as text; what ronde__config_take reads. */
 json_t *ronde__config_given(const ronde_config *config);
 /* Sets each option that was not set from such texts, unless `leave` says so; options of another version are left. */
-ronde_status ronde__config_take(ronde_config *config, const json_t *given, bool (*leave)(void *user, const char *name),
-                                void *user);
+struct ronde__option;
+ronde_status ronde__config_take(ronde_config *config, const json_t *given,
+                                bool (*leave)(void *user, const struct ronde__option *option), void *user);
 /* Height and width of --resize; zeros where it is not given. */
 ronde_status ronde__config_resize(const ronde__options *options, int64_t resize_out[2]);
 

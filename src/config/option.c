@@ -58,8 +58,7 @@ static bool parse_pair(const char *text, double pair_out[2]) {
   return pair_out[0] >= 0 && pair_out[0] < 1 && pair_out[1] >= 0 && pair_out[1] < 1;
 }
 
-/* Index of text among "a|b|c", or -1. */
-static int choice_index(const char *choices, const char *text) {
+int ronde__choice_index(const char *choices, const char *text) {
   size_t n = strlen(text);
   for (int i = 0;; i++) {
     size_t length = strcspn(choices, "|");
@@ -121,7 +120,7 @@ static ronde_status set_text(const ronde__option *o, char **field, const char *v
 
 static ronde_status set_choice(const ronde__option *o, void *field, const char *value, const char *label) {
   const char *choices = o->kind == RONDE__OPTION_KIND_BOOL ? "on|off" : o->value;
-  int index = choice_index(choices, value);
+  int index = ronde__choice_index(choices, value);
   if (index < 0) return fail_choice(choices, value, label);
   if (o->kind == RONDE__OPTION_KIND_BOOL) {
     *(bool *)field = index == 0;

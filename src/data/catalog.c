@@ -331,6 +331,15 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   return ronde__fail(RONDE_E_USAGE, "data set %s is unknown: did you mean %s? There are " NAMES, shown, near);
 }
 
+/* Whether a spec is of that name. */
+static bool is_of(const char *spec, const char *name) {
+  size_t n = strlen(name);
+  return spec && !strncmp(spec, name, n) && (!spec[n] || spec[n] == ':');
+}
+
+bool ronde__data_is_of_arrays(const char *spec) { return is_of(spec, "npy"); }
+bool ronde__data_is_of_images(const char *spec) { return is_of(spec, "folder"); }
+
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
   if (ronde__is_empty(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");
   size_t length = strcspn(spec, ":");

@@ -25,6 +25,10 @@ typedef struct ronde__data_options {
   bool crop, flip; /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
+/* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; or folder:DIR, files of images. */
+bool ronde__data_is_of_arrays(const char *spec);
+bool ronde__data_is_of_images(const char *spec);
+
 #define RONDE__NORMALIZED_MAX 16 /* channels that may have a mean and a deviation of their own */
 
 /* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */

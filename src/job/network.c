@@ -63,12 +63,10 @@ static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t 
   return y;
 }
 
-static ronde_status smooth_labels(const ronde__job *job, ronde_graph *graph) {
+/* Another loss has no labels to smooth. */
+static void smooth_labels(const ronde__job *job, ronde_graph *graph) {
   ronde__node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
-  if (loss->kind != RONDE__OP_CROSS_ENTROPY)
-    return ronde__config_no_effect(job->config, "label-smoothing", "the loss is no cross entropy");
-  loss->attr.label_smoothing = (float)job->options->label_smoothing;
-  return RONDE_OK;
+  if (loss->kind == RONDE__OP_CROSS_ENTROPY) loss->attr.label_smoothing = (float)job->options->label_smoothing;
 }
 
 /* ---- --freeze ---- */
@@ -131,7 +129,8 @@ static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
   if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->classes));
   else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));
   if (job->data) RONDE_TRY(check_targets(job, graph));
-  return smooth_labels(job, graph);
+  smooth_labels(job, graph);
+  return RONDE_OK;
 }
 
 static ronde_status define_pass(void *job, ronde_graph *graph) { return define_job(job, graph); }

@@ -1,5 +1,6 @@
 /* Before a run of several processes: whether they are the same build, with the same options and data. Each tells the
  * others a card of itself; what differs from rank 0 is said by all in the same words. */
+#include "config/option.h"
 #include "io/checksum.h"
 #include "state/checkpoint.h"
 #include "setup/setup.h"
@@ -13,21 +14,15 @@ enum { MAX_OPTIONS_TEXT = 8192 };
 
 typedef struct card {
   char host[64], build[96], kernels[32], start[64], train[80], test[80], options[MAX_OPTIONS_TEXT];
-  int32_t led; /* bit i: led_options[i] is given */
+  uint32_t led; /* bit i: led_option(i) is given */
 } card;
 
-/* Paths may differ from host to host, and so may what changes no bit. */
-static const char *const may_differ[] = {"threads", "data",      "init",     "resume", "out",       "save",
-                                         "cache",   "hosts",     "hostfile", "iface",  "log-every", "overlap",
-                                         "choices", "overwrite", "grace",    "timeout"};
-
-/* What only rank 0 does: given to another rank alone, it would not be done. */
-static const char *const led_options[] = {"out", "save", "resume"};
-
-static json_t *options_of(const ronde__job *job) {
-  json_t *options = ronde__config_json(job->config);
-  for (size_t i = 0; options && i < RONDE__COUNT(may_differ); i++) json_object_del(options, may_differ[i]);
-  return options;
+/* The i-th of what rank 0 does for all: given to another rank alone, it would not be done. */
+static const ronde__option *led_option(int i) {
+  const ronde__option *o;
+  for (int at = 0; (o = ronde__option_at(RONDE__VERB_TRAIN, at)); at++)
+    if (o->ranks == RONDE__RANKS_LED && i-- == 0) return o;
+  return NULL;
 }
 
 static ronde_status fill(const ronde__job *job, card *c) {
@@ -42,9 +37,8 @@ static ronde_status fill(const ronde__job *job, card *c) {
     snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->place.step,
              ronde__checksum(r->file->header, r->file->header_bytes));
   else snprintf(c->start, sizeof c->start, "the first step");
-  for (size_t i = 0; i < RONDE__COUNT(led_options); i++)
-    c->led |= (int32_t)ronde_config_is_given(job->config, led_options[i]) << i;
-  json_t *options = options_of(job);
+  for (int i = 0; led_option(i); i++) c->led |= (uint32_t)ronde_config_is_given(job->config, led_option(i)->name) << i;
+  json_t *options = ronde__config_shared(job->config);
   size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
   json_decref(options);
   if (n == 0 || n >= sizeof c->options) return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes", n);
@@ -73,10 +67,14 @@ bool ronde__options_differ(const char *one, const char *first, char name[32], ch
   return found;
 }
 
+/* The first of a card's bits; NULL: none is set. */
+static const ronde__option *led_option_of(uint32_t bits) { return bits ? led_option(__builtin_ctz(bits)) : NULL; }
+
 /* Why rank `rank` cannot train with rank 0; false where it can. */
 static bool differs(const card *cards, int rank, char why[512]) {
   const card *one = &cards[rank], *first = &cards[0];
   char name[32], own[64], theirs[64];
+  const ronde__option *led = led_option_of(one->led & ~first->led);
   int n = snprintf(why, 512, "rank %d on host %s ", rank, one->host);
   why += n;
   size_t left = 512 - (size_t)n;
@@ -85,9 +83,8 @@ static bool differs(const card *cards, int rank, char why[512]) {
   else if (strcmp(one->kernels, first->kernels))
     snprintf(why, left, "computes with %s, rank 0 on host %s with %s: RONDE_ISA on every host makes them alike",
              one->kernels, first->host, first->kernels);
-  else if (one->led & ~first->led)
-    snprintf(why, left, "has --%s, rank 0 on host %s has not: rank 0 does it for all",
-             led_options[__builtin_ctz((unsigned)(one->led & ~first->led)) % RONDE__COUNT(led_options)], first->host);
+  else if (led)
+    snprintf(why, left, "has --%s, rank 0 on host %s has not: rank 0 does it for all", led->name, first->host);
   else if (strcmp(one->start, first->start))
     snprintf(why, left, "goes on from %s, rank 0 on host %s from %s", one->start, first->host, first->start);
   else if (strcmp(one->train, first->train))

@@ -46,25 +46,16 @@ static ronde_status options_from_file(ronde__job *job) {
   return RONDE_OK;
 }
 
-static ronde_status set_up_model(ronde__job *job) {
+static ronde_status find_model(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->hooks.model) {
     job->model_name = o->model ? o->model : "custom";
-    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "the network is the caller's"));
-    if (o->dropout > 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", "the network is the caller's"));
-    job->config->options.dropout = 0;
     return RONDE_OK;
   }
   if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
   if (!(job->model = ronde__model_find(o->model)))
     return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
   job->model_name = job->model->name;
-  if (!job->model->has_padding)
-    RONDE_TRY(ronde__config_no_effect(job->config, "padding", "only mnist-small and mnist-large have it"));
-  char why[64];
-  snprintf(why, sizeof why, "%s has no dropout", job->model_name);
-  if (o->dropout > 0 && job->model->dropout == 0) RONDE_TRY(ronde__config_no_effect(job->config, "dropout", why));
-  if (o->dropout < 0) job->config->options.dropout = job->model->dropout;
   return RONDE_OK;
 }
 
@@ -73,22 +64,10 @@ static ronde_status open_data(ronde__job *job) {
   if (job->hooks.source) {
     if (o->data)
       return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", RONDE__SHOWN(o->data));
-    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "the data are the caller's"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "normalize", "the data are the caller's"));
     RONDE_TRY(ronde__normalize_settle(job, &(ronde__normalization){0}));
-    RONDE_TRY(ronde__config_no_effect(job->config, "resize", "the data are the caller's"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "the data are the caller's"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "augment", "the data are the caller's"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "the data are the caller's"));
     return ronde__data_wrap(job->hooks.source, &job->data);
   }
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "--data NAME is needed, such as fashion-mnist");
-  if (!strncmp(o->data, "synthetic", 9))
-    RONDE_TRY(ronde__config_no_effect(job->config, "cache", "synthetic data are not decoded"));
-  if (strncmp(o->data, "npy", 3))
-    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "only npy:DIR holds arrays in one of several orders"));
-  if (strncmp(o->data, "folder", 6))
-    RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "only folder:DIR has images to skip"));
   bool usual;
   ronde__normalization normalization;
   RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
@@ -113,6 +92,10 @@ static ronde_status open_data(ronde__job *job) {
   RONDE_TRY(ronde__data_open(&options, &job->data));
   return ronde__normalize_settle(job, &job->data->normalization);
 }
+
+_Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOUT_NCHW == RONDE__IMAGE_NCHW &&
+                   (int)RONDE__LAYOUT_NHWC == RONDE__IMAGE_NHWC,
+               "--layout is handed on to the data as it is");
 
 static void shape_from_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
@@ -205,11 +188,6 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
-static ronde_status check_synchronised(const ronde__job *job, ronde_graph *graph) {
-  if (!job->options->sync_bn || ronde__graph_synchronise(graph)) return RONDE_OK;
-  return ronde__config_no_effect(job->config, "sync-bn", "the network has no batch normalisation");
-}
-
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
@@ -217,7 +195,7 @@ static ronde_status check_network(ronde__job *job) {
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
   if (status == RONDE_OK) ronde__tell_classes(job);
-  if (status == RONDE_OK && job->sampler) status = check_synchronised(job, graph);
+  if (status == RONDE_OK) status = ronde__check_effects(job, RONDE__KNOWN_NETWORK, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
@@ -228,11 +206,15 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__kernels_get(&job->kernels));
   RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
+  RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_AT_ONCE, NULL));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__config_copy(job->config, &job->given));
   RONDE_TRY(open_init(job));
   RONDE_TRY(ronde__config_resize(job->options, job->resize));
-  RONDE_TRY(set_up_model(job));
+  RONDE_TRY(find_model(job));
+  RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_OPTIONS, NULL));
+  if (!job->model) job->config->options.dropout = 0;
+  else if (job->options->dropout < 0) job->config->options.dropout = job->model->dropout;
   if (verb != RONDE__VERB_INIT) RONDE_TRY(ronde__set_up_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
@@ -240,10 +222,6 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(ronde__set_up_classes(job));
     shape_from_data(job);
   } else {
-    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "resize", "there is no --data"));
-    if (verb == RONDE__VERB_INIT) RONDE_TRY(ronde__config_no_effect(job->config, "layout", "there is no --data"));
-    if (verb == RONDE__VERB_INIT)
-      RONDE_TRY(ronde__config_no_effect(job->config, "skip-bad-images", "there is no --data"));
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_training(job));

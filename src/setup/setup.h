@@ -21,6 +21,16 @@ bool ronde__options_differ(const char *one, const char *first, char name[32], ch
 /* ---- the parts of ronde__job_create, in the order in which it calls them ----
  * Each resolves automatic values in the job's config and refuses, by name, what is impossible or can have no effect. */
 
+/* effects.c: refuses what the user set and what can have no effect, as far as that is known by now. graph: of the
+ * network; NULL before KNOWN_NETWORK. */
+typedef enum ronde__known {
+  RONDE__KNOWN_AT_ONCE, /* before anything is read */
+  RONDE__KNOWN_OPTIONS, /* with what --resume and --init bring */
+  RONDE__KNOWN_RANKS,
+  RONDE__KNOWN_DATA,
+  RONDE__KNOWN_NETWORK
+} ronde__known;
+ronde_status ronde__check_effects(const ronde__job *job, ronde__known now, const ronde_graph *graph);
 /* Joins MPI where this process is a rank of it. */
 ronde_status ronde__join_ranks(ronde__job *job);
 /* start.c: the checkpoint that --resume names, if there is one. Where ranks are processes they call together: it is rank

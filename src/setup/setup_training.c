@@ -9,16 +9,13 @@
 static ronde_status resolve_optimizer(ronde__job *job) {
   ronde__options *o = &job->config->options;
   bool sgd = o->optimizer == RONDE__OPTIMIZER_SGD, adagrad = o->optimizer == RONDE__OPTIMIZER_ADAGRAD;
-  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "momentum", "only --optimizer sgd has it"));
-  if (!sgd) RONDE_TRY(ronde__config_no_effect(job->config, "nesterov", "only --optimizer sgd has it"));
   if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
-  if (sgd || adagrad)
-    RONDE_TRY(ronde__config_no_effect(job->config, "betas", "only --optimizer adam and adamw have them"));
-  if (sgd) RONDE_TRY(ronde__config_no_effect(job->config, "eps", "--optimizer sgd has none"));
   if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
   if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
-  static const ronde__optim_kind kinds[] = {RONDE__OPTIM_SGD, RONDE__OPTIM_ADAM, RONDE__OPTIM_ADAMW,
-                                            RONDE__OPTIM_ADAGRAD};
+  static const ronde__optim_kind kinds[] = {[RONDE__OPTIMIZER_SGD] = RONDE__OPTIM_SGD,
+                                            [RONDE__OPTIMIZER_ADAM] = RONDE__OPTIM_ADAM,
+                                            [RONDE__OPTIMIZER_ADAMW] = RONDE__OPTIM_ADAMW,
+                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD};
   job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
                                       o->nesterov,         o->betas[0], o->betas[1], o->eps};
   return RONDE_OK;
@@ -38,11 +35,9 @@ static ronde_status resolve_rate(ronde__job *job) {
 
 static ronde_status resolve_schedule(ronde__job *job) {
   const ronde__options *o = job->options;
-  static const ronde__schedule_kind kinds[] = {RONDE__SCHEDULE_CONSTANT, RONDE__SCHEDULE_STEP, RONDE__SCHEDULE_COSINE};
-  if (kinds[o->lr_schedule] != RONDE__SCHEDULE_STEP) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "lr-step", "only --lr-schedule step has it"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "lr-gamma", "only --lr-schedule step has it"));
-  }
+  static const ronde__schedule_kind kinds[] = {[RONDE__LR_SCHEDULE_CONSTANT] = RONDE__SCHEDULE_CONSTANT,
+                                               [RONDE__LR_SCHEDULE_STEP] = RONDE__SCHEDULE_STEP,
+                                               [RONDE__LR_SCHEDULE_COSINE] = RONDE__SCHEDULE_COSINE};
   job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr,      o->lr_gamma, o->lr_step,
                                     job->steps_per_epoch,  job->steps, o->warmup};
   return RONDE_OK;
@@ -127,12 +122,6 @@ static ronde_status resolve_steps(ronde__job *job) {
 static ronde_status resolve_tests(ronde__job *job) {
   const ronde__options *o = job->options;
   int64_t n_tests = ronde__job_tests(job).n;
-  if (n_tests == 0) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "eval-every", "the data have no test examples"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the data have no test examples"));
-  }
-  if (job->data->source.classes == 0)
-    RONDE_TRY(ronde__config_no_effect(job->config, "target-accuracy", "the targets are values, not classes"));
   if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/" RONDE__BEST_NAME, o->out)))
     return ronde__fail(RONDE_E_MEMORY, "%s/" RONDE__BEST_NAME ": no memory", o->out);
   return RONDE_OK;
@@ -145,10 +134,8 @@ static bool needs_whole_gradients(const ronde__job *job) {
 
 ronde_status ronde__set_up_training(ronde__job *job) {
   const ronde__options *o = job->options;
-  if (!o->out) RONDE_TRY(ronde__config_no_effect(job->config, "trace", "there is no --out to write it to"));
-  if (o->dry_run && (o->out || o->save))
-    return ronde__fail(RONDE_E_USAGE, "--dry-run writes nothing: --out and --save can have no effect");
   RONDE_TRY(resolve_steps(job));
+  RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_DATA, NULL));
   RONDE_TRY(resolve_tests(job));
   RONDE_TRY(resolve_rate(job));
   RONDE_TRY(resolve_optimizer(job));
@@ -161,7 +148,6 @@ ronde_status ronde__set_up_training(ronde__job *job) {
 /* One batch, again and again; without dropout every system computes the same. */
 ronde_status ronde__set_up_stepper(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  o->lr = o->bench_lr;
   o->dropout = 0;
   job->batch = job->local_batch = o->batch;
   job->fused_update = true;
@@ -171,10 +157,6 @@ ronde_status ronde__set_up_stepper(ronde__job *job) {
 /* "500": steps; "30s", "10m", "2h": time. */
 static ronde_status resolve_checkpoints(ronde__job *job) {
   const char *text = job->options->checkpoint_every;
-  if (!job->options->out) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "checkpoint-every", "there is no --out to write them to"));
-    RONDE_TRY(ronde__config_no_effect(job->config, "keep", "there is no --out to write them to"));
-  }
   if (!text) return RONDE_OK;
   long long n;
   char unit = 0;
@@ -196,16 +178,7 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
   return RONDE_OK;
 }
 
-static ronde_status check_overwrite(const ronde__job *job) {
-  const ronde__options *o = job->options;
-  if (!o->out) return ronde__config_no_effect(job->config, "overwrite", "there is no --out");
-  bool automatic = o->resume && strcmp(o->resume, "auto") == 0;
-  return automatic ? ronde__config_no_effect(job->config, "overwrite", "--resume auto goes on with what is in --out")
-                   : RONDE_OK;
-}
-
 ronde_status ronde__set_up_checkpoints(ronde__job *job) {
   RONDE_TRY(resolve_checkpoints(job));
-  RONDE_TRY(check_overwrite(job));
   return job->resume ? ronde__resume_check(job->resume, job) : RONDE_OK;
 }

@@ -2,22 +2,17 @@
 #include "setup/setup.h"
 
 #include "comm/mpi.h"
+#include "config/option.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
-  static const char *const hosts[] = {"hosts", "hostfile"};
   const ronde__options *o = ronde__config_options(config);
   *joins_out = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
-  if (*joins_out) return RONDE_OK;
-  for (size_t i = 0; i < RONDE__COUNT(hosts); i++)
-    if (ronde__config_is_set(config, hosts[i]))
-      return ronde__fail(RONDE_E_USAGE, "--%s: this process was not started by mpirun or srun", hosts[i]);
-  if (config->verb == RONDE__VERB_TRAIN)
-    RONDE_TRY(ronde__config_no_effect(config, "grace", "only --transport mpi has processes to wait for"));
-  return ronde__config_no_effect(config, "iface", "only --transport mpi uses it");
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_LAUNCHED, *joins_out));
+  return ronde__config_settle(config, RONDE__NEED_MPI, *joins_out);
 }
 
 ronde_status ronde__join_ranks(ronde__job *job) {
@@ -69,14 +64,13 @@ int ronde_config_server_ranks(const ronde_config *config) {
 }
 
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
-  static const char *const of_several[] = {"workers", "transport", "timeout", "grace"};
   const ronde__options *o = ronde__config_options(config);
   const ronde__strategy *strategy = ronde__strategy_find(name, &(ronde__strategy_settings){0});
   if (strcmp(name, "auto") == 0) strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers);
   if (!strategy) return true;
-  for (size_t i = 0; i < RONDE__COUNT(of_several); i++)
-    if (strcmp(of_several[i], option) == 0) return strategy->max_workers != 1;
-  if (strcmp(option, "choices") == 0) return strategy->all_reduces; /* all that is left to choose so far */
+  const ronde__option *known = ronde__option_find(RONDE__VERB_TRAIN, option);
+  if (known && ronde__option_needs(known, RONDE__NEED_COMPANY) && strategy->max_workers == 1) return false;
+  if (known && ronde__option_needs(known, RONDE__NEED_ALL_REDUCE) && !strategy->all_reduces) return false;
   return ronde__strategy_understands(strategy, option);
 }
 
@@ -182,15 +176,9 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
   RONDE_TRY(ronde__set_up_choices(job));
   RONDE_TRY(resolve_collective(job));
-  if (job->world == 1 && o->sync_bn)
-    RONDE_TRY(ronde__config_no_effect(job->config, "sync-bn", "one worker has the whole batch"));
+  RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_RANKS, NULL));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE,
                        "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
-  if (job->world == 1 && job->n_servers == 0)
-    RONDE_TRY(ronde__config_no_effect(job->config, "timeout", "one worker waits for nobody"));
-  if (job->world == 1)
-    RONDE_TRY(ronde__config_no_effect(job->config, "sentinel", "one worker has nobody to compare with"));
-  if (job->world == 1) RONDE_TRY(ronde__config_no_effect(job->config, "shard", "one worker reads everything anyway"));
   return RONDE_OK;
 }

@@ -1,5 +1,6 @@
 /* Going on from a checkpoint: which one, what of its options holds for the run that goes on, its state. */
 #include "state/checkpoint.h"
+#include "config/option.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -217,8 +218,6 @@ ronde_status ronde__resume_find(const ronde_config *config, ronde__resume **resu
   const ronde__options *o = ronde__config_options(config);
   *resume_out = NULL;
   if (!o->resume) return RONDE_OK;
-  if (o->dry_run)
-    RONDE_TRY(ronde__config_no_effect(config, "resume", "--dry-run saves nothing and goes on with nothing"));
   bool automatic = strcmp(o->resume, "auto") == 0, any = true;
   if (automatic && !o->out)
     return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
@@ -238,33 +237,6 @@ void ronde__resume_close(ronde__resume *r) {
 
 /* ---- options ---- */
 
-/* What may change: how far, by how many, and what is told. The rest decides what is computed. */
-static const char *const free_options[] = {
-    "data",           "layout",          "cache",     "epochs",    "steps",     "workers",
-    "threads",        "transport",       "hosts",     "hostfile",  "iface",     "choices",
-    "strategy",       "collective",      "servers",   "placement", "wire",      "backup",
-    "shard",          "bucket-mb",       "overlap",   "out",       "save",      "trace",
-    "log-every",      "dry-run",         "drill",     "keep",      "resume",    "checkpoint-every",
-    "eval-every",     "target-accuracy", "save-best", "save-last", "overwrite", "sentinel",
-    "skip-bad-steps", "timeout",         "grace"};
-/* What is asked for one run, not for the training. */
-static const char *const once_options[] = {"out",     "save",    "dry-run",   "drill",   "resume",
-                                           "threads", "choices", "overwrite", "timeout", "grace"};
-static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
-static const char *const host_options[] = {"hosts", "hostfile", "iface"};
-/* What only some strategies have, or several workers. */
-static const char *const server_options[] = {"servers", "placement", "backup"};
-static const char *const sum_options[] = {"collective", "wire"};
-static const char *const exchange_options[] = {"collective", "wire", "bucket-mb", "overlap"};
-static const char *const company_options[] = {"sentinel", "shard"};
-
-#define AMONG(name, names) is_among(name, names, RONDE__COUNT(names))
-static bool is_among(const char *name, const char *const *names, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (strcmp(names[i], name) == 0) return true;
-  return false;
-}
-
 /* The run that goes on, as far as it decides what can be taken over. */
 typedef struct heir {
   const ronde__strategy *strategy;
@@ -279,20 +251,28 @@ typedef struct heir {
   bool new_length;                    /* the user gave --epochs, which --steps would overrule */
 } heir;
 
-static bool leave(void *user, const char *name) {
-  const heir *h = user;
-  bool serves = h->strategy && h->strategy->serve, alone = h->strategy && h->strategy->max_workers == 1;
-  if (AMONG(name, once_options)) return true;
-  if (AMONG(name, output_options)) return h->no_output;
+/* Whether an option of the run before can have no effect in this one. */
+static bool is_without_effect(const heir *h, const ronde__option *o) {
+  if (h->strategy && !ronde__strategy_understands(h->strategy, o->name)) return true;
+  return (ronde__option_needs(o, RONDE__NEED_OUT) && h->no_output) ||
+         (ronde__option_needs(o, RONDE__NEED_WORKERS) && h->workers == 1) ||
+         (ronde__option_needs(o, RONDE__NEED_MPI) && (h->has_hosts || h->one_host)) ||
+         (ronde__option_needs(o, RONDE__NEED_LAUNCHED) && (h->has_hosts || h->one_host));
+}
+
+/* What the user gave, or what counts otherwise here, goes before what the run before was given. */
+static bool is_replaced(const heir *h, const char *name) {
   if (!strcmp(name, "steps")) return h->new_length;
-  if (AMONG(name, host_options)) return h->has_hosts || h->one_host;
   if (!strcmp(name, "transport")) return h->counted || h->has_hosts || h->other_transport;
   if (!strcmp(name, "workers")) return h->counted;
   if (!strcmp(name, "strategy")) return h->new_strategy;
-  if (!strcmp(name, "servers") && h->servers) return true;
-  if (!strcmp(name, "collective") && h->chose_collective) return true;
-  return (AMONG(name, server_options) && !serves) || (AMONG(name, sum_options) && serves) ||
-         (AMONG(name, exchange_options) && alone) || (AMONG(name, company_options) && h->workers == 1);
+  if (!strcmp(name, "servers")) return h->servers > 0;
+  return !strcmp(name, "collective") && h->chose_collective;
+}
+
+static bool leave(void *user, const ronde__option *o) {
+  if (o->resumed != RONDE__RESUMED_KEPT) return o->resumed == RONDE__RESUMED_ONCE;
+  return is_replaced(user, o->name) || is_without_effect(user, o);
 }
 
 static const char *noted(const ronde__resume *r, const char *object, const char *name) {
@@ -420,7 +400,8 @@ static ronde_status check_config(const ronde__resume *r, const ronde__job *job, 
   RONDE_TRY(check_data(r, job));
   json_object_foreach(config, name, then) {
     const json_t *value = json_object_get(now, name);
-    if (value && !AMONG(name, free_options)) RONDE_TRY(check_option(r, name, then, value));
+    const ronde__option *o = ronde__option_find(job->config->verb, name);
+    if (value && o && o->resumed == RONDE__RESUMED_FIXED) RONDE_TRY(check_option(r, name, then, value));
   }
   return RONDE_OK;
 }

@@ -156,7 +156,7 @@ static ronde_status cut_behind(const ronde__job *job) {
   const char *later;
   char **paths;
   int n;
-  if (r->folder) RONDE_TRY(ronde__config_no_effect(job->config, "overwrite", "--resume goes on with what is in --out"));
+  if (r->folder) RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_NEW_OUT, false));
   RONDE_TRY(ronde__checkpoint_list(o->out, &paths, &n));
   ronde_status status = RONDE_OK;
   if (!o->overwrite && find_later(r, paths, n, &later))

@@ -40,12 +40,10 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
                                  .skip_bad_images = o->skip_bad_images,
                                  .layout = (ronde__image_layout)o->layout};
   RONDE_TRY(ronde__config_resize(o, options.resize));
-  if (strncmp(o->data, "npy", 3))
-    RONDE_TRY(ronde__config_no_effect(config, "layout", "only npy:DIR holds arrays in one of several orders"));
-  if (strncmp(o->data, "folder", 6)) {
-    RONDE_TRY(ronde__config_no_effect(config, "resize", "only images of folder:DIR are stored in another size"));
-    RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "only folder:DIR has images to skip"));
-  }
+  bool are_images = ronde__data_is_of_images(o->data);
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);
 }
 
@@ -70,8 +68,8 @@ static json_t *describe_set(const ronde__data *data) {
 
 ronde_status ronde_data_info(const ronde_config *config, char **json_out) {
   ronde__data *data;
-  RONDE_TRY(ronde__config_no_effect(config, "output", "info writes nothing"));
-  RONDE_TRY(ronde__config_no_effect(config, "from", "info downloads nothing"));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_WRITING, false));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DOWNLOAD, false));
   RONDE_TRY(open_by_name(config, &data));
   json_t *json = describe_set(data);
   ronde__data_close(data);
@@ -99,9 +97,7 @@ ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *
   const ronde__remote *remote;
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME");
-  RONDE_TRY(ronde__config_no_effect(config, "resize", "files are kept as they are"));
-  RONDE_TRY(ronde__config_no_effect(config, "layout", "files are kept as they are"));
-  RONDE_TRY(ronde__config_no_effect(config, "skip-bad-images", "files are kept as they are"));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DECODING, false));
   RONDE_TRY(find_remote(o->data, &remote));
   char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);
   if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA is set: give --output DIR");
@@ -160,7 +156,7 @@ static ronde_status write_split(const ronde__data *data, ronde_split split, cons
 
 ronde_status ronde_data_convert(const ronde_config *config, char **json_out) {
   const ronde__options *o = ronde__config_options(config);
-  RONDE_TRY(ronde__config_no_effect(config, "from", "convert downloads nothing"));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DOWNLOAD, false));
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "a folder to write to is needed: --output DIR");
   ronde__data *data;
   RONDE_TRY(open_by_name(config, &data));

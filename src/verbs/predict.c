@@ -37,10 +37,7 @@ static ronde_status predict_read_picture(const ronde__job *job, predict_images *
 static ronde_status predict_read_images(const ronde__job *job, predict_images *im) {
   const char *path = job->options->input;
   if (!path) return ronde__fail(RONDE_E_USAGE, "an image or npy file to look at is needed: --input FILE");
-  if (!name_ends_with(path, ".npy")) {
-    RONDE_TRY(ronde__config_no_effect(job->config, "layout", "only npy files hold arrays in one of several orders"));
-    return predict_read_picture(job, im);
-  }
+  if (!name_ends_with(path, ".npy")) return predict_read_picture(job, im);
   im->shape.rank = 3;
   return ronde__npy_read_images(path, (ronde__image_layout)job->options->layout, &im->n, im->shape.dim, &im->x);
 }

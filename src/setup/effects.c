@@ -1,0 +1,96 @@
+/* What options need to have an effect (config/needs.inc), found out of a job: one row for a need, with the moment from
+ * which it is known. What is not met refuses the options that need it. Needs without a row here are settled by those
+ * that have no job: launchers, the verbs data and doctor. */
+#include "job/split.h"
+#include "setup/setup.h"
+
+#include <string.h>
+
+static bool ends(const char *text, const char *with) {
+  size_t n = text ? strlen(text) : 0, m = strlen(with);
+  return n >= m && !strcmp(text + n - m, with);
+}
+
+/* ---- known from the options, the last ones with those of --resume ---- */
+
+static bool is_real_run(const ronde__job *job, const ronde_graph *graph) { return !job->options->dry_run; }
+
+static bool has_out(const ronde__job *job, const ronde_graph *graph) { return job->options->out != NULL; }
+
+/* Whether an explicit --resume goes on in the same folder shows when the folder is made. */
+static bool has_new_out(const ronde__job *job, const ronde_graph *graph) {
+  return !job->options->resume || strcmp(job->options->resume, "auto");
+}
+
+static bool has_padding(const ronde__job *job, const ronde_graph *graph) {
+  return job->model && job->model->has_padding;
+}
+
+static bool has_dropout(const ronde__job *job, const ronde_graph *graph) {
+  return job->model && job->model->dropout > 0;
+}
+
+static bool has_data(const ronde__job *job, const ronde_graph *graph) {
+  return job->options->data || job->config->verb == RONDE__VERB_PREDICT;
+}
+
+static bool has_arrays(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_arrays(job->options->data) || ends(job->options->input, ".npy");
+}
+
+static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_images(job->options->data);
+}
+
+/* ---- known with the ranks ---- */
+
+static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->world > 1; }
+static bool has_ranks(const ronde__job *job, const ronde_graph *graph) { return job->world > 1 || job->n_servers > 0; }
+
+/* ---- known with the data ---- */
+
+static bool has_tests(const ronde__job *job, const ronde_graph *graph) { return ronde__job_tests(job).n > 0; }
+static bool has_classes(const ronde__job *job, const ronde_graph *graph) { return job->data->source.classes > 0; }
+
+/* ---- known with the network ---- */
+
+static bool has_op(const ronde_graph *graph, ronde__op_kind kind) {
+  for (int i = 0; i < graph->n_nodes; i++)
+    if (graph->nodes[i].kind == kind) return true;
+  return false;
+}
+
+static bool has_batch_norm(const ronde__job *job, const ronde_graph *graph) {
+  return has_op(graph, RONDE__OP_BATCH_NORM2D);
+}
+
+static bool has_cross_entropy(const ronde__job *job, const ronde_graph *graph) {
+  return has_op(graph, RONDE__OP_CROSS_ENTROPY);
+}
+
+static const struct {
+  ronde__known from;
+  bool (*is_met)(const ronde__job *job, const ronde_graph *graph);
+} table[RONDE__N_NEEDS] = {
+    [RONDE__NEED_REAL_RUN] = {RONDE__KNOWN_AT_ONCE, is_real_run},
+    [RONDE__NEED_OUT] = {RONDE__KNOWN_OPTIONS, has_out},
+    [RONDE__NEED_NEW_OUT] = {RONDE__KNOWN_OPTIONS, has_new_out},
+    [RONDE__NEED_MODEL_PADDING] = {RONDE__KNOWN_OPTIONS, has_padding},
+    [RONDE__NEED_MODEL_DROPOUT] = {RONDE__KNOWN_OPTIONS, has_dropout},
+    [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
+    [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
+    [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
+    [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},
+    [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
+    [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
+    [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
+    [RONDE__NEED_BATCH_NORM] = {RONDE__KNOWN_NETWORK, has_batch_norm},
+    [RONDE__NEED_CROSS_ENTROPY] = {RONDE__KNOWN_NETWORK, has_cross_entropy},
+};
+
+ronde_status ronde__check_effects(const ronde__job *job, ronde__known now, const ronde_graph *graph) {
+  for (int need = 0; need < RONDE__N_NEEDS; need++)
+    if (table[need].is_met && table[need].from == now)
+      RONDE_TRY(ronde__config_settle(job->config, (ronde__need)need, table[need].is_met(job, graph)));
+  return now == RONDE__KNOWN_OPTIONS ? ronde__config_settle_others(job->config) : RONDE_OK;
+}
