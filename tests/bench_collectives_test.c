@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ronde/ronde.h>
+#include <ronde/measure.h>
 
 static char line[1024];
 static void keep_line(void *user, ronde_log_level level, const char *text) {

@@ -3,6 +3,7 @@
 #define TOOL_COMMON_H
 
 #include <jansson.h>
+#include <ronde/measure.h>
 #include <ronde/ronde.h>
 
 enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16, TOOL_LINE = 1024, TOOL_SHOWN = 84 };
@@ -73,8 +74,6 @@ double tool_seconds(const tool_call *call, const char *option);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
-/* The index of the nearest of n names, if it is near; else -1. */
-int tool_nearest(const char *name, const char *const *names, int n);
 /* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */
 ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n);
 

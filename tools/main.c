@@ -108,7 +108,7 @@ static const tool_verb *find_verb(const char *name) {
 static ronde_status fail_unknown_verb(const char *name) {
   const char *names[N_VERBS];
   for (int i = 0; i < N_VERBS; i++) names[i] = verbs[i].name;
-  int nearest = tool_nearest(name, names, N_VERBS);
+  int nearest = ronde_nearest_word(name, names, N_VERBS);
   char shown[TOOL_SHOWN];
   tool_shown(name, shown);
   if (nearest < 0) return tool_fail(RONDE_E_USAGE, "unknown verb '%s' (ronde --help lists them)", shown);

@@ -1,4 +1,4 @@
-/* Ronde: training of neural networks in C on CPU clusters. The only public header.
+/* Ronde: training of neural networks in C on CPU clusters.
  *
  * Reading order: statuses and log, the graph (define a network), the configuration (one typed table of
  * options, the same as on the command line), then the jobs: train, eval, predict, init.
@@ -264,70 +264,6 @@ RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks 
 /* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its
  * tensors. */
 RONDE_API ronde_status ronde_models(const char *name, char **json_out);
-
-/* ---- statistics ------------------------------------------------------------------------------------------------ */
-
-/* Of measurements: the median, the median absolute deviation from it, and the interval in which the median lies by 95 %
- * (bootstrap; the same samples give the same interval). */
-typedef struct ronde_statistics {
-  double median, mad, low, high;
-} ronde_statistics;
-/* Of samples [n]. RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where one is NaN or Inf. */
-RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
-/* Of the rounds [n] of a measurement, one figure of each: samples within a round do not tell how rounds differ. The
- * interval is Student's t on the logarithms (on the values, where one is not above 0), honest from two rounds on, and
- * holds the median; low and high are NAN with one round. Errors as above. */
-RONDE_API ronde_status ronde_statistics_of_rounds(const double *rounds, int64_t n, ronde_statistics *statistics_out);
-
-/* ---- other work on this host ------------------------------------------------------------------------------------- */
-
-/* CPU seconds up to a moment: of the cores that this process may use, whoever worked on them (NAN where the system
- * does not tell), and of this process and its ended children. */
-typedef struct ronde_host_look {
-  double at_s, busy_s, own_s;
-} ronde_host_look;
-RONDE_API void ronde_host_look_now(ronde_host_look *look_out);
-
-typedef struct ronde_host_load {
-  int cores;     /* that this process may use */
-  double others; /* cores that others kept busy, on average */
-  bool is_busy;  /* too much for a measurement to count */
-} ronde_host_load;
-/* Since the look. NULL: the load of the last minute, which is all that the system tells of what was before. */
-RONDE_API ronde_host_load ronde_host_load_since(const ronde_host_look *look);
-
-/* ---- measurements ---------------------------------------------------------------------------------------------- */
-
-/* Times collectives by size between --workers; the text is bench.json ("ronde.bench.v1") with, for each case, samples
- * of the seconds that a call took. config: of "bench collectives"; of hooks, cancel. Blocks until all ranks have ended;
- * under MPI json_out is set on rank 0 only. RONDE_E_DIFFERENCE where a result was wrong. */
-RONDE_API ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-
-/* The training step of a built-in network by itself: forward, loss, backward, update on one batch of random examples in
- * memory. Weights and examples are functions of --seed; the rate is fixed and small, dropout is off. */
-typedef struct ronde_stepper ronde_stepper;
-
-/* config: of "bench step" or "bench kernels". */
-RONDE_API ronde_status ronde_stepper_create(const ronde_config *config, ronde_stepper **stepper_out);
-RONDE_API void ronde_stepper_destroy(ronde_stepper *stepper);
-/* Makes n steps: their wall times seconds_out [n], and the batch's mean loss before the last of these updates. */
-RONDE_API ronde_status ronde_stepper_run(ronde_stepper *stepper, int64_t n, double *seconds_out, double *loss_out);
-/* The work, as a JSON object owned by the caller (free): model, shape, batch, parameters, FLOPs, optimizer, ... */
-RONDE_API ronde_status ronde_stepper_describe(const ronde_stepper *stepper, char **json_out);
-/* Writes the present parameters, inputs ("ronde.x") and labels ("ronde.labels") as a safetensors file: another system
- * that starts from it has the same work. */
-RONDE_API ronde_status ronde_stepper_save(const ronde_stepper *stepper, const char *path);
-/* The largest resident memory of this process so far. */
-RONDE_API int64_t ronde_peak_rss_bytes(void);
-/* The speed of each layer's kernels in --rounds rounds of steps beside the arithmetic and memory peaks of this machine,
- * measured by the way. config: of "bench kernels"; of hooks, cancel. The text is bench.json ("ronde.bench.v1"). */
-RONDE_API ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-
-/* What a training between --hosts would meet; the text ("ronde.doctor.v1") has each rank's host, build, cores, memory
- * and data, the links of each pair (about a tenth of a second a pair), and what to change. config: of "doctor". Blocks;
- * under MPI json_out is set on rank 0 only. RONDE_E_DIFFERENCE, and json_out set too, where they cannot train together.
- */
-RONDE_API ronde_status ronde_doctor(const ronde_config *config, char **json_out);
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 

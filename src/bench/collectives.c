@@ -7,6 +7,7 @@
 #include "job/job.h"
 #include "base/machine.h"
 #include "setup/setup.h"
+#include <ronde/measure.h>
 
 #include <inttypes.h>
 #include <pthread.h>

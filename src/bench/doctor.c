@@ -5,6 +5,7 @@
 #include "comm/probe.h"
 #include "job/job.h"
 #include "setup/setup.h"
+#include <ronde/measure.h>
 #include "base/json.h"
 
 #include <inttypes.h>

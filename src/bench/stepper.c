@@ -109,8 +109,6 @@ ronde_status ronde_stepper_run(ronde_stepper *s, int64_t n, double *seconds_out,
   return RONDE_OK;
 }
 
-int64_t ronde_peak_rss_bytes(void) { return ronde__peak_rss_bytes(); }
-
 ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
   const ronde__job *job = s->job;
   json_t *shape = json_array();
