@@ -50,7 +50,13 @@ static void two_axes(void **unused) {
   static const char *const names[] = {"exec=graph,shuffle=on", "exec=graph,shuffle=off", "exec=eager,shuffle=on",
                                       "exec=eager,shuffle=off"};
   assert_int_equal(json_array_size(json_object_get(bench, "cases")), 4);
-  for (size_t i = 0; i < 4; i++) assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+  for (size_t i = 0; i < 4; i++) {
+    assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+    assert_string_equal(json_string_value(field(bench, i, "values", "exec")), i < 2 ? "graph" : "eager");
+    assert_string_equal(json_string_value(field(bench, i, "values", "shuffle")), i % 2 ? "off" : "on");
+    assert_true(json_number_value(field(bench, i, "work", "examples")) == 10);
+  }
+  assert_int_equal(json_array_size(json_object_get(json_object_get(bench, "axes"), "exec")), 2);
   for (size_t i = 0; i < 4; i++)
     assert_int_equal(
         json_equal(field(bench, 0, "result", "weights_sha256"), field(bench, i, "result", "weights_sha256")),
@@ -133,6 +139,7 @@ static void other_work_is_not_ranked(void **unused) {
   assert_string_equal(json_string_value(field(bench, 1, NULL, "padding")), "valid");
   assert_int_equal(json_integer_value(field(bench, 0, NULL, "runs")), 0);
   assert_true(json_array_size(json_object_get(bench, "differences")) > 0);
+  assert_true(strstr(json_string_value(json_object_get(bench, "not_ranked")), "not the same work: ") != NULL);
   json_decref(bench);
   assert_int_equal(run("--model lenet5 " SMALL "--steps 4,8 --rounds 2", "2>&1 >/dev/null", text, sizeof text), 7);
   assert_non_null(

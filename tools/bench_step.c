@@ -24,6 +24,7 @@ typedef struct bench {
   const tool_call *call;
   tool_system systems[TOOL_MAX_SYSTEMS];
   int n, rounds;
+  ronde_measurement *record;
   char file[4200]; /* weights and the batch, for the peers; "": none yet */
 } bench;
 
@@ -175,15 +176,17 @@ static ronde_status start_all(bench *b) {
 
 /* ---- rounds ---- */
 
-/* Steps that take half a second, at least three. */
-static ronde_status steps_of(tool_system *system, int64_t wanted, int64_t *n_out) {
+/* Steps that take half a second, at least three; then they are made once, unmeasured. */
+static ronde_status warm_up(tool_system *system, int64_t wanted, int64_t *n_out) {
   enum { WARM_UP = 3 };
-  ronde_status status = tool_system_go(system, WARM_UP, true);
+  double seconds[WARM_UP];
+  ronde_statistics statistics;
+  ronde_status status = tool_system_go(system, WARM_UP, seconds);
+  if (!status) status = ronde_statistics_of_rounds(seconds, WARM_UP, &statistics);
   if (status) return status;
-  double fits = 0.5 / system->medians.at[0];
+  double fits = 0.5 / statistics.median;
   *n_out = wanted ? wanted : fits < WARM_UP ? WARM_UP : fits > 10000 ? 10000 : (int64_t)fits;
-  system->steps.n = system->medians.n = 0;
-  return tool_system_go(system, *n_out, false);
+  return tool_system_go(system, *n_out, NULL);
 }
 
 static void say_round(const bench *b, int round) {
@@ -191,39 +194,55 @@ static void say_round(const bench *b, int round) {
   size_t used = (size_t)snprintf(line, sizeof line, "round %d/%d", round + 1, b->rounds);
   for (int i = 0; i < b->n && used < sizeof line; i++)
     used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.3f ms", b->systems[i].name,
-                             1e3 * b->systems[i].medians.at[round]);
+                             1e3 * ronde_measurement_last(b->record, i, "round_s"));
   tool_say("%s", line);
+}
+
+static ronde_status run_steps(bench *b, int at, int64_t n, int round) {
+  double *seconds = calloc((size_t)n, sizeof *seconds), median;
+  if (!seconds) return tool_fail(RONDE_E_MEMORY, "bench step: no memory for %lld times", (long long)n);
+  ronde_status status = tool_system_go(&b->systems[at], n, seconds);
+  if (!status) status = ronde_measurement_add_samples(b->record, at, "step_s", round, seconds, n);
+  median = ronde_measurement_last(b->record, at, "step_s");
+  if (!status) status = ronde_measurement_add_samples(b->record, at, "round_s", round, &median, 1);
+  free(seconds);
+  return status;
 }
 
 /* Each round begins with another system, so that none is always the first. */
 static ronde_status run_rounds(bench *b) {
   int64_t wanted = atoll(option(b, "steps")), n[TOOL_MAX_SYSTEMS];
   ronde_status status = RONDE_OK;
-  for (int i = 0; i < b->n && !status; i++) status = steps_of(&b->systems[i], wanted, &n[i]);
+  for (int i = 0; i < b->n && !status; i++) status = warm_up(&b->systems[i], wanted, &n[i]);
   for (int round = 0; round < b->rounds && !status; round++) {
     for (int i = 0; i < b->n && !status; i++) {
       int at = (round + i) % b->n;
-      status = tool_signal() ? RONDE_E_CANCELLED : tool_system_go(&b->systems[at], n[at], true);
+      status = tool_signal() ? RONDE_E_CANCELLED : run_steps(b, at, n[at], round);
     }
     if (!status) say_round(b, round);
   }
+  return status ? status : tool_step_rank(b->systems, b->n, b->record);
+}
+
+/* Work that differs is not worth being timed. */
+static ronde_status measure_systems(bench *b) {
+  ronde_measurement_begin(b->record);
+  ronde_status status = start_all(b);
+  if (!status) status = tool_bench_set(b->record, RONDE_WHOLE, "rounds", json_integer(b->rounds));
+  if (!status) status = tool_step_record(b->systems, b->n, b->record);
+  bool is_same = !status && !ronde_measurement_difference(b->record);
+  if (is_same) status = run_rounds(b);
+  for (int i = 0; i < b->n; i++) tool_system_end(&b->systems[i]);
+  if (is_same) ronde_measurement_end(b->record);
   return status;
 }
 
-static ronde_status report(const bench *b, json_t *differences) {
-  const char *out = option(b, "out");
-  json_t *result;
-  ronde_status status = tool_step_json(b->systems, b->n, differences, &result);
-  if (status) return status;
-  if (*out) status = tool_folder_make(out);
-  if (!status && *out) status = tool_bench_write(out, result);
-  char *text = status ? NULL : json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-  if (!status && !text) status = tool_fail(RONDE_E_MEMORY, "bench step: no memory for the result");
-  if (!status) status = tool_print_result(b->call, text, tool_step_print);
-  json_decref(result);
-  if (!status && json_array_size(differences) > 0)
-    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the systems do not do the same work: %s",
-                       tool_string(json_array_get(differences, 0), "text"));
+static ronde_status report_systems(const bench *b) {
+  const char *out = option(b, "out"), *difference = ronde_measurement_difference(b->record);
+  ronde_status status = *out ? ronde_measurement_write(b->record, out) : RONDE_OK;
+  if (!status) status = tool_bench_show(b->call, b->record, tool_step_print);
+  if (!status && difference)
+    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the systems do not do the same work: %s", difference);
   return status;
 }
 
@@ -231,18 +250,12 @@ ronde_status tool_bench_step(const tool_call *call) {
   bench b = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
   if (strcmp(option(&b, "serve"), "on") == 0) return serve(call);
   ronde_status status = check_options(&b);
+  if (!status) status = ronde_measurement_create("bench step", &b.record);
   if (status) return status;
   tool_signals_start(0);
-  status = start_all(&b);
-  json_t *differences = NULL;
-  if (!status) {
-    differences = tool_step_differences(b.systems, b.n);
-    /* Work that differs is not worth being timed. */
-    if (json_array_size(differences) == 0) status = run_rounds(&b);
-    if (!status) status = report(&b, differences);
-  }
-  json_decref(differences);
-  for (int i = 0; i < b.n; i++) tool_system_end(&b.systems[i]);
+  status = measure_systems(&b);
+  if (!status) status = report_systems(&b);
+  ronde_measurement_destroy(b.record);
   if (b.file[0]) unlink(b.file);
   if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the measurement was broken off");
   return status;

@@ -1,3 +1,4 @@
+/* A system of `bench step` as a living process: it is told by lines of text what to do, and answers in JSON. */
 #include "bench_step.h"
 
 #include <errno.h>
@@ -46,22 +47,8 @@ static ronde_status hear(tool_system *system, json_t **answer_out) {
   return RONDE_OK;
 }
 
-static ronde_status take_seconds(tool_system *system, const json_t *seconds) {
-  tool_samples round = {0};
-  ronde_statistics statistics;
-  ronde_status status = RONDE_OK;
-  for (size_t i = 0; i < json_array_size(seconds) && !status; i++) {
-    double value = json_number_value(json_array_get(seconds, i));
-    status = tool_sample(&round, value);
-    if (!status) status = tool_sample(&system->steps, value);
-  }
-  if (!status) status = ronde_statistics_of(round.at, round.n, &statistics);
-  if (!status) status = tool_sample(&system->medians, statistics.median);
-  free(round.at);
-  return status;
-}
-
-static ronde_status go(tool_system *system, int64_t n, bool is_round, double *loss_out) {
+/* seconds_out [n]; NULL: nobody asks. */
+static ronde_status go(tool_system *system, int64_t n, double *seconds_out, double *loss_out) {
   json_t *answer;
   if (fprintf(system->to, "go %lld\n", (long long)n) < 0 || fflush(system->to))
     return fail_gone(system, "it does not listen");
@@ -73,14 +60,15 @@ static ronde_status go(tool_system *system, int64_t n, bool is_round, double *lo
   if ((int64_t)json_array_size(seconds) != n || !isfinite(*loss_out))
     status = tool_fail(RONDE_E_NUMERIC, "%s: asked for %lld steps, it answered %zu times and the loss %g", system->name,
                        (long long)n, json_array_size(seconds), *loss_out);
-  else if (is_round) status = take_seconds(system, seconds);
+  for (int64_t i = 0; i < n && seconds_out && !status; i++)
+    seconds_out[i] = json_number_value(json_array_get(seconds, (size_t)i));
   json_decref(answer);
   return status;
 }
 
-ronde_status tool_system_go(tool_system *system, int64_t n, bool is_round) {
+ronde_status tool_system_go(tool_system *system, int64_t n, double *seconds_out) {
   double loss;
-  return go(system, n, is_round, &loss);
+  return go(system, n, seconds_out, &loss);
 }
 
 /* ---- processes ---- */
@@ -127,9 +115,9 @@ static ronde_status start(tool_system *system, bool *absent_out) {
   *absent_out = !status && *absent;
   if (*absent_out) tool_say("%s is left out: %s", system->name, absent);
   if (status || *absent_out) return status;
-  status = go(system, 1, false, &system->losses[0]);
+  status = go(system, 1, NULL, &system->losses[0]);
   system->setup_s = now_s() - begin;
-  return status ? status : go(system, 1, false, &system->losses[1]);
+  return status ? status : go(system, 1, NULL, &system->losses[1]);
 }
 
 ronde_status tool_system_start(tool_system *system, bool *absent_out) {
@@ -150,7 +138,5 @@ void tool_system_end(tool_system *system) {
   }
   json_decref(system->command);
   json_decref(system->about);
-  free(system->steps.at);
-  free(system->medians.at);
   *system = (tool_system){0};
 }

@@ -60,10 +60,10 @@ typedef struct ronde_measurement ronde_measurement;
 /* verb: "compare", "bench step", ... */
 RONDE_API ronde_status ronde_measurement_create(const char *verb, ronde_measurement **measurement_out);
 RONDE_API void ronde_measurement_destroy(ronde_measurement *measurement);
-/* From begin to end, what others do on this host is watched ("host_load"). Children of this process count as others until
- * they have been waited for. load_out may be NULL. */
+/* From begin to end, what others do on this host is watched ("host_load"; null where that was too short to tell). Children
+ * of this process count as others until they have been waited for. */
 RONDE_API void ronde_measurement_begin(ronde_measurement *measurement);
-RONDE_API void ronde_measurement_end(ronde_measurement *measurement, ronde_host_load *load_out);
+RONDE_API void ronde_measurement_end(ronde_measurement *measurement);
 
 /* Something that is varied, and the n values that it takes. All axes are added before the first case. */
 RONDE_API ronde_status ronde_measurement_add_axis(ronde_measurement *measurement, const char *name,
@@ -90,6 +90,13 @@ RONDE_API ronde_status ronde_measurement_add_samples(ronde_measurement *measurem
                                                      int round, const double *samples, int64_t n);
 /* The figure of the last round; NAN: there is none. */
 RONDE_API double ronde_measurement_last(const ronde_measurement *measurement, int of, const char *figure);
+/* The statistics of a figure so far: median and interval are those of its rounds, mad is that of all samples. What there
+ * is too little for is NAN. */
+RONDE_API ronde_statistics ronde_measurement_statistics(const ronde_measurement *measurement, int of,
+                                                        const char *figure);
+/* A figure of each round: `amount` divided by another figure ("examples_per_s" from seconds). */
+RONDE_API ronde_status ronde_measurement_add_rate(ronde_measurement *measurement, int of, const char *name,
+                                                  const char *figure, double amount);
 /* A figure of each round that both cases have: that of `numerator` divided by that of `denominator`. */
 RONDE_API ronde_status ronde_measurement_add_ratio(ronde_measurement *measurement, int of, const char *name,
                                                    const char *figure, int numerator, int denominator);

@@ -6,11 +6,13 @@
 #include "comm/mpi.h"
 #include "job/job.h"
 #include "base/machine.h"
+#include "measure/measurement.h"
 #include "setup/setup.h"
-#include <ronde/measure.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +51,7 @@ typedef struct bench {
   int n_cases, n_sizes, size, n_hosts;
   bool process_each;
   const char *transport;
-  json_t *results; /* rank 0 */
+  ronde_measurement *record; /* filled by rank 0 */
 } bench;
 
 typedef struct rank {
@@ -191,14 +193,96 @@ static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, i
   return RONDE_OK;
 }
 
-static json_t *result_json(const bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds) {
-  json_t *samples = json_array();
-  for (int64_t i = 0; i < b->options->rounds; i++) json_array_append_new(samples, json_real(seconds[i]));
+/* ---- the record ---- */
+
+static json_t *kind_json(kind kind) {
   static const char *const kinds[] = {"all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
-  return json_pack("{s:s, s:s, s:I, s:I, s:b, s:f, s:o}", "name", c->name, "collective", kinds[c->kind], "bytes",
-                   (json_int_t)(n * sizeof(float)), "iterations", (json_int_t)iterations, "verified", 1, "bus_factor",
-                   bus_factor(c->kind, b->size), "time_s", samples);
+  return json_string(kinds[kind]);
 }
+
+/* seconds [rounds]: of one call. Bandwidths are those of the median. */
+static ronde_status record_case(bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds,
+                                int *case_out) {
+  ronde_measurement *m = b->record;
+  char size[24];
+  const char *const values[] = {c->name, size};
+  double bytes = (double)(n * sizeof(float)), factor = bus_factor(c->kind, b->size);
+  snprintf(size, sizeof size, "%zu", n * sizeof(float));
+  RONDE_TRY(ronde_measurement_add_case(m, c->name, "ronde", values, case_out));
+  int one = *case_out;
+  RONDE_TRY(ronde__measurement_put(m, one, "collective", kind_json(c->kind)));
+  RONDE_TRY(ronde__measurement_put(m, one, "bytes", json_integer((json_int_t)(n * sizeof(float)))));
+  RONDE_TRY(ronde__measurement_put(m, one, "iterations", json_integer(iterations)));
+  RONDE_TRY(ronde__measurement_put(m, one, "verified", json_true()));
+  RONDE_TRY(ronde__measurement_put(m, one, "bus_factor", json_real(factor)));
+  RONDE_TRY(ronde_measurement_set_work(m, one, &(ronde_work){"call", NAN, bytes, NAN}));
+  for (int r = 0; r < b->options->rounds; r++)
+    RONDE_TRY(ronde_measurement_add_samples(m, one, "time_s", r, &seconds[r], 1));
+  double algbw = bytes / ronde_measurement_statistics(m, one, "time_s").median;
+  RONDE_TRY(ronde__measurement_put(m, one, "algbw_bytes_per_s", json_real(algbw)));
+  return ronde__measurement_put(m, one, "busbw_bytes_per_s", json_real(algbw * factor));
+}
+
+/* The time in which all ranks copy a vector of that size once, over the time of each all-reduce. cases [n_cases]: of that
+ * size. */
+static ronde_status record_copying(bench *b, const int *cases) {
+  double copy_s = NAN;
+  for (int i = 0; i < b->n_cases; i++)
+    if (b->cases[i].kind == KIND_COPY) copy_s = ronde_measurement_statistics(b->record, cases[i], "time_s").median;
+  for (int i = 0; i < b->n_cases && isfinite(copy_s); i++) {
+    double seconds = ronde_measurement_statistics(b->record, cases[i], "time_s").median;
+    if (b->cases[i].kind == KIND_ALLREDUCE || b->cases[i].kind == KIND_ALLREDUCE_BF16)
+      RONDE_TRY(ronde__measurement_put(b->record, cases[i], "of_copying", json_real(copy_s / seconds)));
+  }
+  return RONDE_OK;
+}
+
+/* iterations [n_cases], seconds [n_cases][rounds] */
+static ronde_status record_size(bench *b, size_t n, const int64_t *iterations, const double *seconds) {
+  int cases[MAX_CASES];
+  for (int i = 0; i < b->n_cases; i++)
+    RONDE_TRY(record_case(b, &b->cases[i], n, iterations[i], seconds + i * b->options->rounds, &cases[i]));
+  return record_copying(b, cases);
+}
+
+static ronde_status add_axes(bench *b) {
+  const char *names[MAX_CASES], *sizes[MAX_SIZES];
+  char texts[MAX_SIZES][24];
+  for (int i = 0; i < b->n_cases; i++) names[i] = b->cases[i].name;
+  for (int i = 0; i < b->n_sizes; i++) {
+    snprintf(texts[i], sizeof texts[i], "%" PRId64, b->sizes[i]);
+    sizes[i] = texts[i];
+  }
+  RONDE_TRY(ronde_measurement_add_axis(b->record, "algorithm", names, b->n_cases));
+  return ronde_measurement_add_axis(b->record, "bytes", sizes, b->n_sizes);
+}
+
+static ronde_status begin_record(bench *b) {
+  ronde_measurement *m;
+  RONDE_TRY(ronde_measurement_create("bench collectives", &b->record));
+  m = b->record;
+  RONDE_TRY(add_axes(b));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "machine", ronde__machine_json(b->kernels->isa)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "workers", json_integer(b->size)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "hosts", json_integer(b->n_hosts)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "transport", json_string(b->transport)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(b->options->rounds)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock",
+                                   json_string("monotonic wall clock, calls back to back, the slowest rank's time")));
+  RONDE_TRY(ronde_measurement_leave_unranked(m, "another size or another collective is other work"));
+  ronde_measurement_begin(m);
+  return RONDE_OK;
+}
+
+/* Of processes the others of this host would count as strangers. */
+static ronde_status end_record(bench *b, char **json_out) {
+  const char *out = b->options->out;
+  if (!b->process_each) ronde_measurement_end(b->record);
+  if (out && *out) RONDE_TRY(ronde_measurement_write(b->record, out));
+  return ronde_measurement_json(b->record, json_out);
+}
+
+/* ---- rounds ---- */
 
 static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds) {
   bench *b = r->bench;
@@ -211,10 +295,7 @@ static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds
       RONDE_TRY(time_calls(&b->cases[at], r, n, iterations[at], words, sample));
       *sample /= (double)iterations[at];
     }
-  for (int i = 0; i < b->n_cases && r->transport->rank == 0; i++)
-    if (json_array_append_new(b->results, result_json(b, &b->cases[i], n, iterations[i], seconds + i * rounds)))
-      return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
-  return RONDE_OK;
+  return r->transport->rank == 0 ? record_size(b, n, iterations, seconds) : RONDE_OK;
 }
 
 static ronde_status measure(rank *r) {
@@ -338,22 +419,10 @@ static ronde_status run_ranks(rank *ranks, int n) {
   return status;
 }
 
-static ronde_status bench_json(const bench *b, char **json_out) {
-  json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:I, s:s, s:O}", "schema", "ronde.bench.v1",
-                           "verb", "bench collectives", "system", "ronde", "command", ronde__command_json(), "machine",
-                           ronde__machine_json(b->kernels->isa), "workers", b->size, "hosts", b->n_hosts, "transport",
-                           b->transport, "rounds", (json_int_t)b->options->rounds, "clock",
-                           "monotonic wall clock, calls back to back, the slowest rank's time", "cases", b->results);
-  char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
-  json_decref(json);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
-  *json_out = text;
-  return RONDE_OK;
-}
-
 static ronde_status run_here(bench *b, const ronde_config *config, ronde__transport **transports, int n) {
   rank *ranks;
   RONDE_TRY(check(b, config, transports[0]));
+  if (transports[0]->rank == 0) RONDE_TRY(begin_record(b));
   RONDE__ALLOC(ranks, (size_t)n * sizeof *ranks, "bench");
   for (int i = 0; i < n; i++) ranks[i] = (rank){.bench = b, .transport = transports[i]};
   ronde_status status = run_ranks(ranks, n);
@@ -376,7 +445,7 @@ static ronde_status make_transports(const bench *b, const ronde_config *config, 
 }
 
 ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
-  bench b = {.options = ronde__config_options(config), .results = json_array()};
+  bench b = {.options = ronde__config_options(config)};
   ronde__transport *transports[MAX_THREADS];
   int n;
   if (hooks) b.hooks = *hooks;
@@ -386,9 +455,9 @@ ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hoo
     status = run_here(&b, config, transports, n);
     if (status != RONDE_OK && status != RONDE_E_CANCELLED) transports[0]->ops->abort(transports[0]);
     bool reports = status == RONDE_OK && transports[0]->rank == 0;
-    if (reports) status = bench_json(&b, json_out);
+    if (reports) status = end_record(&b, json_out);
     for (int i = 0; i < n; i++) ronde__transport_destroy(transports[i]);
   }
-  json_decref(b.results);
+  ronde_measurement_destroy(b.record);
   return status;
 }

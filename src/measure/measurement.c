@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEAST_LOOK_S 0.2
+
 static ronde_status fail_memory(void) { return ronde__fail(RONDE_E_MEMORY, "no memory for the measurement"); }
 
 /* The array with room for one more element behind n of them: arrays grow in powers of two. NULL: no memory. */
@@ -68,10 +70,10 @@ void ronde_measurement_begin(ronde_measurement *m) {
   m->has_begun = true;
 }
 
-void ronde_measurement_end(ronde_measurement *m, ronde_host_load *load_out) {
-  m->load = ronde_host_load_since(m->has_begun ? &m->begin : NULL);
-  m->has_load = true;
-  if (load_out) *load_out = m->load;
+/* The system counts the time of its cores in hundredths of a second: a short look would mostly see rounding. */
+void ronde_measurement_end(ronde_measurement *m) {
+  m->has_load = m->has_begun && 1e-9 * (double)ronde__now_ns() - m->begin.at_s >= LEAST_LOOK_S;
+  if (m->has_load) m->load = ronde_host_load_since(&m->begin);
 }
 
 /* ---- cases and facts ---- */
@@ -219,7 +221,18 @@ ronde_status ronde_measurement_add_ratio(ronde_measurement *m, int of, const cha
   return RONDE_OK;
 }
 
-ronde_statistics ronde__measurement_statistics(const ronde_measurement *m, int of, const char *figure) {
+ronde_status ronde_measurement_add_rate(ronde_measurement *m, int of, const char *name, const char *figure,
+                                        double amount) {
+  const ronde__figure *f = measured_figure(m, of, figure);
+  for (int64_t i = 0; f && i < f->n_rounds; i++) {
+    double rate = amount / f->medians[i];
+    RONDE_TRY(ronde_measurement_add_samples(m, of, name, f->rounds[i], &rate, 1));
+    f = measured_figure(m, of, figure); /* it moves where another one joins it */
+  }
+  return RONDE_OK;
+}
+
+ronde_statistics ronde_measurement_statistics(const ronde_measurement *m, int of, const char *figure) {
   const ronde_statistics none = {NAN, NAN, NAN, NAN};
   ronde_statistics rounds, all;
   const ronde__figure *f = measured_figure(m, of, figure);

@@ -8,9 +8,6 @@
 
 /* As ronde_measurement_set, with the value itself, which is taken over; NULL: there was no memory for it. */
 ronde_status ronde__measurement_put(ronde_measurement *measurement, int of, const char *name, json_t *value);
-/* The statistics of a figure so far. low and high are NAN with one round, all are where a sample is not finite or there
- * is none. */
-ronde_statistics ronde__measurement_statistics(const ronde_measurement *measurement, int of, const char *figure);
 
 /* statistics.c: the first two of the statistics; errors as ronde_statistics_of. */
 ronde_status ronde__median_and_mad(const double *samples, int64_t n, ronde_statistics *statistics_out);

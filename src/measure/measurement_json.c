@@ -13,7 +13,7 @@
 static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static json_t *figure_json(const ronde_measurement *m, int of, const ronde__figure *figure) {
-  ronde_statistics s = ronde__measurement_statistics(m, of, figure->name);
+  ronde_statistics s = ronde_measurement_statistics(m, of, figure->name);
   json_t *samples = json_array();
   for (int64_t i = 0; i < figure->n_samples; i++) json_array_append_new(samples, real(figure->samples[i]));
   return json_pack("{s:o, s:o, s:o, s:o, s:o}", "median", real(s.median), "mad", real(s.mad), "low", real(s.low),
@@ -31,7 +31,7 @@ static json_t *measured_json(const ronde_measurement *m, int of) {
 
 /* What the interval of the ratio to case 0 says; null where there is none. */
 static json_t *verdict_json(const ronde_measurement *m, int of) {
-  ronde_statistics s = ronde__measurement_statistics(m, of, TIMES_AS_FAST);
+  ronde_statistics s = ronde_measurement_statistics(m, of, TIMES_AS_FAST);
   if (of == 0 || !isfinite(s.low)) return json_null();
   return json_string(s.low > 1 ? "faster" : s.high < 1 ? "slower" : "cannot be told apart");
 }

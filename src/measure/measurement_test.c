@@ -174,11 +174,11 @@ static void a_record_without_a_ranking_says_why(void **unused) {
   add_case("a", NULL);
   assert_int_equal(ronde_measurement_leave_unranked(measurement, "each case is other work"), RONDE_OK);
   ronde_measurement_begin(measurement);
-  ronde_measurement_end(measurement, NULL);
+  ronde_measurement_end(measurement); /* at once: too short to tell */
   json_t *bench = written();
   assert_string_equal(json_string_value(json_object_get(bench, "not_ranked")), "each case is other work");
   assert_true(json_is_null(field(bench, 0, "times_as_fast")) && json_is_null(field(bench, 0, "verdict")));
-  assert_true(number(json_object_get(bench, "host_load"), "cores") >= 1);
+  assert_true(json_is_null(json_object_get(bench, "host_load")));
   json_decref(bench);
 }
 
