@@ -28,11 +28,11 @@ typedef struct bench {
   char file[4200]; /* weights and the batch, for the peers; "": none yet */
 } bench;
 
-static const char *option(const bench *b, const char *name) { return ronde_config_get(b->call->config, name); }
+static const char *step_option(const bench *b, const char *name) { return ronde_config_get(b->call->config, name); }
 
 /* ---- being one of them ---- */
 
-static ronde_status answer(ronde_stepper *stepper, int64_t n) {
+static ronde_status answer_go(ronde_stepper *stepper, int64_t n) {
   double loss, *seconds = calloc((size_t)n, sizeof *seconds);
   if (!seconds) return tool_fail(RONDE_E_MEMORY, "bench step: no memory for %lld times", (long long)n);
   ronde_status status = ronde_stepper_run(stepper, n, seconds, &loss);
@@ -46,7 +46,7 @@ static ronde_status answer(ronde_stepper *stepper, int64_t n) {
   return status;
 }
 
-static ronde_status serve(const tool_call *call) {
+static ronde_status serve_steps(const tool_call *call) {
   ronde_stepper *stepper;
   char *about = NULL, line[64];
   ronde_status status = ronde_stepper_create(call->config, &stepper);
@@ -60,7 +60,7 @@ static ronde_status serve(const tool_call *call) {
     long long n = strncmp(line, "go ", 3) == 0 ? strtoll(line + 3, &end, 10) : 0;
     if (n < 1 || n > 1000000 || *end != '\n')
       status = tool_fail(RONDE_E_INPUT, "standard input: 'go N' is wanted, N from 1 to 1000000, not %s", line);
-    else status = answer(stepper, n);
+    else status = answer_go(stepper, n);
   }
   ronde_stepper_destroy(stepper);
   return status;
@@ -69,10 +69,10 @@ static ronde_status serve(const tool_call *call) {
 /* ---- the systems ---- */
 
 /* What Ronde and the peers are told alike. */
-static void add_work(const bench *b, json_t *command, bool is_peer) {
+static void add_work_options(const bench *b, json_t *command, bool is_peer) {
   static const char *const names[] = {"model", "classes", "shape", "padding", "batch", "optimizer", "momentum", "seed"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    const char *value = option(b, names[i]);
+    const char *value = step_option(b, names[i]);
     bool is_ours = strcmp(names[i], "seed") == 0 || strcmp(names[i], "classes") == 0 || strcmp(names[i], "shape") == 0;
     bool open = !*value || strcmp(value, "0") == 0 || strcmp(value, "same") == 0;
     if ((is_peer && is_ours) || open) continue;
@@ -84,15 +84,15 @@ static void add_ronde(bench *b) {
   tool_system *system = &b->systems[b->n++];
   *system = (tool_system){.name = "ronde",
                           .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step", "--serve")};
-  add_work(b, system->command, false);
-  json_array_append_new(system->command, json_sprintf("--threads=%s", option(b, "threads")));
-  json_array_append_new(system->command, json_sprintf("--lr=%s", option(b, "lr")));
+  add_work_options(b, system->command, false);
+  json_array_append_new(system->command, json_sprintf("--threads=%s", step_option(b, "threads")));
+  json_array_append_new(system->command, json_sprintf("--lr=%s", step_option(b, "lr")));
 }
 
 /* The threads of Ronde, resolved, are the peers'. */
 static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   tool_system *system = &b->systems[b->n];
-  const char *folder = option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
+  const char *folder = step_option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
   char python[4300];
   snprintf(python, sizeof python, "%s/%s/bin/python", folder, peer);
   if (access(python, X_OK))
@@ -103,7 +103,7 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   system->command =
       json_pack("[s, o, o, o, o]", python, json_sprintf("%s/scripts/%s", folder, variants[variant].script),
                 json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads), json_sprintf("--lr=%g", lr));
-  add_work(b, system->command, true);
+  add_work_options(b, system->command, true);
   if (variants[variant].option) json_array_append_new(system->command, json_string(variants[variant].option));
   bool absent;
   ronde_status status = tool_system_start(system, &absent);
@@ -111,7 +111,7 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   return status;
 }
 
-static bool is_listed(const char *list, const char *name) {
+static bool is_listed_peer(const char *list, const char *name) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
     n = strcspn(list, ",");
     if (n == strlen(name) && strncmp(list, name, n) == 0) return true;
@@ -119,7 +119,7 @@ static bool is_listed(const char *list, const char *name) {
   return false;
 }
 
-static ronde_status check_list(const char *list) {
+static ronde_status check_peers(const char *list) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
     n = strcspn(list, ",");
     bool known = false;
@@ -130,15 +130,15 @@ static ronde_status check_list(const char *list) {
   return RONDE_OK;
 }
 
-static ronde_status check_options(const bench *b) {
-  const char *optimizer = option(b, "optimizer");
-  if (!*option(b, "peers")) {
-    if (strcmp(option(b, "peers-dir"), "peers") == 0 || !*option(b, "peers-dir")) return RONDE_OK;
+static ronde_status check_step_options(const bench *b) {
+  const char *optimizer = step_option(b, "optimizer");
+  if (!*step_option(b, "peers")) {
+    if (strcmp(step_option(b, "peers-dir"), "peers") == 0 || !*step_option(b, "peers-dir")) return RONDE_OK;
     return tool_fail(RONDE_E_USAGE, "--peers-dir can have no effect without --peers");
   }
   if (strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "adam") != 0)
     return tool_fail(RONDE_E_USAGE, "--optimizer %s: the peers are measured with sgd or adam", optimizer);
-  return check_list(option(b, "peers"));
+  return check_peers(step_option(b, "peers"));
 }
 
 /* The peers start from Ronde's weights on Ronde's batch. */
@@ -160,8 +160,8 @@ static ronde_status save_work(bench *b) {
   return status;
 }
 
-static ronde_status start_all(bench *b) {
-  const char *peers = option(b, "peers");
+static ronde_status start_systems(bench *b) {
+  const char *peers = step_option(b, "peers");
   bool absent;
   add_ronde(b);
   ronde_status status = tool_system_start(&b->systems[0], &absent);
@@ -170,14 +170,15 @@ static ronde_status start_all(bench *b) {
   int threads = (int)tool_number(b->systems[0].about, "threads");
   status = save_work(b);
   for (int i = 0; i < N_VARIANTS && !status; i++)
-    if (is_listed(peers, variants[i].peer)) status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
+    if (is_listed_peer(peers, variants[i].peer))
+      status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
   return status;
 }
 
 /* ---- rounds ---- */
 
 /* Steps that take half a second, at least three; then they are made once, unmeasured. */
-static ronde_status warm_up(tool_system *system, int64_t wanted, int64_t *n_out) {
+static ronde_status warm_up_system(tool_system *system, int64_t wanted, int64_t *n_out) {
   enum { WARM_UP = 3 };
   double seconds[WARM_UP];
   ronde_statistics statistics;
@@ -210,10 +211,10 @@ static ronde_status run_steps(bench *b, int at, int64_t n, int round) {
 }
 
 /* Each round begins with another system, so that none is always the first. */
-static ronde_status run_rounds(bench *b) {
-  int64_t wanted = atoll(option(b, "steps")), n[TOOL_MAX_SYSTEMS];
+static ronde_status run_step_rounds(bench *b) {
+  int64_t wanted = atoll(step_option(b, "steps")), n[TOOL_MAX_SYSTEMS];
   ronde_status status = RONDE_OK;
-  for (int i = 0; i < b->n && !status; i++) status = warm_up(&b->systems[i], wanted, &n[i]);
+  for (int i = 0; i < b->n && !status; i++) status = warm_up_system(&b->systems[i], wanted, &n[i]);
   for (int round = 0; round < b->rounds && !status; round++) {
     for (int i = 0; i < b->n && !status; i++) {
       int at = (round + i) % b->n;
@@ -227,18 +228,18 @@ static ronde_status run_rounds(bench *b) {
 /* Work that differs is not worth being timed. */
 static ronde_status measure_systems(bench *b) {
   ronde_measurement_begin(b->record);
-  ronde_status status = start_all(b);
+  ronde_status status = start_systems(b);
   if (!status) status = tool_bench_set(b->record, RONDE_WHOLE, "rounds", json_integer(b->rounds));
   if (!status) status = tool_step_record(b->systems, b->n, b->record);
   bool is_same = !status && !ronde_measurement_difference(b->record);
-  if (is_same) status = run_rounds(b);
+  if (is_same) status = run_step_rounds(b);
   for (int i = 0; i < b->n; i++) tool_system_end(&b->systems[i]);
   if (is_same) ronde_measurement_end(b->record);
   return status;
 }
 
 static ronde_status report_systems(const bench *b) {
-  const char *out = option(b, "out"), *difference = ronde_measurement_difference(b->record);
+  const char *out = step_option(b, "out"), *difference = ronde_measurement_difference(b->record);
   ronde_status status = *out ? ronde_measurement_write(b->record, out) : RONDE_OK;
   if (!status) status = tool_bench_show(b->call, b->record, tool_step_print);
   if (!status && difference)
@@ -248,8 +249,8 @@ static ronde_status report_systems(const bench *b) {
 
 ronde_status tool_bench_step(const tool_call *call) {
   bench b = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
-  if (strcmp(option(&b, "serve"), "on") == 0) return serve(call);
-  ronde_status status = check_options(&b);
+  if (strcmp(step_option(&b, "serve"), "on") == 0) return serve_steps(call);
+  ronde_status status = check_step_options(&b);
   if (!status) status = ronde_measurement_create("bench step", &b.record);
   if (status) return status;
   tool_signals_start(0);

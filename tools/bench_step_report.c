@@ -17,8 +17,8 @@ enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 #define FIRST_LOSS_TOLERANCE 1e-4
 #define UPDATE_TOLERANCE 0.02
 
-static ronde_status differ(ronde_measurement *record, const char *field, const tool_system *a, double loss_a,
-                           const tool_system *b, double loss_b) {
+static ronde_status note_loss(ronde_measurement *record, const char *field, const tool_system *a, double loss_a,
+                              const tool_system *b, double loss_b) {
   char text[256];
   snprintf(text, sizeof text, "%s is %.9g with %s, %.9g with %s", field, loss_a, a->name, loss_b, b->name);
   return ronde_measurement_differ(record, field, text);
@@ -27,9 +27,9 @@ static ronde_status differ(ronde_measurement *record, const char *field, const t
 static ronde_status compare_losses(const tool_system *a, const tool_system *b, ronde_measurement *record) {
   double drop_a = a->losses[0] - a->losses[1], drop_b = b->losses[0] - b->losses[1];
   if (!(fabs(a->losses[0] - b->losses[0]) <= FIRST_LOSS_TOLERANCE * fmax(1, fabs(a->losses[0]))))
-    return differ(record, "first_loss", a, a->losses[0], b, b->losses[0]);
+    return note_loss(record, "first_loss", a, a->losses[0], b, b->losses[0]);
   if (!(fabs(drop_a - drop_b) <= UPDATE_TOLERANCE * fabs(drop_a) + FIRST_LOSS_TOLERANCE))
-    return differ(record, "second_loss", a, a->losses[1], b, b->losses[1]);
+    return note_loss(record, "second_loss", a, a->losses[1], b, b->losses[1]);
   return RONDE_OK;
 }
 

@@ -11,12 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* ---- lines ---- */
 
 /* Ronde itself says what is wrong, and its exit code is ours; of others the reason stands on stderr. */
@@ -36,7 +30,7 @@ static ronde_status fail_gone(tool_system *system, const char *what) {
 }
 
 /* The next line, a JSON object. */
-static ronde_status hear(tool_system *system, json_t **answer_out) {
+static ronde_status hear_system(tool_system *system, json_t **answer_out) {
   char *line = NULL;
   size_t capacity = 0;
   ssize_t length = getline(&line, &capacity, system->from);
@@ -48,11 +42,11 @@ static ronde_status hear(tool_system *system, json_t **answer_out) {
 }
 
 /* seconds_out [n]; NULL: nobody asks. */
-static ronde_status go(tool_system *system, int64_t n, double *seconds_out, double *loss_out) {
+static ronde_status go_system(tool_system *system, int64_t n, double *seconds_out, double *loss_out) {
   json_t *answer;
   if (fprintf(system->to, "go %lld\n", (long long)n) < 0 || fflush(system->to))
     return fail_gone(system, "it does not listen");
-  ronde_status status = hear(system, &answer);
+  ronde_status status = hear_system(system, &answer);
   if (status) return status;
   *loss_out = tool_number(answer, "loss");
   system->peak_rss_bytes = tool_number(answer, "peak_rss_bytes");
@@ -68,13 +62,13 @@ static ronde_status go(tool_system *system, int64_t n, double *seconds_out, doub
 
 ronde_status tool_system_go(tool_system *system, int64_t n, double *seconds_out) {
   double loss;
-  return go(system, n, seconds_out, &loss);
+  return go_system(system, n, seconds_out, &loss);
 }
 
 /* ---- processes ---- */
 
 /* In the child: only async-signal-safe calls, between fork and exec. */
-static void become(char **words, const int *to, const int *from) {
+static void become_system(char **words, const int *to, const int *from) {
   dup2(to[0], STDIN_FILENO);
   dup2(from[1], STDOUT_FILENO);
   execvp(words[0], words);
@@ -97,7 +91,7 @@ static ronde_status start_process(tool_system *system) {
     return tool_fail(RONDE_E_INTERNAL, "%s: cannot make a pipe: %s", system->name, strerror(errno));
   }
   system->pid = fork();
-  if (system->pid == 0) become(words, to, from);
+  if (system->pid == 0) become_system(words, to, from);
   close(to[0]);
   close(from[1]);
   system->to = fdopen(to[1], "w");
@@ -107,21 +101,21 @@ static ronde_status start_process(tool_system *system) {
   return RONDE_OK;
 }
 
-static ronde_status start(tool_system *system, bool *absent_out) {
-  double begin = now_s();
+static ronde_status start_system(tool_system *system, bool *absent_out) {
+  double begin = tool_now_s();
   ronde_status status = start_process(system);
-  if (!status) status = hear(system, &system->about);
+  if (!status) status = hear_system(system, &system->about);
   const char *absent = tool_string(system->about, "absent");
   *absent_out = !status && *absent;
   if (*absent_out) tool_say("%s is left out: %s", system->name, absent);
   if (status || *absent_out) return status;
-  status = go(system, 1, NULL, &system->losses[0]);
-  system->setup_s = now_s() - begin;
-  return status ? status : go(system, 1, NULL, &system->losses[1]);
+  status = go_system(system, 1, NULL, &system->losses[0]);
+  system->setup_s = tool_now_s() - begin;
+  return status ? status : go_system(system, 1, NULL, &system->losses[1]);
 }
 
 ronde_status tool_system_start(tool_system *system, bool *absent_out) {
-  ronde_status status = start(system, absent_out);
+  ronde_status status = start_system(system, absent_out);
   if (status || *absent_out) tool_system_end(system);
   return status;
 }

@@ -128,6 +128,12 @@ bool tool_self_path(char *buffer, size_t size);
 void tool_mark_begin(void);
 void tool_mark_end(int code);
 
+/* ---- system.c --------------------------------------------------------------------------------------------------- */
+
+double tool_now_s(void); /* monotonic */
+/* Removes a folder with all that is in it, as far as that is possible. */
+void tool_folder_remove(const char *path);
+
 /* ---- table.c: tables for people --------------------------------------------------------------------------------- */
 
 enum { TOOL_MAX_COLUMNS = 32 };

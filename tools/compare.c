@@ -3,7 +3,6 @@
 #include "compare.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,14 +67,6 @@ typedef struct comparison {
   bool is_temporary;
 } comparison;
 
-static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *place) {
-  (void)info, (void)flag, (void)place;
-  return remove(path);
-}
-
-/* Whatever a run left in its folder, which is ours. */
-static void remove_run(const char *folder) { nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
-
 static ronde_status run_case(comparison *c, int index, int round) {
   tool_case *one = &c->cases.at[index];
   char folder[4400];
@@ -88,7 +79,7 @@ static ronde_status run_case(comparison *c, int index, int round) {
   if (!status) status = read_steps(folder, &steps);
   if (!status) status = tool_comparison_add(c->record, &c->cases, index, round, command, run, steps.seconds, steps.n);
   free(steps.seconds);
-  if (c->is_temporary) remove_run(folder);
+  if (c->is_temporary) tool_folder_remove(folder);
   json_decref(command);
   json_decref(run);
   if (!status)
@@ -113,7 +104,7 @@ static void say_length(const comparison *c) {
 }
 
 /* Each round begins with another case, so that none is always the first. */
-static ronde_status run_all(comparison *c) {
+static ronde_status run_all_cases(comparison *c) {
   int n = c->cases.n;
   say_length(c);
   for (int round = 0; round < c->rounds; round++) {
@@ -161,7 +152,7 @@ static ronde_status report_comparison(const comparison *c, bool is_measured) {
 static ronde_status measure_cases(comparison *c) {
   warn_of_load();
   ronde_measurement_begin(c->record);
-  ronde_status status = run_all(c);
+  ronde_status status = run_all_cases(c);
   if (status) return status;
   ronde_measurement_end(c->record);
   return report_comparison(c, true);
@@ -189,7 +180,7 @@ static ronde_status check_out(const tool_call *call) {
   return RONDE_OK;
 }
 
-static ronde_status check_options(const tool_call *call) {
+static ronde_status check_compare_options(const tool_call *call) {
   static const char *const none[] = {"save", "dry-run"};
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
     const char *value = ronde_config_get(call->config, none[i]);
@@ -204,7 +195,7 @@ static ronde_status check_options(const tool_call *call) {
 
 ronde_status tool_compare(const tool_call *call) {
   comparison c = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
-  ronde_status status = check_options(call);
+  ronde_status status = check_compare_options(call);
   if (status) return status;
   forget_environment();
   tool_signals_watch();

@@ -100,7 +100,7 @@ ronde_status tool_case_command(const tool_call *call, const tool_case *one, cons
 /* ---- processes ---- */
 
 /* What a process prints, until it closes its end; each request that comes meanwhile goes on to it. */
-static char *read_all(int fd, pid_t child) {
+static char *read_output(int fd, pid_t child) {
   enum { LOOK_MS = 100 };
   size_t used = 0, size = 0;
   char *text = NULL;
@@ -152,7 +152,7 @@ ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_ou
     close(ends[0]);
     return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
   }
-  char *text = read_all(ends[0], child);
+  char *text = read_output(ends[0], child);
   json_t *said = text ? json_loads(text, 0, NULL) : NULL;
   free(text);
   close(ends[0]);

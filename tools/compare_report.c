@@ -93,7 +93,7 @@ static ronde_status set_work(ronde_measurement *record, const tool_case *one, in
 
 /* ---- the record ---- */
 
-static ronde_status add_case(ronde_measurement *record, const tool_case *one) {
+static ronde_status record_case(ronde_measurement *record, const tool_case *one) {
   int index;
   ronde_status status = ronde_measurement_add_case(record, one->name, "ronde", one->values, &index);
   if (!status)
@@ -101,7 +101,7 @@ static ronde_status add_case(ronde_measurement *record, const tool_case *one) {
   return status ? status : set_facts(record, one, index);
 }
 
-static ronde_status fill_record(const tool_call *call, const tool_cases *cases, ronde_measurement *record) {
+static ronde_status record_cases(const tool_call *call, const tool_cases *cases, ronde_measurement *record) {
   ronde_status status = set_fact(record, RONDE_WHOLE, "left_out", cases->left_out);
   json_t *rounds = json_integer(atoi(ronde_config_get(call->config, "rounds")));
   if (!status) status = tool_bench_set(record, RONDE_WHOLE, "rounds", rounds);
@@ -110,7 +110,7 @@ static ronde_status fill_record(const tool_call *call, const tool_cases *cases, 
     const tool_axis *axis = &call->axes[a];
     status = ronde_measurement_add_axis(record, axis->name, (const char *const *)axis->values, axis->n_values);
   }
-  for (int i = 0; i < cases->n && !status; i++) status = add_case(record, &cases->at[i]);
+  for (int i = 0; i < cases->n && !status; i++) status = record_case(record, &cases->at[i]);
   return status;
 }
 
@@ -118,7 +118,7 @@ ronde_status tool_comparison_record(const tool_call *call, const tool_cases *cas
   ronde_measurement *record;
   ronde_status status = ronde_measurement_create("compare", &record);
   if (status) return status;
-  status = fill_record(call, cases, record);
+  status = record_cases(call, cases, record);
   if (status) ronde_measurement_destroy(record);
   else *record_out = record;
   return status;

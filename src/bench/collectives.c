@@ -70,7 +70,7 @@ typedef struct word {
 
 /* ---- one call ---- */
 
-static ronde_status call(const measured *c, rank *r, size_t n) {
+static ronde_status call_collective(const measured *c, rank *r, size_t n) {
   ronde__transport *transport = r->transport;
   const ronde__kernels *kernels = r->bench->kernels;
   switch (c->kind) {
@@ -110,7 +110,7 @@ static double bus_factor(kind kind, int p) {
 /* ---- verifying ---- */
 
 /* Whole numbers whose sum over p ranks is exact whatever the order, in bfloat16 too: results must be equal, not near. */
-static float input(int p, int rank, size_t i) {
+static float input_at(int p, int rank, size_t i) {
   int64_t span = ronde__max(1, 128 / p);
   uint64_t mixed = ((uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u) >> 33;
   return (float)((int64_t)(mixed % (uint64_t)(2 * span + 1)) - span);
@@ -118,7 +118,7 @@ static float input(int p, int rank, size_t i) {
 
 static float sum_of_inputs(int p, size_t i) {
   float sum = 0;
-  for (int r = 0; r < p; r++) sum += input(p, r, i);
+  for (int r = 0; r < p; r++) sum += input_at(p, r, i);
   return sum;
 }
 
@@ -129,18 +129,18 @@ static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int o
   case KIND_ALLREDUCE:
   case KIND_ALLREDUCE_BF16: return r->x[i] == sum_of_inputs(p, i);
   case KIND_REDUCE_SCATTER: return owner != self || r->x[i] == sum_of_inputs(p, i);
-  case KIND_ALLGATHER: return r->x[i] == input(p, owner, i);
-  case KIND_BROADCAST: return r->x[i] == input(p, 0, i);
-  case KIND_COPY: return r->other[i] == input(p, self, i);
+  case KIND_ALLGATHER: return r->x[i] == input_at(p, owner, i);
+  case KIND_BROADCAST: return r->x[i] == input_at(p, 0, i);
+  case KIND_COPY: return r->other[i] == input_at(p, self, i);
   }
   return false;
 }
 
-static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
+static ronde_status verify_call(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
   int p = r->transport->size, self = r->transport->rank;
-  for (size_t i = 0; i < n; i++) r->x[i] = input(p, self, i);
+  for (size_t i = 0; i < n; i++) r->x[i] = input_at(p, self, i);
   if (c->kind == KIND_ALLREDUCE_BF16) memset(r->other, 0, n * sizeof *r->other); /* the residual */
-  RONDE_TRY(call(c, r, n));
+  RONDE_TRY(call_collective(c, r, n));
   *wrong_out = 0;
   for (int owner = 0; owner < p; owner++)
     for (int64_t i = ronde__share_begin((int64_t)n, owner, p); i < ronde__share_begin((int64_t)n, owner + 1, p); i++)
@@ -153,7 +153,7 @@ static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_
 /* ---- timing ---- */
 
 /* Until all have come; then everybody knows what each one says. */
-static ronde_status meet(rank *r, const word *own, word *words) {
+static ronde_status meet_ranks(rank *r, const word *own, word *words) {
   words[r->transport->rank] = *own;
   return ronde__allgather_ring(r->transport, RONDE__TAG_READY, words, sizeof *words);
 }
@@ -163,12 +163,12 @@ static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t ite
   word own = {0};
   const ronde_hooks *hooks = &r->bench->hooks;
   own.cancel = r->transport->rank == 0 && hooks->cancel && hooks->cancel(hooks->user);
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(meet_ranks(r, &own, words));
   if (words[0].cancel) return RONDE_E_CANCELLED;
   uint64_t begin = r->transport->ops->now_ns(r->transport);
-  for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call(c, r, n));
+  for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call_collective(c, r, n));
   own.seconds = (double)(r->transport->ops->now_ns(r->transport) - begin) * 1e-9;
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(meet_ranks(r, &own, words));
   *seconds_out = 0;
   for (int i = 0; i < r->transport->size; i++)
     if (words[i].seconds > *seconds_out) *seconds_out = words[i].seconds;
@@ -176,11 +176,11 @@ static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t ite
 }
 
 /* Verifies and warms up; every rank comes to the same number of calls for a round. */
-static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, int64_t *iterations_out) {
+static ronde_status prepare_calls(const measured *c, rank *r, size_t n, word *words, int64_t *iterations_out) {
   const ronde__options *o = r->bench->options;
   word own = {0};
-  RONDE_TRY(verify(c, r, n, &own.wrong));
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(verify_call(c, r, n, &own.wrong));
+  RONDE_TRY(meet_ranks(r, &own, words));
   for (int i = 0; i < r->transport->size; i++)
     if (words[i].wrong)
       return r->transport->rank != 0 ? RONDE_E_DIFFERENCE
@@ -245,7 +245,7 @@ static ronde_status record_size(bench *b, size_t n, const int64_t *iterations, c
   return record_copying(b, cases);
 }
 
-static ronde_status add_axes(bench *b) {
+static ronde_status add_collective_axes(bench *b) {
   const char *names[MAX_CASES], *sizes[MAX_SIZES];
   char texts[MAX_SIZES][24];
   for (int i = 0; i < b->n_cases; i++) names[i] = b->cases[i].name;
@@ -261,7 +261,7 @@ static ronde_status begin_record(bench *b) {
   ronde_measurement *m;
   RONDE_TRY(ronde_measurement_create("bench collectives", &b->record));
   m = b->record;
-  RONDE_TRY(add_axes(b));
+  RONDE_TRY(add_collective_axes(b));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "machine", ronde__machine_json(b->kernels->isa)));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "workers", json_integer(b->size)));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "hosts", json_integer(b->n_hosts)));
@@ -287,7 +287,7 @@ static ronde_status end_record(bench *b, char **json_out) {
 static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds) {
   bench *b = r->bench;
   int64_t iterations[MAX_CASES], rounds = b->options->rounds;
-  for (int i = 0; i < b->n_cases; i++) RONDE_TRY(prepare(&b->cases[i], r, n, words, &iterations[i]));
+  for (int i = 0; i < b->n_cases; i++) RONDE_TRY(prepare_calls(&b->cases[i], r, n, words, &iterations[i]));
   for (int64_t round = 0; round < rounds; round++)
     for (int i = 0; i < b->n_cases; i++) {
       int at = (int)((round + i) % b->n_cases);
@@ -298,7 +298,7 @@ static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds
   return r->transport->rank == 0 ? record_size(b, n, iterations, seconds) : RONDE_OK;
 }
 
-static ronde_status measure(rank *r) {
+static ronde_status measure_sizes(rank *r) {
   bench *b = r->bench;
   word *words;
   double *seconds;
@@ -346,16 +346,16 @@ static ronde_status list_sizes(bench *b) {
   return RONDE_OK;
 }
 
-static bool is_listed(const char *list, const char *name) {
+static bool is_listed_collective(const char *list, const char *name) {
   size_t length = strlen(name);
   for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
     if (strcspn(at, ",") == length && !memcmp(at, name, length)) return true;
   return false;
 }
 
-static void add_case(bench *b, measured c) {
+static void list_case(bench *b, measured c) {
   const char *list = b->options->collectives;
-  if ((!list || is_listed(list, c.name)) && b->n_cases < MAX_CASES) b->cases[b->n_cases++] = c;
+  if ((!list || is_listed_collective(list, c.name)) && b->n_cases < MAX_CASES) b->cases[b->n_cases++] = c;
 }
 
 static ronde_status list_cases(bench *b, const ronde__transport *transport) {
@@ -365,11 +365,11 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   const ronde__allreduce *one;
   for (int i = 0; (one = ronde__allreduce_at(i)); i++) {
     const char *why = one->refuses ? one->refuses(transport) : NULL;
-    if (why && list && is_listed(list, one->name))
+    if (why && list && is_listed_collective(list, one->name))
       return ronde__fail(RONDE_E_USAGE, "--collectives %s: %s", one->name, why);
-    if (!why) add_case(b, (measured){one->name, KIND_ALLREDUCE, one});
+    if (!why) list_case(b, (measured){one->name, KIND_ALLREDUCE, one});
   }
-  for (size_t i = 0; i < RONDE__COUNT(others); i++) add_case(b, others[i]);
+  for (size_t i = 0; i < RONDE__COUNT(others); i++) list_case(b, others[i]);
   if (list && b->n_cases != wanted)
     return ronde__fail(RONDE_E_USAGE,
                        "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
@@ -378,7 +378,7 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   return RONDE_OK;
 }
 
-static ronde_status check(bench *b, const ronde_config *config, const ronde__transport *transport) {
+static ronde_status check_collectives(bench *b, const ronde_config *config, const ronde__transport *transport) {
   b->size = transport->size;
   b->transport = transport->ops->name;
   b->process_each = transport->process_each;
@@ -395,7 +395,7 @@ static ronde_status check(bench *b, const ronde_config *config, const ronde__tra
 static void *run_rank(void *arg) {
   rank *r = arg;
   ronde__log_set_rank(r->transport->rank);
-  r->status = measure(r);
+  r->status = measure_sizes(r);
   if (r->status != RONDE_OK && r->status != RONDE_E_CANCELLED) r->transport->ops->abort(r->transport);
   ronde__log_set_rank(-1);
   return NULL;
@@ -421,7 +421,7 @@ static ronde_status run_ranks(rank *ranks, int n) {
 
 static ronde_status run_here(bench *b, const ronde_config *config, ronde__transport **transports, int n) {
   rank *ranks;
-  RONDE_TRY(check(b, config, transports[0]));
+  RONDE_TRY(check_collectives(b, config, transports[0]));
   if (transports[0]->rank == 0) RONDE_TRY(begin_record(b));
   RONDE__ALLOC(ranks, (size_t)n * sizeof *ranks, "bench");
   for (int i = 0; i < n; i++) ranks[i] = (rank){.bench = b, .transport = transports[i]};

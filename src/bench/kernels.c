@@ -99,7 +99,7 @@ static ronde_status run_round(ronde_stepper *s, int64_t n_steps, double *seconds
   return RONDE_OK;
 }
 
-static ronde_status run_rounds(ronde_stepper *s, const ronde_hooks *hooks, rounds *r) {
+static ronde_status run_kernel_rounds(ronde_stepper *s, const ronde_hooks *hooks, rounds *r) {
   double warm_up = 0;
   for (int i = 0; i < 3; i++) RONDE_TRY(ronde_stepper_run(s, 1, &warm_up, &(double){0}));
   ronde__prof_ops(s->worker.prof, &r->n_rows);
@@ -172,7 +172,7 @@ static ronde_status record_work(const ronde_stepper *s, ronde_measurement *m) {
   return status;
 }
 
-static ronde_status add_axes(const ronde_stepper *s, ronde_measurement *m) {
+static ronde_status add_kernel_axes(const ronde_stepper *s, ronde_measurement *m) {
   const char **ops, *phases[RONDE__N_PHASES];
   int n_rows;
   const ronde__prof_op *rows = ronde__prof_ops(s->worker.prof, &n_rows);
@@ -190,25 +190,25 @@ static ronde_status add_axes(const ronde_stepper *s, ronde_measurement *m) {
   return status;
 }
 
-static ronde_status fill_record(const ronde_stepper *s, const rounds *r, const peaks *p, ronde_measurement *m) {
+static ronde_status record_kernels(const ronde_stepper *s, const rounds *r, const peaks *p, ronde_measurement *m) {
   json_t *peak = json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9);
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "peak", peak));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(r->n)));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock", json_string("monotonic wall clock")));
   RONDE_TRY(record_work(s, m));
-  RONDE_TRY(add_axes(s, m));
+  RONDE_TRY(add_kernel_axes(s, m));
   for (int i = 0; i < r->n; i++) RONDE_TRY(ronde_measurement_add_samples(m, RONDE_WHOLE, "step_s", i, &r->steps[i], 1));
   for (int i = 0; i < r->n_rows; i++) RONDE_TRY(record_kernel(s, r, i, p, m));
   return ronde_measurement_leave_unranked(m, "each kernel is other work");
 }
 
-static ronde_status measure(ronde_stepper *s, const ronde_hooks *hooks, rounds *r, ronde_measurement *m) {
+static ronde_status measure_kernels(ronde_stepper *s, const ronde_hooks *hooks, rounds *r, ronde_measurement *m) {
   peaks p = {0};
   ronde_measurement_begin(m);
   RONDE_TRY(measure_peaks(s, &p));
-  RONDE_TRY(run_rounds(s, hooks, r));
+  RONDE_TRY(run_kernel_rounds(s, hooks, r));
   ronde_measurement_end(m);
-  return fill_record(s, r, &p, m);
+  return record_kernels(s, r, &p, m);
 }
 
 ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
@@ -218,7 +218,7 @@ ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *
   rounds r = {0};
   RONDE_TRY(ronde__stepper_create(config, true, &s));
   ronde_status status = ronde_measurement_create("bench kernels", &m);
-  if (status == RONDE_OK) status = measure(s, hooks, &r, m);
+  if (status == RONDE_OK) status = measure_kernels(s, hooks, &r, m);
   if (status == RONDE_OK && out && *out) status = ronde_measurement_write(m, out);
   if (status == RONDE_OK) status = ronde_measurement_json(m, json_out);
   ronde_measurement_destroy(m);
