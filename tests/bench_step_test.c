@@ -103,6 +103,21 @@ static void peer_of_the_same_work_is_ranked(void **unused) {
   json_decref(bench);
 }
 
+static void tables_are_for_people(void **unused) {
+  static char text[1 << 16];
+  char options[256];
+  make_peer("s/ronde/other/");
+  snprintf(options, sizeof options, "step " SMALL "--lr 0.01 --peers pytorch --peers-dir %s", folder);
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "lenet5 (62,006 parameters), batch 3, sgd, 1 thread; milliseconds a step\nsystem "));
+  assert_non_null(strstr(text, "Ronde is faster by"));
+  assert_non_null(strstr(text, "\nronde  ")); /* as wide as "pytorch" */
+  assert_non_null(strstr(text, "\nthe fastest peer: pytorch\n"));
+  assert_int_equal(run("kernels " SMALL, "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "ms a step; peaks: "));
+  assert_non_null(strstr(text, "\nfc2 linear+tanh+sgd "));
+}
+
 static void other_work_is_refused(void **unused) {
   static const char *const cases[][2] = {
       {"s/\"parameters\": 62006/\"parameters\": 62007/", "parameters is 62006 with ronde, 62007 with pytorch"},
@@ -190,6 +205,7 @@ int main(void) {
       cmocka_unit_test(alone),
       cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
+      cmocka_unit_test(tables_are_for_people),
       cmocka_unit_test(other_work_is_refused),
       cmocka_unit_test(what_cannot_be_measured_is_refused),
       cmocka_unit_test(kernels_by_layer),

@@ -111,6 +111,22 @@ static void figures_are_of_rounds(void **unused) {
   json_decref(bench);
 }
 
+/* For people: each column is as wide as its cells, and the ratios have their verdicts. */
+static void tables_are_for_people(void **unused) {
+  static char text[1 << 16];
+  assert_int_equal(run("--model lenet5 " SMALL "--exec graph,eager --rounds 2", "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "lenet5 (61,706 parameters) on synthetic:1x28x28:10:40, 2 runs a case"));
+  assert_non_null(strstr(text, "\ncase        median "));
+  assert_non_null(strstr(text, "\nexec=eager "));
+  const char *ratios = strstr(text, "\nspeed: how many times as fast as exec=graph, with the 95 % interval");
+  assert_non_null(ratios);
+  assert_null(strstr(ratios, "\nexec=graph ")); /* it is not compared with itself */
+  const char *row = strstr(ratios, "\nexec=eager ");
+  assert_non_null(row);
+  assert_true(strchr(row, '[') && (strstr(row, "faster") || strstr(row, "slower") || strstr(row, "cannot be told")));
+  assert_null(strstr(text, " \n"));
+}
+
 /* As many others as there are cores. */
 static void a_busy_host_is_said(void **unused) {
   static char text[1 << 16];
@@ -376,6 +392,7 @@ int main(void) {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
       cmocka_unit_test(figures_are_of_rounds),
+      cmocka_unit_test(tables_are_for_people),
       cmocka_unit_test(a_busy_host_is_said),
       cmocka_unit_test(other_work_is_not_ranked),
       cmocka_unit_test(the_same_run_is_made_once),
