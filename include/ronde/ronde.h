@@ -171,11 +171,11 @@ RONDE_API ronde_pass ronde_graph_pass(const ronde_graph *graph);
  * the pass has ended. Errors: RONDE_E_USAGE while recording. */
 RONDE_API ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out);
 
-/* Builds a network on x and returns its output. classes: how many the data has; 0 where the targets are values. Called at
- * set-up to record the graph, possibly by several threads at once, and must build the same graph each time. With the
- * option exec set to eager it is called again for every batch, and each call inside it is executed at once. Then it may
- * build another graph each time, from parameters that were recorded; a parameter that a step does not use has a gradient
- * of zero in that step. */
+/* Builds a network on x and returns its output. classes: those of --classes, else of the data; 0 where the targets are
+ * values. Called at set-up to record the graph, possibly by several threads at once, and must build the same graph each
+ * time. With the option exec set to eager it is called again for every batch, and each call inside it is executed at
+ * once. Then it may build another graph each time, from parameters that were recorded; a parameter that a step does not
+ * use has a gradient of zero in that step. */
 typedef ronde_tensor *(*ronde_model_fn)(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
 
 /* ---- configuration: one typed table of options ---------------------------------------------------------------- */
