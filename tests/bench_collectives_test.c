@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ronde/ronde.h>
+#include <ronde/measure.h>
 
 static char line[1024];
 static void keep_line(void *user, ronde_log_level level, const char *text) {
@@ -51,14 +51,20 @@ static void every_collective_is_verified_and_timed(void **state) {
   json_t *cases = json_object_get(json, "cases");
   assert_int_equal(json_array_size(cases), 3 * N_NAMES);
   for (size_t i = 0; i < json_array_size(cases); i++) {
-    const json_t *one = json_array_get(cases, i), *times = json_object_get(one, "time_s");
+    const json_t *one = json_array_get(cases, i), *times = json_object_get(json_object_get(one, "time_s"), "samples");
     assert_string_equal(name_of(one), names[i % N_NAMES]);
     assert_int_equal(int_of(one, "bytes"), sizes[i / N_NAMES]);
     assert_int_equal(int_of(one, "iterations"), 2);
     assert_true(json_is_true(json_object_get(one, "verified")));
     assert_int_equal(json_array_size(times), 2);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(one, "values"), "algorithm")), name_of(one));
+    assert_true(json_number_value(json_object_get(json_object_get(one, "work"), "bytes")) ==
+                (double)sizes[i / N_NAMES]);
+    bool copies = i % N_NAMES < 5; /* an all-reduce, which is shown beside a copy */
+    assert_int_equal(json_is_number(json_object_get(one, "of_copying")), copies);
     for (size_t s = 0; s < 2; s++) assert_true(json_real_value(json_array_get(times, s)) > 0);
   }
+  assert_true(json_is_string(json_object_get(json, "not_ranked")));
   double factor = json_real_value(json_object_get(json_array_get(cases, 0), "bus_factor"));
   assert_true(factor > 1.3333 && factor < 1.3334); /* 2 (p - 1) / p */
   json_decref(json);

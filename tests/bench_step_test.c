@@ -53,6 +53,9 @@ static void alone(void **unused) {
   assert_int_equal(json_integer_value(field(bench, 0, "batch")), 3);
   assert_true(json_number_value(field(bench, 0, "setup_s")) > 0);
   assert_true(json_number_value(field(bench, 0, "peak_rss_bytes")) > 1e6);
+  assert_string_equal(json_string_value(json_object_get(field(bench, 0, "values"), "system")), "ronde");
+  assert_string_equal(json_string_value(json_object_get(field(bench, 0, "work"), "unit")), "step");
+  assert_true(json_number_value(json_object_get(field(bench, 0, "work"), "examples")) == 3);
   /* The loss of ten classes before anything was learned, and less of it after an update. */
   double first = json_number_value(field(bench, 0, "first_loss"));
   assert_true(fabs(first - log(10)) < 0.3);
@@ -88,7 +91,9 @@ static void peer_of_the_same_work_is_ranked(void **unused) {
   for (size_t i = 0; i < 2; i++) {
     double own = json_number_value(json_array_get(json_object_get(field(bench, 0, "round_s"), "samples"), i));
     double theirs = json_number_value(json_array_get(json_object_get(field(bench, 1, "round_s"), "samples"), i));
+    const json_t *speeds = json_object_get(field(bench, 1, "times_as_fast"), "samples");
     assert_true(fabs(json_number_value(json_array_get(ratios, i)) - theirs / own) < 1e-9);
+    assert_true(fabs(json_number_value(json_array_get(speeds, i)) - own / theirs) < 1e-9);
   }
   char path[128];
   snprintf(path, sizeof path, "%s/out/bench.json", folder);
@@ -96,6 +101,21 @@ static void peer_of_the_same_work_is_ranked(void **unused) {
   assert_true(json_equal(json_object_get(kept, "cases"), json_object_get(bench, "cases")));
   json_decref(kept);
   json_decref(bench);
+}
+
+static void tables_are_for_people(void **unused) {
+  static char text[1 << 16];
+  char options[256];
+  make_peer("s/ronde/other/");
+  snprintf(options, sizeof options, "step " SMALL "--lr 0.01 --peers pytorch --peers-dir %s", folder);
+  assert_int_equal(run(options, "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "lenet5 (62,006 parameters), batch 3, sgd, 1 thread; milliseconds a step\nsystem "));
+  assert_non_null(strstr(text, "Ronde is faster by"));
+  assert_non_null(strstr(text, "\nronde  ")); /* as wide as "pytorch" */
+  assert_non_null(strstr(text, "\nthe fastest peer: pytorch\n"));
+  assert_int_equal(run("kernels " SMALL, "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "ms a step; peaks: "));
+  assert_non_null(strstr(text, "\nfc2 linear+tanh+sgd "));
 }
 
 static void other_work_is_refused(void **unused) {
@@ -136,7 +156,7 @@ static void what_cannot_be_measured_is_refused(void **unused) {
 static const json_t *kernel(const json_t *bench, const char *op, const char *phase) {
   const json_t *row;
   size_t i;
-  json_array_foreach(json_object_get(bench, "kernels"), i, row) {
+  json_array_foreach(json_object_get(bench, "cases"), i, row) {
     if (strcmp(json_string_value(json_object_get(row, "op")), op) == 0 &&
         strcmp(json_string_value(json_object_get(row, "phase")), phase) == 0)
       return row;
@@ -161,6 +181,11 @@ static void kernels_by_layer(void **unused) {
   assert_true(json_number_value(json_object_get(back, "bytes")) > 4.0 * 3 * 120 * 84);
   kernel(bench, "conv1 convolution+tanh", "backward");
   kernel(bench, "fc3 linear", "forward");
+  assert_int_equal(json_array_size(json_object_get(json_object_get(row, "seconds"), "samples")), 2);
+  assert_true(json_number_value(json_object_get(json_object_get(row, "work"), "flops")) == flops);
+  assert_string_equal(json_string_value(json_object_get(json_object_get(row, "values"), "op")), "fc2 linear+tanh");
+  assert_false(json_is_true(json_object_get(bench, "ranked")));
+  assert_string_equal(json_string_value(json_object_get(bench, "not_ranked")), "each kernel is other work");
   json_decref(bench);
 }
 
@@ -180,6 +205,7 @@ int main(void) {
       cmocka_unit_test(alone),
       cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
+      cmocka_unit_test(tables_are_for_people),
       cmocka_unit_test(other_work_is_refused),
       cmocka_unit_test(what_cannot_be_measured_is_refused),
       cmocka_unit_test(kernels_by_layer),

@@ -50,7 +50,13 @@ static void two_axes(void **unused) {
   static const char *const names[] = {"exec=graph,shuffle=on", "exec=graph,shuffle=off", "exec=eager,shuffle=on",
                                       "exec=eager,shuffle=off"};
   assert_int_equal(json_array_size(json_object_get(bench, "cases")), 4);
-  for (size_t i = 0; i < 4; i++) assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+  for (size_t i = 0; i < 4; i++) {
+    assert_string_equal(json_string_value(field(bench, i, NULL, "name")), names[i]);
+    assert_string_equal(json_string_value(field(bench, i, "values", "exec")), i < 2 ? "graph" : "eager");
+    assert_string_equal(json_string_value(field(bench, i, "values", "shuffle")), i % 2 ? "off" : "on");
+    assert_true(json_number_value(field(bench, i, "work", "examples")) == 10);
+  }
+  assert_int_equal(json_array_size(json_object_get(json_object_get(bench, "axes"), "exec")), 2);
   for (size_t i = 0; i < 4; i++)
     assert_int_equal(
         json_equal(field(bench, 0, "result", "weights_sha256"), field(bench, i, "result", "weights_sha256")),
@@ -105,6 +111,22 @@ static void figures_are_of_rounds(void **unused) {
   json_decref(bench);
 }
 
+/* For people: each column is as wide as its cells, and the ratios have their verdicts. */
+static void tables_are_for_people(void **unused) {
+  static char text[1 << 16];
+  assert_int_equal(run("--model lenet5 " SMALL "--exec graph,eager --rounds 2", "2>/dev/null", text, sizeof text), 0);
+  assert_non_null(strstr(text, "lenet5 (61,706 parameters) on synthetic:1x28x28:10:40, 2 runs a case"));
+  assert_non_null(strstr(text, "\ncase        median "));
+  assert_non_null(strstr(text, "\nexec=eager "));
+  const char *ratios = strstr(text, "\nspeed: how many times as fast as exec=graph, with the 95 % interval");
+  assert_non_null(ratios);
+  assert_null(strstr(ratios, "\nexec=graph ")); /* it is not compared with itself */
+  const char *row = strstr(ratios, "\nexec=eager ");
+  assert_non_null(row);
+  assert_true(strchr(row, '[') && (strstr(row, "faster") || strstr(row, "slower") || strstr(row, "cannot be told")));
+  assert_null(strstr(text, " \n"));
+}
+
 /* As many others as there are cores. */
 static void a_busy_host_is_said(void **unused) {
   static char text[1 << 16];
@@ -133,6 +155,7 @@ static void other_work_is_not_ranked(void **unused) {
   assert_string_equal(json_string_value(field(bench, 1, NULL, "padding")), "valid");
   assert_int_equal(json_integer_value(field(bench, 0, NULL, "runs")), 0);
   assert_true(json_array_size(json_object_get(bench, "differences")) > 0);
+  assert_true(strstr(json_string_value(json_object_get(bench, "not_ranked")), "not the same work: ") != NULL);
   json_decref(bench);
   assert_int_equal(run("--model lenet5 " SMALL "--steps 4,8 --rounds 2", "2>&1 >/dev/null", text, sizeof text), 7);
   assert_non_null(
@@ -369,6 +392,7 @@ int main(void) {
       cmocka_unit_test(eager_beside_graph),
       cmocka_unit_test(two_axes),
       cmocka_unit_test(figures_are_of_rounds),
+      cmocka_unit_test(tables_are_for_people),
       cmocka_unit_test(a_busy_host_is_said),
       cmocka_unit_test(other_work_is_not_ranked),
       cmocka_unit_test(the_same_run_is_made_once),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Holds the direction of dependencies: each area of src/ includes only the areas below it, tools/ only the public
-# header, outside libraries only the files that own them; and the library never ends the process, prints or handles
+# headers, outside libraries only the files that own them; and the library never ends the process, prints or handles
 # signals. Tests may see all.
 # Usage: dependencies.sh SOURCE_DIR. Ends by planting violations in a copy: each must be found.
 set -eu
@@ -13,6 +13,7 @@ prof: prof base
 tensor: tensor base
 kernel: kernel tensor base
 io: io tensor base
+measure: measure io base
 ops: ops kernel tensor base
 graph: graph ops prof kernel tensor base
 models: models base
@@ -27,13 +28,13 @@ state: state record job config strategy models io data graph comm optim ops prof
 setup: setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
 train: train setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
 verbs: verbs setup state job config models io data graph optim ops prof kernel tensor base
-bench: bench setup job config strategy models io data graph comm optim ops prof kernel tensor base
+bench: bench measure setup job config strategy models io data graph comm optim ops prof kernel tensor base
 tools:
 '
 
 # header: the files that may include it; both are extended regular expressions.
 owners='
-jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(config|record|job|state|setup|train|verbs|bench)/.* tools/.*
+jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(measure|config|record|job|state|setup|train|verbs|bench)/.* tools/.*
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
@@ -129,5 +130,6 @@ plant src/train/planted.c 'enum { TAG_MINE = 3 };'
 plant src/setup/planted.c '#include "train/rank.h"'
 plant src/state/planted.c '#include "setup/setup.h"'
 plant src/config/planted.c '#include "job/job.h"'
+plant src/measure/planted.c '#include "bench/stepper.h"'
 plant src/verbs/planted.c '#include "train/run.h"'
 echo "[  PASSED  ] $passed test(s)"

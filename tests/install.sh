@@ -48,10 +48,24 @@ check 0 'the example compiles' $compiler -std=gnu11 -Wall -Wextra -Wno-unused-pa
   $(pkg-config --cflags --libs ronde) -lm -o shared
 check 0 'it links statically' $compiler -std=gnu11 custom_net.c $(pkg-config --cflags ronde) "$libdir/libronde.a" \
   $(pkg-config --libs-only-L --libs-only-l --static ronde | sed 's/-lronde //') -lm -o static
+echo '#include <ronde/measure.h>
+int main(void) {
+  ronde_statistics statistics;
+  double rounds[] = {1, 2, 3};
+  return !ronde_version() || ronde_statistics_of_rounds(rounds, 3, &statistics) || statistics.median != 2;
+}' >measure.c
+check 0 'the second header stands by itself' $compiler -std=c11 -Wall -Wextra -Werror measure.c \
+  $(pkg-config --cflags --libs ronde) -o measure
+check 0 'and its calls are in the library' ./measure
 echo '#include <ronde/ronde.h>
-int main() { return ronde_version() ? 0 : 1; }' >plus.cc
+int main(void) {
+  ronde_statistics *statistics = 0;
+  return !statistics;
+}' >first.c
+check 1 'the first header has nothing of it' $compiler -std=c11 -c first.c $(pkg-config --cflags ronde) -o first.o
 if command -v c++ >/dev/null 2>&1; then
-  check 0 'the header is C++ as well' c++ -Wall -Werror plus.cc $(pkg-config --cflags --libs ronde) -o plus
+  cp measure.c plus.cc
+  check 0 'the headers are C++ as well' c++ -Wall -Werror plus.cc $(pkg-config --cflags --libs ronde) -o plus
 fi
 check 0 'cross entropy falls' ./shared classify
 check 0 'squared error falls' ./shared regress

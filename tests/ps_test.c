@@ -154,7 +154,7 @@ static void replay(ronde__run *run) {
     assert_true((stuck = ready ? 0 : stuck + 1) <= REPLAY_SERVERS);
     if (!ready) continue;
     for (int b = 0; b < cut.n; ++b) {
-      ronde__stretch piece = ronde__bucket_piece(&cut.at[b], s, REPLAY_SERVERS);
+      ronde__range piece = ronde__bucket_piece(&cut.at[b], s, REPLAY_SERVERS);
       for (size_t i = piece.begin; i < piece.begin + piece.n; ++i) held[w][i] = now[i] -= REPLAY_LR * gradient[w][i];
     }
     at[s]++, left--;

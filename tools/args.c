@@ -17,45 +17,8 @@ typedef struct parser {
   bool help;
 } parser;
 
-/* Insertions, deletions and replacements. Source: Wagner & Fischer, "The string-to-string correction problem", 1974.
- */
-static int edit_distance(const char *a, const char *b) {
-  enum { LONGEST = 63 };
-  int row[LONGEST + 1], n = (int)strnlen(b, LONGEST);
-  for (int j = 0; j <= n; j++) row[j] = j;
-  for (int i = 0; a[i] && i < LONGEST; i++) {
-    int diagonal = row[0];
-    row[0] = i + 1;
-    for (int j = 0; j < n; j++) {
-      int best = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      if (row[j] + 1 < best) best = row[j] + 1;
-      if (diagonal + 1 < best) best = diagonal + 1;
-      row[j + 1] = best;
-    }
-  }
-  return row[n];
-}
-
-/* Two of five letters, or one of fewer. */
-static bool is_near(const char *meant, int distance) {
-  int most = 2 * (int)strlen(meant) / 5;
-  return distance <= (most > 1 ? most : 1);
-}
-
-int tool_nearest(const char *name, const char *const *names, int n) {
-  int nearest = -1, least = 0;
-  for (int i = 0; i < n; i++) {
-    int distance = edit_distance(name, names[i]);
-    if (!is_near(names[i], distance) || (nearest >= 0 && distance >= least)) continue;
-    least = distance;
-    nearest = i;
-  }
-  return nearest;
-}
-
 ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n) {
-  int nearest = tool_nearest(word, names, n);
+  int nearest = ronde_nearest_word(word, names, n);
   char shown[TOOL_SHOWN], list[256] = "";
   for (int i = 0; i < n; i++) {
     size_t used = strlen(list);
@@ -83,14 +46,16 @@ static int own_flag(const char *name) {
 
 /* The library names the nearest of its options, or the verb that has this one; here the flags of our own compete. */
 static ronde_status fail_unknown(const parser *p, const char *name) {
-  const char *ours = NULL;
-  int nearest = tool_nearest(name, own_flags, N_OWN_FLAGS);
+  enum { MOST = 256 };
+  const char *names[MOST];
+  int n = 0;
   ronde_option option;
-  if (nearest >= 0) ours = own_flags[nearest];
-  for (int i = 0; ours && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++) {
-    if (edit_distance(name, option.name) < edit_distance(name, ours)) ours = NULL;
-  }
-  if (ours) return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, ours);
+  for (; n < N_OWN_FLAGS; n++) names[n] = own_flags[n];
+  for (int i = 0; n < MOST && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++)
+    names[n++] = option.name;
+  int nearest = ronde_nearest_word(name, names, n);
+  if (nearest >= 0 && nearest < N_OWN_FLAGS)
+    return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, names[nearest]);
   if (p->verb->has_config) return ronde_config_set(p->call->config, name, "");
   return tool_fail(RONDE_E_USAGE, "unknown option --%s; `ronde %s --help` lists them", name, p->verb->name);
 }

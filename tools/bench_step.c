@@ -24,14 +24,15 @@ typedef struct bench {
   const tool_call *call;
   tool_system systems[TOOL_MAX_SYSTEMS];
   int n, rounds;
+  ronde_measurement *record;
   char file[4200]; /* weights and the batch, for the peers; "": none yet */
 } bench;
 
-static const char *option(const bench *b, const char *name) { return ronde_config_get(b->call->config, name); }
+static const char *step_option(const bench *b, const char *name) { return ronde_config_get(b->call->config, name); }
 
 /* ---- being one of them ---- */
 
-static ronde_status answer(ronde_stepper *stepper, int64_t n) {
+static ronde_status answer_go(ronde_stepper *stepper, int64_t n) {
   double loss, *seconds = calloc((size_t)n, sizeof *seconds);
   if (!seconds) return tool_fail(RONDE_E_MEMORY, "bench step: no memory for %lld times", (long long)n);
   ronde_status status = ronde_stepper_run(stepper, n, seconds, &loss);
@@ -45,7 +46,7 @@ static ronde_status answer(ronde_stepper *stepper, int64_t n) {
   return status;
 }
 
-static ronde_status serve(const tool_call *call) {
+static ronde_status serve_steps(const tool_call *call) {
   ronde_stepper *stepper;
   char *about = NULL, line[64];
   ronde_status status = ronde_stepper_create(call->config, &stepper);
@@ -59,7 +60,7 @@ static ronde_status serve(const tool_call *call) {
     long long n = strncmp(line, "go ", 3) == 0 ? strtoll(line + 3, &end, 10) : 0;
     if (n < 1 || n > 1000000 || *end != '\n')
       status = tool_fail(RONDE_E_INPUT, "standard input: 'go N' is wanted, N from 1 to 1000000, not %s", line);
-    else status = answer(stepper, n);
+    else status = answer_go(stepper, n);
   }
   ronde_stepper_destroy(stepper);
   return status;
@@ -68,10 +69,10 @@ static ronde_status serve(const tool_call *call) {
 /* ---- the systems ---- */
 
 /* What Ronde and the peers are told alike. */
-static void add_work(const bench *b, json_t *command, bool is_peer) {
+static void add_work_options(const bench *b, json_t *command, bool is_peer) {
   static const char *const names[] = {"model", "classes", "shape", "padding", "batch", "optimizer", "momentum", "seed"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    const char *value = option(b, names[i]);
+    const char *value = step_option(b, names[i]);
     bool is_ours = strcmp(names[i], "seed") == 0 || strcmp(names[i], "classes") == 0 || strcmp(names[i], "shape") == 0;
     bool open = !*value || strcmp(value, "0") == 0 || strcmp(value, "same") == 0;
     if ((is_peer && is_ours) || open) continue;
@@ -83,15 +84,15 @@ static void add_ronde(bench *b) {
   tool_system *system = &b->systems[b->n++];
   *system = (tool_system){.name = "ronde",
                           .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step", "--serve")};
-  add_work(b, system->command, false);
-  json_array_append_new(system->command, json_sprintf("--threads=%s", option(b, "threads")));
-  json_array_append_new(system->command, json_sprintf("--lr=%s", option(b, "lr")));
+  add_work_options(b, system->command, false);
+  json_array_append_new(system->command, json_sprintf("--threads=%s", step_option(b, "threads")));
+  json_array_append_new(system->command, json_sprintf("--lr=%s", step_option(b, "lr")));
 }
 
 /* The threads of Ronde, resolved, are the peers'. */
 static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   tool_system *system = &b->systems[b->n];
-  const char *folder = option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
+  const char *folder = step_option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
   char python[4300];
   snprintf(python, sizeof python, "%s/%s/bin/python", folder, peer);
   if (access(python, X_OK))
@@ -102,7 +103,7 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   system->command =
       json_pack("[s, o, o, o, o]", python, json_sprintf("%s/scripts/%s", folder, variants[variant].script),
                 json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads), json_sprintf("--lr=%g", lr));
-  add_work(b, system->command, true);
+  add_work_options(b, system->command, true);
   if (variants[variant].option) json_array_append_new(system->command, json_string(variants[variant].option));
   bool absent;
   ronde_status status = tool_system_start(system, &absent);
@@ -110,7 +111,7 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   return status;
 }
 
-static bool is_listed(const char *list, const char *name) {
+static bool is_listed_peer(const char *list, const char *name) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
     n = strcspn(list, ",");
     if (n == strlen(name) && strncmp(list, name, n) == 0) return true;
@@ -118,7 +119,7 @@ static bool is_listed(const char *list, const char *name) {
   return false;
 }
 
-static ronde_status check_list(const char *list) {
+static ronde_status check_peers(const char *list) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
     n = strcspn(list, ",");
     bool known = false;
@@ -129,15 +130,15 @@ static ronde_status check_list(const char *list) {
   return RONDE_OK;
 }
 
-static ronde_status check_options(const bench *b) {
-  const char *optimizer = option(b, "optimizer");
-  if (!*option(b, "peers")) {
-    if (strcmp(option(b, "peers-dir"), "peers") == 0 || !*option(b, "peers-dir")) return RONDE_OK;
+static ronde_status check_step_options(const bench *b) {
+  const char *optimizer = step_option(b, "optimizer");
+  if (!*step_option(b, "peers")) {
+    if (strcmp(step_option(b, "peers-dir"), "peers") == 0 || !*step_option(b, "peers-dir")) return RONDE_OK;
     return tool_fail(RONDE_E_USAGE, "--peers-dir can have no effect without --peers");
   }
   if (strcmp(optimizer, "sgd") != 0 && strcmp(optimizer, "adam") != 0)
     return tool_fail(RONDE_E_USAGE, "--optimizer %s: the peers are measured with sgd or adam", optimizer);
-  return check_list(option(b, "peers"));
+  return check_peers(step_option(b, "peers"));
 }
 
 /* The peers start from Ronde's weights on Ronde's batch. */
@@ -159,8 +160,8 @@ static ronde_status save_work(bench *b) {
   return status;
 }
 
-static ronde_status start_all(bench *b) {
-  const char *peers = option(b, "peers");
+static ronde_status start_systems(bench *b) {
+  const char *peers = step_option(b, "peers");
   bool absent;
   add_ronde(b);
   ronde_status status = tool_system_start(&b->systems[0], &absent);
@@ -169,21 +170,24 @@ static ronde_status start_all(bench *b) {
   int threads = (int)tool_number(b->systems[0].about, "threads");
   status = save_work(b);
   for (int i = 0; i < N_VARIANTS && !status; i++)
-    if (is_listed(peers, variants[i].peer)) status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
+    if (is_listed_peer(peers, variants[i].peer))
+      status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
   return status;
 }
 
 /* ---- rounds ---- */
 
-/* Steps that take half a second, at least three. */
-static ronde_status steps_of(tool_system *system, int64_t wanted, int64_t *n_out) {
+/* Steps that take half a second, at least three; then they are made once, unmeasured. */
+static ronde_status warm_up_system(tool_system *system, int64_t wanted, int64_t *n_out) {
   enum { WARM_UP = 3 };
-  ronde_status status = tool_system_go(system, WARM_UP, true);
+  double seconds[WARM_UP];
+  ronde_statistics statistics;
+  ronde_status status = tool_system_go(system, WARM_UP, seconds);
+  if (!status) status = ronde_statistics_of_rounds(seconds, WARM_UP, &statistics);
   if (status) return status;
-  double fits = 0.5 / system->medians.at[0];
+  double fits = 0.5 / statistics.median;
   *n_out = wanted ? wanted : fits < WARM_UP ? WARM_UP : fits > 10000 ? 10000 : (int64_t)fits;
-  system->steps.n = system->medians.n = 0;
-  return tool_system_go(system, *n_out, false);
+  return tool_system_go(system, *n_out, NULL);
 }
 
 static void say_round(const bench *b, int round) {
@@ -191,58 +195,68 @@ static void say_round(const bench *b, int round) {
   size_t used = (size_t)snprintf(line, sizeof line, "round %d/%d", round + 1, b->rounds);
   for (int i = 0; i < b->n && used < sizeof line; i++)
     used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.3f ms", b->systems[i].name,
-                             1e3 * b->systems[i].medians.at[round]);
+                             1e3 * ronde_measurement_last(b->record, i, "round_s"));
   tool_say("%s", line);
 }
 
-/* Each round begins with another system, so that none is always the first. */
-static ronde_status run_rounds(bench *b) {
-  int64_t wanted = atoll(option(b, "steps")), n[TOOL_MAX_SYSTEMS];
-  ronde_status status = RONDE_OK;
-  for (int i = 0; i < b->n && !status; i++) status = steps_of(&b->systems[i], wanted, &n[i]);
-  for (int round = 0; round < b->rounds && !status; round++) {
-    for (int i = 0; i < b->n && !status; i++) {
-      int at = (round + i) % b->n;
-      status = tool_signal() ? RONDE_E_CANCELLED : tool_system_go(&b->systems[at], n[at], true);
-    }
-    if (!status) say_round(b, round);
-  }
+static ronde_status run_steps(bench *b, int at, int64_t n, int round) {
+  double *seconds = calloc((size_t)n, sizeof *seconds), median;
+  if (!seconds) return tool_fail(RONDE_E_MEMORY, "bench step: no memory for %lld times", (long long)n);
+  ronde_status status = tool_system_go(&b->systems[at], n, seconds);
+  if (!status) status = ronde_measurement_add_samples(b->record, at, "step_s", round, seconds, n);
+  median = ronde_measurement_last(b->record, at, "step_s");
+  if (!status) status = ronde_measurement_add_samples(b->record, at, "round_s", round, &median, 1);
+  free(seconds);
   return status;
 }
 
-static ronde_status report(const bench *b, json_t *differences) {
-  const char *out = option(b, "out");
-  json_t *result;
-  ronde_status status = tool_step_json(b->systems, b->n, differences, &result);
-  if (status) return status;
-  if (*out) status = tool_folder_make(out);
-  if (!status && *out) status = tool_bench_write(out, result);
-  char *text = status ? NULL : json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-  if (!status && !text) status = tool_fail(RONDE_E_MEMORY, "bench step: no memory for the result");
-  if (!status) status = tool_print_result(b->call, text, tool_step_print);
-  json_decref(result);
-  if (!status && json_array_size(differences) > 0)
-    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the systems do not do the same work: %s",
-                       tool_string(json_array_get(differences, 0), "text"));
+/* Each round begins with another system, so that none is always the first. */
+static ronde_status run_step_rounds(bench *b) {
+  int64_t wanted = atoll(step_option(b, "steps")), n[TOOL_MAX_SYSTEMS];
+  ronde_status status = RONDE_OK;
+  for (int i = 0; i < b->n && !status; i++) status = warm_up_system(&b->systems[i], wanted, &n[i]);
+  for (int round = 0; round < b->rounds && !status; round++) {
+    for (int i = 0; i < b->n && !status; i++) {
+      int at = (round + i) % b->n;
+      status = tool_signal() ? RONDE_E_CANCELLED : run_steps(b, at, n[at], round);
+    }
+    if (!status) say_round(b, round);
+  }
+  return status ? status : tool_step_rank(b->systems, b->n, b->record);
+}
+
+/* Work that differs is not worth being timed. */
+static ronde_status measure_systems(bench *b) {
+  ronde_measurement_begin(b->record);
+  ronde_status status = start_systems(b);
+  if (!status) status = tool_bench_set(b->record, RONDE_WHOLE, "rounds", json_integer(b->rounds));
+  if (!status) status = tool_step_record(b->systems, b->n, b->record);
+  bool is_same = !status && !ronde_measurement_difference(b->record);
+  if (is_same) status = run_step_rounds(b);
+  for (int i = 0; i < b->n; i++) tool_system_end(&b->systems[i]);
+  if (is_same) ronde_measurement_end(b->record);
+  return status;
+}
+
+static ronde_status report_systems(const bench *b) {
+  const char *out = step_option(b, "out"), *difference = ronde_measurement_difference(b->record);
+  ronde_status status = *out ? ronde_measurement_write(b->record, out) : RONDE_OK;
+  if (!status) status = tool_bench_show(b->call, b->record, tool_step_print);
+  if (!status && difference)
+    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the systems do not do the same work: %s", difference);
   return status;
 }
 
 ronde_status tool_bench_step(const tool_call *call) {
   bench b = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
-  if (strcmp(option(&b, "serve"), "on") == 0) return serve(call);
-  ronde_status status = check_options(&b);
+  if (strcmp(step_option(&b, "serve"), "on") == 0) return serve_steps(call);
+  ronde_status status = check_step_options(&b);
+  if (!status) status = ronde_measurement_create("bench step", &b.record);
   if (status) return status;
   tool_signals_start(0);
-  status = start_all(&b);
-  json_t *differences = NULL;
-  if (!status) {
-    differences = tool_step_differences(b.systems, b.n);
-    /* Work that differs is not worth being timed. */
-    if (json_array_size(differences) == 0) status = run_rounds(&b);
-    if (!status) status = report(&b, differences);
-  }
-  json_decref(differences);
-  for (int i = 0; i < b.n; i++) tool_system_end(&b.systems[i]);
+  status = measure_systems(&b);
+  if (!status) status = report_systems(&b);
+  ronde_measurement_destroy(b.record);
   if (b.file[0]) unlink(b.file);
   if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the measurement was broken off");
   return status;

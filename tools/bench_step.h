@@ -4,6 +4,7 @@
 
 #include "common.h"
 
+#include <stdio.h>
 #include <sys/types.h>
 
 enum { TOOL_MAX_SYSTEMS = 8 };
@@ -15,23 +16,25 @@ typedef struct tool_system {
   json_t *about;   /* its first line: what work it does */
   pid_t pid;
   FILE *to, *from;
-  double setup_s;              /* from its start to the end of its first step */
-  double losses[2];            /* of the first two steps */
-  double peak_rss_bytes;       /* so far */
-  tool_samples steps, medians; /* seconds: of all steps, and of each round's */
+  double setup_s;        /* from its start to the end of its first step */
+  double losses[2];      /* of the first two steps */
+  double peak_rss_bytes; /* so far */
 } tool_system;
+
+/* bench_system.c */
 
 /* Starts the process and makes its first two steps. absent_out: it said that it cannot run here (told), and is gone. */
 ronde_status tool_system_start(tool_system *system, bool *absent_out);
-/* n steps; where it is a round, they are kept. */
-ronde_status tool_system_go(tool_system *system, int64_t n, bool is_round);
+/* Makes n steps. seconds_out [n]: of each of them. */
+ronde_status tool_system_go(tool_system *system, int64_t n, double *seconds_out);
 void tool_system_end(tool_system *system);
 
-/* bench_step_report.c */
+/* bench_step_report.c. Each system is the case of its index. */
 
-/* Where the work of two systems differs: [{field, text}]. */
-json_t *tool_step_differences(const tool_system *systems, int n);
-ronde_status tool_step_json(const tool_system *systems, int n, const json_t *differences, json_t **bench_out);
+/* Adds the systems, and notes where their work differs. */
+ronde_status tool_step_record(const tool_system *systems, int n, ronde_measurement *record);
+/* Adds what stands at the end of all rounds, and ranks. */
+ronde_status tool_step_rank(const tool_system *systems, int n, ronde_measurement *record);
 void tool_step_print(const json_t *bench);
 
 #endif

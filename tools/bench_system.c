@@ -1,3 +1,4 @@
+/* A system of `bench step` as a living process: it is told by lines of text what to do, and answers in JSON. */
 #include "bench_step.h"
 
 #include <errno.h>
@@ -9,12 +10,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- lines ---- */
 
@@ -35,7 +30,7 @@ static ronde_status fail_gone(tool_system *system, const char *what) {
 }
 
 /* The next line, a JSON object. */
-static ronde_status hear(tool_system *system, json_t **answer_out) {
+static ronde_status hear_system(tool_system *system, json_t **answer_out) {
   char *line = NULL;
   size_t capacity = 0;
   ssize_t length = getline(&line, &capacity, system->from);
@@ -46,26 +41,12 @@ static ronde_status hear(tool_system *system, json_t **answer_out) {
   return RONDE_OK;
 }
 
-static ronde_status take_seconds(tool_system *system, const json_t *seconds) {
-  tool_samples round = {0};
-  ronde_statistics statistics;
-  ronde_status status = RONDE_OK;
-  for (size_t i = 0; i < json_array_size(seconds) && !status; i++) {
-    double value = json_number_value(json_array_get(seconds, i));
-    status = tool_sample(&round, value);
-    if (!status) status = tool_sample(&system->steps, value);
-  }
-  if (!status) status = ronde_statistics_of(round.at, round.n, &statistics);
-  if (!status) status = tool_sample(&system->medians, statistics.median);
-  free(round.at);
-  return status;
-}
-
-static ronde_status go(tool_system *system, int64_t n, bool is_round, double *loss_out) {
+/* seconds_out [n]; NULL: nobody asks. */
+static ronde_status go_system(tool_system *system, int64_t n, double *seconds_out, double *loss_out) {
   json_t *answer;
   if (fprintf(system->to, "go %lld\n", (long long)n) < 0 || fflush(system->to))
     return fail_gone(system, "it does not listen");
-  ronde_status status = hear(system, &answer);
+  ronde_status status = hear_system(system, &answer);
   if (status) return status;
   *loss_out = tool_number(answer, "loss");
   system->peak_rss_bytes = tool_number(answer, "peak_rss_bytes");
@@ -73,20 +54,21 @@ static ronde_status go(tool_system *system, int64_t n, bool is_round, double *lo
   if ((int64_t)json_array_size(seconds) != n || !isfinite(*loss_out))
     status = tool_fail(RONDE_E_NUMERIC, "%s: asked for %lld steps, it answered %zu times and the loss %g", system->name,
                        (long long)n, json_array_size(seconds), *loss_out);
-  else if (is_round) status = take_seconds(system, seconds);
+  for (int64_t i = 0; i < n && seconds_out && !status; i++)
+    seconds_out[i] = json_number_value(json_array_get(seconds, (size_t)i));
   json_decref(answer);
   return status;
 }
 
-ronde_status tool_system_go(tool_system *system, int64_t n, bool is_round) {
+ronde_status tool_system_go(tool_system *system, int64_t n, double *seconds_out) {
   double loss;
-  return go(system, n, is_round, &loss);
+  return go_system(system, n, seconds_out, &loss);
 }
 
 /* ---- processes ---- */
 
 /* In the child: only async-signal-safe calls, between fork and exec. */
-static void become(char **words, const int *to, const int *from) {
+static void become_system(char **words, const int *to, const int *from) {
   dup2(to[0], STDIN_FILENO);
   dup2(from[1], STDOUT_FILENO);
   execvp(words[0], words);
@@ -109,7 +91,7 @@ static ronde_status start_process(tool_system *system) {
     return tool_fail(RONDE_E_INTERNAL, "%s: cannot make a pipe: %s", system->name, strerror(errno));
   }
   system->pid = fork();
-  if (system->pid == 0) become(words, to, from);
+  if (system->pid == 0) become_system(words, to, from);
   close(to[0]);
   close(from[1]);
   system->to = fdopen(to[1], "w");
@@ -119,21 +101,21 @@ static ronde_status start_process(tool_system *system) {
   return RONDE_OK;
 }
 
-static ronde_status start(tool_system *system, bool *absent_out) {
-  double begin = now_s();
+static ronde_status start_system(tool_system *system, bool *absent_out) {
+  double begin = tool_now_s();
   ronde_status status = start_process(system);
-  if (!status) status = hear(system, &system->about);
+  if (!status) status = hear_system(system, &system->about);
   const char *absent = tool_string(system->about, "absent");
   *absent_out = !status && *absent;
   if (*absent_out) tool_say("%s is left out: %s", system->name, absent);
   if (status || *absent_out) return status;
-  status = go(system, 1, false, &system->losses[0]);
-  system->setup_s = now_s() - begin;
-  return status ? status : go(system, 1, false, &system->losses[1]);
+  status = go_system(system, 1, NULL, &system->losses[0]);
+  system->setup_s = tool_now_s() - begin;
+  return status ? status : go_system(system, 1, NULL, &system->losses[1]);
 }
 
 ronde_status tool_system_start(tool_system *system, bool *absent_out) {
-  ronde_status status = start(system, absent_out);
+  ronde_status status = start_system(system, absent_out);
   if (status || *absent_out) tool_system_end(system);
   return status;
 }
@@ -150,7 +132,5 @@ void tool_system_end(tool_system *system) {
   }
   json_decref(system->command);
   json_decref(system->about);
-  free(system->steps.at);
-  free(system->medians.at);
   *system = (tool_system){0};
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_info(const json_t *json) {
+static void print_ckpt(const json_t *json) {
   char bytes[32], n[32];
   const json_t *state = json_object_get(json, "state"), *place = json_object_get(state, "place");
   printf("%s: %s of %s, %s in %zu tensors\n", tool_string(json, "file"), tool_string(json, "kind"),
@@ -48,28 +48,29 @@ static void print_diff(const json_t *json) {
 }
 
 /* What was found is printed also where it is a reason to end with an error. */
-static ronde_status print(const tool_call *call, ronde_status status, char *text, void (*show)(const json_t *json)) {
+static ronde_status show_ckpt(const tool_call *call, ronde_status status, char *text,
+                              void (*show)(const json_t *json)) {
   if (!text) return status;
   ronde_status printed = tool_print_result(call, text, show);
   return status ? status : printed;
 }
 
-static ronde_status info(const tool_call *call) {
+static ronde_status ckpt_info(const tool_call *call) {
   char *text = NULL;
   ronde_status status = ronde_ckpt_info(call->words[1], &text);
-  return print(call, status, text, print_info);
+  return show_ckpt(call, status, text, print_ckpt);
 }
 
-static ronde_status verify(const tool_call *call) {
+static ronde_status ckpt_verify(const tool_call *call) {
   char *text = NULL;
   ronde_status status = ronde_ckpt_verify(call->words[1], &text);
-  return print(call, status, text, print_verified);
+  return show_ckpt(call, status, text, print_verified);
 }
 
-static ronde_status diff(const tool_call *call) {
+static ronde_status ckpt_diff(const tool_call *call) {
   char *text = NULL;
   ronde_status status = ronde_ckpt_diff(call->words[1], call->words[2], &text);
-  return print(call, status, text, print_diff);
+  return show_ckpt(call, status, text, print_diff);
 }
 
 ronde_status tool_ckpt(const tool_call *call) {
@@ -77,7 +78,7 @@ ronde_status tool_ckpt(const tool_call *call) {
     const char *name;
     int n_words;
     ronde_status (*run)(const tool_call *call);
-  } actions[] = {{"info", 2, info}, {"verify", 2, verify}, {"diff", 3, diff}};
+  } actions[] = {{"info", 2, ckpt_info}, {"verify", 2, ckpt_verify}, {"diff", 3, ckpt_diff}};
   enum { N = sizeof actions / sizeof actions[0] };
   const char *name = call->words[0], *names[N];
   if (!name) return tool_fail(RONDE_E_USAGE, "what to do is missing: ronde ckpt info, verify or diff");

@@ -3,15 +3,10 @@
 #define TOOL_COMMON_H
 
 #include <jansson.h>
+#include <ronde/measure.h>
 #include <ronde/ronde.h>
 
 enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16, TOOL_LINE = 1024, TOOL_SHOWN = 84 };
-
-/* Measurements that belong together. */
-typedef struct tool_samples {
-  double *at;
-  int64_t n;
-} tool_samples;
 
 /* An option that was given several values: each makes a case. */
 typedef struct tool_axis {
@@ -73,8 +68,6 @@ double tool_seconds(const tool_call *call, const char *option);
 void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
-/* The index of the nearest of n names, if it is near; else -1. */
-int tool_nearest(const char *name, const char *const *names, int n);
 /* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */
 ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n);
 
@@ -135,22 +128,50 @@ bool tool_self_path(char *buffer, size_t size);
 void tool_mark_begin(void);
 void tool_mark_end(int code);
 
-/* ---- samples.c: measurements, and bench.json ------------------------------------------------------------------ */
+/* ---- system.c --------------------------------------------------------------------------------------------------- */
 
-ronde_status tool_sample(tool_samples *samples, double value);
-/* Of rounds, a figure of each: {median, mad, low, high, samples[]} */
-json_t *tool_samples_json(const tool_samples *rounds);
-/* Of steps in several rounds, in the same form: median and interval are those of the rounds' medians, as steps of one round
- * have much in common; mad and samples are of all steps. */
-json_t *tool_steps_json(const tool_samples *steps, const tool_samples *medians);
-/* "[1.23, 4.56]", of a result of these two; "-" where one round gives none. */
-const char *tool_interval(const json_t *statistics, double scale, int digits, char buffer[64]);
-/* Rounds of the library, a list of numbers, in the same form. */
-json_t *tool_statistics_json(const json_t *list);
-/* Writes FOLDER/bench.json, whole or not at all; the folder must be there. */
-ronde_status tool_bench_write(const char *folder, const json_t *bench);
-/* Makes a folder where there is none. */
-ronde_status tool_folder_make(const char *folder);
+double tool_now_s(void); /* monotonic */
+/* Removes a folder with all that is in it, as far as that is possible. */
+void tool_folder_remove(const char *path);
+
+/* ---- table.c: tables for people --------------------------------------------------------------------------------- */
+
+enum { TOOL_MAX_COLUMNS = 32 };
+
+typedef enum tool_cell {
+  TOOL_CELL_TEXT,
+  TOOL_CELL_NUMBER,
+  TOOL_CELL_COUNT,   /* "1,234" */
+  TOOL_CELL_BYTES,   /* "1.2 MiB" */
+  TOOL_CELL_SHAPE,   /* "1x28x28" */
+  TOOL_CELL_INTERVAL /* "[1.2, 1.4]", of a figure of bench.json */
+} tool_cell;
+
+typedef struct tool_column {
+  const char *title;
+  tool_cell cell;
+  const char *field; /* of a row; "step_s.median": of an object in it */
+  int digits;   /* behind the point, or as many significant ones if negative; of a text: bytes at most, 0 for all */
+  double scale; /* of numbers and intervals */
+} tool_column;
+
+/* Prints a table on stdout: a line of titles, then one for each row. "-" stands for what is absent. */
+void tool_table(const json_t *rows, const tool_column *columns, int n);
+
+/* ---- bench.c: what the suites share ----------------------------------------------------------------------------- */
+
+/* Runs a measurement of the library and shows its result. */
+ronde_status tool_bench_run(const tool_call *call,
+                            ronde_status (*measure)(const ronde_config *config, const ronde_hooks *hooks,
+                                                    char **json_out),
+                            void (*print)(const json_t *bench));
+/* Shows a record: as JSON where the call asks for it, else by `print`. */
+ronde_status tool_bench_show(const tool_call *call, const ronde_measurement *record,
+                             void (*print)(const json_t *bench));
+/* A fact of a record; the value is taken over. */
+ronde_status tool_bench_set(ronde_measurement *record, int of, const char *name, json_t *value);
+/* Warns where others worked on this host while a record was made. */
+void tool_bench_warn(const json_t *bench);
 
 /* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
 

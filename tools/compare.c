@@ -3,7 +3,6 @@
 #include "compare.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,25 @@ static void forget_environment(void) {
 
 /* ---- one run ---- */
 
-/* Seconds of each step but the first, which meets cold caches. */
-static ronde_status read_steps(const char *folder, tool_samples *samples) {
+/* Seconds of steps [n]. */
+typedef struct steps {
+  double *seconds;
+  int64_t n;
+} steps;
+
+static ronde_status keep_step(steps *steps, double seconds) {
+  enum { PIECE = 1024 };
+  if (steps->n % PIECE == 0) {
+    double *larger = realloc(steps->seconds, (size_t)(steps->n + PIECE) * sizeof *larger);
+    if (!larger) return tool_fail(RONDE_E_MEMORY, "compare: no memory for %lld steps", (long long)steps->n);
+    steps->seconds = larger;
+  }
+  steps->seconds[steps->n++] = seconds;
+  return RONDE_OK;
+}
+
+/* Each step but the first, which meets cold caches. */
+static ronde_status read_steps(const char *folder, steps *steps) {
   char path[4500], line[1024];
   snprintf(path, sizeof path, "%s/steps.jsonl", folder);
   FILE *file = fopen(path, "r");
@@ -29,7 +45,7 @@ static ronde_status read_steps(const char *folder, tool_samples *samples) {
   ronde_status status = RONDE_OK;
   for (int i = 0; !status && fgets(line, sizeof line, file); i++) {
     json_t *step = json_loads(line, 0, NULL);
-    if (i > 0) status = tool_sample(samples, tool_number(step, "wall_s"));
+    if (i > 0) status = keep_step(steps, tool_number(step, "wall_s"));
     json_decref(step);
   }
   fclose(file);
@@ -41,47 +57,36 @@ static ronde_status read_steps(const char *folder, tool_samples *samples) {
 typedef struct comparison {
   const tool_call *call;
   tool_cases cases;
+  ronde_measurement *record;
   int rounds;
   char folder[4000];
   bool is_temporary;
 } comparison;
-
-static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *place) {
-  (void)info, (void)flag, (void)place;
-  return remove(path);
-}
-
-/* Whatever a run left in its folder, which is ours. */
-static void remove_run(const char *folder) { nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 static ronde_status run_case(comparison *c, int index, int round) {
   tool_case *one = &c->cases.at[index];
   char folder[4400];
   snprintf(folder, sizeof folder, "%s/%s-%d", c->folder, one->name, round + 1);
   json_t *command, *run = NULL;
+  steps steps = {0};
   ronde_status status = tool_case_command(c->call, one, folder, &command);
   if (status) return status;
   status = tool_case_run(command, NULL, &run);
-  int64_t before = one->steps.n;
-  if (!status) status = read_steps(folder, &one->steps);
-  if (!status) status = tool_case_add(one, round, command, run, before);
-  if (c->is_temporary) remove_run(folder);
+  if (!status) status = read_steps(folder, &steps);
+  if (!status) status = tool_comparison_add(c->record, &c->cases, index, round, command, run, steps.seconds, steps.n);
+  free(steps.seconds);
+  if (c->is_temporary) tool_folder_remove(folder);
   json_decref(command);
   json_decref(run);
-  if (!status) tool_say("round %d/%d  %s  %.3f ms a step", round + 1, c->rounds, one->name, tool_case_round_ms(one));
+  if (!status)
+    tool_say("round %d/%d  %s  %.3f ms a step", round + 1, c->rounds, one->name,
+             1e3 * ronde_measurement_last(c->record, index, "step_s"));
   if (status == RONDE_OK || status == RONDE_E_CANCELLED) return status;
   /* What cannot work in one round will not in the next; a run that broke off may. */
   if (status == RONDE_E_USAGE || status == RONDE_E_INPUT || status == RONDE_E_WRITE || round == 0)
     return tool_fail(status, "%s: its training failed: %s", one->name, ronde_status_text(status));
   one->failures++;
   return RONDE_OK;
-}
-
-static bool is_same_work(const comparison *c) {
-  json_t *differences = tool_differences(&c->cases);
-  bool is_same = json_array_size(differences) == 0;
-  json_decref(differences);
-  return is_same;
 }
 
 /* The steps of the dry runs tell about how long it will take, without starts and tests. */
@@ -95,7 +100,7 @@ static void say_length(const comparison *c) {
 }
 
 /* Each round begins with another case, so that none is always the first. */
-static ronde_status run_all(comparison *c) {
+static ronde_status run_all_cases(comparison *c) {
   int n = c->cases.n;
   say_length(c);
   for (int round = 0; round < c->rounds; round++) {
@@ -104,7 +109,7 @@ static ronde_status run_all(comparison *c) {
       if (status) return status;
     }
     /* What no plan told, such as the work of a resumed run, shows in the first round. */
-    if (!is_same_work(c)) break;
+    if (!tool_comparison_is_same_work(c->record, &c->cases)) break;
   }
   return RONDE_OK;
 }
@@ -114,7 +119,8 @@ static ronde_status make_folder(comparison *c) {
   c->is_temporary = !*out;
   if (*out) {
     snprintf(c->folder, sizeof c->folder, "%s", out);
-    return tool_folder_make(out);
+    if (mkdir(out, 0777) == 0 || errno == EEXIST) return RONDE_OK;
+    return tool_fail(RONDE_E_WRITE, "%s: cannot make the folder: %s", out, strerror(errno));
   }
   snprintf(c->folder, sizeof c->folder, "%s/ronde-compare-XXXXXX", temporary && *temporary ? temporary : "/tmp");
   return mkdtemp(c->folder) ? RONDE_OK
@@ -128,41 +134,24 @@ static void warn_of_load(void) {
     tool_say("warning: this host is busy: a load of %.1f on %d cores in the last minute", load.others, load.cores);
 }
 
-static void warn_of_others(const ronde_host_load *load) {
-  if (load->is_busy)
-    tool_say("warning: others kept %.1f of %d cores busy while this was measured: repeat it on an idle host",
-             load->others, load->cores);
-}
-
-/* load NULL: nothing was measured. */
-static ronde_status report(const comparison *c, const ronde_host_load *load) {
-  json_t *differences = tool_differences(&c->cases), *bench;
-  ronde_status status = tool_bench_json(c->call, &c->cases, differences, load, &bench);
-  if (!status && !c->is_temporary) status = tool_bench_write(c->folder, bench);
-  if (!status && c->call->json) {
-    char *text = json_dumps(bench, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    tool_print_json(text ? text : "");
-    free(text);
-  } else if (!status && load) {
-    tool_bench_print(bench);
-  }
-  if (!status && json_array_size(differences) > 0)
-    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the cases are not the same work: %s",
-                       tool_string(json_array_get(differences, 0), "text"));
-  json_decref(bench);
-  json_decref(differences);
+/* is_measured: there is more than plans. */
+static ronde_status report_comparison(const comparison *c, bool is_measured) {
+  const char *difference = ronde_measurement_difference(c->record);
+  ronde_status status = tool_comparison_rank(c->record, &c->cases);
+  if (!status && !c->is_temporary) status = ronde_measurement_write(c->record, c->folder);
+  if (!status && (is_measured || c->call->json)) status = tool_bench_show(c->call, c->record, tool_comparison_print);
+  if (!status && difference)
+    status = tool_fail(RONDE_E_DIFFERENCE, "not ranked, as the cases are not the same work: %s", difference);
   return status;
 }
 
-static ronde_status measure(comparison *c) {
-  ronde_host_look begin;
+static ronde_status measure_cases(comparison *c) {
   warn_of_load();
-  ronde_host_look_now(&begin);
-  ronde_status status = run_all(c);
+  ronde_measurement_begin(c->record);
+  ronde_status status = run_all_cases(c);
   if (status) return status;
-  ronde_host_load load = ronde_host_load_since(&begin);
-  warn_of_others(&load);
-  return report(c, &load);
+  ronde_measurement_end(c->record);
+  return report_comparison(c, true);
 }
 
 /* Steps but the first are measured. */
@@ -187,7 +176,7 @@ static ronde_status check_out(const tool_call *call) {
   return RONDE_OK;
 }
 
-static ronde_status check_options(const tool_call *call) {
+static ronde_status check_compare_options(const tool_call *call) {
   static const char *const none[] = {"save", "dry-run"};
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
     const char *value = ronde_config_get(call->config, none[i]);
@@ -202,17 +191,20 @@ static ronde_status check_options(const tool_call *call) {
 
 ronde_status tool_compare(const tool_call *call) {
   comparison c = {.call = call, .rounds = atoi(ronde_config_get(call->config, "rounds"))};
-  ronde_status status = check_options(call);
+  ronde_status status = check_compare_options(call);
   if (status) return status;
   forget_environment();
   tool_signals_watch();
   status = tool_cases_find(call, &c.cases);
   if (!status) status = check_plans(&c);
+  if (!status) status = tool_comparison_record(call, &c.cases, &c.record);
   if (!status) status = make_folder(&c);
   if (!status) {
-    status = is_same_work(&c) ? measure(&c) : report(&c, NULL);
+    bool is_same = tool_comparison_is_same_work(c.record, &c.cases);
+    status = is_same ? measure_cases(&c) : report_comparison(&c, false);
     if (c.is_temporary) rmdir(c.folder);
   }
+  ronde_measurement_destroy(c.record);
   tool_cases_end(&c.cases);
   if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the comparison was broken off");
   return status;

@@ -1,5 +1,5 @@
 /* The cases of a comparison: compare_cases.c finds out which there are, compare.c runs them in rounds, compare_report.c
- * keeps, joins and prints what was measured. */
+ * records what was measured, and prints it. */
 #ifndef TOOL_COMPARE_H
 #define TOOL_COMPARE_H
 
@@ -7,22 +7,14 @@
 
 #include <stdio.h>
 
-enum { TOOL_N_PHASES = 6 };
-
 typedef struct tool_case {
-  char name[256]; /* "exec=graph"; of the axes only those that the case goes by */
-  int index;      /* among the combinations of the axes' values */
-  int failures;
-  json_t *plan;                        /* of its dry run; NULL for a run that is resumed */
-  tool_samples steps;                  /* seconds, of all rounds */
-  tool_samples rounds;                 /* those that succeeded, from 0; of each the values below */
-  tool_samples medians;                /* of each round's steps */
-  tool_samples kernel, overhead;       /* seconds a step, of each round */
-  tool_samples phases[TOOL_N_PHASES];  /* seconds a step, of each round: tool_phases */
-  tool_samples train;                  /* seconds of training, of each round */
-  tool_samples wall, cpu, peak, setup; /* of each round's run */
-  json_t *command, *run;               /* of the first round; before it, of the dry run, and NULL */
-  bool same_weights;                   /* in all rounds */
+  char name[256];                    /* "exec=graph"; of the axes only those that the case goes by */
+  const char *values[TOOL_MAX_AXES]; /* on the call's axes; NULL: the case does not go by that one */
+  int index;                         /* among the combinations of the axes' values */
+  int runs, failures;
+  json_t *plan;          /* of its dry run; NULL for a run that is resumed */
+  json_t *command, *run; /* of the first round; before it, of the dry run, and NULL */
+  bool same_weights;     /* in all rounds */
 } tool_case;
 
 typedef struct tool_cases {
@@ -40,15 +32,17 @@ ronde_status tool_case_command(const tool_call *call, const tool_case *one, cons
 /* Runs it as a process, and reads the JSON that it prints. errors: where its stderr goes; NULL: to ours. */
 ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_out);
 
-/* The record of a round's run, whose steps are the samples from first_step on. */
-ronde_status tool_case_add(tool_case *one, int round, json_t *command, json_t *run, int64_t first_step);
 void tool_case_end(tool_case *one);
-double tool_case_round_ms(const tool_case *one); /* of the last round */
-/* What makes the cases' work differ, as far as it is known: [{field, text}], empty where nothing does. */
-json_t *tool_differences(const tool_cases *cases);
-/* bench.json; host: what else ran there meanwhile, NULL where nothing was measured. */
-ronde_status tool_bench_json(const tool_call *call, const tool_cases *cases, const json_t *differences,
-                             const ronde_host_load *host, json_t **bench_out);
-void tool_bench_print(const json_t *bench);
+
+/* The record of a comparison: each case by its index, with what the plans say of its work. */
+ronde_status tool_comparison_record(const tool_call *call, const tool_cases *cases, ronde_measurement **record_out);
+/* Adds a round's run of a case. seconds [n]: of its steps. */
+ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, int index, int round, json_t *command,
+                                 json_t *run, const double *seconds, int64_t n);
+/* Notes where the work of the cases differs, as far as it is known. Whether it does not. */
+bool tool_comparison_is_same_work(ronde_measurement *record, const tool_cases *cases);
+/* Adds what stands at the end of all rounds, and ranks. */
+ronde_status tool_comparison_rank(ronde_measurement *record, const tool_cases *cases);
+void tool_comparison_print(const json_t *bench);
 
 #endif

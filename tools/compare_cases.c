@@ -39,13 +39,23 @@ static ronde_status set_case(const tool_call *call, int index) {
   return RONDE_OK;
 }
 
-/* Of the case that is set: its values of the axes, all of them or those that it goes by. */
-static void case_name(const tool_call *call, bool all, char *name, size_t bytes) {
+/* Of the case that is set: its values of the axes that it goes by. */
+static void find_values(const tool_call *call, tool_case *one) {
+  int index = one->index;
+  for (int a = call->n_axes - 1; a >= 0; a--) {
+    const tool_axis *axis = &call->axes[a];
+    one->values[a] = is_for_others(call, axis->name) ? NULL : axis->values[index % axis->n_values];
+    index /= axis->n_values;
+  }
+}
+
+/* By all axes, or by those that the case goes by. */
+static void case_name(const tool_call *call, const tool_case *one, bool all, char *name, size_t bytes) {
   name[0] = '\0';
   for (int a = 0; a < call->n_axes; a++) {
     const char *option = call->axes[a].name;
     size_t used = strlen(name);
-    if (all || !is_for_others(call, option))
+    if (all || one->values[a])
       snprintf(name + used, bytes - used, "%s%s=%s", used ? "," : "", option, ronde_config_get(call->config, option));
   }
 }
@@ -81,7 +91,7 @@ ronde_status tool_case_command(const tool_call *call, const tool_case *one, cons
 /* ---- processes ---- */
 
 /* What a process prints, until it closes its end; each request that comes meanwhile goes on to it. */
-static char *read_all(int fd, pid_t child) {
+static char *read_output(int fd, pid_t child) {
   enum { LOOK_MS = 100 };
   size_t used = 0, size = 0;
   char *text = NULL;
@@ -133,7 +143,7 @@ ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_ou
     close(ends[0]);
     return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
   }
-  char *text = read_all(ends[0], child);
+  char *text = read_output(ends[0], child);
   json_t *said = text ? json_loads(text, 0, NULL) : NULL;
   free(text);
   close(ends[0]);
@@ -223,8 +233,9 @@ static ronde_status add_case(tool_cases *cases, const tool_call *call, int index
   *one = (tool_case){.index = index};
   ronde_status status = tool_case_command(call, one, NULL, &one->command);
   if (status) return status;
-  case_name(call, true, name, sizeof name);
-  case_name(call, false, one->name, sizeof one->name);
+  find_values(call, one);
+  case_name(call, one, true, name, sizeof name);
+  case_name(call, one, false, one->name, sizeof one->name);
   bool is_left_out = is_repeated(cases, one, name);
   if (!is_left_out && !*ronde_config_get(call->config, "resume")) {
     status = plan_case(cases, one, one->name);
@@ -261,6 +272,12 @@ ronde_status tool_cases_find(const tool_call *call, tool_cases *cases) {
     if (status) return status;
   }
   return check_left(cases);
+}
+
+void tool_case_end(tool_case *one) {
+  json_decref(one->command);
+  json_decref(one->plan);
+  json_decref(one->run);
 }
 
 void tool_cases_end(tool_cases *cases) {

@@ -4,23 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- list ----------------------------------------------------------------------------------------------------- */
 
 static void print_list(const json_t *json) {
-  const json_t *set;
-  size_t i;
-  printf("%-14s %12s  %-40s  %s\n", "set", "download", "found in", "about");
-  json_array_foreach(json_object_get(json, "sets"), i, set) {
-    char bytes[32];
-    const char *folder = tool_string(set, "folder");
-    printf("%-14s %12s  %-40s  %s\n", tool_string(set, "name"), tool_bytes(tool_number(set, "download_bytes"), bytes),
-           *folder ? folder : "-", tool_string(set, "about"));
-  }
+  static const tool_column columns[] = {
+      {"set", TOOL_CELL_TEXT, "name", 0, 1},
+      {"download", TOOL_CELL_BYTES, "download_bytes", 0, 1},
+      {"found in", TOOL_CELL_TEXT, "folder", 0, 1},
+      {"about", TOOL_CELL_TEXT, "about", 0, 1},
+  };
+  tool_table(json_object_get(json, "sets"), columns, sizeof columns / sizeof columns[0]);
 }
 
-static ronde_status list(const tool_call *call) {
+static ronde_status list_sets(const tool_call *call) {
   ronde_option option;
   char *text;
   for (int i = 0; ronde_config_option("data", i, &option); i++) {
@@ -34,7 +31,7 @@ static ronde_status list(const tool_call *call) {
 
 /* ---- info, convert -------------------------------------------------------------------------------------------- */
 
-static void print_info(const json_t *json) {
+static void print_set(const json_t *json) {
   char n[2][32], shape[64];
   printf("%s\n\n", tool_string(json, "name"));
   printf("training examples  %s\n", tool_count(tool_number(json, "train_examples"), n[0]));
@@ -53,27 +50,25 @@ static void print_info(const json_t *json) {
   printf(" to %s\n", tool_string(json, "folder"));
 }
 
-static ronde_status info(const tool_call *call) {
+static ronde_status describe_set(const tool_call *call) {
   char *text;
   ronde_status status = ronde_data_info(call->config, &text);
-  return status ? status : tool_print_result(call, text, print_info);
+  return status ? status : tool_print_result(call, text, print_set);
 }
 
-static ronde_status convert(const tool_call *call) {
+static ronde_status convert_set(const tool_call *call) {
   char *text;
   ronde_status status = ronde_data_convert(call->config, &text);
-  return status ? status : tool_print_result(call, text, print_info);
+  return status ? status : tool_print_result(call, text, print_set);
 }
 
 /* ---- get ------------------------------------------------------------------------------------------------------ */
 
-static void show(void *user, const char *file, int64_t done, int64_t total) {
+static void show_download(void *user, const char *file, int64_t done, int64_t total) {
   static double shown_s;
-  struct timespec now;
   char have[32], all[32], line[256];
   (void)user;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  double now_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+  double now_s = tool_now_s();
   if (tool_columns() == 0 || (now_s - shown_s < 0.1 && done < total)) return;
   shown_s = now_s;
   snprintf(line, sizeof line, "%s  %3.0f %%  %s of %s", file, total > 0 ? 100.0 * (double)done / (double)total : 0,
@@ -81,7 +76,7 @@ static void show(void *user, const char *file, int64_t done, int64_t total) {
   tool_foot(line);
 }
 
-static bool is_cancelled(void *user) {
+static bool is_download_cancelled(void *user) {
   (void)user;
   return tool_signal() != 0;
 }
@@ -97,8 +92,8 @@ static void print_files(const json_t *json) {
   printf("%s is in %s\n", tool_string(json, "name"), tool_string(json, "folder"));
 }
 
-static ronde_status get(const tool_call *call) {
-  const ronde_data_hooks hooks = {.progress = show, .cancel = is_cancelled};
+static ronde_status get_set(const tool_call *call) {
+  const ronde_data_hooks hooks = {.progress = show_download, .cancel = is_download_cancelled};
   char *text;
   tool_signals_start(0);
   ronde_status status = ronde_data_get(call->config, &hooks, &text);
@@ -113,7 +108,8 @@ ronde_status tool_data(const tool_call *call) {
     const char *name;
     bool takes_set;
     ronde_status (*run)(const tool_call *call);
-  } actions[] = {{"list", false, list}, {"info", true, info}, {"get", true, get}, {"convert", true, convert}};
+  } actions[] = {
+      {"list", false, list_sets}, {"info", true, describe_set}, {"get", true, get_set}, {"convert", true, convert_set}};
   enum { N = sizeof actions / sizeof actions[0] };
   const char *name = call->words[0], *names[N];
   if (!name) return tool_fail(RONDE_E_USAGE, "what to do is missing: ronde data list, info, get or convert");

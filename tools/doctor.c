@@ -18,7 +18,7 @@ typedef struct reach {
 } reach;
 
 /* `ronde version` there, as mpirun would start it. The words reach the shell as arguments, never as its text. */
-static FILE *ask(const char *host) {
+static FILE *ask_host(const char *host) {
   const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
   char self[4096], limit[16];
   int out[2];
@@ -40,7 +40,7 @@ static FILE *ask(const char *host) {
 }
 
 /* The code of `ronde version` there, in `last` what was said before; -1: nothing came back in time. */
-static int answer(reach *r) {
+static int read_answer(reach *r) {
   char line[512], before[512] = "", code[512] = "";
   while (r->said && fgets(line, sizeof line, r->said)) {
     line[strcspn(line, "\r\n")] = 0;
@@ -58,7 +58,7 @@ static int answer(reach *r) {
 static int n_unreached(reach *hosts, int n) {
   int missing = 0;
   for (int i = 0; i < n; i++) {
-    int code = answer(&hosts[i]);
+    int code = read_answer(&hosts[i]);
     if (code == 0) continue;
     missing++;
     if (code == 126 || code == 127)
@@ -75,7 +75,7 @@ static int n_unreached(reach *hosts, int n) {
 static ronde_status reach_hosts(const tool_hosts *hosts) {
   reach *all = calloc((size_t)hosts->n + 1, sizeof *all);
   if (!all) return tool_fail(RONDE_E_MEMORY, "no memory");
-  for (int i = 0; i < hosts->n; i++) all[i] = (reach){.host = hosts->at[i].name, .said = ask(hosts->at[i].name)};
+  for (int i = 0; i < hosts->n; i++) all[i] = (reach){.host = hosts->at[i].name, .said = ask_host(hosts->at[i].name)};
   int missing = n_unreached(all, hosts->n);
   free(all);
   return missing ? tool_fail(RONDE_E_LOST, "%d of %d hosts cannot take part", missing, hosts->n) : RONDE_OK;
@@ -83,24 +83,27 @@ static ronde_status reach_hosts(const tool_hosts *hosts) {
 
 /* ---- the result ---- */
 
-static void print(const json_t *doctor) {
-  const json_t *ranks = json_object_get(doctor, "ranks"), *links = json_object_get(doctor, "links"), *one;
-  const json_t *advice = json_object_get(doctor, "advice");
-  char memory[32];
+static void print_doctor(const json_t *doctor) {
+  static const tool_column of_ranks[] = {
+      {"rank", TOOL_CELL_NUMBER, "rank", 0, 1},       {"host", TOOL_CELL_TEXT, "host", 0, 1},
+      {"kernels", TOOL_CELL_TEXT, "kernels", 0, 1},   {"cores", TOOL_CELL_NUMBER, "cores", 0, 1},
+      {"threads", TOOL_CELL_NUMBER, "threads", 0, 1}, {"memory", TOOL_CELL_BYTES, "memory_bytes", 0, 1},
+      {"load", TOOL_CELL_NUMBER, "load", 1, 1},       {"clock ahead s", TOOL_CELL_NUMBER, "clock_ahead_s", 3, 1},
+  };
+  static const tool_column of_links[] = {
+      {"from rank", TOOL_CELL_NUMBER, "from", 0, 1},
+      {"to rank", TOOL_CELL_NUMBER, "to", 0, 1},
+      {"latency us", TOOL_CELL_NUMBER, "latency_s", 1, 1e6},
+      {"there MB/s", TOOL_CELL_NUMBER, "to_bytes_per_s", 1, 1e-6},
+      {"back MB/s", TOOL_CELL_NUMBER, "from_bytes_per_s", 1, 1e-6},
+  };
+  const json_t *links = json_object_get(doctor, "links"), *advice = json_object_get(doctor, "advice"), *one;
   size_t i;
-  printf("%5s  %-20s %-16s %6s %8s %10s %6s %12s\n", "rank", "host", "kernels", "cores", "threads", "memory", "load",
-         "clock ahead");
-  json_array_foreach(ranks, i, one)
-      printf("%5.0f  %-20s %-16s %6.0f %8.0f %10s %6.1f %10.3f s\n", tool_number(one, "rank"), tool_string(one, "host"),
-             tool_string(one, "kernels"), tool_number(one, "cores"), tool_number(one, "threads"),
-             tool_bytes(tool_number(one, "memory_bytes"), memory), tool_number(one, "load"),
-             tool_number(one, "clock_ahead_s"));
-  if (json_array_size(links))
-    printf("\n%5s -> %-5s %12s %14s %14s\n", "rank", "rank", "latency us", "there MB/s", "back MB/s");
-  json_array_foreach(links, i, one)
-      printf("%5.0f -> %-5.0f %12.1f %14.1f %14.1f\n", tool_number(one, "from"), tool_number(one, "to"),
-             1e6 * tool_number(one, "latency_s"), 1e-6 * tool_number(one, "to_bytes_per_s"),
-             1e-6 * tool_number(one, "from_bytes_per_s"));
+  tool_table(json_object_get(doctor, "ranks"), of_ranks, sizeof of_ranks / sizeof of_ranks[0]);
+  if (json_array_size(links)) {
+    printf("\n");
+    tool_table(links, of_links, sizeof of_links / sizeof of_links[0]);
+  }
   printf("\n");
   json_array_foreach(advice, i, one) printf("%s: %s\n", tool_string(one, "level"), tool_string(one, "text"));
   if (!json_array_size(advice)) printf("nothing to change\n");
@@ -117,7 +120,7 @@ ronde_status tool_doctor(const tool_call *call) {
   char *text = NULL;
   tool_signals_start(0);
   ronde_status status = ronde_doctor(call->config, &text);
-  ronde_status shown = text ? tool_print_result(call, text, print) : RONDE_OK;
+  ronde_status shown = text ? tool_print_result(call, text, print_doctor) : RONDE_OK;
   if (status == RONDE_E_DIFFERENCE) tool_fail(status, "these hosts cannot train together as they are");
   return status ? status : shown;
 }

@@ -25,7 +25,7 @@ static char *option_word(const char *name, const char *value) {
   return word;
 }
 
-static int count(char *const *words) {
+static int count_words(char *const *words) {
   int n = 0;
   while (words[n]) n++;
   return n;
@@ -39,7 +39,7 @@ static int n_verb_words(const char *verb) {
 }
 
 ronde_status tool_rank_words(const tool_call *call, char ***words_out) {
-  int n = 0, n_options = 0, n_front = 1 + n_verb_words(call->verb), n_given = count(call->argv);
+  int n = 0, n_options = 0, n_front = 1 + n_verb_words(call->verb), n_given = count_words(call->argv);
   ronde_option option;
   while (ronde_config_option(call->verb, n_options, &option)) n_options++;
   char **words = calloc((size_t)(n_given + n_options + 1), sizeof *words);

@@ -1,3 +1,4 @@
+/* `ronde --help`: the verbs, and the options of each, from the tables. */
 #include "common.h"
 
 #include <stdio.h>

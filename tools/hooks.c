@@ -55,7 +55,7 @@ static void on_alarm(int number) {
   _exit(128 + caught);
 }
 
-static void handle(const int *numbers, int n) {
+static void handle_signals(const int *numbers, int n) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
   static const int all[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
   sigemptyset(&action.sa_mask);
@@ -65,15 +65,15 @@ static void handle(const int *numbers, int n) {
 
 void tool_signals_watch(void) {
   only_noted = true;
-  handle((const int[]){SIGINT, SIGTERM}, 2);
+  handle_signals((const int[]){SIGINT, SIGTERM}, 2);
 }
 
 void tool_signals_start(double grace) {
-  handle((const int[]){SIGINT, SIGTERM}, 2);
+  handle_signals((const int[]){SIGINT, SIGTERM}, 2);
   if (!tool_is_launched()) return;
   grace_s = grace;
   signal(SIGALRM, on_alarm);
-  handle((const int[]){SIGUSR1, SIGUSR2}, 2);
+  handle_signals((const int[]){SIGUSR1, SIGUSR2}, 2);
   if (getenv("OMPI_COMM_WORLD_SIZE")) prctl(PR_SET_PDEATHSIG, SIGTERM);
   tool_mark_begin();
 }
@@ -81,7 +81,7 @@ void tool_signals_start(double grace) {
 int tool_signal(void) { return caught; }
 int tool_signal_requests(void) { return n_requests; }
 
-static bool is_cancelled(void *user) {
+static bool is_job_cancelled(void *user) {
   (void)user;
   return caught != 0;
 }
@@ -93,12 +93,6 @@ static struct {
   int64_t log_every;
   double redrawn_s;
 } shown;
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void say_epoch(const ronde_progress *progress) {
   char rate[32], elapsed[32], test[64] = "";
@@ -131,7 +125,7 @@ static void draw_bar(const ronde_progress *progress, int columns) {
   tool_foot(line);
 }
 
-static void show(void *user, const ronde_progress *progress) {
+static void show_progress(void *user, const ronde_progress *progress) {
   (void)user;
   if (progress->epoch_end) {
     say_epoch(progress);
@@ -141,7 +135,7 @@ static void show(void *user, const ronde_progress *progress) {
              (long long)progress->steps, (long long)progress->epoch, progress->loss, progress->lr,
              tool_count(progress->examples_per_s, rate));
   }
-  double now = now_s();
+  double now = tool_now_s();
   if (now - shown.redrawn_s < REDRAW_S && progress->step < progress->steps) return;
   shown.redrawn_s = now;
   int columns = tool_columns();
@@ -150,5 +144,5 @@ static void show(void *user, const ronde_progress *progress) {
 
 ronde_hooks tool_hooks(bool progress, int64_t log_every) {
   shown.log_every = log_every;
-  return (ronde_hooks){.progress = progress ? show : NULL, .cancel = is_cancelled};
+  return (ronde_hooks){.progress = progress ? show_progress : NULL, .cancel = is_job_cancelled};
 }

@@ -16,7 +16,7 @@ typedef struct place {
   ronde_status status;
 } place;
 
-static ronde_status wrong(const place *p, const char *what, const char *word, size_t length) {
+static ronde_status fail_at_place(const place *p, const char *what, const char *word, size_t length) {
   char line[24] = "";
   if (p->line) snprintf(line, sizeof line, ", line %d", p->line);
   return tool_fail(p->status, "%s%s: %s: '%.*s'", p->name, line, what, (int)(length < 80 ? length : 80), word);
@@ -34,13 +34,13 @@ static ronde_status read_slots(const place *p, const char *digits, size_t length
   int slots = 0;
   for (size_t i = 0; i < length && slots <= MAX_SLOTS; i++)
     slots = isdigit((unsigned char)digits[i]) ? 10 * slots + digits[i] - '0' : MAX_SLOTS + 1;
-  if (slots < 1 || slots > MAX_SLOTS) return wrong(p, "slots must be a number from 1 to 1024", digits, length);
+  if (slots < 1 || slots > MAX_SLOTS) return fail_at_place(p, "slots must be a number from 1 to 1024", digits, length);
   *slots_out = slots;
   return RONDE_OK;
 }
 
 static ronde_status add_host(const place *p, tool_hosts *hosts, const char *name, size_t length, int slots) {
-  if (!is_name(name, length)) return wrong(p, "not a host's name", name, length);
+  if (!is_name(name, length)) return fail_at_place(p, "not a host's name", name, length);
   for (int i = 0; i < hosts->n; i++) {
     tool_host *known = &hosts->at[i];
     if (strlen(known->name) != length || memcmp(known->name, name, length)) continue;
@@ -64,7 +64,7 @@ static ronde_status take_word(const place *p, const char *word, size_t length, t
 }
 
 /* "NAME [slots=N]", with what stands behind # left out. */
-static ronde_status take_line(const place *p, const char *line, size_t length, tool_hosts *hosts) {
+static ronde_status take_host_line(const place *p, const char *line, size_t length, tool_hosts *hosts) {
   static const char blank[] = " \t\r", key[] = "slots=";
   const char *words[3];
   size_t lengths[3];
@@ -78,14 +78,14 @@ static ronde_status take_line(const place *p, const char *line, size_t length, t
     }
     const char *begin = at;
     while (at < end && !memchr(blank, *at, sizeof blank - 1)) at++;
-    if (n == 2) return wrong(p, "unknown word", begin, (size_t)(at - begin));
+    if (n == 2) return fail_at_place(p, "unknown word", begin, (size_t)(at - begin));
     words[n] = begin;
     lengths[n++] = (size_t)(at - begin);
   }
   if (n == 0) return RONDE_OK;
   if (n == 1) return take_word(p, words[0], lengths[0], hosts);
   if (lengths[1] < sizeof key || memcmp(words[1], key, sizeof key - 1))
-    return wrong(p, "unknown word (there is slots=N)", words[1], lengths[1]);
+    return fail_at_place(p, "unknown word (there is slots=N)", words[1], lengths[1]);
   ronde_status status = read_slots(p, words[1] + sizeof key - 1, lengths[1] - (sizeof key - 1), &slots);
   return status ? status : add_host(p, hosts, words[0], lengths[0], slots);
 }
@@ -102,7 +102,7 @@ static ronde_status take_all(place *p, const char *text, char separator, tool_ho
     end = strchr(at, separator);
     size_t length = end ? (size_t)(end - at) : strlen(at);
     p->line += separator == '\n';
-    status = separator == '\n' ? take_line(p, at, length, hosts) : take_word(p, at, length, hosts);
+    status = separator == '\n' ? take_host_line(p, at, length, hosts) : take_word(p, at, length, hosts);
   }
   if (status == RONDE_OK && hosts->n == 0) status = tool_fail(p->status, "%s: there is no host in it", p->name);
   bool said = false;
@@ -119,7 +119,7 @@ ronde_status tool_hosts_parse(const char *name, const char *text, tool_hosts *ho
   return take_all(&(place){.name = name, .status = RONDE_E_INPUT}, text, '\n', hosts_out);
 }
 
-static ronde_status read_file(const char *path, tool_hosts *hosts_out) {
+static ronde_status read_hostfile(const char *path, tool_hosts *hosts_out) {
   FILE *file = fopen(path, "r");
   if (!file) return tool_fail(RONDE_E_INPUT, "--hostfile %s: %s", path, strerror(errno));
   char *text = malloc(MAX_FILE_BYTES + 1);
@@ -144,7 +144,7 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out) {
   *hosts_out = (tool_hosts){0};
   bool has_list = list && *list, has_path = path && *path;
   if (has_list && has_path) return tool_fail(RONDE_E_USAGE, "--hosts and --hostfile: give one of them");
-  if (has_path) return read_file(path, hosts_out);
+  if (has_path) return read_hostfile(path, hosts_out);
   if (!has_list) return RONDE_OK;
   return take_all(&(place){.name = "--hosts", .status = RONDE_E_USAGE}, list, ',', hosts_out);
 }

@@ -60,7 +60,7 @@ typedef struct arguments {
   int n;
 } arguments;
 
-static void add(arguments *a, const char *word) { a->list[a->n++] = word; }
+static void add_word(arguments *a, const char *word) { a->list[a->n++] = word; }
 
 /* As mpirun wants them: "a:2,b:1", each with the ranks that it is to have, so that nothing is left to mpirun but to go
  * round them; hosts without one are not asked. */
@@ -116,9 +116,9 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
   if (!iface && !hosts) return;
   for (int i = 0; i < 2; i++) {
     snprintf(keys[i], sizeof keys[i], "%s%s", names[i], iface ? "include" : "exclude");
-    add(a, "--mca");
-    add(a, keys[i]);
-    add(a, iface ? iface : "lo,docker0,virbr0");
+    add_word(a, "--mca");
+    add_word(a, keys[i]);
+    add_word(a, iface ? iface : "lo,docker0,virbr0");
   }
 }
 
@@ -153,8 +153,8 @@ static ronde_status start_mpirun(tool_launched *l, arguments *a, const tool_sess
 }
 
 /* words: of the ranks' command. */
-static ronde_status start(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
-                          const tool_session *session) {
+static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
+                                const tool_session *session) {
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
@@ -166,17 +166,17 @@ static ronde_status start(tool_launched *l, const tool_call *call, char **words,
     return tool_fail(RONDE_E_MEMORY, "no memory for mpirun's command");
   }
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
-  add(&a, TOOL_MPIRUN);
-  add(&a, "-np"), add(&a, ranks);
-  if (places) add(&a, "--host"), add(&a, places), add(&a, "--map-by"), add(&a, "node");
-  else add(&a, "--oversubscribe");
-  add(&a, "--bind-to"), add(&a, "none");
+  add_word(&a, TOOL_MPIRUN);
+  add_word(&a, "-np"), add_word(&a, ranks);
+  if (places) add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
+  else add_word(&a, "--oversubscribe");
+  add_word(&a, "--bind-to"), add_word(&a, "none");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
-  add(&a, "-x"), add(&a, TOOL_LAUNCHED);
+  add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
   for (int i = 0; ronde_config_variable(i); i++)
-    if (getenv(ronde_config_variable(i))) add(&a, "-x"), add(&a, ronde_config_variable(i));
-  add(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
-  for (int i = 1; words[i]; i++) add(&a, words[i]);
+    if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
+  add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
+  for (int i = 1; words[i]; i++) add_word(&a, words[i]);
   ronde_status status = start_mpirun(l, &a, session);
   free(a.list), free(places);
   return status;
@@ -217,7 +217,7 @@ ronde_status tool_launch(const tool_call *call) {
     status = tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l.n_ranks);
   if (status == RONDE_OK) status = tool_rank_words(call, &words);
   if (status == RONDE_OK) tool_session_begin(&session);
-  if (status == RONDE_OK) status = start(&l, call, words, &hosts, &session);
+  if (status == RONDE_OK) status = start_ranks(&l, call, words, &hosts, &session);
   tool_rank_words_free(words);
   tool_hosts_free(&hosts);
   if (status == RONDE_OK) status = tool_watch(&l);

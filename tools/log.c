@@ -53,7 +53,7 @@ static void print_line(const char *prefix, const char *line, bool is_error) {
   pthread_mutex_unlock(&mutex);
 }
 
-static void sink(void *user, ronde_log_level level, const char *line) {
+static void show_log_line(void *user, ronde_log_level level, const char *line) {
   (void)user;
   if (level == RONDE_LOG_WARNING && !warnings) return;
   if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
@@ -61,7 +61,7 @@ static void sink(void *user, ronde_log_level level, const char *line) {
   if (level == RONDE_LOG_INFO && !tool_is_follower()) print_line("", line, false); /* all ranks say the same */
 }
 
-void tool_log_start(void) { ronde_log_set(sink, NULL); }
+void tool_log_start(void) { ronde_log_set(show_log_line, NULL); }
 void tool_log_quiet(void) { quiet = true; }
 void tool_log_warnings(bool on) { warnings = on; }
 

@@ -108,7 +108,7 @@ static const tool_verb *find_verb(const char *name) {
 static ronde_status fail_unknown_verb(const char *name) {
   const char *names[N_VERBS];
   for (int i = 0; i < N_VERBS; i++) names[i] = verbs[i].name;
-  int nearest = tool_nearest(name, names, N_VERBS);
+  int nearest = ronde_nearest_word(name, names, N_VERBS);
   char shown[TOOL_SHOWN];
   tool_shown(name, shown);
   if (nearest < 0) return tool_fail(RONDE_E_USAGE, "unknown verb '%s' (ronde --help lists them)", shown);
@@ -161,7 +161,7 @@ static ronde_status run_verb(const tool_verb *verb, int n, char **words, char **
   return status;
 }
 
-static ronde_status run(int argc, char **argv) {
+static ronde_status run_words(int argc, char **argv) {
   if (argc < 2) {
     tool_help(stderr, verbs, N_VERBS);
     return tool_fail(RONDE_E_USAGE, "a verb is missing");
@@ -199,7 +199,7 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk, */
   signal(SIGXFSZ, SIG_IGN); /* and so is a file above the process's limit */
   tool_log_start();
-  ronde_status status = run(argc, argv);
+  ronde_status status = run_words(argc, argv);
   if (!status) status = tool_flush();
   /* A rank that ends because another is lost leaves it to those that know which. */
   bool others_know = tool_is_follower() || (tool_is_launched() && status == RONDE_E_LOST);

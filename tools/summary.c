@@ -23,7 +23,7 @@ double tool_epochs_sum(const json_t *run, const char *field) {
 }
 
 /* "x 1.23" behind a label where it was measured. */
-static void append(char *line, size_t bytes, const char *format, const char *label, double value) {
+static void append_figure(char *line, size_t bytes, const char *format, const char *label, double value) {
   if (!isfinite(value)) return;
   size_t used = strlen(line);
   snprintf(line + used, bytes - used, "%s%s ", used ? ", " : "", label);
@@ -64,9 +64,9 @@ static void say_head(const json_t *run) {
            tool_count(tool_number(totals, "examples"), examples));
   snprintf(accuracy, sizeof accuracy, "%s accuracy", tested_on(run));
   snprintf(loss, sizeof loss, "%s loss", tested_on(run));
-  append(figures, sizeof figures, "%.4f", accuracy, tool_number(result, "test_accuracy"));
-  append(figures, sizeof figures, "%.5g", loss, tool_number(result, "test_loss"));
-  append(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
+  append_figure(figures, sizeof figures, "%.4f", accuracy, tool_number(result, "test_accuracy"));
+  append_figure(figures, sizeof figures, "%.5g", loss, tool_number(result, "test_loss"));
+  append_figure(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
   if (*figures) tool_say("  %s", figures);
   say_best(run);
   tool_say("  %s examples/s; wall %s (set-up %s), CPU %s; peak memory %s",

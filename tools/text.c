@@ -9,7 +9,7 @@
 
 /* Bytes of the character that text begins with; 0: it is none that a terminal may get. U+0080 to U+009F are control
  * characters too. */
-static size_t character(const unsigned char *text) {
+static size_t character_bytes(const unsigned char *text) {
   unsigned char c = text[0];
   if (c < 0x80) return c >= 0x20 && c != 0x7f;
   size_t n = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
@@ -21,7 +21,7 @@ static size_t character(const unsigned char *text) {
 void tool_printable(const char *text, char *buffer, size_t size) {
   size_t used = 0;
   while (*text && used + 5 <= size) {
-    size_t n = character((const unsigned char *)text);
+    size_t n = character_bytes((const unsigned char *)text);
     if (n) memcpy(buffer + used, text, n);
     else snprintf(buffer + used, 5, "\\x%02x", (unsigned char)*text);
     used += n ? n : 4;

@@ -8,7 +8,7 @@ static bool is_on(const ronde_config *config, const char *name) {
   return strcmp(ronde_config_get(config, name), "on") == 0;
 }
 
-static ronde_status show(const tool_call *call, const char *text, bool dry_run) {
+static ronde_status show_training(const tool_call *call, const char *text, bool dry_run) {
   if (call->json) tool_print_json(text);
   ronde_status flushed = call->json ? tool_flush() : RONDE_OK;
   if (flushed) return flushed; /* where the result was lost, no table stands in front of that */
@@ -36,7 +36,7 @@ ronde_status tool_train(const tool_call *call) {
   char *text = NULL;
   ronde_status status = ronde_train(call->config, &hooks, &text);
   tool_foot(NULL);
-  ronde_status shown = text ? show(call, text, dry_run) : RONDE_OK;
+  ronde_status shown = text ? show_training(call, text, dry_run) : RONDE_OK;
   free(text);
   if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the training was broken off");
   return status ? status : shown;

@@ -1,3 +1,4 @@
+/* `ronde version`: this build, and what it can use on this machine. */
 #include "common.h"
 
 #include <stdio.h>

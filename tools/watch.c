@@ -18,12 +18,6 @@
 
 enum { LOOK_MS = 100, CLOSING_MS = 5, SHOWN_LINES = 3 };
 
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* ---- what comes from mpirun ---- */
 
 static tool_rank *rank_of(tool_launched *l, int rank) {
@@ -82,7 +76,7 @@ static void note_mpirun(tool_launched *l, const char *line) {
 static bool is_rule(const char *line) { return strspn(line, "-") >= 60; }
 
 /* Inside its blocks mpirun names no source; ranks print none of its rules. */
-static void take_line(tool_launched *l, tool_stream *s, const char *line) {
+static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
   const char *mark = strstr(line, TOOL_MARK);
   if (mark) {
     note_mark(l, mark + strlen(TOOL_MARK));
@@ -102,7 +96,7 @@ static void take_line(tool_launched *l, tool_stream *s, const char *line) {
 }
 
 /* False at the end of the stream. */
-static bool take(tool_launched *l, tool_stream *s) {
+static bool take_output(tool_launched *l, tool_stream *s) {
   ssize_t got = read(s->from, s->line + s->n, sizeof s->line - 1 - s->n);
   if (got < 0 && errno == EINTR) return true;
   if (got > 0) s->n += (size_t)got;
@@ -110,13 +104,13 @@ static bool take(tool_launched *l, tool_stream *s) {
   char *begin = s->line, *newline;
   while ((newline = strchr(begin, '\n'))) {
     *newline = 0;
-    take_line(l, s, begin);
+    take_rank_line(l, s, begin);
     begin = newline + 1;
   }
   s->n -= (size_t)(begin - s->line);
   memmove(s->line, begin, s->n + 1);
   if (s->n == sizeof s->line - 1 || (got <= 0 && s->n)) {
-    take_line(l, s, s->line);
+    take_rank_line(l, s, s->line);
     s->n = 0;
   }
   return got > 0;
@@ -134,7 +128,7 @@ static bool take_some(tool_launched *l) {
   for (int i = 0; i < 2; i++) {
     if (files[i].fd < 0 || !files[i].revents) continue;
     any = true;
-    if (take(l, &l->streams[i])) continue;
+    if (take_output(l, &l->streams[i])) continue;
     close(files[i].fd);
     l->streams[i].from = -1;
   }
@@ -145,7 +139,7 @@ static bool take_some(tool_launched *l) {
 
 /* The earliest end counts, with the reason for it. */
 static void set_end(tool_launched *l, double after_s, tool_reason reason) {
-  double end = now_s() + after_s;
+  double end = tool_now_s() + after_s;
   if (l->stage != TOOL_RUNS || (l->end_by_s > 0 && end >= l->end_by_s)) return;
   l->end_by_s = end;
   l->reason = reason;
@@ -178,15 +172,15 @@ static void look_at_mpirun(tool_launched *l) {
   if (!tool_signal() && (pending & (bit_of(SIGTERM) | bit_of(SIGINT))))
     raise(pending & bit_of(SIGTERM) ? SIGTERM : SIGINT);
   bool stopped = state == 'T' || state == 't';
-  if (stopped && l->stopped_s == 0) l->stopped_s = now_s();
+  if (stopped && l->stopped_s == 0) l->stopped_s = tool_now_s();
   if (!stopped) l->stopped_s = 0;
-  if (stopped && now_s() - l->stopped_s > l->timeout_s) set_end(l, 0, TOOL_BY_STOP);
+  if (stopped && tool_now_s() - l->stopped_s > l->timeout_s) set_end(l, 0, TOOL_BY_STOP);
 }
 
 /* A rank of this host that has gone without a word: mpirun, which should have noticed, may hang. */
 static void look_at_ranks(tool_launched *l) {
-  if (now_s() - l->looked_s < TOOL_LOOK_S) return;
-  l->looked_s = now_s();
+  if (tool_now_s() - l->looked_s < TOOL_LOOK_S) return;
+  l->looked_s = tool_now_s();
   for (int i = 0; i < l->n_ranks; i++) {
     const tool_rank *rank = &l->ranks[i];
     char state;
@@ -202,7 +196,7 @@ static void pass_requests_on(tool_launched *l) {
   int n = tool_signal_requests();
   if (n == l->n_passed_on) return;
   l->n_passed_on = n;
-  if (n == 1) l->asked_s = now_s();
+  if (n == 1) l->asked_s = tool_now_s();
   kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
   if (l->stopped_s > 0) kill(l->mpirun, SIGCONT);
   set_end(l, l->n_begun < l->n_ranks ? 0 : n > 1 ? TOOL_AT_ONCE_S : l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
@@ -215,7 +209,7 @@ static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code <
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
     l->stage = TOOL_ABORTED;
-    l->end_by_s = now_s() + TOOL_ABORT_S;
+    l->end_by_s = tool_now_s() + TOOL_ABORT_S;
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {
@@ -225,19 +219,20 @@ static void next_stage(tool_launched *l) {
   }
 }
 
-static void oversee(tool_launched *l) {
+static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   pass_requests_on(l);
   if (has_failed(l)) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
   else if (l->n_ended > 0) set_end(l, TOOL_END_TIMES * l->timeout_s, TOOL_BY_FAILURE);
-  if (l->n_begun < l->n_ranks && now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s) set_end(l, 0, TOOL_BY_START);
-  if (l->end_by_s > 0 && now_s() > l->end_by_s) next_stage(l);
+  if (l->n_begun < l->n_ranks && tool_now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s)
+    set_end(l, 0, TOOL_BY_START);
+  if (l->end_by_s > 0 && tool_now_s() > l->end_by_s) next_stage(l);
 }
 
 /* ---- what mpirun leaves behind ---- */
 
-static bool read_file(pid_t pid, const char *name, char *text, size_t size, size_t *n_out) {
+static bool read_proc_file(pid_t pid, const char *name, char *text, size_t size, size_t *n_out) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
   FILE *file = fopen(path, "r");
@@ -251,7 +246,7 @@ static pid_t parent_of(pid_t pid) {
   char text[512];
   size_t n;
   int parent = -1;
-  if (!read_file(pid, "stat", text, sizeof text, &n)) return -1;
+  if (!read_proc_file(pid, "stat", text, sizeof text, &n)) return -1;
   const char *behind = strrchr(text, ')'); /* the name may hold anything */
   return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : -1;
 }
@@ -260,7 +255,7 @@ static pid_t parent_of(pid_t pid) {
 static bool is_launched(pid_t pid) {
   static char text[1 << 17];
   size_t n;
-  if (!read_file(pid, "environ", text, sizeof text, &n)) return false;
+  if (!read_proc_file(pid, "environ", text, sizeof text, &n)) return false;
   for (const char *at = text; at < text + n; at += strlen(at) + 1)
     if (!strncmp(at, TOOL_LAUNCHED "=", sizeof TOOL_LAUNCHED)) return true;
   return false;
@@ -286,15 +281,15 @@ static void pause_a_little(void) { nanosleep(&(struct timespec){0, LOOK_MS * 100
 
 /* Ranks whose mpirun was killed may still be saving: they have been asked to end by the system (hooks.c). */
 static void end_orphans(const tool_launched *l, bool may_save) {
-  double end = now_s() + (may_save ? l->grace_s + TOOL_GRACE_MARGIN_S : 0);
-  while (orphans(0) > 0 && now_s() < end && tool_signal_requests() < 2) pause_a_little();
-  end = now_s() + TOOL_ABORT_S;
-  while (orphans(SIGKILL) > 0 && now_s() < end) pause_a_little();
+  double end = tool_now_s() + (may_save ? l->grace_s + TOOL_GRACE_MARGIN_S : 0);
+  while (orphans(0) > 0 && tool_now_s() < end && tool_signal_requests() < 2) pause_a_little();
+  end = tool_now_s() + TOOL_ABORT_S;
+  while (orphans(SIGKILL) > 0 && tool_now_s() < end) pause_a_little();
 }
 
 /* ---- the end ---- */
 
-static void append(char *text, size_t size, const char *what, const char *more) {
+static void append_words(char *text, size_t size, const char *what, const char *more) {
   size_t used = strlen(text);
   snprintf(text + used, size - used, "%s%s", used ? what : "", more);
 }
@@ -309,11 +304,11 @@ static const char *name_missing(const tool_launched *l, const char *host, char t
     char one[96];
     if (rank->ended || (not_begun && rank->begun) || (host && strcmp(rank->host, host))) continue;
     if (strlen(text) > 400) {
-      append(text, 512, " ", "and others");
+      append_words(text, 512, " ", "and others");
       break;
     }
     snprintf(one, sizeof one, rank->begun && !host ? "rank %d on host %s" : "rank %d", i, rank->host);
-    append(text, 512, ", ", one);
+    append_words(text, 512, ", ", one);
   }
   return text;
 }
@@ -363,7 +358,7 @@ static ronde_status conclude_interrupted(const tool_launched *l) {
   if (l->n_begun < l->n_ranks) return tool_fail(RONDE_E_CANCELLED, "interrupted before all ranks had started");
   if (tool_signal_requests() > 1)
     return tool_fail(RONDE_E_CANCELLED, "interrupted twice: ended at once, without saving the state: %s", missing);
-  if (l->stage == TOOL_RUNS && now_s() - l->asked_s < l->grace_s)
+  if (l->stage == TOOL_RUNS && tool_now_s() - l->asked_s < l->grace_s)
     return tool_fail(RONDE_E_CANCELLED, "interrupted: ended without saving the state: %s", missing);
   return tool_fail(RONDE_E_CANCELLED, "interrupted: not ended within --grace %.0f s, so its state is not saved: %s",
                    l->grace_s, missing);
@@ -382,7 +377,7 @@ static ronde_status conclude_by_force(const tool_launched *l) {
                    "did not come to its end, and was killed: %s", *missing ? missing : "mpirun");
 }
 
-static ronde_status conclude(tool_launched *l, int mpirun_state) {
+static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
   tell_said(l);
@@ -410,14 +405,14 @@ static ronde_status conclude(tool_launched *l, int mpirun_state) {
 ronde_status tool_watch(tool_launched *l) {
   int state = 0;
   bool gone = false, any;
-  l->begin_s = now_s();
+  l->begin_s = tool_now_s();
   do {
     any = take_some(l);
-    if (!gone) oversee(l);
+    if (!gone) oversee_mpirun(l);
     if (!gone) gone = waitpid(l->mpirun, &state, WNOHANG) == l->mpirun;
   } while (!gone || any);
   for (int i = 0; i < 2; i++)
     if (l->streams[i].from >= 0) close(l->streams[i].from);
   end_orphans(l, l->stage == TOOL_RUNS && WIFSIGNALED(state));
-  return conclude(l, state);
+  return conclude_launch(l, state);
 }

@@ -72,7 +72,6 @@ double ronde__median(double *x, int64_t n);
 typedef struct ronde__range {
   size_t begin, n;
 } ronde__range;
-typedef ronde__range ronde__stretch; /* its former name */
 /* The gaps between n ascending ranges, one after the other: what none of them covers of [begin, end). */
 typedef struct ronde__gaps {
   const ronde__range *next, *past; /* the ranges still to come */

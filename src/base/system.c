@@ -1,5 +1,6 @@
 /* The system that the process runs on: clocks, memory, cores, and who else works on them. */
 #include "base/base.h"
+#include <ronde/measure.h>
 
 #include <math.h>
 #include <sched.h>
@@ -171,6 +172,8 @@ static double used_s(int who) {
   return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
+
+int64_t ronde_peak_rss_bytes(void) { return ronde__peak_rss_bytes(); }
 
 void ronde_host_look_now(ronde_host_look *look_out) {
   *look_out = (ronde_host_look){.at_s = 1e-9 * (double)ronde__now_ns(),

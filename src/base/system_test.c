@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include <ronde/measure.h>
 
 static char root[] = "/tmp/ronde-system-XXXXXX";
 

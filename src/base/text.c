@@ -1,5 +1,6 @@
 /* Texts that users gave, in messages: shown so that they fit on a line, and compared with what they may have meant. */
 #include "base/base.h"
+#include <ronde/measure.h>
 
 #include <string.h>
 
@@ -36,4 +37,15 @@ int ronde__edit_distance(const char *a, const char *b) {
 /* Two edits for five letters or more, one for fewer. */
 bool ronde__is_near(const char *meant, int distance) {
   return distance <= ronde__max(1, 2 * (int64_t)strnlen(meant, 63) / 5);
+}
+
+int ronde_nearest_word(const char *word, const char *const *words, int n) {
+  int nearest = -1, least = 0;
+  for (int i = 0; i < n; i++) {
+    int distance = ronde__edit_distance(word, words[i]);
+    if (!ronde__is_near(words[i], distance) || (nearest >= 0 && distance >= least)) continue;
+    least = distance;
+    nearest = i;
+  }
+  return nearest;
 }

@@ -6,10 +6,13 @@
 #include "comm/mpi.h"
 #include "job/job.h"
 #include "base/machine.h"
+#include "measure/measurement.h"
 #include "setup/setup.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +51,7 @@ typedef struct bench {
   int n_cases, n_sizes, size, n_hosts;
   bool process_each;
   const char *transport;
-  json_t *results; /* rank 0 */
+  ronde_measurement *record; /* filled by rank 0 */
 } bench;
 
 typedef struct rank {
@@ -67,7 +70,7 @@ typedef struct word {
 
 /* ---- one call ---- */
 
-static ronde_status call(const measured *c, rank *r, size_t n) {
+static ronde_status call_collective(const measured *c, rank *r, size_t n) {
   ronde__transport *transport = r->transport;
   const ronde__kernels *kernels = r->bench->kernels;
   switch (c->kind) {
@@ -107,7 +110,7 @@ static double bus_factor(kind kind, int p) {
 /* ---- verifying ---- */
 
 /* Whole numbers whose sum over p ranks is exact whatever the order, in bfloat16 too: results must be equal, not near. */
-static float input(int p, int rank, size_t i) {
+static float input_at(int p, int rank, size_t i) {
   int64_t span = ronde__max(1, 128 / p);
   uint64_t mixed = ((uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u) >> 33;
   return (float)((int64_t)(mixed % (uint64_t)(2 * span + 1)) - span);
@@ -115,7 +118,7 @@ static float input(int p, int rank, size_t i) {
 
 static float sum_of_inputs(int p, size_t i) {
   float sum = 0;
-  for (int r = 0; r < p; r++) sum += input(p, r, i);
+  for (int r = 0; r < p; r++) sum += input_at(p, r, i);
   return sum;
 }
 
@@ -126,18 +129,18 @@ static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int o
   case KIND_ALLREDUCE:
   case KIND_ALLREDUCE_BF16: return r->x[i] == sum_of_inputs(p, i);
   case KIND_REDUCE_SCATTER: return owner != self || r->x[i] == sum_of_inputs(p, i);
-  case KIND_ALLGATHER: return r->x[i] == input(p, owner, i);
-  case KIND_BROADCAST: return r->x[i] == input(p, 0, i);
-  case KIND_COPY: return r->other[i] == input(p, self, i);
+  case KIND_ALLGATHER: return r->x[i] == input_at(p, owner, i);
+  case KIND_BROADCAST: return r->x[i] == input_at(p, 0, i);
+  case KIND_COPY: return r->other[i] == input_at(p, self, i);
   }
   return false;
 }
 
-static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
+static ronde_status verify_call(const measured *c, rank *r, size_t n, int32_t *wrong_out) {
   int p = r->transport->size, self = r->transport->rank;
-  for (size_t i = 0; i < n; i++) r->x[i] = input(p, self, i);
+  for (size_t i = 0; i < n; i++) r->x[i] = input_at(p, self, i);
   if (c->kind == KIND_ALLREDUCE_BF16) memset(r->other, 0, n * sizeof *r->other); /* the residual */
-  RONDE_TRY(call(c, r, n));
+  RONDE_TRY(call_collective(c, r, n));
   *wrong_out = 0;
   for (int owner = 0; owner < p; owner++)
     for (int64_t i = ronde__share_begin((int64_t)n, owner, p); i < ronde__share_begin((int64_t)n, owner + 1, p); i++)
@@ -150,7 +153,7 @@ static ronde_status verify(const measured *c, rank *r, size_t n, int32_t *wrong_
 /* ---- timing ---- */
 
 /* Until all have come; then everybody knows what each one says. */
-static ronde_status meet(rank *r, const word *own, word *words) {
+static ronde_status meet_ranks(rank *r, const word *own, word *words) {
   words[r->transport->rank] = *own;
   return ronde__allgather_ring(r->transport, RONDE__TAG_READY, words, sizeof *words);
 }
@@ -160,12 +163,12 @@ static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t ite
   word own = {0};
   const ronde_hooks *hooks = &r->bench->hooks;
   own.cancel = r->transport->rank == 0 && hooks->cancel && hooks->cancel(hooks->user);
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(meet_ranks(r, &own, words));
   if (words[0].cancel) return RONDE_E_CANCELLED;
   uint64_t begin = r->transport->ops->now_ns(r->transport);
-  for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call(c, r, n));
+  for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call_collective(c, r, n));
   own.seconds = (double)(r->transport->ops->now_ns(r->transport) - begin) * 1e-9;
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(meet_ranks(r, &own, words));
   *seconds_out = 0;
   for (int i = 0; i < r->transport->size; i++)
     if (words[i].seconds > *seconds_out) *seconds_out = words[i].seconds;
@@ -173,11 +176,11 @@ static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t ite
 }
 
 /* Verifies and warms up; every rank comes to the same number of calls for a round. */
-static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, int64_t *iterations_out) {
+static ronde_status prepare_calls(const measured *c, rank *r, size_t n, word *words, int64_t *iterations_out) {
   const ronde__options *o = r->bench->options;
   word own = {0};
-  RONDE_TRY(verify(c, r, n, &own.wrong));
-  RONDE_TRY(meet(r, &own, words));
+  RONDE_TRY(verify_call(c, r, n, &own.wrong));
+  RONDE_TRY(meet_ranks(r, &own, words));
   for (int i = 0; i < r->transport->size; i++)
     if (words[i].wrong)
       return r->transport->rank != 0 ? RONDE_E_DIFFERENCE
@@ -190,19 +193,101 @@ static ronde_status prepare(const measured *c, rank *r, size_t n, word *words, i
   return RONDE_OK;
 }
 
-static json_t *result_json(const bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds) {
-  json_t *samples = json_array();
-  for (int64_t i = 0; i < b->options->rounds; i++) json_array_append_new(samples, json_real(seconds[i]));
+/* ---- the record ---- */
+
+static json_t *kind_json(kind kind) {
   static const char *const kinds[] = {"all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
-  return json_pack("{s:s, s:s, s:I, s:I, s:b, s:f, s:o}", "name", c->name, "collective", kinds[c->kind], "bytes",
-                   (json_int_t)(n * sizeof(float)), "iterations", (json_int_t)iterations, "verified", 1, "bus_factor",
-                   bus_factor(c->kind, b->size), "time_s", samples);
+  return json_string(kinds[kind]);
 }
+
+/* seconds [rounds]: of one call. Bandwidths are those of the median. */
+static ronde_status record_case(bench *b, const measured *c, size_t n, int64_t iterations, const double *seconds,
+                                int *case_out) {
+  ronde_measurement *m = b->record;
+  char size[24];
+  const char *const values[] = {c->name, size};
+  double bytes = (double)(n * sizeof(float)), factor = bus_factor(c->kind, b->size);
+  snprintf(size, sizeof size, "%zu", n * sizeof(float));
+  RONDE_TRY(ronde_measurement_add_case(m, c->name, "ronde", values, case_out));
+  int one = *case_out;
+  RONDE_TRY(ronde__measurement_put(m, one, "collective", kind_json(c->kind)));
+  RONDE_TRY(ronde__measurement_put(m, one, "bytes", json_integer((json_int_t)(n * sizeof(float)))));
+  RONDE_TRY(ronde__measurement_put(m, one, "iterations", json_integer(iterations)));
+  RONDE_TRY(ronde__measurement_put(m, one, "verified", json_true()));
+  RONDE_TRY(ronde__measurement_put(m, one, "bus_factor", json_real(factor)));
+  RONDE_TRY(ronde_measurement_set_work(m, one, &(ronde_work){"call", NAN, bytes, NAN}));
+  for (int r = 0; r < b->options->rounds; r++)
+    RONDE_TRY(ronde_measurement_add_samples(m, one, "time_s", r, &seconds[r], 1));
+  double algbw = bytes / ronde_measurement_statistics(m, one, "time_s").median;
+  RONDE_TRY(ronde__measurement_put(m, one, "algbw_bytes_per_s", json_real(algbw)));
+  return ronde__measurement_put(m, one, "busbw_bytes_per_s", json_real(algbw * factor));
+}
+
+/* The time in which all ranks copy a vector of that size once, over the time of each all-reduce. cases [n_cases]: of that
+ * size. */
+static ronde_status record_copying(bench *b, const int *cases) {
+  double copy_s = NAN;
+  for (int i = 0; i < b->n_cases; i++)
+    if (b->cases[i].kind == KIND_COPY) copy_s = ronde_measurement_statistics(b->record, cases[i], "time_s").median;
+  for (int i = 0; i < b->n_cases && isfinite(copy_s); i++) {
+    double seconds = ronde_measurement_statistics(b->record, cases[i], "time_s").median;
+    if (b->cases[i].kind == KIND_ALLREDUCE || b->cases[i].kind == KIND_ALLREDUCE_BF16)
+      RONDE_TRY(ronde__measurement_put(b->record, cases[i], "of_copying", json_real(copy_s / seconds)));
+  }
+  return RONDE_OK;
+}
+
+/* iterations [n_cases], seconds [n_cases][rounds] */
+static ronde_status record_size(bench *b, size_t n, const int64_t *iterations, const double *seconds) {
+  int cases[MAX_CASES];
+  for (int i = 0; i < b->n_cases; i++)
+    RONDE_TRY(record_case(b, &b->cases[i], n, iterations[i], seconds + i * b->options->rounds, &cases[i]));
+  return record_copying(b, cases);
+}
+
+static ronde_status add_collective_axes(bench *b) {
+  const char *names[MAX_CASES], *sizes[MAX_SIZES];
+  char texts[MAX_SIZES][24];
+  for (int i = 0; i < b->n_cases; i++) names[i] = b->cases[i].name;
+  for (int i = 0; i < b->n_sizes; i++) {
+    snprintf(texts[i], sizeof texts[i], "%" PRId64, b->sizes[i]);
+    sizes[i] = texts[i];
+  }
+  RONDE_TRY(ronde_measurement_add_axis(b->record, "algorithm", names, b->n_cases));
+  return ronde_measurement_add_axis(b->record, "bytes", sizes, b->n_sizes);
+}
+
+static ronde_status begin_record(bench *b) {
+  ronde_measurement *m;
+  RONDE_TRY(ronde_measurement_create("bench collectives", &b->record));
+  m = b->record;
+  RONDE_TRY(add_collective_axes(b));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "machine", ronde__machine_json(b->kernels->isa)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "workers", json_integer(b->size)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "hosts", json_integer(b->n_hosts)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "transport", json_string(b->transport)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(b->options->rounds)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock",
+                                   json_string("monotonic wall clock, calls back to back, the slowest rank's time")));
+  RONDE_TRY(ronde_measurement_leave_unranked(m, "another size or another collective is other work"));
+  ronde_measurement_begin(m);
+  return RONDE_OK;
+}
+
+/* Of processes the others of this host would count as strangers. */
+static ronde_status end_record(bench *b, char **json_out) {
+  const char *out = b->options->out;
+  if (!b->process_each) ronde_measurement_end(b->record);
+  if (out && *out) RONDE_TRY(ronde_measurement_write(b->record, out));
+  return ronde_measurement_json(b->record, json_out);
+}
+
+/* ---- rounds ---- */
 
 static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds) {
   bench *b = r->bench;
   int64_t iterations[MAX_CASES], rounds = b->options->rounds;
-  for (int i = 0; i < b->n_cases; i++) RONDE_TRY(prepare(&b->cases[i], r, n, words, &iterations[i]));
+  for (int i = 0; i < b->n_cases; i++) RONDE_TRY(prepare_calls(&b->cases[i], r, n, words, &iterations[i]));
   for (int64_t round = 0; round < rounds; round++)
     for (int i = 0; i < b->n_cases; i++) {
       int at = (int)((round + i) % b->n_cases);
@@ -210,13 +295,10 @@ static ronde_status measure_size(rank *r, size_t n, word *words, double *seconds
       RONDE_TRY(time_calls(&b->cases[at], r, n, iterations[at], words, sample));
       *sample /= (double)iterations[at];
     }
-  for (int i = 0; i < b->n_cases && r->transport->rank == 0; i++)
-    if (json_array_append_new(b->results, result_json(b, &b->cases[i], n, iterations[i], seconds + i * rounds)))
-      return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
-  return RONDE_OK;
+  return r->transport->rank == 0 ? record_size(b, n, iterations, seconds) : RONDE_OK;
 }
 
-static ronde_status measure(rank *r) {
+static ronde_status measure_sizes(rank *r) {
   bench *b = r->bench;
   word *words;
   double *seconds;
@@ -264,16 +346,16 @@ static ronde_status list_sizes(bench *b) {
   return RONDE_OK;
 }
 
-static bool is_listed(const char *list, const char *name) {
+static bool is_listed_collective(const char *list, const char *name) {
   size_t length = strlen(name);
   for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
     if (strcspn(at, ",") == length && !memcmp(at, name, length)) return true;
   return false;
 }
 
-static void add_case(bench *b, measured c) {
+static void list_case(bench *b, measured c) {
   const char *list = b->options->collectives;
-  if ((!list || is_listed(list, c.name)) && b->n_cases < MAX_CASES) b->cases[b->n_cases++] = c;
+  if ((!list || is_listed_collective(list, c.name)) && b->n_cases < MAX_CASES) b->cases[b->n_cases++] = c;
 }
 
 static ronde_status list_cases(bench *b, const ronde__transport *transport) {
@@ -283,11 +365,11 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   const ronde__allreduce *one;
   for (int i = 0; (one = ronde__allreduce_at(i)); i++) {
     const char *why = one->refuses ? one->refuses(transport) : NULL;
-    if (why && list && is_listed(list, one->name))
+    if (why && list && is_listed_collective(list, one->name))
       return ronde__fail(RONDE_E_USAGE, "--collectives %s: %s", one->name, why);
-    if (!why) add_case(b, (measured){one->name, KIND_ALLREDUCE, one});
+    if (!why) list_case(b, (measured){one->name, KIND_ALLREDUCE, one});
   }
-  for (size_t i = 0; i < RONDE__COUNT(others); i++) add_case(b, others[i]);
+  for (size_t i = 0; i < RONDE__COUNT(others); i++) list_case(b, others[i]);
   if (list && b->n_cases != wanted)
     return ronde__fail(RONDE_E_USAGE,
                        "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
@@ -296,7 +378,7 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   return RONDE_OK;
 }
 
-static ronde_status check(bench *b, const ronde_config *config, const ronde__transport *transport) {
+static ronde_status check_collectives(bench *b, const ronde_config *config, const ronde__transport *transport) {
   b->size = transport->size;
   b->transport = transport->ops->name;
   b->process_each = transport->process_each;
@@ -313,7 +395,7 @@ static ronde_status check(bench *b, const ronde_config *config, const ronde__tra
 static void *run_rank(void *arg) {
   rank *r = arg;
   ronde__log_set_rank(r->transport->rank);
-  r->status = measure(r);
+  r->status = measure_sizes(r);
   if (r->status != RONDE_OK && r->status != RONDE_E_CANCELLED) r->transport->ops->abort(r->transport);
   ronde__log_set_rank(-1);
   return NULL;
@@ -337,22 +419,10 @@ static ronde_status run_ranks(rank *ranks, int n) {
   return status;
 }
 
-static ronde_status bench_json(const bench *b, char **json_out) {
-  json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:s, s:I, s:s, s:O}", "schema", "ronde.bench.v1",
-                           "verb", "bench collectives", "system", "ronde", "command", ronde__command_json(), "machine",
-                           ronde__machine_json(b->kernels->isa), "workers", b->size, "hosts", b->n_hosts, "transport",
-                           b->transport, "rounds", (json_int_t)b->options->rounds, "clock",
-                           "monotonic wall clock, calls back to back, the slowest rank's time", "cases", b->results);
-  char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
-  json_decref(json);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the result");
-  *json_out = text;
-  return RONDE_OK;
-}
-
 static ronde_status run_here(bench *b, const ronde_config *config, ronde__transport **transports, int n) {
   rank *ranks;
-  RONDE_TRY(check(b, config, transports[0]));
+  RONDE_TRY(check_collectives(b, config, transports[0]));
+  if (transports[0]->rank == 0) RONDE_TRY(begin_record(b));
   RONDE__ALLOC(ranks, (size_t)n * sizeof *ranks, "bench");
   for (int i = 0; i < n; i++) ranks[i] = (rank){.bench = b, .transport = transports[i]};
   ronde_status status = run_ranks(ranks, n);
@@ -375,7 +445,7 @@ static ronde_status make_transports(const bench *b, const ronde_config *config, 
 }
 
 ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
-  bench b = {.options = ronde__config_options(config), .results = json_array()};
+  bench b = {.options = ronde__config_options(config)};
   ronde__transport *transports[MAX_THREADS];
   int n;
   if (hooks) b.hooks = *hooks;
@@ -385,9 +455,9 @@ ronde_status ronde_bench_collectives(const ronde_config *config, const ronde_hoo
     status = run_here(&b, config, transports, n);
     if (status != RONDE_OK && status != RONDE_E_CANCELLED) transports[0]->ops->abort(transports[0]);
     bool reports = status == RONDE_OK && transports[0]->rank == 0;
-    if (reports) status = bench_json(&b, json_out);
+    if (reports) status = end_record(&b, json_out);
     for (int i = 0; i < n; i++) ronde__transport_destroy(transports[i]);
   }
-  json_decref(b.results);
+  ronde_measurement_destroy(b.record);
   return status;
 }

@@ -5,6 +5,7 @@
 #include "comm/probe.h"
 #include "job/job.h"
 #include "setup/setup.h"
+#include <ronde/measure.h>
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -61,7 +62,7 @@ static void look_at_data(const doctor *d, facts *f) {
   ronde__data_close(data);
 }
 
-static void look(const doctor *d, facts *f) {
+static void look_at_host(const doctor *d, facts *f) {
   struct sysinfo info;
   *f = (facts){.cores = ronde__cores(), .ranks_on_host = ronde__transport_local(d->transport)};
   gethostname(f->host, sizeof f->host - 1);
@@ -91,8 +92,8 @@ static ronde_status measure_links(doctor *d) {
 
 /* ---- what to change ---------------------------------------------------------------------------------------------- */
 
-static void advise(doctor *d, bool is_error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void advise(doctor *d, bool is_error, const char *format, ...) {
+static void add_advice(doctor *d, bool is_error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add_advice(doctor *d, bool is_error, const char *format, ...) {
   char text[512];
   va_list args;
   va_start(args, format);
@@ -113,29 +114,29 @@ static bool is_new_host(const doctor *d, int rank) {
 static void judge_cores(doctor *d, const facts *f) {
   int threads = f->threads * f->ranks_on_host;
   if (f->ranks_on_host > f->cores)
-    advise(d, false, "host %s has %d cores for %d workers", f->host, f->cores, f->ranks_on_host);
+    add_advice(d, false, "host %s has %d cores for %d workers", f->host, f->cores, f->ranks_on_host);
   else if (threads > f->cores)
-    advise(d, false, "host %s has %d cores for %d threads of %d worker%s: --threads %d", f->host, f->cores, threads,
-           f->ranks_on_host, f->ranks_on_host > 1 ? "s" : "", f->cores / f->ranks_on_host);
+    add_advice(d, false, "host %s has %d cores for %d threads of %d worker%s: --threads %d", f->host, f->cores, threads,
+               f->ranks_on_host, f->ranks_on_host > 1 ? "s" : "", f->cores / f->ranks_on_host);
   if (ronde__host_is_busy(f->load, f->cores, true))
-    advise(d, false, "host %s is busy: a load of %.1f on %d cores", f->host, f->load, f->cores);
+    add_advice(d, false, "host %s is busy: a load of %.1f on %d cores", f->host, f->load, f->cores);
 }
 
 static void judge_rank(doctor *d, int rank) {
   const facts *f = &d->facts[rank], *first = &d->facts[0];
   if (is_new_host(d, rank)) judge_cores(d, f);
   if (strcmp(f->build, first->build))
-    advise(d, true, "host %s has ronde %s, host %s ronde %s: install the same build", f->host, f->build, first->host,
-           first->build);
+    add_advice(d, true, "host %s has ronde %s, host %s ronde %s: install the same build", f->host, f->build,
+               first->host, first->build);
   if (strcmp(f->kernels, first->kernels))
-    advise(d, true, "host %s computes with %s, host %s with %s: set RONDE_ISA on all to what each of them has", f->host,
-           f->kernels, first->host, first->kernels);
+    add_advice(d, true, "host %s computes with %s, host %s with %s: set RONDE_ISA on all to what each of them has",
+               f->host, f->kernels, first->host, first->kernels);
   if (f->data_status != RONDE_OK)
-    advise(d, true, "host %s has no usable --data %s: its line above says why", f->host, d->options->data);
+    add_advice(d, true, "host %s has no usable --data %s: its line above says why", f->host, d->options->data);
   else if (first->data_status == RONDE_OK && (strcmp(f->data, first->data) || f->data_examples != first->data_examples))
-    advise(d, true,
-           "host %s has other training data (%" PRId64 " examples, hash %.12s) than host %s (%" PRId64 ", %.12s)",
-           f->host, f->data_examples, f->data, first->host, first->data_examples, first->data);
+    add_advice(d, true,
+               "host %s has other training data (%" PRId64 " examples, hash %.12s) than host %s (%" PRId64 ", %.12s)",
+               f->host, f->data_examples, f->data, first->host, first->data_examples, first->data);
 }
 
 static double clock_ahead_s(const doctor *d, int rank) {
@@ -158,13 +159,13 @@ static void judge_links(doctor *d) {
       if (i / size >= i % size || !strcmp(a, b)) continue;
       if (pass == 0 && rate > best) best = rate;
       if (pass == 1 && rate < SLOW_LINK * best)
-        advise(d, false, "the link between hosts %s and %s gives %.3g MB/s, the best one %.3g", a, b, 1e-6 * rate,
-               1e-6 * best);
+        add_advice(d, false, "the link between hosts %s and %s gives %.3g MB/s, the best one %.3g", a, b, 1e-6 * rate,
+                   1e-6 * best);
     }
   for (int r = 1; r < size; r++)
     if (fabs(clock_ahead_s(d, r)) > FAR_CLOCK_S)
-      advise(d, false, "the clock of host %s is %.1f s %s that of host %s", d->facts[r].host, fabs(clock_ahead_s(d, r)),
-             clock_ahead_s(d, r) > 0 ? "ahead of" : "behind", d->facts[0].host);
+      add_advice(d, false, "the clock of host %s is %.1f s %s that of host %s", d->facts[r].host,
+                 fabs(clock_ahead_s(d, r)), clock_ahead_s(d, r) > 0 ? "ahead of" : "behind", d->facts[0].host);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
@@ -180,7 +181,7 @@ static json_t *rank_json(const doctor *d, int rank) {
                    f->load, "clock_ahead_s", clock_ahead_s(d, rank), "data", data);
 }
 
-static ronde_status result(doctor *d, char **json_out) {
+static ronde_status give_result(doctor *d, char **json_out) {
   json_t *ranks = json_array(), *links = json_array();
   int size = d->transport->size;
   for (int r = 0; r < size; r++) judge_rank(d, r);
@@ -201,19 +202,19 @@ static ronde_status result(doctor *d, char **json_out) {
   return d->n_errors ? RONDE_E_DIFFERENCE : RONDE_OK;
 }
 
-static ronde_status examine(doctor *d, char **json_out) {
+static ronde_status examine_hosts(doctor *d, char **json_out) {
   ronde__transport *t = d->transport;
   RONDE__ALLOC(d->facts, (size_t)t->size * sizeof *d->facts, "doctor");
   RONDE__ALLOC(d->links, (size_t)t->size * (size_t)t->size * sizeof *d->links, "doctor");
   if (t->size > 1) ronde__log_set_rank(t->rank);
-  look(d, &d->facts[t->rank]);
+  look_at_host(d, &d->facts[t->rank]);
   ronde__log_set_rank(-1);
   RONDE_TRY(ronde__allgather_ring(t, RONDE__TAG_FACTS, d->facts, sizeof *d->facts));
   RONDE_TRY(measure_links(d));
-  return t->rank == 0 ? result(d, json_out) : RONDE_OK;
+  return t->rank == 0 ? give_result(d, json_out) : RONDE_OK;
 }
 
-static ronde_status join(const doctor *d, ronde__transport **transport_out) {
+static ronde_status join_ranks(const doctor *d, ronde__transport **transport_out) {
   bool joins_mpi;
   RONDE_TRY(ronde__joins_mpi(d->config, &joins_mpi));
   if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(d->config), transport_out);
@@ -228,9 +229,9 @@ ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));
   RONDE_TRY(ronde__gemm_default(d.kernels, &d.gemm));
-  ronde_status status = join(&d, &d.transport);
+  ronde_status status = join_ranks(&d, &d.transport);
   if (status == RONDE_OK) {
-    status = examine(&d, json_out);
+    status = examine_hosts(&d, json_out);
     if (status != RONDE_OK && status != RONDE_E_DIFFERENCE) d.transport->ops->abort(d.transport);
     ronde__transport_destroy(d.transport);
   }

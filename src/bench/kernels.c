@@ -1,10 +1,11 @@
 /* ronde_bench_kernels: each layer's kernels beside what this machine can do at all. A kernel's limit is the roofline:
  * the time of its operations at the arithmetic peak or of its bytes at the memory's, whichever is longer.
  * Source: Williams, Waterman & Patterson, "Roofline", 2009. */
-#include "base/machine.h"
 #include "bench/stepper.h"
+#include "measure/measurement.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +99,7 @@ static ronde_status run_round(ronde_stepper *s, int64_t n_steps, double *seconds
   return RONDE_OK;
 }
 
-static ronde_status run_rounds(ronde_stepper *s, const ronde_hooks *hooks, rounds *r) {
+static ronde_status run_kernel_rounds(ronde_stepper *s, const ronde_hooks *hooks, rounds *r) {
   double warm_up = 0;
   for (int i = 0; i < 3; i++) RONDE_TRY(ronde_stepper_run(s, 1, &warm_up, &(double){0}));
   ronde__prof_ops(s->worker.prof, &r->n_rows);
@@ -113,72 +114,114 @@ static ronde_status run_rounds(ronde_stepper *s, const ronde_hooks *hooks, round
   return RONDE_OK;
 }
 
-/* ---- bench.json ---- */
+/* ---- the record ---- */
 
-static json_t *list_of(const double *at, int n, int stride) {
-  json_t *list = json_array();
-  for (int i = 0; i < n; i++) json_array_append_new(list, json_real(at[i * stride]));
-  return list;
-}
+static json_t *ratio_json(double a, double b) { return b > 0 ? json_real(a / b) : json_null(); }
 
-static ronde_status row_json(const ronde_stepper *s, const rounds *r, int i, const peaks *p, json_t *rows) {
-  int n_rows, n = r->n;
-  const ronde__prof_op *row = &ronde__prof_ops(s->worker.prof, &n_rows)[i];
-  json_t *samples = list_of(r->seconds + i, n, n_rows);
-  double at[1000], calls = (double)row->calls / (double)s->n_steps;
-  for (int j = 0; j < n; j++) at[j] = r->seconds[(size_t)j * (size_t)n_rows + (size_t)i];
-  ronde_statistics statistics;
-  RONDE_TRY(ronde_statistics_of(at, n, &statistics));
-  double seconds = statistics.median, flops = row->flops / (double)s->n_steps, bytes = row->bytes * calls;
+/* Its limit is the longer of two times: that of its arithmetic and that of its memory, each at the peak. */
+static ronde_status record_rates(ronde_measurement *m, int one, double flops, double bytes, const peaks *p) {
+  double seconds = ronde_measurement_statistics(m, one, "seconds").median;
+  double step_s = ronde_measurement_statistics(m, RONDE_WHOLE, "step_s").median;
   double arithmetic_s = flops / p->flops_per_s, memory_s = bytes / p->bytes_per_s;
-  double limit_s = arithmetic_s > memory_s ? arithmetic_s : memory_s;
-  bool timed = seconds > 0;
-  json_t *json =
-      json_pack("{s:s, s:s, s:s, s:f, s:o, s:f, s:f, s:s}", "op", row->op, "phase", ronde__phase_name(row->phase),
-                "implementation", row->implementation, "calls_per_step", calls, "seconds", samples, "flops", flops,
-                "bytes", bytes, "bound", arithmetic_s > memory_s ? "arithmetic" : "memory");
-  json_object_set_new(json, "gflops_per_s", timed ? json_real(flops / seconds * 1e-9) : json_null());
-  json_object_set_new(json, "gbytes_per_s", timed ? json_real(bytes / seconds * 1e-9) : json_null());
-  json_object_set_new(json, "of_limit", timed && limit_s > 0 ? json_real(limit_s / seconds) : json_null());
-  json_object_set_new(json, "median_s", json_real(seconds));
-  json_array_append_new(rows, json);
-  return RONDE_OK;
+  bool is_arithmetic = arithmetic_s > memory_s;
+  double limit_s = is_arithmetic ? arithmetic_s : memory_s;
+  json_t *reached = limit_s > 0 ? ratio_json(limit_s, seconds) : json_null();
+  RONDE_TRY(ronde__measurement_put(m, one, "of_step", ratio_json(seconds, step_s)));
+  RONDE_TRY(ronde__measurement_put(m, one, "gflops_per_s", ratio_json(1e-9 * flops, seconds)));
+  RONDE_TRY(ronde__measurement_put(m, one, "gbytes_per_s", ratio_json(1e-9 * bytes, seconds)));
+  RONDE_TRY(ronde__measurement_put(m, one, "of_limit", reached));
+  return ronde__measurement_put(m, one, "bound", json_string(is_arithmetic ? "arithmetic" : "memory"));
 }
 
-static ronde_status to_json(const ronde_stepper *s, const rounds *r, const peaks *p, char **json_out) {
-  char *work;
-  json_t *rows = json_array();
-  ronde_status status = ronde_stepper_describe(s, &work);
-  for (int i = 0; i < r->n_rows && status == RONDE_OK; i++) status = row_json(s, r, i, p, rows);
-  if (status != RONDE_OK) {
-    json_decref(rows);
-    return status;
+static ronde_status record_kernel(const ronde_stepper *s, const rounds *r, int i, const peaks *p,
+                                  ronde_measurement *m) {
+  int n_rows, one;
+  const ronde__prof_op *row = &ronde__prof_ops(s->worker.prof, &n_rows)[i];
+  const char *phase = ronde__phase_name(row->phase), *const values[] = {row->op, phase};
+  double calls = (double)row->calls / (double)s->n_steps, flops = row->flops / (double)s->n_steps;
+  double bytes = row->bytes * calls;
+  char name[256];
+  snprintf(name, sizeof name, "%s %s", row->op, phase);
+  RONDE_TRY(ronde_measurement_add_case(m, name, "ronde", values, &one));
+  RONDE_TRY(ronde__measurement_put(m, one, "op", json_string(row->op)));
+  RONDE_TRY(ronde__measurement_put(m, one, "phase", json_string(phase)));
+  RONDE_TRY(ronde__measurement_put(m, one, "implementation", json_string(row->implementation)));
+  RONDE_TRY(ronde__measurement_put(m, one, "calls_per_step", json_real(calls)));
+  RONDE_TRY(ronde__measurement_put(m, one, "flops", json_real(flops)));
+  RONDE_TRY(ronde__measurement_put(m, one, "bytes", json_real(bytes)));
+  RONDE_TRY(ronde_measurement_set_work(m, one, &(ronde_work){"step", (double)s->job->batch, bytes, flops}));
+  for (int j = 0; j < r->n; j++)
+    RONDE_TRY(
+        ronde_measurement_add_samples(m, one, "seconds", j, &r->seconds[(size_t)j * (size_t)n_rows + (size_t)i], 1));
+  return record_rates(m, one, flops, bytes, p);
+}
+
+/* What the stepper says of its work. */
+static ronde_status record_work(const ronde_stepper *s, ronde_measurement *m) {
+  char *text;
+  const char *name;
+  json_t *value;
+  RONDE_TRY(ronde_stepper_describe(s, &text));
+  json_t *work = json_loads(text, 0, NULL);
+  ronde_status status = work ? RONDE_OK : RONDE_E_MEMORY;
+  json_object_foreach(work, name, value) {
+    if (!status) status = ronde__measurement_put(m, RONDE_WHOLE, name, json_incref(value));
   }
-  json_t *json = json_loads(work, 0, NULL);
-  free(work);
-  json_object_set_new(json, "schema", json_string("ronde.bench.v1"));
-  json_object_set_new(json, "verb", json_string("bench kernels"));
-  json_object_set_new(json, "command", ronde__command_json());
-  json_object_set_new(
-      json, "peak",
-      json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9));
-  json_object_set_new(json, "step_s", list_of(r->steps, r->n, 1));
-  json_object_set_new(json, "kernels", rows);
-  char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-  json_decref(json);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "bench kernels: no memory for the result");
-  *json_out = text;
-  return RONDE_OK;
+  json_decref(work);
+  free(text);
+  return status;
+}
+
+static ronde_status add_kernel_axes(const ronde_stepper *s, ronde_measurement *m) {
+  const char **ops, *phases[RONDE__N_PHASES];
+  int n_rows;
+  const ronde__prof_op *rows = ronde__prof_ops(s->worker.prof, &n_rows);
+  RONDE__ALLOC(ops, (size_t)n_rows * sizeof *ops, "bench kernels");
+  int n_ops = 0;
+  for (int i = 0; i < n_rows; i++) {
+    bool is_new = true;
+    for (int j = 0; j < n_ops && is_new; j++) is_new = strcmp(ops[j], rows[i].op) != 0;
+    if (is_new) ops[n_ops++] = rows[i].op;
+  }
+  for (int i = 0; i < RONDE__N_PHASES; i++) phases[i] = ronde__phase_name((ronde__phase)i);
+  ronde_status status = ronde_measurement_add_axis(m, "op", ops, n_ops);
+  if (!status) status = ronde_measurement_add_axis(m, "phase", phases, RONDE__N_PHASES);
+  ronde__free(ops);
+  return status;
+}
+
+static ronde_status record_kernels(const ronde_stepper *s, const rounds *r, const peaks *p, ronde_measurement *m) {
+  json_t *peak = json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9);
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "peak", peak));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(r->n)));
+  RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock", json_string("monotonic wall clock")));
+  RONDE_TRY(record_work(s, m));
+  RONDE_TRY(add_kernel_axes(s, m));
+  for (int i = 0; i < r->n; i++) RONDE_TRY(ronde_measurement_add_samples(m, RONDE_WHOLE, "step_s", i, &r->steps[i], 1));
+  for (int i = 0; i < r->n_rows; i++) RONDE_TRY(record_kernel(s, r, i, p, m));
+  return ronde_measurement_leave_unranked(m, "each kernel is other work");
+}
+
+static ronde_status measure_kernels(ronde_stepper *s, const ronde_hooks *hooks, rounds *r, ronde_measurement *m) {
+  peaks p = {0};
+  ronde_measurement_begin(m);
+  RONDE_TRY(measure_peaks(s, &p));
+  RONDE_TRY(run_kernel_rounds(s, hooks, r));
+  ronde_measurement_end(m);
+  return record_kernels(s, r, &p, m);
 }
 
 ronde_status ronde_bench_kernels(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
+  const char *out = ronde__config_options(config)->out;
   ronde_stepper *s;
+  ronde_measurement *m = NULL;
   rounds r = {0};
-  peaks p = {0};
   RONDE_TRY(ronde__stepper_create(config, true, &s));
-  ronde_status status = measure_peaks(s, &p);
-  if (status == RONDE_OK) status = run_rounds(s, hooks, &r);
-  if (status == RONDE_OK) status = to_json(s, &r, &p, json_out);
+  ronde_status status = ronde_measurement_create("bench kernels", &m);
+  if (status == RONDE_OK) status = measure_kernels(s, hooks, &r, m);
+  if (status == RONDE_OK && out && *out) status = ronde_measurement_write(m, out);
+  if (status == RONDE_OK) status = ronde_measurement_json(m, json_out);
+  ronde_measurement_destroy(m);
   ronde__free(r.seconds);
   ronde__free(r.steps);
   ronde_stepper_destroy(s);

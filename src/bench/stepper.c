@@ -41,7 +41,7 @@ static ronde_status make_net(ronde_stepper *s, bool rows_by_layer) {
   return ronde__net_init(w->net, (uint64_t)job->options->seed);
 }
 
-static ronde_status set_up(ronde_stepper *s, bool rows_by_layer) {
+static ronde_status set_up_stepper(ronde_stepper *s, bool rows_by_layer) {
   const ronde__job *job = s->job;
   ronde__worker *w = &s->worker;
   *w = (ronde__worker){.kernels = job->kernels, .fused_update = job->fused_update, .batch = job->batch};
@@ -58,7 +58,7 @@ ronde_status ronde__stepper_create(const ronde_config *config, bool rows_by_laye
   ronde_stepper *s;
   RONDE__ALLOC(s, sizeof *s, "bench");
   ronde_status status = ronde__job_create(config, NULL, &s->job);
-  if (status == RONDE_OK) status = set_up(s, rows_by_layer);
+  if (status == RONDE_OK) status = set_up_stepper(s, rows_by_layer);
   if (status != RONDE_OK) ronde_stepper_destroy(s);
   else *stepper_out = s;
   return status;
@@ -109,8 +109,6 @@ ronde_status ronde_stepper_run(ronde_stepper *s, int64_t n, double *seconds_out,
   return RONDE_OK;
 }
 
-int64_t ronde_peak_rss_bytes(void) { return ronde__peak_rss_bytes(); }
-
 ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
   const ronde__job *job = s->job;
   json_t *shape = json_array();
@@ -138,7 +136,7 @@ typedef struct fetching {
 } fetching;
 
 /* Parameters by their index, then inputs and labels; each as a whole. */
-static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
+static ronde_status fetch_tensor(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   fetching *f = user;
   const ronde_stepper *s = f->stepper;
   int n_params;
@@ -174,7 +172,7 @@ ronde_status ronde_stepper_save(const ronde_stepper *s, const char *path) {
   tensors[n + 1] = (ronde__file_tensor){.name = LABELS_NAME, .dtype = RONDE__FILE_I64, .shape = {1, {s->job->batch}}};
   f.logical = ronde__alloc((size_t)longest * sizeof *f.logical);
   ronde_status status =
-      f.logical ? ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch, &f)
+      f.logical ? ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch_tensor, &f)
                 : ronde__fail(RONDE_E_MEMORY, "bench: no memory for a tensor of %lld elements", (long long)longest);
   ronde__free(f.logical);
   ronde__free(tensors);

@@ -3,6 +3,7 @@
 #define RONDE_STEPPER_H
 
 #include "job/job.h"
+#include <ronde/measure.h>
 
 struct ronde_stepper {
   ronde__job *job;

@@ -15,7 +15,7 @@ static bool is_dead(const ronde__plan *plan, int param, int64_t tap) {
 }
 
 /* Behind those of [n] that are there; where out is NULL they are only counted. */
-static int append(const ronde__plan *plan, const ronde__net_param *params, int param, ronde__stretch *out, int n) {
+static int append(const ronde__plan *plan, const ronde__net_param *params, int param, ronde__range *out, int n) {
   const ronde__weight_layout *layout = &params[param].layout;
   /* Elsewhere a tap is no stretch of memory; those are the few weights of layers with few channels. */
   if (params[param].frozen || layout->form != RONDE__BLOCKED) return n;
@@ -24,7 +24,7 @@ static int append(const ronde__plan *plan, const ronde__net_param *params, int p
   for (size_t at = 0; at < params[param].n_packed; at += slab) {
     bool dead = is_dead(plan, param, (int64_t)(at / slab) % layout->t);
     if (dead && !joins) {
-      if (out) out[n] = (ronde__stretch){params[param].offset + at, 0};
+      if (out) out[n] = (ronde__range){params[param].offset + at, 0};
       n++;
     }
     if (dead && out) out[n - 1].n += slab;
@@ -33,9 +33,9 @@ static int append(const ronde__plan *plan, const ronde__net_param *params, int p
   return n;
 }
 
-ronde_status ronde__plan_dead_taps(const ronde__plan *plan, const ronde__net_param *params, ronde__stretch **dead_out,
+ronde_status ronde__plan_dead_taps(const ronde__plan *plan, const ronde__net_param *params, ronde__range **dead_out,
                                    int *n_out) {
-  ronde__stretch *dead;
+  ronde__range *dead;
   int n = 0;
   for (int i = 0; i < plan->n_params; i++) n = append(plan, params, i, NULL, n);
   RONDE__ALLOC(dead, (size_t)n * sizeof *dead, "network");

@@ -22,7 +22,7 @@ static void dead_gradients_stay_zero(void **unused) {
     examples e = examples_make(graph, 5);
     ronde__net_result result;
     int n_dead;
-    const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+    const ronde__range *dead = ronde__net_dead(net, &n_dead);
     spoil_gradients(net);
     assert_int_equal(ronde__net_forward(net, &e.batch, 0.2f, NULL, &result), RONDE_OK);
     assert_int_equal(ronde__net_backward(net, false, NULL), RONDE_OK);

@@ -123,7 +123,7 @@ float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not tra
 /* Where gradients are zero, whatever the examples: taps of convolutions that meet nothing but padding. Ascending, none
  * across two parameters. Kept ones are zero from the start, and left so by all who write there; transient ones are not
  * set. A net that is defined anew in each pass has none. */
-const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out);
+const ronde__range *ronde__net_dead(const ronde__net *net, int *n_out);
 
 /* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed);

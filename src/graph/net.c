@@ -20,7 +20,7 @@ struct ronde__net {
   const ronde__executor *executor;
   void *execution; /* the executor's */
   size_t part_elems;
-  ronde__stretch *dead; /* [n_dead] */
+  ronde__range *dead; /* [n_dead] */
   int n_dead;
   bool *touched; /* [n_params]: its gradient has a contribution of this backward */
 };
@@ -138,7 +138,7 @@ size_t ronde__net_n_trained(const ronde__net *net) { return net->n_trained; }
 float *ronde__net_values(ronde__net *net) { return net->values; }
 float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
 
-const ronde__stretch *ronde__net_dead(const ronde__net *net, int *n_out) {
+const ronde__range *ronde__net_dead(const ronde__net *net, int *n_out) {
   *n_out = net->n_dead;
   return net->dead;
 }

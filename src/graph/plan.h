@@ -81,7 +81,7 @@ void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *grap
 void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
 
 /* dead_taps.c: as ronde__net_dead, for parameters that have their places. The caller frees. */
-ronde_status ronde__plan_dead_taps(const ronde__plan *plan, const ronde__net_param *params, ronde__stretch **dead_out,
+ronde_status ronde__plan_dead_taps(const ronde__plan *plan, const ronde__net_param *params, ronde__range **dead_out,
                                    int *n_out);
 
 /* arena.c: offsets for blocks of memory that live over [first, last] steps of time, so that blocks which live at once

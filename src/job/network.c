@@ -146,7 +146,7 @@ ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *po
 
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out) {
   int n_dead;
-  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  const ronde__range *dead = ronde__net_dead(net, &n_dead);
   RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(net), optim_out));
   ronde__optim_set_dead(*optim_out, dead, n_dead);
   return RONDE_OK;

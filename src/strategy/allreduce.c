@@ -113,7 +113,7 @@ static ronde_status update_up_to(state *s, int n) {
   for (; s->n_updated < n; s->n_updated++) {
     const ronde__bucket *cut = &s->cut.at[bucket_at(s, s->n_updated)];
     RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before + (uint64_t)s->n_updated + 1));
-    ronde__worker_update_range(s->worker, (ronde__stretch){cut->begin, cut->end - cut->begin});
+    ronde__worker_update_range(s->worker, (ronde__range){cut->begin, cut->end - cut->begin});
   }
   if (n == s->cut.n) rest(s);
   return RONDE_OK;

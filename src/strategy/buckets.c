@@ -8,7 +8,7 @@
 
 static void find_dead(const ronde__net *net, ronde__bucket *bucket) {
   int n;
-  const ronde__stretch *dead = ronde__net_dead(net, &n);
+  const ronde__range *dead = ronde__net_dead(net, &n);
   bucket->n_live = bucket->end - bucket->begin;
   for (int i = 0; i < n; i++) {
     if (dead[i].begin < bucket->begin || dead[i].begin >= bucket->end) continue;
@@ -31,18 +31,18 @@ static int64_t n_pieces(const ronde__net_param *p, int64_t bucket_bytes) {
 /* Where piece k of n begins: with something live, behind something live. Pieces may be empty for that. */
 static size_t cut_at(const ronde__net *net, const ronde__net_param *p, int64_t k, int64_t n) {
   int n_dead;
-  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  const ronde__range *dead = ronde__net_dead(net, &n_dead);
   size_t at = p->offset + (size_t)ronde__share_begin((int64_t)p->n_elems / LINE, k, n) * LINE;
   size_t end = p->offset + p->n_elems;
   ronde__gaps live = ronde__gaps_of(dead, n_dead, p->offset, end), rest = ronde__gaps_of(dead, n_dead, at, end);
-  ronde__stretch first, next;
+  ronde__range first, next;
   if (k == n) return end;
   if (!ronde__gaps_next(&live, &first) || at <= first.begin) return p->offset;
   return ronde__gaps_next(&rest, &next) ? next.begin : end;
 }
 
 /* packed_end: of the parameter. */
-static void append(ronde__buckets *b, int param, ronde__stretch piece, size_t packed_end, bool alone,
+static void append(ronde__buckets *b, int param, ronde__range piece, size_t packed_end, bool alone,
                    int64_t bucket_bytes) {
   ronde__bucket *last = &b->at[ronde__max(0, b->n - 1)];
   ronde__bucket_span *span = &b->of_param[param];
@@ -77,7 +77,7 @@ ronde_status ronde__buckets_make(const ronde__net *net, int64_t bucket_bytes, ro
     for (int64_t k = n - 1; k >= 0; k--) {
       size_t begin = cut_at(net, &params[i], k, n), end = cut_at(net, &params[i], k + 1, n);
       size_t packed_end = params[i].offset + params[i].n_packed;
-      if (begin < end) append(&b, i, (ronde__stretch){begin, end - begin}, packed_end, n > 1, bucket_bytes);
+      if (begin < end) append(&b, i, (ronde__range){begin, end - begin}, packed_end, n > 1, bucket_bytes);
     }
   }
   for (int i = 0; i < b.n; i++) find_dead(net, &b.at[i]);
@@ -102,16 +102,16 @@ void ronde__buckets_final(ronde__buckets *buckets, const ronde__gradient *g) {
 }
 
 /* Between the dead stretches k - 1 and k. */
-static ronde__stretch live_stretch(const ronde__bucket *b, int k) {
+static ronde__range live_stretch(const ronde__bucket *b, int k) {
   size_t begin = k > 0 ? b->dead[k - 1].begin + b->dead[k - 1].n : b->begin;
   size_t end = k < b->n_dead ? b->dead[k].begin : b->end;
-  return (ronde__stretch){begin, end - begin};
+  return (ronde__range){begin, end - begin};
 }
 
 void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
   size_t at = b->begin;
   for (int k = 0; k <= b->n_dead && b->n_dead; k++) {
-    ronde__stretch live = live_stretch(b, k);
+    ronde__range live = live_stretch(b, k);
     memmove(gradients + at, gradients + live.begin, live.n * sizeof *gradients);
     at += live.n;
   }
@@ -119,7 +119,7 @@ void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
 
 void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *packed) {
   for (int k = 0; k <= b->n_dead; k++) {
-    ronde__stretch live = live_stretch(b, k);
+    ronde__range live = live_stretch(b, k);
     memcpy(packed, flat + live.begin, live.n * sizeof *packed);
     packed += live.n;
   }
@@ -127,7 +127,7 @@ void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *pack
 
 void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *flat) {
   for (int k = 0; k <= b->n_dead; k++) {
-    ronde__stretch live = live_stretch(b, k);
+    ronde__range live = live_stretch(b, k);
     memcpy(flat + live.begin, packed, live.n * sizeof *packed);
     packed += live.n;
   }
@@ -142,7 +142,7 @@ void ronde__bucket_clear_dead(const ronde__bucket *b, float *gradients) {
 void ronde__bucket_unpack(const ronde__bucket *b, float *gradients) {
   size_t at = b->begin + b->n_live;
   for (int k = b->n_dead; k >= 0 && b->n_dead; k--) {
-    ronde__stretch live = live_stretch(b, k);
+    ronde__range live = live_stretch(b, k);
     at -= live.n;
     memmove(gradients + live.begin, gradients + at, live.n * sizeof *gradients);
   }
@@ -163,9 +163,9 @@ void ronde__buckets_take_dead(ronde__buckets *buckets) {
   }
 }
 
-ronde__stretch ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers) {
+ronde__range ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers) {
   int64_t n = (int64_t)bucket->n_live, n_lines = ronde__ceil_div(n, LINE);
   int64_t begin = ronde__min(ronde__share_begin(n_lines, index, n_servers) * LINE, n);
   int64_t end = ronde__min(ronde__share_begin(n_lines, index + 1, n_servers) * LINE, n);
-  return (ronde__stretch){bucket->begin + (size_t)begin, (size_t)(end - begin)};
+  return (ronde__range){bucket->begin + (size_t)begin, (size_t)(end - begin)};
 }

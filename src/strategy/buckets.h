@@ -11,7 +11,7 @@ typedef struct ronde__bucket {
   size_t begin, end;
   size_t n_packed;            /* elements of it that are a parameter's, and not the padding behind one */
   size_t n_final;             /* of them: final in this step */
-  const ronde__stretch *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
+  const ronde__range *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;
 } ronde__bucket;
@@ -56,6 +56,6 @@ void ronde__buckets_take_dead(ronde__buckets *buckets);
 /* What server `index` of n keeps of a packed bucket, as places behind its beginning: as even as whole cache lines allow,
  * so that every server has its part of every large tensor, and all of them work on each bucket at once. Pieces cover what
  * is live in the order of servers; one may be empty. */
-ronde__stretch ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers);
+ronde__range ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers);
 
 #endif

@@ -17,7 +17,7 @@ static void pieces_cover_a_bucket_evenly(void **state) {
       ronde__bucket bucket = {.begin = 4096, .end = 4096 + lengths[l], .n_live = lengths[l]};
       size_t at = bucket.begin, least = SIZE_MAX, most = 0;
       for (int s = 0; s < n_servers; s++) {
-        ronde__stretch piece = ronde__bucket_piece(&bucket, s, n_servers);
+        ronde__range piece = ronde__bucket_piece(&bucket, s, n_servers);
         if (piece.n) assert_int_equal(piece.begin, at);
         if (piece.n) assert_int_equal((piece.begin - bucket.begin) % 16, 0);
         at += piece.n;
@@ -143,7 +143,7 @@ static void what_is_dead_is_left_out(void **state) {
   float *gradients = ronde__net_gradients(net), *filled = malloc(n * sizeof *filled);
   float *packed = malloc(n * sizeof *packed), *scattered = malloc(n * sizeof *scattered);
   int n_dead;
-  const ronde__stretch *dead = ronde__net_dead(net, &n_dead);
+  const ronde__range *dead = ronde__net_dead(net, &n_dead);
   for (size_t j = 0; j < n; j++) filled[j] = 1 + (float)j;
   for (int d = 0; d < n_dead; d++) memset(filled + dead[d].begin, 0, dead[d].n * sizeof *filled);
   for (size_t i = 0; i < RONDE__COUNT(sizes); i++) {

@@ -28,7 +28,7 @@ static ronde_status push(void *arg) {
   RONDE_TRY(ronde__ps_wait(s, requests, s->n_servers));
   ronde__bucket_pack(&s->cut.at[b->number], ronde__net_gradients(s->worker->net));
   for (int i = 0; i < s->n_servers; i++) {
-    ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b->number], i, s->n_servers);
+    ronde__range piece = ronde__bucket_piece(&s->cut.at[b->number], i, s->n_servers);
     if (piece.n)
       RONDE_TRY(s->group->ops->isend(
           s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PUSH + b->number)),
@@ -92,7 +92,7 @@ ronde_status ronde__ps_begin_pulls(state *s) {
   for (int b = s->cut.n - 1; b >= 0; b--) {
     float *into = s->cut.at[b].n_dead ? s->pulled : ronde__net_values(s->worker->net);
     for (int i = 0; i < s->n_servers; i++) {
-      ronde__stretch piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
+      ronde__range piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
       if (piece.n)
         RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)),
                                        into + piece.begin, piece.n * sizeof(float), &s->pulls[b * s->n_servers + i]));
@@ -143,7 +143,7 @@ static ronde_status take_array(state *s, float *values, float *packed) {
   for (int b = 0; b < s->cut.n; b++) {
     const ronde__bucket *cut = &s->cut.at[b];
     for (int i = 0; i < s->n_servers; i++) {
-      ronde__stretch piece = ronde__bucket_piece(cut, i, s->n_servers);
+      ronde__range piece = ronde__bucket_piece(cut, i, s->n_servers);
       if (piece.n)
         RONDE_TRY(ronde__transport_receive(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_STATES),
                                            packed + (piece.begin - cut->begin), piece.n * sizeof *packed));
@@ -190,7 +190,7 @@ static ronde_status send_array(state *s, uint32_t tag, const float *values, floa
     const ronde__bucket *cut = &s->cut.at[b];
     ronde__bucket_gather(cut, values, packed);
     for (int i = 0; i < s->n_servers; i++) {
-      ronde__stretch piece = ronde__bucket_piece(cut, i, s->n_servers);
+      ronde__range piece = ronde__bucket_piece(cut, i, s->n_servers);
       if (piece.n)
         RONDE_TRY(ronde__transport_send(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(tag),
                                         packed + (piece.begin - cut->begin), piece.n * sizeof *packed));

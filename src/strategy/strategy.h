@@ -179,7 +179,7 @@ void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t
 /* Clips and updates all parameters from the net's gradients, in phase update; the phase is other afterwards. */
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* A stretch of an update that was begun, in phase update; the phase is exchange afterwards. */
-void ronde__worker_update_range(ronde__worker *worker, ronde__stretch stretch);
+void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch);
 /* The whole step of a rank that is alone; and the same on a batch of the caller's instead of the loader's. */
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out);
 ronde_status ronde__worker_step_on(ronde__worker *worker, const ronde__net_batch *batch, double lr,

@@ -96,9 +96,9 @@ static void param_needed(void *user, int param) {
 /* Of what has a gradient. */
 static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
   int n_dead;
-  const ronde__stretch *dead = ronde__net_dead(worker->net, &n_dead);
+  const ronde__range *dead = ronde__net_dead(worker->net, &n_dead);
   ronde__gaps live = ronde__gaps_of(dead, n_dead, g->begin, g->end);
-  for (ronde__stretch s; ronde__gaps_next(&live, &s);)
+  for (ronde__range s; ronde__gaps_next(&live, &s);)
     if (!worker->kernels->all_finite(g->data + (s.begin - g->begin), (int64_t)s.n)) return false;
   return true;
 }
@@ -269,7 +269,7 @@ void ronde__worker_update(ronde__worker *worker, double lr) {
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
 }
 
-void ronde__worker_update_range(ronde__worker *worker, ronde__stretch stretch) {
+void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
   ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + stretch.begin,
                         ronde__net_gradients(worker->net) + stretch.begin, stretch.begin, stretch.n);

@@ -406,7 +406,7 @@ int64_t calls_of(const ronde__prof *prof, const char *name) {
 
 bool is_dead(const ronde__net *net, size_t at) {
   int n;
-  const ronde__stretch *dead = ronde__net_dead(net, &n);
+  const ronde__range *dead = ronde__net_dead(net, &n);
   for (int d = 0; d < n; d++)
     if (at >= dead[d].begin && at < dead[d].begin + dead[d].n) return true;
   return false;

@@ -4,8 +4,8 @@
  * time.
  * Source: Efron & Tibshirani, "An introduction to the bootstrap", 1993 (bootstrap); Student, "The probable error of
  * a mean", Biometrika 6, 1908 (t). */
-#include "base/base.h"
 #include "base/rng.h"
+#include "measure/measurement.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,31 +18,6 @@ static int samples_ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The k-th smallest; x [n] is reordered. Source: Hoare, "Algorithm 65: find", 1961. */
-static double kth_smallest(double *x, int64_t n, int64_t k) {
-  int64_t begin = 0, end = n - 1;
-  while (begin < end) {
-    double pivot = x[k];
-    int64_t i = begin, j = end;
-    do {
-      while (x[i] < pivot) i++;
-      while (pivot < x[j]) j--;
-      if (i > j) break;
-      double swapped = x[i];
-      x[i++] = x[j];
-      x[j--] = swapped;
-    } while (i <= j);
-    if (j < k) begin = i;
-    if (k < i) end = j;
-  }
-  return x[k];
-}
-
-double ronde__median(double *x, int64_t n) {
-  double upper = kth_smallest(x, n, n / 2);
-  return n % 2 ? upper : 0.5 * (upper + kth_smallest(x, n, n / 2 - 1));
-}
-
 /* The medians of samples drawn from x with replacement. */
 static void bootstrap_medians(const double *x, int64_t n, double *drawn, double medians[RESAMPLES]) {
   ronde__rng rng = ronde__rng_make(SEED, 0);
@@ -52,7 +27,7 @@ static void bootstrap_medians(const double *x, int64_t n, double *drawn, double 
   }
 }
 
-static ronde_status median_and_mad(const double *samples, int64_t n, ronde_statistics *s) {
+ronde_status ronde__median_and_mad(const double *samples, int64_t n, ronde_statistics *s) {
   double *x;
   if (n < 1) return ronde__fail(RONDE_E_USAGE, "statistics: there are no samples");
   for (int64_t i = 0; i < n; i++)
@@ -70,7 +45,7 @@ static ronde_status median_and_mad(const double *samples, int64_t n, ronde_stati
 ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out) {
   double *drawn, medians[RESAMPLES];
   ronde_statistics statistics;
-  RONDE_TRY(median_and_mad(samples, n, &statistics));
+  RONDE_TRY(ronde__median_and_mad(samples, n, &statistics));
   RONDE__ALLOC(drawn, (size_t)n * sizeof *drawn, "statistics");
   bootstrap_medians(samples, n, drawn, medians);
   ronde__free(drawn);
@@ -127,7 +102,7 @@ static void student_interval(const double *rounds, int64_t n, ronde_statistics *
 
 ronde_status ronde_statistics_of_rounds(const double *rounds, int64_t n, ronde_statistics *statistics_out) {
   ronde_statistics statistics = {.low = NAN, .high = NAN};
-  RONDE_TRY(median_and_mad(rounds, n, &statistics));
+  RONDE_TRY(ronde__median_and_mad(rounds, n, &statistics));
   if (n > 1) student_interval(rounds, n, &statistics);
   *statistics_out = statistics;
   return RONDE_OK;

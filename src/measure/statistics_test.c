@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/base.h"
 #include "base/rng.h"
+#include "measure/measurement.h"
 
 #include <math.h>
 
