@@ -244,7 +244,7 @@ static inline observed observe(const char *options, const ronde_source *source, 
   run.workers = workers;
   bool self = world == 1 && run.job->n_servers == 0 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
   assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(n_ranks, transports), RONDE_OK);
-  pthread_mutex_init(&run.mutex, NULL);
+  ronde__guard_init(&run.guard);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
   if (o.status == RONDE_OK && observe_also) observe_also(&run);
@@ -254,7 +254,7 @@ static inline observed observe(const char *options, const ronde_source *source, 
   ronde__log_group_clear(&run.errors);
   ronde__record_end(&run.record);
   ronde__job_destroy(run.job);
-  pthread_mutex_destroy(&run.mutex);
+  ronde__guard_destroy(&run.guard);
   return o;
 }
 

@@ -1,5 +1,6 @@
 /* Waiting inside the process: an event to be waited for without missed wake-ups, that spins shortly where a core is
- * free for it and then sleeps. The pool, the transport of threads and the communication threads wait with it. */
+ * free for it and then sleeps. The pool and the transports wait with it; a rank and what runs beside it do so through the rank's time
+ * (time.h). */
 #ifndef RONDE_WAIT_H
 #define RONDE_WAIT_H
 
@@ -24,6 +25,8 @@ void ronde__event_signal(ronde__event *event);
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 /* The same for waits that are long by nature: never spins, and does not count as computing meanwhile. */
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
+/* The same for threads that are not counted as computing: never spins. */
+bool ronde__event_block(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
 /* A limit of waiting that runs only while the process does: one that is stopped (Ctrl-Z, a debugger, a virtual machine put
  * aside) goes on where it was. Ask at least every nap_ns: what lies between two calls counts as twice that at most. */

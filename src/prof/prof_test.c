@@ -17,7 +17,7 @@
 
 static ronde__prof *make(int rank, bool trace) {
   ronde__prof *prof;
-  assert_int_equal(ronde__prof_create(rank, trace, &prof), RONDE_OK);
+  assert_int_equal(ronde__prof_create(rank, NULL, trace, &prof), RONDE_OK);
   return prof;
 }
 
