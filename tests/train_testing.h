@@ -220,6 +220,9 @@ static inline void observe_weights(ronde__run *run, observed *o) {
 /* Looks at the ranks of a run that has succeeded, before they go. */
 static void (*observe_also)(ronde__run *run);
 
+/* Makes the transports of all ranks. */
+static ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out) = ronde__transport_threads;
+
 /* Trains, as ronde_train does but for its files, and looks at the ranks before they go. tamper (may be NULL) changes
  * the job before it starts. */
 static inline observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
@@ -243,7 +246,7 @@ static inline observed observe(const char *options, const ronde_source *source, 
   run.n_ranks = n_ranks;
   run.workers = workers;
   bool self = world == 1 && run.job->n_servers == 0 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
-  assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(n_ranks, transports), RONDE_OK);
+  assert_int_equal(self ? ronde__transport_self(transports) : observe_on(n_ranks, transports), RONDE_OK);
   ronde__guard_init(&run.guard);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
