@@ -1,6 +1,8 @@
 /* Whole runs in virtual time: the strategies' own code, with ledgers that add up to the nanosecond. */
 #include "comm/sim.h"
 #include "train_testing.h"
+#include "io/folder_testing.h"
+#include "base/rng.h"
 
 enum { STEPS = 6, MS = 1000000 };
 
@@ -77,6 +79,34 @@ static void test_results_are_those_of_threads(void **state) {
   }
 }
 
+/* Links that each take another time, so that seeds draw what is late as well as who is first. */
+static ronde__link_class by_lot(void *user, int from, int to) {
+  uint32_t lot[4];
+  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
+  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
+}
+
+/* Seeds whose run has other bits than one over equal links. */
+static int n_others(const char *options, int n_seeds) {
+  observed one = sim(options, 0);
+  int n = 0;
+  for (uint64_t seed = 1; seed <= (uint64_t)n_seeds; ++seed) {
+    links = (ronde__sim_options){.link = by_lot, .user = &seed, .seed = seed};
+    observed other = train(true, options);
+    assert_true(replicas_equal(&other));
+    n += !bits_equal(&one, &other);
+    free(other.weights);
+  }
+  free(one.weights);
+  return n;
+}
+
+static void test_no_order_changes_what_is_synchronous(void **state) {
+  assert_int_equal(n_others("workers=4 strategy=allreduce overlap=on bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=3 strategy=ps-sync servers=3 bucket-mb=0.001", 40), 0);
+  assert_true(n_others("workers=4 strategy=ps-async servers=1", 40) > 20); /* there it counts who is first */
+}
+
 /* Of an order that a seed draws, and that repeats. */
 static void test_runs_repeat_to_the_last_event(void **state) {
   static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on", "workers=4 strategy=ps-sync servers=2",
@@ -136,6 +166,24 @@ static void test_servers_have_ledgers_too(void **state) {
   free(o.weights);
 }
 
+/* By the clock: 600 ms a step, so that a second has passed behind steps 2 and 4. */
+static void test_checkpoints_by_the_clock(void **state) {
+  char options[256], **paths;
+  int n;
+  snprintf(options, sizeof options, "workers=2 drill=slow:1:600 checkpoint-every=1s out=%s", folder);
+  observed o = sim(options, 1);
+  assert_int_equal(ronde__checkpoint_list(folder, &paths, &n), RONDE_OK);
+  assert_int_equal(n, 3);
+  for (int i = 0; i < n; ++i) {
+    char name[64];
+    snprintf(name, sizeof name, "/step-%d.safetensors", STEPS - 2 * i); /* the newest first */
+    if (!strstr(paths[i], name)) fail_msg("%s is not %s", paths[i], name);
+    free(paths[i]);
+  }
+  ronde__free(paths);
+  free(o.weights);
+}
+
 /* ---- a deadlock ---- */
 
 static char lines[4096];
@@ -192,9 +240,14 @@ static void test_a_planted_deadlock_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_results_are_those_of_threads), cmocka_unit_test(test_runs_repeat_to_the_last_event),
-      cmocka_unit_test(test_the_ledger_of_a_step),         cmocka_unit_test(test_slow_loading_is_loading),
-      cmocka_unit_test(test_servers_have_ledgers_too),     cmocka_unit_test(test_a_planted_deadlock_is_named),
+      cmocka_unit_test(test_results_are_those_of_threads),
+      cmocka_unit_test(test_runs_repeat_to_the_last_event),
+      cmocka_unit_test(test_the_ledger_of_a_step),
+      cmocka_unit_test(test_slow_loading_is_loading),
+      cmocka_unit_test(test_no_order_changes_what_is_synchronous),
+      cmocka_unit_test_setup_teardown(test_checkpoints_by_the_clock, set_up, tear_down),
+      cmocka_unit_test(test_servers_have_ledgers_too),
+      cmocka_unit_test(test_a_planted_deadlock_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 typedef struct ronde__link {
   double latency_s;                        /* of a short message, one way: half of the median round trip */
   double to_bytes_per_s, from_bytes_per_s; /* of long messages to the peer, and from it: the best of some */
-  /* What the peer's now_ns is ahead of the own, from the fastest of the round trips, and half of that one's time. Source:
+  /* What the peer's clock is ahead of the own, from the fastest of the round trips, and half of that one's time. Source:
    * Cristian, "Probabilistic clock synchronization", 1989. */
   double clock_ahead_s, clock_error_s;
 } ronde__link;

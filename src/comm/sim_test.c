@@ -13,7 +13,7 @@
 #include "comm/sim.h"
 #include "comm/virtual.h"
 
-enum { MOST_RANKS = 256 };
+enum { MOST_RANKS = 1024 };
 
 static char lines[4096];
 static void keep_lines(void *user, ronde_log_level level, const char *line) {
@@ -119,6 +119,11 @@ static void test_what_it_takes_is_what_alpha_and_beta_say(void **state) {
     check_takes(&options, "halving-doubling", n, 2 * (log2_up(p) * alpha + steps * share));
     check_takes(&options, "halving-doubling", 100, log2_up(p) * (alpha + 400)); /* by doubling */
   }
+}
+
+static void test_a_thousand_ranks(void **state) {
+  ronde__sim_options options = {.n = MOST_RANKS, .within = simple};
+  check_takes(&options, "halving-doubling", MOST_RANKS * 10, 2 * (10 * 1000 + 1023 * 40));
 }
 
 /* h hosts with k ranks each. Inside, rings of k; between, each of a host's k ranks sends its share round a ring of h, by
@@ -358,6 +363,7 @@ static void test_messages_outlive_their_sends(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_it_takes_is_what_alpha_and_beta_say),
+      cmocka_unit_test(test_a_thousand_ranks),
       cmocka_unit_test(test_between_hosts),
       cmocka_unit_test(test_the_model_agrees),
       cmocka_unit_test(test_each_link_may_be_another),

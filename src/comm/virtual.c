@@ -146,7 +146,7 @@ static void virtual_signal(ronde__time *time, ronde__event *event) {
   ronde__virtual *s = virtual_of(time);
   atomic_fetch_add(&event->count, 1);
   if (!atomic_load(&event->n_sleepers)) return;
-  for (ronde__virtual_task *t = s->tasks; t; t = t->next)
+  for (ronde__virtual_task *t = ((ronde__virtual_rank *)time)->tasks; t; t = t->next_of_rank)
     if (t->event == event) ronde__virtual_wake(t, s->now_ns);
 }
 
@@ -190,14 +190,18 @@ static ronde__virtual_task *add_task(ronde__virtual *s, ronde__virtual_rank *ran
   t->place = -1;
   t->next = s->tasks;
   s->tasks = t;
+  t->next_of_rank = rank->tasks;
+  rank->tasks = t;
   s->n_tasks++;
   return t;
 }
 
 static void remove_task(ronde__virtual *s, ronde__virtual_task *task) {
-  ronde__virtual_task **link = &s->tasks;
+  ronde__virtual_task **link = &s->tasks, **of_rank = &task->rank->tasks;
   while (*link != task) link = &(*link)->next;
   *link = task->next;
+  while (*of_rank != task) of_rank = &(*of_rank)->next_of_rank;
+  *of_rank = task->next_of_rank;
   s->n_tasks--;
   task->next = s->joined;
   s->joined = task;
@@ -240,7 +244,7 @@ ronde_status ronde__virtual_begin(ronde__virtual *s, uint64_t seed, ronde__virtu
   s->now_ns = RONDE__VIRTUAL_BEGIN_NS;
   s->soonest_limit_ns = UINT64_MAX;
   s->draws = ronde__rng_make(seed, RONDE__STREAM_VIRTUAL);
-  for (int r = 0; r < n; r++) ranks[r] = (ronde__virtual_rank){{&virtual_ops}, s, r};
+  for (int r = 0; r < n; r++) ranks[r] = (ronde__virtual_rank){.head = {&virtual_ops}, .virtual = s, .rank = r};
   s->current = add_task(s, &ranks[0], NULL);
   return s->current ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "virtual time: no memory for a task");
 }

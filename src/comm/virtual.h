@@ -16,12 +16,13 @@ typedef struct ronde__virtual ronde__virtual;
 typedef struct ronde__virtual_rank {
   ronde__time head;
   ronde__virtual *virtual;
+  struct ronde__virtual_task *tasks; /* of the rank */
   int rank;
 } ronde__virtual_rank;
 
 /* A task, as those see it who say what it waits for. */
 typedef struct ronde__virtual_task {
-  struct ronde__virtual_task *next; /* of the same virtual time */
+  struct ronde__virtual_task *next, *next_of_rank; /* of the same virtual time; and of the same rank */
   ronde__virtual_rank *rank;
   ronde__task *task; /* NULL: the rank that began it */
   int number;
