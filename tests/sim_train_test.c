@@ -184,7 +184,7 @@ static void test_checkpoints_by_the_clock(void **state) {
   free(o.weights);
 }
 
-/* ---- a deadlock ---- */
+/* ---- what goes wrong ---- */
 
 static char lines[4096];
 static void keep_lines(void *user, ronde_log_level level, const char *line) {
@@ -212,25 +212,47 @@ static ronde_status step_with_a_planted_deadlock(void *state, const ronde__step 
   return real->step(state, step, result_out);
 }
 
-static void plant_deadlock(ronde__job *job) {
+static ronde_status step_with_a_planted_failure(void *state, const ronde__step *step, ronde__step_result *result_out) {
+  if (step->step == 3 && state == state_of_rank_0) return ronde__fail(RONDE_E_INPUT, "planted");
+  return real->step(state, step, result_out);
+}
+
+static void plant(ronde__job *job, ronde_status (*step)(void *, const ronde__step *, ronde__step_result *)) {
   static ronde__strategy planted;
   planted = *(real = job->strategy);
   planted.create = create_planted;
-  planted.step = step_with_a_planted_deadlock;
+  planted.step = step;
   job->strategy = &planted;
 }
 
-static void test_a_planted_deadlock_is_named(void **state) {
+static void plant_deadlock(ronde__job *job) { plant(job, step_with_a_planted_deadlock); }
+static void plant_failure(ronde__job *job) { plant(job, step_with_a_planted_failure); }
+
+static ronde_status sim_planted(const char *options, void (*tamper)(ronde__job *job)) {
+  char all[256];
   ronde_source source = small_source(60, 0);
+  snprintf(all, sizeof all, "threads=1 batch=12 lr=0.1 steps=6 %s", options);
   links = (ronde__sim_options){.within = {10e-6, 1e-9}};
   observe_on = make_sim;
   observe_also = NULL;
   lines[0] = 0;
   ronde_log_set(keep_lines, NULL);
-  observed o =
-      observe("threads=1 batch=12 lr=0.1 steps=6 workers=3 strategy=allreduce", &source, small_model, plant_deadlock);
+  observed o = observe(all, &source, small_model, tamper);
   ronde_log_set(NULL, NULL);
-  assert_int_equal(o.status, RONDE_E_LOST);
+  return o.status;
+}
+
+static void test_who_fails_ends_all(void **state) {
+  static const char *const cases[] = {"workers=3 strategy=allreduce overlap=on", "workers=3 strategy=ps-sync servers=2",
+                                      "workers=3 strategy=ps-async servers=2 placement=dedicated"};
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    assert_int_equal(sim_planted(cases[i], plant_failure), RONDE_E_INPUT);
+    assert_string_equal(lines, "rank 0: planted\n");
+  }
+}
+
+static void test_a_planted_deadlock_is_named(void **state) {
+  assert_int_equal(sim_planted("workers=3 strategy=allreduce", plant_deadlock), RONDE_E_LOST);
   const char *said = strstr(lines, "nobody can go on: ");
   assert_non_null(said);
   assert_non_null(strstr(said, "rank 0 waits for rank 1 (tag 0x123400)"));
@@ -247,6 +269,7 @@ int main(void) {
       cmocka_unit_test(test_no_order_changes_what_is_synchronous),
       cmocka_unit_test_setup_teardown(test_checkpoints_by_the_clock, set_up, tear_down),
       cmocka_unit_test(test_servers_have_ledgers_too),
+      cmocka_unit_test(test_who_fails_ends_all),
       cmocka_unit_test(test_a_planted_deadlock_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
