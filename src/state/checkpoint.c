@@ -151,7 +151,8 @@ static ronde_status write_snapshot(ronde__saver *s) {
 
 static void write_and_note(ronde__saver *s, bool at_leisure) {
   uint64_t begin = ronde__time_now(s->time);
-  s->at_leisure = at_leisure && !ronde__time_is_virtual(s->time); /* there one alone runs, and sleep is no work of it */
+  /* In virtual time nothing else runs meanwhile that rests could leave the processor to. */
+  s->at_leisure = at_leisure && !ronde__time_is_virtual(s->time);
   s->worked_ns = ronde__thread_cpu_ns();
   ronde_status status = write_snapshot(s);
   ronde__guard_enter(&s->guard);
