@@ -1,7 +1,7 @@
 #!/bin/sh
 # Holds the direction of dependencies: each area of src/ includes only the areas below it, tools/ only the public
-# headers, outside libraries only the files that own them; and the library never ends the process, prints or handles
-# signals. Tests may see all.
+# headers, outside libraries only the files that own them; the library never ends the process, prints or handles signals;
+# and what belongs to a rank has no other time than the rank's. Tests may see all.
 # Usage: dependencies.sh SOURCE_DIR. Ends by planting violations in a copy: each must be found.
 set -eu
 root=$1
@@ -45,21 +45,55 @@ libxsmm.*: src/kernel/gemm_xsmm\.c
 mpi\.h: src/comm/mpi(_process|_hosts|_beat)?\.[ch]
 '
 
+# A rank reads clocks, waits, locks and starts threads by its time alone (src/base/time.h). files | what they may do
+# nevertheless | why. Tools belong to no rank.
+machine='
+src/base/(time|wait|system)\.[ch] | clock sleep lock thread | they are the machine'"'"'s time
+src/base/base\.h | clock | declares it
+src/base/pool\.c | sleep thread | the threads of one computation, of which time sees nothing
+src/base/log\.c | lock | one line at a time in the process
+src/comm/(threads|host|mpi|mpi_beat|mpi_process)\.[ch] | clock sleep lock thread | transports by the machine'"'"'s time
+src/comm/virtual\.[ch] | sleep thread | virtual time: who runs has the baton
+src/kernel/gemm_xsmm\.c | lock | the process'"'"'s one just-in-time compiler
+src/data/dataset\.c | lock | a file that is mapped once for all ranks; nobody waits for a rank inside it
+src/data/cache\.c | clock | the age of what others have left in a folder
+src/prof/energy\.c | clock | counters of the machine
+src/record/record\.c | clock | the date of the run
+src/record/steps\.c | clock | how long those who read the file while it grows wait for a line
+src/train/train\.c | clock | set-up in front of the ranks
+src/bench/(kernels|stepper|doctor)\.c | clock | they measure the machine
+'
+
 # Prints a line for each violation in the tree at $1.
 violations() (
   cd "$1"
-  export layers owners
+  export layers owners machine
   find src tools \( -name '*.[ch]' -o -name '*.inc' \) ! -name '*_test.c' ! -name '*testing.h' | sort | xargs awk '
     BEGIN {
       n = split(ENVIRON["layers"], rows, "\n")
       for (i = 1; i <= n; i++) if (split(rows[i], pair, ":")) allowed[pair[1]] = pair[2] " "
       n_owned = split(ENVIRON["owners"], owned, "\n")
+      n_machine = split(ENVIRON["machine"], of_machine, "\n")
+      word = "(^|[^A-Za-z0-9_])"
+      pattern["clock"] = word "(clock_gettime|gettimeofday|timespec_get|ronde__now_ns|time) *\\("
+      pattern["sleep"] = word "((clock_)?nanosleep|u?sleep|sched_yield|poll|select|pthread_cond_[a-z]*wait|" \
+                         "sem_[a-z]*wait|futex|ronde__event_(wait|sleep|block|signal)) *\\(|SYS_futex"
+      pattern["lock"] = word "(pthread_(mutex|rwlock|spin|barrier)_[a-z]+|mtx_[a-z]+) *\\("
+      pattern["thread"] = word "(pthread_(create|join)|pthread_[a-z]*join_np|thrd_[a-z]+) *\\("
     }
     FNR == 1 {
       area = FILENAME; sub(/^src\//, "", area); sub(/\/.*/, "", area)
       if (!(area in allowed)) print FILENAME ": the area " area " has no row in tests/dependencies.sh"
     }
-    { code = $0; sub(/\/\/.*/, "", code); gsub(/\/\*.*\*\//, "", code) }
+    FNR == 1 { in_comment = 0 }
+    {
+      code = $0
+      if (in_comment && sub(/^.*\*\//, "", code)) in_comment = 0
+      if (in_comment) code = ""
+      sub(/\/\/.*/, "", code)
+      gsub(/\/\*.*\*\//, "", code)
+      if (sub(/\/\*.*/, "", code)) in_comment = 1
+    }
     code ~ /^ *# *include *"/ {
       header = code; sub(/^[^"]*"/, "", header); sub(/".*/, "", header)
       target = header
@@ -87,6 +121,22 @@ violations() (
       if (code ~ /(^|[^A-Za-z0-9_.>])(_?exit|_Exit|abort|v?printf|puts|putchar|perror|signal|sigaction) *\(/ ||
           code ~ /f(printf|puts|write|putc) *\([^;]*(stdout|stderr)/)
         print FILENAME ":" FNR ": the library ends no process, prints nothing and handles no signals"
+      for (kind in pattern) {
+        if (code !~ pattern[kind]) continue
+        found = 0
+        for (i = 1; i <= n_machine; i++) {
+          if (split(of_machine[i], row, " [|] ") != 3 || FILENAME !~ "^" row[1] "$" || !index(row[2], kind)) continue
+          found = used[i, kind] = 1
+        }
+        if (!found) print FILENAME ":" FNR ": a " kind " that is not by the time of the rank (src/base/time.h)"
+      }
+    }
+    END {
+      for (i = 1; i <= n_machine; i++) {
+        n_kinds = split(of_machine[i], row, " [|] ") == 3 ? split(row[2], kinds, " ") : 0
+        for (j = 1; j <= n_kinds; j++)
+          if (!((i, kinds[j]) in used)) print "tests/dependencies.sh: no " kinds[j] " is left in " row[1]
+      }
     }'
 )
 
@@ -132,4 +182,16 @@ plant src/state/planted.c '#include "setup/setup.h"'
 plant src/config/planted.c '#include "job/job.h"'
 plant src/measure/planted.c '#include "bench/stepper.h"'
 plant src/verbs/planted.c '#include "train/run.h"'
+plant src/train/planted.c '  uint64_t now = ronde__now_ns();'
+plant src/prof/planted.c '  clock_gettime(CLOCK_MONOTONIC, &t);'
+plant src/strategy/planted.c '  seed = time(NULL);'
+plant src/train/planted.c '  nanosleep(&t, NULL);'
+plant src/strategy/planted.c '  if (!ready) sleep(1);'
+plant src/data/planted.c '  pthread_cond_timedwait(&changed, &mutex, &until);'
+plant src/comm/planted.c '  ronde__event_wait(&event, seen, 0);'
+plant src/state/planted.c '  sem_wait(&done);'
+plant src/comm/planted.c '  syscall(SYS_futex, word, FUTEX_WAIT, 1, NULL, NULL, 0);'
+plant src/data/loader.c '  pthread_mutex_lock(&l->mutex);'
+plant src/verbs/planted.c '  pthread_create(&thread, NULL, run, arg);'
+plant src/data/cache.c '  pthread_join(thread, NULL);'
 echo "[  PASSED  ] $passed test(s)"

@@ -74,6 +74,9 @@ typedef struct observed {
 /* Looks at the ranks of a run that has succeeded, before they go. */
 extern void (*observe_also)(ronde__run *run);
 
+/* Makes the transports of all ranks. */
+extern ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out);
+
 /* Trains, as ronde_train does but for its files, and looks at the ranks before they go. tamper (may be NULL) changes
  * the job before it starts. */
 observed observe(const char *options, const ronde_source *source, ronde_model_fn model,

@@ -53,9 +53,10 @@ char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2)
 const char *ronde__git(void);   /* the commit that this was built from, */
 const char *ronde__build(void); /* and the version with it */
 
-uint64_t ronde__now_ns(void); /* monotonic */
-uint64_t ronde__cpu_ns(void); /* of the process, all threads */
-int ronde__cores(void);       /* that this process may use: affinity and cgroup quota; at least 1 */
+uint64_t ronde__now_ns(void);        /* monotonic */
+uint64_t ronde__cpu_ns(void);        /* of the process, all threads */
+uint64_t ronde__thread_cpu_ns(void); /* of the calling thread */
+int ronde__cores(void);              /* that this process may use: affinity and cgroup quota; at least 1 */
 /* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
 /* CPU seconds that the cores of this process have worked for any process, from a file like /proc/stat; NAN: unknown. */

@@ -19,6 +19,8 @@ static uint64_t clock_ns(clockid_t clock) {
 
 uint64_t ronde__now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
+uint64_t ronde__thread_cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
+
 uint64_t ronde__cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 /* Not ru_maxrss: a process inherits that from the one that started it. */

@@ -57,8 +57,7 @@ static bool wait_spin(ronde__event *event, uint32_t seen, uint64_t begin_ns, uin
   return ronde__event_count(event) != seen;
 }
 
-/* Returns false when the deadline has passed. */
-static bool wait_sleep_until(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
+bool ronde__event_block(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   bool in_time = true;
   atomic_fetch_add(&event->n_sleepers, 1);
   while (in_time && atomic_load(&event->count) == seen) {
@@ -76,12 +75,12 @@ static bool wait_sleep_until(ronde__event *event, uint32_t seen, uint64_t deadli
 
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   if (ronde__event_count(event) != seen) return true;
-  if (!ronde__may_spin()) return wait_sleep_until(event, seen, deadline_ns);
+  if (!ronde__may_spin()) return ronde__event_block(event, seen, deadline_ns);
   uint32_t budget = atomic_load_explicit(&event->spin_ns, memory_order_relaxed);
   if (budget == 0) budget = SPIN_MAX_NS;
   uint64_t begin = ronde__now_ns();
-  bool in_time = wait_spin(event, seen, begin, budget) || wait_sleep_until(event, seen, deadline_ns);
-  /* Spin as long as would have sufficed last time. After waits that no spin can bridge, spin less and less. */
+  bool in_time = wait_spin(event, seen, begin, budget) || ronde__event_block(event, seen, deadline_ns);
+  /* Spin as long as would have sufficed; after waits that no spin can bridge, spin less and less. */
   uint32_t next = ronde__now_ns() - begin <= SPIN_MAX_NS ? SPIN_MAX_NS : budget / 2;
   atomic_store_explicit(&event->spin_ns, next > SPIN_MIN_NS ? next : SPIN_MIN_NS, memory_order_relaxed);
   return in_time;
@@ -89,7 +88,7 @@ bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns)
 
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns) {
   ronde__busy_add(-1);
-  bool in_time = wait_sleep_until(event, seen, deadline_ns);
+  bool in_time = ronde__event_block(event, seen, deadline_ns);
   ronde__busy_add(1);
   return in_time;
 }

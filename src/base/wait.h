@@ -1,5 +1,6 @@
 /* Waiting inside the process: an event that misses no wake-up. The waiter spins briefly where a core is free for it,
- * then sleeps. The thread pool, the threads transport and the communication threads wait with it. */
+ * then sleeps. The thread pool and the transports wait with it; a rank and what runs beside it do so through the
+ * rank's time (time.h). */
 #ifndef RONDE_WAIT_H
 #define RONDE_WAIT_H
 
@@ -24,6 +25,8 @@ void ronde__event_signal(ronde__event *event);
 bool ronde__event_wait(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 /* The same for long waits: it never spins, and the thread does not count as computing meanwhile. */
 bool ronde__event_sleep(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
+/* The same for threads that are not counted as computing: never spins. */
+bool ronde__event_block(ronde__event *event, uint32_t seen, uint64_t deadline_ns);
 
 /* A time limit that runs only while the process runs. A process that was stopped (Ctrl-Z, a debugger, a paused
  * virtual machine) continues where it was. Call it at least every nap_ns: the time between two calls counts as twice

@@ -11,7 +11,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,9 +164,9 @@ static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t ite
   own.cancel = r->transport->rank == 0 && hooks->cancel && hooks->cancel(hooks->user);
   RONDE_TRY(meet_ranks(r, &own, words));
   if (words[0].cancel) return RONDE_E_CANCELLED;
-  uint64_t begin = r->transport->ops->now_ns(r->transport);
+  uint64_t begin = ronde__time_now(r->transport->time);
   for (int64_t i = 0; i < iterations; i++) RONDE_TRY(call_collective(c, r, n));
-  own.seconds = (double)(r->transport->ops->now_ns(r->transport) - begin) * 1e-9;
+  own.seconds = (double)(ronde__time_now(r->transport->time) - begin) * 1e-9;
   RONDE_TRY(meet_ranks(r, &own, words));
   *seconds_out = 0;
   for (int i = 0; i < r->transport->size; i++)
@@ -392,28 +391,30 @@ static ronde_status check_collectives(bench *b, const ronde_config *config, cons
   return list_cases(b, transport);
 }
 
-static void *run_rank(void *arg) {
+static void run_rank(void *arg) {
   rank *r = arg;
   ronde__log_set_rank(r->transport->rank);
   r->status = measure_sizes(r);
   if (r->status != RONDE_OK && r->status != RONDE_E_CANCELLED) r->transport->ops->abort(r->transport);
   ronde__log_set_rank(-1);
-  return NULL;
 }
 
-/* The first on the calling thread, the others on threads of their own. */
+/* The first on the calling thread, the others beside it. */
 static ronde_status run_ranks(rank *ranks, int n) {
-  pthread_t threads[MAX_THREADS];
+  ronde__task tasks[MAX_THREADS];
   int n_started = 1;
   ronde_status status = RONDE_OK;
-  while (n_started < n && !pthread_create(&threads[n_started], NULL, run_rank, &ranks[n_started])) n_started++;
+  for (; n_started < n; n_started++) {
+    tasks[n_started] = (ronde__task){.name = "", .run = run_rank, .arg = &ranks[n_started]};
+    if (ronde__task_start(ranks[n_started].transport->time, &tasks[n_started])) break;
+  }
   if (n_started == n) {
     run_rank(&ranks[0]);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
     ranks[0].transport->ops->abort(ranks[0].transport);
   }
-  for (int i = 1; i < n_started; i++) pthread_join(threads[i], NULL);
+  for (int i = 1; i < n_started; i++) ronde__task_join(ranks[i].transport->time, &tasks[i]);
   for (int i = 0; i < n && (status == RONDE_OK || status == RONDE_E_LOST); i++)
     if (ranks[i].status != RONDE_OK) status = ranks[i].status;
   return status;

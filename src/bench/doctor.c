@@ -47,7 +47,7 @@ typedef struct doctor {
 static int64_t wall_ahead_ns(ronde__transport *transport) {
   struct timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
-  return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)transport->ops->now_ns(transport);
+  return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)ronde__time_now(transport->time);
 }
 
 /* The line that says what is wrong with the data is this rank's; the others go on. */

@@ -48,7 +48,7 @@ static ronde_status set_up_stepper(ronde_stepper *s, bool rows_by_layer) {
   RONDE_TRY(ronde__job_graph(job, &s->graph));
   RONDE_TRY(ronde__transport_self(&w->transport));
   RONDE_TRY(ronde__pool_create(job->threads, &w->pool));
-  if (rows_by_layer) RONDE_TRY(ronde__prof_create(0, false, &w->prof));
+  if (rows_by_layer) RONDE_TRY(ronde__prof_create(0, NULL, false, &w->prof));
   RONDE_TRY(make_net(s, rows_by_layer));
   RONDE_TRY(ronde__job_optim(job, w->net, &w->optim));
   return draw_batch(s);

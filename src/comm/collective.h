@@ -130,10 +130,10 @@ ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, c
 
 /* ---- the communication thread of a rank -------------------------------------------------------------------------
  * Runs jobs in the order given, one at a time. After a job has failed the others are skipped. One thread submits and
- * drains; alone: there is no other, and jobs run when that one waits for them. */
+ * drains, and `rank` names it in error lines; alone: there is no other, and jobs run when that one waits for them. */
 typedef struct ronde__comm_thread ronde__comm_thread;
 typedef ronde_status (*ronde__comm_job)(void *arg);
-ronde_status ronde__comm_thread_create(int rank, bool alone, ronde__comm_thread **thread_out);
+ronde_status ronde__comm_thread_create(ronde__time *time, int rank, bool alone, ronde__comm_thread **thread_out);
 /* Waits for the job under way (abort the transport first where it may hang); skips those not begun. */
 void ronde__comm_thread_destroy(ronde__comm_thread *thread);
 /* The error of a failed job, if there was one: then this one will not run. */

@@ -263,7 +263,7 @@ static ronde_status run_pair(ronde__transport *transport, void *arg) {
   pair *pair = arg;
   ronde__comm_thread *comm;
   side_job job = {transport, &pair->side};
-  RONDE_TRY(ronde__comm_thread_create(transport->rank, false, &comm));
+  RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, false, &comm));
   ronde_status status = ronde__comm_thread_submit(comm, run_side, &job);
   for (int i = 0; i < 20 && status == RONDE_OK; i++) status = run_trial(transport, &pair->own);
   ronde_status drained = ronde__comm_thread_drain(comm);

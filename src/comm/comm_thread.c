@@ -1,10 +1,8 @@
+/* The communication thread of a rank: a queue of jobs, and what runs them beside the rank. */
 #include "comm/collective.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/wait.h"
 
 typedef struct job {
   ronde__comm_job run;
@@ -12,10 +10,11 @@ typedef struct job {
 } job;
 
 struct ronde__comm_thread {
+  ronde__time *time;
   int rank;
-  pthread_t thread;
-  pthread_mutex_t lock; /* guards what follows, to the events */
-  job *jobs;            /* [capacity], n_queued from `first` on, round the end */
+  ronde__task task;
+  ronde__guard guard; /* of what follows, to the events */
+  job *jobs;          /* [capacity], n_queued from `first` on, round the end */
   size_t capacity, first, n_queued;
   uint64_t n_submitted, n_done; /* n_done: skipped ones among them */
   uint64_t held;                /* no job behind so many is begun */
@@ -24,7 +23,7 @@ struct ronde__comm_thread {
   ronde__event submitted, finished;
 };
 
-/* Runs the first job unless one is running; false: there was none to run. Called with the lock held, which is given
+/* Runs the first job unless one is running; false: there was none to run. Called inside the guard, which is given
  * up meanwhile. */
 static bool run_one(ronde__comm_thread *self) {
   if (self->running || self->n_queued == 0 || self->n_done >= self->held) return false;
@@ -36,43 +35,42 @@ static bool run_one(ronde__comm_thread *self) {
     return true;
   }
   self->running = true;
-  pthread_mutex_unlock(&self->lock);
+  ronde__guard_leave(&self->guard);
   ronde_status status = next.run(next.arg);
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   self->running = false;
   self->n_done++;
   if (self->status == RONDE_OK) self->status = status;
   return true;
 }
 
-static void *comm_main(void *arg) {
+static void comm_main(void *arg) {
   ronde__comm_thread *self = arg;
   ronde__log_set_rank(self->rank);
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   while (!self->stop) {
     uint32_t seen = ronde__event_count(&self->submitted);
     bool ran = run_one(self);
-    pthread_mutex_unlock(&self->lock);
-    if (ran) ronde__event_signal(&self->finished);
-    else ronde__event_sleep(&self->submitted, seen, 0);
-    pthread_mutex_lock(&self->lock);
+    ronde__guard_leave(&self->guard);
+    if (ran) ronde__time_signal(self->time, &self->finished);
+    else ronde__time_wait(self->time, &self->submitted, seen, RONDE__WAIT_LONG, 0);
+    ronde__guard_enter(&self->guard);
   }
-  pthread_mutex_unlock(&self->lock);
-  return NULL;
+  ronde__guard_leave(&self->guard);
 }
 
-ronde_status ronde__comm_thread_create(int rank, bool alone, ronde__comm_thread **thread_out) {
+ronde_status ronde__comm_thread_create(ronde__time *time, int rank, bool alone, ronde__comm_thread **thread_out) {
   ronde__comm_thread *self;
   RONDE__ALLOC(self, sizeof *self, "communication thread");
+  self->time = time;
   self->rank = rank;
   self->held = UINT64_MAX;
   self->is_alone = alone;
-  pthread_mutex_init(&self->lock, NULL);
-  if (!alone) ronde__busy_add(1);
-  int error = alone ? 0 : pthread_create(&self->thread, NULL, comm_main, self);
+  ronde__guard_init(&self->guard);
+  self->task = (ronde__task){.name = "communication", .run = comm_main, .arg = self, .computes = true};
+  int error = alone ? 0 : ronde__task_start(time, &self->task);
   if (error) {
-    ronde__busy_add(-1);
-    pthread_mutex_destroy(&self->lock);
+    ronde__guard_destroy(&self->guard);
     ronde__free(self);
     return ronde__fail(RONDE_E_MEMORY, "cannot start a communication thread: %s", strerror(error));
   }
@@ -82,15 +80,12 @@ ronde_status ronde__comm_thread_create(int rank, bool alone, ronde__comm_thread 
 
 void ronde__comm_thread_destroy(ronde__comm_thread *self) {
   if (!self) return;
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   self->stop = true;
-  pthread_mutex_unlock(&self->lock);
-  ronde__event_signal(&self->submitted);
-  if (!self->is_alone) {
-    pthread_join(self->thread, NULL);
-    ronde__busy_add(-1);
-  }
-  pthread_mutex_destroy(&self->lock);
+  ronde__guard_leave(&self->guard);
+  ronde__time_signal(self->time, &self->submitted);
+  if (!self->is_alone) ronde__task_join(self->time, &self->task);
+  ronde__guard_destroy(&self->guard);
   free(self->jobs);
   ronde__free(self);
 }
@@ -108,37 +103,37 @@ static bool grow(ronde__comm_thread *self) {
 }
 
 ronde_status ronde__comm_thread_submit(ronde__comm_thread *self, ronde__comm_job run, void *arg) {
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   ronde_status status = self->status;
   bool full = self->n_queued == self->capacity, stuck = status == RONDE_OK && full && !grow(self);
   if (status == RONDE_OK && !stuck) {
     self->jobs[(self->first + self->n_queued++) % self->capacity] = (job){run, arg};
     self->n_submitted++;
   }
-  pthread_mutex_unlock(&self->lock);
+  ronde__guard_leave(&self->guard);
   if (stuck) return ronde__fail(RONDE_E_MEMORY, "communication thread: no memory for another job");
-  if (status == RONDE_OK) ronde__event_signal(&self->submitted);
+  if (status == RONDE_OK) ronde__time_signal(self->time, &self->submitted);
   return status;
 }
 
 uint64_t ronde__comm_thread_hold(ronde__comm_thread *self, uint64_t n_more) {
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   uint64_t held = self->held = self->n_done + self->running + n_more;
-  pthread_mutex_unlock(&self->lock);
+  ronde__guard_leave(&self->guard);
   return held;
 }
 
 void ronde__comm_thread_go_on(ronde__comm_thread *self) {
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   self->held = UINT64_MAX;
-  pthread_mutex_unlock(&self->lock);
-  ronde__event_signal(&self->submitted);
+  ronde__guard_leave(&self->guard);
+  ronde__time_signal(self->time, &self->submitted);
 }
 
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *self) {
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   uint64_t n = self->n_submitted;
-  pthread_mutex_unlock(&self->lock);
+  ronde__guard_leave(&self->guard);
   return n;
 }
 
@@ -147,16 +142,15 @@ ronde_status ronde__comm_thread_drain(ronde__comm_thread *self) {
 }
 
 ronde_status ronde__comm_thread_reach(ronde__comm_thread *self, uint64_t n_jobs) {
-  pthread_mutex_lock(&self->lock);
+  ronde__guard_enter(&self->guard);
   while (self->n_done < n_jobs) {
     uint32_t seen = ronde__event_count(&self->finished);
     if (run_one(self)) continue;
-    pthread_mutex_unlock(&self->lock);
-    if (ronde__may_spin()) ronde__event_wait(&self->finished, seen, 0);
-    else ronde__event_sleep(&self->finished, seen, 0);
-    pthread_mutex_lock(&self->lock);
+    ronde__guard_leave(&self->guard);
+    ronde__time_wait(self->time, &self->finished, seen, ronde__may_spin() ? RONDE__WAIT_BRIEF : RONDE__WAIT_LONG, 0);
+    ronde__guard_enter(&self->guard);
   }
   ronde_status status = self->status;
-  pthread_mutex_unlock(&self->lock);
+  ronde__guard_leave(&self->guard);
   return status;
 }

@@ -40,7 +40,7 @@ static bool alone;
 
 static ronde__comm_thread *make(void) {
   ronde__comm_thread *thread;
-  assert_int_equal(ronde__comm_thread_create(3, alone, &thread), RONDE_OK);
+  assert_int_equal(ronde__comm_thread_create(NULL, 3, alone, &thread), RONDE_OK);
   return thread;
 }
 

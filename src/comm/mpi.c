@@ -533,8 +533,6 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   return mpi_wait(transport, &request, 1, timeout_ns);
 }
 
-static uint64_t mpi_now_ns(ronde__transport *transport) { return ronde__now_ns(); }
-
 static void mpi_abort(ronde__transport *transport) {
   endpoint *self = endpoint_of(transport);
   if (atomic_exchange(&self->aborted, true)) return;
@@ -581,7 +579,6 @@ static const ronde__transport_ops mpi_ops = {
     .wait_some = mpi_wait_some,
     .cancel = mpi_cancel,
     .allreduce = mpi_allreduce,
-    .now_ns = mpi_now_ns,
     .abort = mpi_abort,
     .destroy = mpi_destroy,
 };

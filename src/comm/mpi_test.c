@@ -154,7 +154,7 @@ static int two_threads_of_a_rank_at_once(ronde__transport *transport) {
   job.trial.n = 50020;
   job.trial.tag = 2;
   ronde__comm_thread *comm;
-  CHECK(ronde__comm_thread_create(transport->rank, false, &comm) == RONDE_OK);
+  CHECK(ronde__comm_thread_create(transport->time, transport->rank, false, &comm) == RONDE_OK);
   CHECK(ronde__comm_thread_submit(comm, run_side, &job) == RONDE_OK);
   for (int i = 0; i < 20; i++) CHECK(run_trial(transport, &t) == RONDE_OK);
   CHECK(ronde__comm_thread_drain(comm) == RONDE_OK);

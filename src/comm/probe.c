@@ -33,10 +33,10 @@ static ronde_status lead_round_trips(ronde__transport *t, int peer, uint64_t tri
                                      ronde__clock_reading *reading) {
   uint64_t fastest = UINT64_MAX;
   for (int i = 0; i < WARM_UPS + ROUNDS; i++) {
-    uint64_t begin = t->ops->now_ns(t), theirs;
+    uint64_t begin = ronde__time_now(t->time), theirs;
     RONDE_TRY(send_word(t, peer, 0));
     RONDE_TRY(receive_word(t, peer, &theirs));
-    uint64_t end = t->ops->now_ns(t), trip = end - begin;
+    uint64_t end = ronde__time_now(t->time), trip = end - begin;
     if (i < WARM_UPS) continue;
     trips[i - WARM_UPS] = trip;
     if (trip >= fastest) continue;
@@ -61,7 +61,7 @@ static ronde_status answer_round_trips(ronde__transport *t, int peer) {
   for (int i = 0; i < WARM_UPS + ROUNDS; i++) {
     uint64_t word;
     RONDE_TRY(receive_word(t, peer, &word));
-    RONDE_TRY(send_word(t, peer, t->ops->now_ns(t)));
+    RONDE_TRY(send_word(t, peer, ronde__time_now(t->time)));
   }
   return RONDE_OK;
 }
@@ -84,11 +84,11 @@ static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool
   uint64_t word;
   int n_long = 0;
   for (uint64_t n = FIRST_ELEMS; n_long < REPEATS; n *= n_long ? 1 : 4) {
-    uint64_t begin = t->ops->now_ns(t);
+    uint64_t begin = ronde__time_now(t->time);
     RONDE_TRY(send_word(t, peer, n));
     RONDE_TRY(probe_move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
     if (outwards) RONDE_TRY(receive_word(t, peer, &word));
-    uint64_t took = t->ops->now_ns(t) - begin;
+    uint64_t took = ronde__time_now(t->time) - begin;
     double rate = 1e9 * (double)(n * sizeof *x) / (double)took;
     if (took < LONG_NS && n < LAST_ELEMS && !n_long) continue;
     n_long++;

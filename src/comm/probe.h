@@ -8,7 +8,7 @@
 typedef struct ronde__link {
   double latency_s;                        /* of a short message, one way: half of the median round trip */
   double to_bytes_per_s, from_bytes_per_s; /* of long messages to the peer, and from it: the best of some */
-  /* How far the peer's now_ns is ahead of this rank's, by the fastest round trip, and half the time of that trip.
+  /* How far the peer's clock is ahead of this rank's, by the fastest round trip, and half the time of that trip.
    * Source: Cristian, "Probabilistic clock synchronization", 1989. */
   double clock_ahead_s, clock_error_s;
 } ronde__link;

@@ -37,8 +37,6 @@ static ronde_status self_wait(ronde__transport *transport, ronde__request *reque
 
 static void self_cancel(ronde__transport *transport, ronde__request *requests, int n) {}
 
-static uint64_t self_now_ns(ronde__transport *transport) { return ronde__now_ns(); }
-
 static void self_abort(ronde__transport *transport) { atomic_store(&((self *)transport)->aborted, true); }
 
 static void self_destroy(ronde__transport *transport) { ronde__free(transport); }
@@ -51,7 +49,6 @@ static const ronde__transport_ops self_ops = {
     .wait = self_wait,
     .wait_some = self_wait,
     .cancel = self_cancel,
-    .now_ns = self_now_ns,
     .abort = self_abort,
     .destroy = self_destroy,
 };

@@ -339,8 +339,6 @@ static ronde_status threads_wait_some(ronde__transport *transport, ronde__reques
   return wait_until(transport, requests, n, ronde__max(1, under_way(requests, n)) - 1, timeout_ns);
 }
 
-static uint64_t threads_now_ns(ronde__transport *transport) { return ronde__now_ns(); }
-
 static void wake_all(group *group) {
   for (int r = 0; r < group->size; r++) ronde__event_signal(&group->endpoints[r].event);
 }
@@ -390,7 +388,6 @@ static const ronde__transport_ops threads_ops = {
     .wait = threads_wait,
     .wait_some = threads_wait_some,
     .cancel = threads_cancel,
-    .now_ns = threads_now_ns,
     .abort = threads_abort,
     .destroy = threads_destroy,
 };

@@ -1,10 +1,10 @@
-/* Point-to-point messages between ranks, and the only clock and the only waiting that strategies and collectives may
- * use: they never read clocks, sleep or lock, so that the same code runs on threads, MPI and in virtual time.
+/* Point-to-point messages between ranks, and the rank's time (base/time.h): the only clock and the only waiting of what
+ * belongs to a rank, so that the same code runs on threads, MPI and in virtual time.
  * An endpoint belongs to one rank; the rank's own thread and its communication thread may use it at once. */
 #ifndef RONDE_TRANSPORT_H
 #define RONDE_TRANSPORT_H
 
-#include "base/base.h"
+#include "base/time.h"
 
 typedef struct ronde__transport ronde__transport;
 
@@ -42,7 +42,6 @@ typedef struct ronde__transport_ops {
   /* The sum of x [n] over the ranks by the transport's own means, in place; blocks as wait does. The same order of
    * calls on all ranks. NULL: it has none. */
   ronde_status (*allreduce)(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns);
-  uint64_t (*now_ns)(ronde__transport *transport);
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */
   void (*abort)(ronde__transport *transport);
@@ -57,6 +56,7 @@ typedef struct ronde__transport_ops {
 /* The common head of every implementation. */
 struct ronde__transport {
   const ronde__transport_ops *ops;
+  ronde__time *time; /* the rank's; NULL: the machine's */
   int rank, size;
   size_t piece_bytes;     /* long messages go best in pieces of this size at most */
   bool process_each;      /* every rank is a process of its own */

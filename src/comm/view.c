@@ -43,8 +43,6 @@ static void view_cancel(ronde__transport *t, ronde__request *requests, int n) {
   within(t)->ops->cancel(within(t), requests, n);
 }
 
-static uint64_t view_now_ns(ronde__transport *t) { return within(t)->ops->now_ns(within(t)); }
-
 static void view_abort(ronde__transport *t) { within(t)->ops->abort(within(t)); }
 
 static void view_destroy(ronde__transport *t) {}
@@ -58,7 +56,6 @@ static const ronde__transport_ops view_ops = {
     .wait = view_wait,
     .wait_some = view_wait_some,
     .cancel = view_cancel,
-    .now_ns = view_now_ns,
     .abort = view_abort,
     .destroy = view_destroy,
 };
@@ -68,6 +65,7 @@ ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, c
   *view = (ronde__view){.ops = view_ops, .inner = inner, .ranks = ranks};
   if (!inner->ops->irecv_add) view->ops.irecv_add = NULL;
   view->head.ops = &view->ops;
+  view->head.time = inner->time;
   view->head.rank = inner->rank;
   view->head.size = n;
   view->head.piece_bytes = inner->piece_bytes;

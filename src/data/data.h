@@ -3,6 +3,7 @@
 #ifndef RONDE_DATA_H
 #define RONDE_DATA_H
 
+#include "base/time.h"
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
@@ -120,6 +121,7 @@ typedef struct ronde__loader_options {
   int rank, world;
   bool whole;                       /* read every global batch whole and use the own part of it */
   int prefetch;                     /* batches ahead; 0: read when asked */
+  ronde__time *time;                /* of the rank */
   int64_t first_epoch, first_index; /* where to start; epoch 0 is taken for 1 */
   uint64_t drill_delay_ns;          /* sleep this long before each batch: for tests of the ledger */
 } ronde__loader_options;

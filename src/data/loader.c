@@ -1,13 +1,10 @@
-/* One rank's batches, read ahead by a thread of its own into a ring of slots. The reader's place (epoch, index, ids)
- * belongs to whoever reads; the ring's counters are guarded by the mutex. */
+/* One rank's batches, read ahead by a task of its own into a ring of slots. The reader's place (epoch, index, ids)
+ * belongs to whoever reads; the ring's counters are guarded. */
 #include "base/log_group.h"
 #include "data/store.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct slot {
   float *x;        /* [rows][elems] */
@@ -29,10 +26,10 @@ struct ronde__loader {
   slot *slots; /* [prefetch + 1]: the last one handed out stays valid while the others fill */
   int n_slots;
   ronde__log_group *log_group; /* of who made it */
-  bool has_thread;
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  bool has_task;
+  ronde__task task;
+  ronde__guard guard;
+  ronde__event changed;
   int64_t n_read, n_taken;
   int64_t n_skips; /* batches behind those that are read, not to be handed out */
   bool stop;
@@ -84,54 +81,51 @@ static ronde_status read_batch(ronde__loader *l, slot *s) {
   return RONDE_OK;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------- */
+/* ---- the task --------------------------------------------------------------------------------------------------- */
 
-static struct timespec time_after(uint64_t ns) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  ns += (uint64_t)t.tv_nsec;
-  t.tv_sec += (time_t)(ns / 1000000000);
-  t.tv_nsec = (long)(ns % 1000000000);
-  return t;
+/* Guarded. False when the clock has passed deadline_ns (0: never). */
+static bool wait_for_change(ronde__loader *l, uint64_t deadline_ns) {
+  return ronde__guard_wait(&l->guard, l->options.time, &l->changed, RONDE__WAIT_ASIDE, deadline_ns);
 }
 
-/* Sleeps as the drill says; woken by stop. Mutex held. */
+static void tell_change(ronde__loader *l) { ronde__time_signal(l->options.time, &l->changed); }
+
+/* Sleeps as the drill says; woken by stop. Guarded. */
 static void drill(ronde__loader *l) {
   if (l->options.drill_delay_ns == 0) return;
-  struct timespec until = time_after(l->options.drill_delay_ns);
-  while (!l->stop && pthread_cond_timedwait(&l->changed, &l->mutex, &until) != ETIMEDOUT) continue;
+  uint64_t until = ronde__time_now(l->options.time) + l->options.drill_delay_ns;
+  while (!l->stop && wait_for_change(l, until)) continue;
 }
 
-static void *reader_main(void *arg) {
+static void reader_main(void *arg) {
   ronde__loader *l = arg;
   if (l->options.world > 1) ronde__log_set_rank(l->options.rank);
   ronde__log_set_group(l->log_group);
-  pthread_mutex_lock(&l->mutex);
+  ronde__guard_enter(&l->guard);
   while (!l->stop && l->status == RONDE_OK) {
     for (; l->n_skips > 0; --l->n_skips) go_on(l);
     if (l->n_read - l->n_taken >= l->options.prefetch) {
-      pthread_cond_wait(&l->changed, &l->mutex);
+      wait_for_change(l, 0);
       continue;
     }
     drill(l);
     if (l->stop) break;
-    pthread_mutex_unlock(&l->mutex);
+    ronde__guard_leave(&l->guard);
     ronde_status status = read_batch(l, &l->slots[l->n_read % l->n_slots]);
-    pthread_mutex_lock(&l->mutex);
+    ronde__guard_enter(&l->guard);
     if (status == RONDE_OK && l->n_skips > 0) --l->n_skips;
     else if (status == RONDE_OK) ++l->n_read;
     l->status = status;
-    pthread_cond_broadcast(&l->changed);
+    tell_change(l);
   }
-  pthread_mutex_unlock(&l->mutex);
-  return NULL;
+  ronde__guard_leave(&l->guard);
 }
 
 static ronde_status next_read_now(ronde__loader *l, ronde__batch *batch_out) {
   if (l->status == RONDE_OK) {
-    pthread_mutex_lock(&l->mutex);
+    ronde__guard_enter(&l->guard);
     drill(l);
-    pthread_mutex_unlock(&l->mutex);
+    ronde__guard_leave(&l->guard);
     l->status = read_batch(l, &l->slots[0]);
   }
   if (l->status == RONDE_OK) *batch_out = l->slots[0].batch;
@@ -139,32 +133,32 @@ static ronde_status next_read_now(ronde__loader *l, ronde__batch *batch_out) {
 }
 
 ronde_status ronde__loader_next(ronde__loader *l, ronde__batch *batch_out) {
-  if (!l->has_thread) return next_read_now(l, batch_out);
-  pthread_mutex_lock(&l->mutex);
-  while (l->n_read == l->n_taken && l->status == RONDE_OK) pthread_cond_wait(&l->changed, &l->mutex);
+  if (!l->has_task) return next_read_now(l, batch_out);
+  ronde__guard_enter(&l->guard);
+  while (l->n_read == l->n_taken && l->status == RONDE_OK) wait_for_change(l, 0);
   ronde_status status = RONDE_OK;
   if (l->n_read > l->n_taken) {
     *batch_out = l->slots[l->n_taken++ % l->n_slots].batch;
-    pthread_cond_broadcast(&l->changed);
+    tell_change(l);
   } else {
     status = l->status;
   }
-  pthread_mutex_unlock(&l->mutex);
+  ronde__guard_leave(&l->guard);
   return status;
 }
 
 ronde_status ronde__loader_skip(ronde__loader *l) {
-  pthread_mutex_lock(&l->mutex);
+  ronde__guard_enter(&l->guard);
   ronde_status status = l->status;
-  if (!l->has_thread) {
+  if (!l->has_task) {
     go_on(l);
   } else if (l->n_read > l->n_taken) {
     ++l->n_taken;
-    pthread_cond_broadcast(&l->changed);
+    tell_change(l);
   } else {
     ++l->n_skips;
   }
-  pthread_mutex_unlock(&l->mutex);
+  ronde__guard_leave(&l->guard);
   return status;
 }
 
@@ -195,21 +189,13 @@ static ronde_status alloc_buffers(ronde__loader *l) {
   return RONDE_OK;
 }
 
-static ronde_status start_thread(ronde__loader *l) {
+static ronde_status start_task(ronde__loader *l) {
   if (l->options.prefetch == 0) return RONDE_OK;
-  int error = pthread_create(&l->thread, NULL, reader_main, l);
+  l->task = (ronde__task){.name = "loader", .run = reader_main, .arg = l};
+  int error = ronde__task_start(l->options.time, &l->task);
   if (error) return ronde__fail(RONDE_E_INTERNAL, "loader: cannot start a thread: %s", strerror(error));
-  l->has_thread = true;
+  l->has_task = true;
   return RONDE_OK;
-}
-
-static void init_sync(ronde__loader *l) {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&l->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&l->mutex, NULL);
 }
 
 ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader **loader_out) {
@@ -228,9 +214,9 @@ ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader 
   /* The end of an epoch is the start of the next. */
   l->epoch = ronde__max(o->first_epoch, 1) + o->first_index / l->n_batches;
   l->index = o->first_index % l->n_batches;
-  init_sync(l);
+  ronde__guard_init(&l->guard);
   ronde_status status = alloc_buffers(l);
-  if (status == RONDE_OK) status = start_thread(l);
+  if (status == RONDE_OK) status = start_task(l);
   if (status == RONDE_OK) *loader_out = l;
   else ronde__loader_destroy(l);
   return status;
@@ -238,12 +224,12 @@ ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader 
 
 void ronde__loader_destroy(ronde__loader *l) {
   if (!l) return;
-  if (l->has_thread) {
-    pthread_mutex_lock(&l->mutex);
+  if (l->has_task) {
+    ronde__guard_enter(&l->guard);
     l->stop = true;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->mutex);
-    pthread_join(l->thread, NULL);
+    tell_change(l);
+    ronde__guard_leave(&l->guard);
+    ronde__task_join(l->options.time, &l->task);
   }
   for (int i = 0; l->slots && i < l->n_slots; ++i) {
     ronde__free(l->slots[i].x);
@@ -253,7 +239,6 @@ void ronde__loader_destroy(ronde__loader *l) {
   ronde__free(l->slots);
   ronde__free(l->ids);
   ronde__store_close(&l->store);
-  pthread_cond_destroy(&l->changed);
-  pthread_mutex_destroy(&l->mutex);
+  ronde__guard_destroy(&l->guard);
   ronde__free(l);
 }

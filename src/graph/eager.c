@@ -165,10 +165,10 @@ static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   call.n_correct = &e->result.n_correct;
   for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++)
     hooks->param_needed(hooks->user, step->param[i]);
-  uint64_t begin = prof ? ronde__now_ns() : 0;
+  uint64_t begin = prof ? ronde__prof_now(prof) : 0;
   ronde_status status = step->desc.form->forward(&step->desc, step->state, &call);
   if (prof && status == RONDE_OK)
-    ronde__prof_op_add(prof, step->forward_slot, begin, ronde__now_ns(), step->forward_flops);
+    ronde__prof_op_add(prof, step->forward_slot, begin, ronde__prof_now(prof), step->forward_flops);
   ronde__blocks_give(e->blocks, call.work);
   return status;
 }

@@ -110,7 +110,7 @@ static ronde_status share_with_nobody(void *user, const double *part, size_t n, 
 static void open_subject(subject *s, const network *network, const ronde_graph *graph, mode mode) {
   *s = (subject){.mode = mode, .e = examples_make(graph, 5)};
   s->hooks = (ronde__net_hooks){.gradient = take, .share = share_with_nobody, .user = s};
-  assert_int_equal(ronde__prof_create(0, false, &s->prof), RONDE_OK);
+  assert_int_equal(ronde__prof_create(0, NULL, false, &s->prof), RONDE_OK);
   assert_int_equal(create(graph, network, mode, s->prof, &s->net), RONDE_OK);
   assert_int_equal(ronde__net_init(s->net, 7), RONDE_OK);
   s->told = calloc(ronde__net_n_elems(s->net), sizeof *s->told);

@@ -81,7 +81,7 @@ static void fuses_what_it_may(void **unused) {
   };
   for (size_t i = 0; i < RONDE__COUNT(normed_networks); i++) {
     ronde__prof *prof;
-    assert_int_equal(ronde__prof_create(0, false, &prof), RONDE_OK);
+    assert_int_equal(ronde__prof_create(0, NULL, false, &prof), RONDE_OK);
     ronde_graph *graph = graph_of(&normed_networks[i]);
     ronde__net *net = net_of(graph, NULL, prof);
     examples e = examples_make(graph, 7);

@@ -125,7 +125,7 @@ static void same_bits_joined_and_apart(void **unused) {
 static void joins_what_it_may(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
     ronde__prof *prof;
-    assert_int_equal(ronde__prof_create(0, false, &prof), RONDE_OK);
+    assert_int_equal(ronde__prof_create(0, NULL, false, &prof), RONDE_OK);
     ronde_graph *graph = graph_of(&cases[i].network);
     ronde__net *net = net_of(graph, NULL, NULL, prof);
     examples e = examples_make(graph, 3);

@@ -142,7 +142,7 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
 }
 
 /* For the per-op table. */
-static uint64_t op_clock(const planned *p) { return p->options.prof ? ronde__now_ns() : 0; }
+static uint64_t op_clock(const planned *p) { return p->options.prof ? ronde__prof_now(p->options.prof) : 0; }
 
 static ronde_status run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
   uint64_t begin = op_clock(p);

@@ -122,10 +122,10 @@ static ronde_status take_gradients(ronde__eager *e, const ronde__tape_entry *ent
 static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step, ronde__op_call *call) {
   ronde__prof *prof = e->options.prof;
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[1] / sizeof(float)), &call->work));
-  uint64_t begin = prof ? ronde__now_ns() : 0;
+  uint64_t begin = prof ? ronde__prof_now(prof) : 0;
   ronde_status status = step->desc.form->backward(&step->desc, step->state, call);
   if (prof && status == RONDE_OK)
-    ronde__prof_op_add(prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
+    ronde__prof_op_add(prof, step->backward_slot, begin, ronde__prof_now(prof), step->backward_flops);
   give(e, &call->work);
   return status;
 }

@@ -17,10 +17,11 @@ static const char *const phase_names[] = {
 
 const char *ronde__phase_name(ronde__phase phase) { return phase_names[phase]; }
 
-ronde_status ronde__prof_create(int rank, bool trace, ronde__prof **prof_out) {
+ronde_status ronde__prof_create(int rank, ronde__time *time, bool trace, ronde__prof **prof_out) {
   ronde__prof *prof;
   RONDE__ALLOC(prof, sizeof *prof, "ledger");
   prof->rank = rank;
+  prof->time = time;
   prof->trace = trace;
   prof->open = -1;
   *prof_out = prof;
@@ -62,8 +63,10 @@ static ronde__span *span_add(ronde__prof *prof, uint64_t begin_ns, uint64_t end_
   return span;
 }
 
+uint64_t ronde__prof_now(const ronde__prof *prof) { return ronde__time_now(prof ? prof->time : NULL); }
+
 uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase) {
-  uint64_t now = ronde__now_ns();
+  uint64_t now = ronde__prof_now(prof);
   if (!prof) return now;
   if (prof->open >= 0) {
     prof->totals[prof->open] += now - prof->opened_ns;

@@ -1,11 +1,11 @@
 /* The ledger of one rank: where each nanosecond went. One phase is open at any time, so phases add up to the wall
  * time exactly; per-op spans lie inside forward, backward and update. One rank's thread writes, without locks; read
  * when it rests.
- * prof NULL is a ledger that keeps nothing. */
+ * prof NULL is a ledger that keeps nothing, by the machine's clock. */
 #ifndef RONDE_PROF_H
 #define RONDE_PROF_H
 
-#include "base/base.h"
+#include "base/time.h"
 
 #define RONDE__PHASE_LIST(X) \
   X(LOAD, "load")            \
@@ -35,10 +35,11 @@ typedef struct ronde__prof_op {
   double bytes; /* that one call must move; 0: not told */
 } ronde__prof_op;
 
-/* trace: also keep every span for the Chrome trace (bounded; what no longer fits is counted). */
-ronde_status ronde__prof_create(int rank, bool trace, ronde__prof **prof_out);
+/* By the rank's clock. trace: also keep every span for the Chrome trace (bounded; what no longer fits is counted). */
+ronde_status ronde__prof_create(int rank, ronde__time *time, bool trace, ronde__prof **prof_out);
 void ronde__prof_destroy(ronde__prof *prof);
 
+uint64_t ronde__prof_now(const ronde__prof *prof);
 /* Closes the open phase now and opens `phase`; returns the time of the switch. The first call opens the ledger. */
 uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase);
 /* Moves ns from a closed phase to another after the fact (what of an exchange was waiting); at most what `from`
@@ -55,7 +56,7 @@ void ronde__prof_totals_at(const ronde__prof *prof, uint64_t now_ns, uint64_t ns
 int ronde__prof_op_slot(ronde__prof *prof, const char *op, ronde__phase phase, const char *implementation);
 /* Tells what a call of the row must move at least: operands and results, each once. */
 void ronde__prof_op_bytes(ronde__prof *prof, int slot, double bytes);
-/* Adds one call of `flops` executed operations between two times (both from ronde__now_ns). Slot -1: nothing; nor in
+/* Adds one call of `flops` executed operations between two times (both from ronde__prof_now). Slot -1: nothing; nor in
  * phase eval, which stands apart: the table explains the phases of training. */
 void ronde__prof_op_add(ronde__prof *prof, int slot, uint64_t begin_ns, uint64_t end_ns, double flops);
 /* Owned by prof, valid until the next new row. */

@@ -17,7 +17,7 @@
 
 static ronde__prof *make(int rank, bool trace) {
   ronde__prof *prof;
-  assert_int_equal(ronde__prof_create(rank, trace, &prof), RONDE_OK);
+  assert_int_equal(ronde__prof_create(rank, NULL, trace, &prof), RONDE_OK);
   return prof;
 }
 
@@ -48,6 +48,26 @@ static void a_planted_delay_appears_in_its_phase(void **state) {
   assert_true(totals[RONDE__PHASE_LOAD] >= 5000000);
   assert_int_equal(totals[RONDE__PHASE_FORWARD], 0);
   assert_int_equal(totals[RONDE__PHASE_LOAD] + totals[RONDE__PHASE_OTHER], end - begin);
+  ronde__prof_destroy(prof);
+}
+
+/* A clock that goes on by one for each time it is read. */
+static uint64_t reads;
+static uint64_t read_count(ronde__time *time) { return ++reads; }
+
+static void the_clock_is_the_ranks(void **state) {
+  ronde__time_ops ops = {.now_ns = read_count};
+  ronde__time time = {&ops};
+  ronde__prof *prof;
+  uint64_t totals[RONDE__N_PHASES];
+  reads = 41;
+  assert_int_equal(ronde__prof_create(0, &time, false, &prof), RONDE_OK);
+  assert_int_equal(ronde__prof_switch(prof, RONDE__PHASE_LOAD), 42);
+  reads += 100;
+  assert_int_equal(ronde__prof_now(prof), 143);
+  assert_int_equal(ronde__prof_switch(prof, RONDE__PHASE_OTHER), 144);
+  ronde__prof_totals(prof, totals);
+  assert_int_equal(totals[RONDE__PHASE_LOAD], 102);
   ronde__prof_destroy(prof);
 }
 
@@ -290,11 +310,17 @@ static void a_full_disk_is_noticed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phases_sum_to_the_wall),      cmocka_unit_test(a_planted_delay_appears_in_its_phase),
-      cmocka_unit_test(moving_keeps_the_sum),        cmocka_unit_test(equal_ops_share_a_row),
-      cmocka_unit_test(no_ledger_keeps_nothing),     cmocka_unit_test(trace_holds_the_spans_of_every_rank),
-      cmocka_unit_test(clocks_are_turned_into_one),  cmocka_unit_test(spans_beyond_the_bound_are_counted),
-      cmocka_unit_test(an_unwritable_path_is_named), cmocka_unit_test(a_full_disk_is_noticed),
+      cmocka_unit_test(phases_sum_to_the_wall),
+      cmocka_unit_test(a_planted_delay_appears_in_its_phase),
+      cmocka_unit_test(the_clock_is_the_ranks),
+      cmocka_unit_test(moving_keeps_the_sum),
+      cmocka_unit_test(equal_ops_share_a_row),
+      cmocka_unit_test(no_ledger_keeps_nothing),
+      cmocka_unit_test(trace_holds_the_spans_of_every_rank),
+      cmocka_unit_test(clocks_are_turned_into_one),
+      cmocka_unit_test(spans_beyond_the_bound_are_counted),
+      cmocka_unit_test(an_unwritable_path_is_named),
+      cmocka_unit_test(a_full_disk_is_noticed),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

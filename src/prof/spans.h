@@ -21,6 +21,7 @@ typedef struct ronde__span_block {
 
 struct ronde__prof {
   int rank;
+  ronde__time *time;
   bool trace;
   int open; /* phase, or -1 before the first switch */
   uint64_t opened_ns;

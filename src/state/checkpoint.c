@@ -5,14 +5,12 @@
 #include "base/json.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Caches and memory are the training's too: while a checkpoint is unpacked, summed and copied to the kernel's pages, steps
@@ -28,6 +26,7 @@ typedef struct piece {
 
 struct ronde__saver {
   const ronde__job *job;
+  ronde__time *time;
   ronde__net *net;
   ronde__optim *optim;
   char *folder;
@@ -50,13 +49,13 @@ struct ronde__saver {
   bool at_leisure;
   uint64_t worked_ns; /* its processor time, when it rested last */
 
-  pthread_t thread;
-  bool has_thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  ronde__task task;
+  bool has_task;
+  ronde__guard guard;
+  ronde__event changed;
   atomic_bool hurry;       /* somebody waits for what is being written, */
   atomic_bool give_up;     /* or to write a newer state */
-  bool busy, handed, stop; /* handed: to the thread. Here and below: mutex held */
+  bool busy, handed, stop; /* handed: to the task. Here and below: guarded */
   ronde_status status;
   ronde__record_checkpoints saved;
 };
@@ -95,18 +94,12 @@ static char *note_text(const ronde__saver *s) {
   return text;
 }
 
-static uint64_t processor_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void rest(ronde__saver *s) {
-  uint64_t worked = processor_ns() - s->worked_ns;
+  uint64_t worked = ronde__thread_cpu_ns() - s->worked_ns;
   if (!s->at_leisure || worked < WORK_NS) return;
   for (uint64_t i = 0; i < REST * worked / WORK_NS && !atomic_load(&s->hurry) && !atomic_load(&s->give_up); i++)
-    nanosleep(&(struct timespec){.tv_nsec = WORK_NS}, NULL);
-  s->worked_ns = processor_ns();
+    ronde__time_sleep(s->time, WORK_NS);
+  s->worked_ns = ronde__thread_cpu_ns();
 }
 
 /* A state that holds NaN or Inf is not worth an older one's place; the next step ends the run and names it. */
@@ -157,21 +150,22 @@ static ronde_status write_snapshot(ronde__saver *s) {
 }
 
 static void write_and_note(ronde__saver *s, bool at_leisure) {
-  uint64_t begin = ronde__now_ns();
-  s->at_leisure = at_leisure;
-  s->worked_ns = processor_ns();
+  uint64_t begin = ronde__time_now(s->time);
+  /* In virtual time nothing else runs meanwhile that rests could leave the processor to. */
+  s->at_leisure = at_leisure && !ronde__time_is_virtual(s->time);
+  s->worked_ns = ronde__thread_cpu_ns();
   ronde_status status = write_snapshot(s);
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   if (status == RONDE_OK) {
     s->saved.written++;
     s->saved.last_step = s->place.step;
   } else if (status != RONDE_E_NUMERIC && status != RONDE_E_CANCELLED) {
     s->status = status;
   }
-  s->saved.write_s += (double)(ronde__now_ns() - begin) * 1e-9;
+  s->saved.write_s += (double)(ronde__time_now(s->time) - begin) * 1e-9;
   s->busy = false;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
+  ronde__time_signal(s->time, &s->changed);
+  ronde__guard_leave(&s->guard);
 }
 
 /* ---- the snapshot ---- */
@@ -180,7 +174,7 @@ static void write_and_note(ronde__saver *s, bool at_leisure) {
 static float *state_values(const ronde__saver *s, int i) { return s->values + s->n_elems + (size_t)i * s->n_trained; }
 
 static void take_snapshot(ronde__saver *s, const ronde__place *place) {
-  uint64_t begin = ronde__now_ns();
+  uint64_t begin = ronde__time_now(s->time);
   int n_buffers;
   size_t n_buffer_elems;
   const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
@@ -196,60 +190,64 @@ static void take_snapshot(ronde__saver *s, const ronde__place *place) {
   s->place = *place;
   s->last_step = place->step;
   s->any = true;
-  uint64_t end = ronde__now_ns();
+  uint64_t end = ronde__time_now(s->time);
   s->due_ns = end + s->job->checkpoint_ns;
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   s->busy = true;
   s->saved.copy_s += (double)(end - begin) * 1e-9;
-  pthread_mutex_unlock(&s->mutex);
+  ronde__guard_leave(&s->guard);
 }
 
-static void *writer_main(void *arg) {
+/* Guarded. */
+static void wait_for_change(ronde__saver *s) {
+  ronde__guard_wait(&s->guard, s->time, &s->changed, RONDE__WAIT_ASIDE, 0);
+}
+
+static void writer_main(void *arg) {
   ronde__saver *s = arg;
   /* Of this thread alone, on Linux: little more than what the training leaves. Not SCHED_IDLE: on a host that others
    * use, a checkpoint would never be whole. */
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   for (;;) {
-    while (!s->handed && !s->stop) pthread_cond_wait(&s->changed, &s->mutex);
+    while (!s->handed && !s->stop) wait_for_change(s);
     if (!s->handed) break;
     s->handed = false;
-    pthread_mutex_unlock(&s->mutex);
+    ronde__guard_leave(&s->guard);
     write_and_note(s, true);
-    pthread_mutex_lock(&s->mutex);
+    ronde__guard_enter(&s->guard);
   }
-  pthread_mutex_unlock(&s->mutex);
-  return NULL;
+  ronde__guard_leave(&s->guard);
 }
 
 bool ronde__saver_due(ronde__saver *s, int64_t step) {
   const ronde__job *job = s->job;
   bool by_step = job->checkpoint_steps && step - s->last_step >= job->checkpoint_steps;
-  bool by_clock = job->checkpoint_ns && ronde__now_ns() >= s->due_ns;
+  bool by_clock = job->checkpoint_ns && ronde__time_now(s->time) >= s->due_ns;
   if (!by_step && !by_clock) return false;
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   bool free = !s->busy;
-  pthread_mutex_unlock(&s->mutex);
+  ronde__guard_leave(&s->guard);
   return free;
 }
 
 static ronde_status wait_idle(ronde__saver *s) {
   atomic_store(&s->hurry, true);
-  pthread_mutex_lock(&s->mutex);
-  while (s->busy) pthread_cond_wait(&s->changed, &s->mutex);
+  ronde__guard_enter(&s->guard);
+  while (s->busy) wait_for_change(s);
   ronde_status status = s->status;
   atomic_store(&s->hurry, false);
-  pthread_mutex_unlock(&s->mutex);
+  ronde__guard_leave(&s->guard);
   return status;
 }
 
 ronde_status ronde__saver_begin(ronde__saver *s, const ronde__place *place) {
   RONDE_TRY(wait_idle(s));
   take_snapshot(s, place);
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   s->handed = true;
-  pthread_cond_broadcast(&s->changed);
-  pthread_mutex_unlock(&s->mutex);
+  ronde__time_signal(s->time, &s->changed);
+  ronde__guard_leave(&s->guard);
   return RONDE_OK;
 }
 
@@ -271,9 +269,9 @@ ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place, bool h
 }
 
 ronde__record_checkpoints ronde__saver_written(ronde__saver *s) {
-  pthread_mutex_lock(&s->mutex);
+  ronde__guard_enter(&s->guard);
   ronde__record_checkpoints saved = s->saved;
-  pthread_mutex_unlock(&s->mutex);
+  ronde__guard_leave(&s->guard);
   saved.bytes = (int64_t)s->bytes;
   return saved;
 }
@@ -326,7 +324,7 @@ static ronde_status set_up(ronde__saver *s) {
   s->n_trained = ronde__net_n_trained(s->net);
   s->n_states = ronde__optim_n_states(s->optim);
   s->bytes = (s->n_elems + (size_t)s->n_states * s->n_trained + s->n_buffer_elems) * sizeof *s->values;
-  s->due_ns = ronde__now_ns() + s->job->checkpoint_ns;
+  s->due_ns = ronde__time_now(s->time) + s->job->checkpoint_ns;
   s->folder = ronde__strdup(s->job->options->out);
   char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, s->job->options->out);
   ronde_status status =
@@ -337,20 +335,19 @@ static ronde_status set_up(ronde__saver *s) {
   s->values = ronde__pages_map(s->bytes);
   if (!s->values) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a copy of %zu bytes", s->bytes);
   RONDE_TRY(list_tensors(s));
-  if (pthread_create(&s->thread, NULL, writer_main, s))
-    return ronde__fail(RONDE_E_MEMORY, "checkpoints: cannot start a thread");
-  s->has_thread = true;
+  s->task = (ronde__task){.name = "checkpoints", .run = writer_main, .arg = s};
+  if (ronde__task_start(s->time, &s->task)) return ronde__fail(RONDE_E_MEMORY, "checkpoints: cannot start a thread");
+  s->has_task = true;
   return RONDE_OK;
 }
 
-ronde_status ronde__saver_create(const ronde__job *job, ronde__net *net, ronde__optim *optim,
+ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, ronde__net *net, ronde__optim *optim,
                                  ronde__saver **saver_out) {
   ronde__saver *s;
   RONDE__ALLOC(s, sizeof *s, "checkpoints");
-  *s = (ronde__saver){.job = job, .net = net, .optim = optim};
+  *s = (ronde__saver){.job = job, .time = time, .net = net, .optim = optim};
   if (job->resume) s->last_step = job->resume->place.step;
-  pthread_mutex_init(&s->mutex, NULL);
-  pthread_cond_init(&s->changed, NULL);
+  ronde__guard_init(&s->guard);
   ronde_status status = set_up(s);
   if (status != RONDE_OK) ronde__saver_destroy(s);
   else *saver_out = s;
@@ -359,12 +356,12 @@ ronde_status ronde__saver_create(const ronde__job *job, ronde__net *net, ronde__
 
 void ronde__saver_destroy(ronde__saver *s) {
   if (!s) return;
-  if (s->has_thread) {
-    pthread_mutex_lock(&s->mutex);
+  if (s->has_task) {
+    ronde__guard_enter(&s->guard);
     s->stop = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
-    pthread_join(s->thread, NULL);
+    ronde__time_signal(s->time, &s->changed);
+    ronde__guard_leave(&s->guard);
+    ronde__task_join(s->time, &s->task);
   }
   for (int i = 0; i < s->n_names; i++) free(s->names[i]);
   ronde__free(s->names);
@@ -374,7 +371,6 @@ void ronde__saver_destroy(ronde__saver *s) {
   ronde__free(s->slice);
   ronde__pages_unmap(s->values, s->bytes);
   free(s->folder);
-  pthread_cond_destroy(&s->changed);
-  pthread_mutex_destroy(&s->mutex);
+  ronde__guard_destroy(&s->guard);
   ronde__free(s);
 }

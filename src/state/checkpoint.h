@@ -58,7 +58,8 @@ bool ronde__place_is_over(const ronde__place *place, const ronde__job *job);
 typedef struct ronde__saver ronde__saver;
 
 /* job, net, optim must outlive it. Makes the folder; RONDE_E_WRITE where it cannot be written. */
-ronde_status ronde__saver_create(const ronde__job *job, ronde__net *net, ronde__optim *optim, ronde__saver **saver_out);
+ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, ronde__net *net, ronde__optim *optim,
+                                 ronde__saver **saver_out);
 /* Waits for the save under way. NULL: nothing. */
 void ronde__saver_destroy(ronde__saver *saver);
 /* Whether a save is due after this step by --checkpoint-every, and none is under way. */

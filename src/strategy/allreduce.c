@@ -53,10 +53,10 @@ static ronde_status exchange(void *arg) {
   state *s = arg;
   ronde__transport *transport = s->worker->transport;
   int i = s->n_begun++, b = bucket_at(s, i);
-  uint64_t begin = transport->ops->now_ns(transport);
+  uint64_t begin = ronde__time_now(transport->time);
   RONDE_TRY(reduce(s, b));
   if (i < atomic_load_explicit(&s->turn, memory_order_relaxed)) return RONDE_OK;
-  s->bus.ns += transport->ops->now_ns(transport) - begin;
+  s->bus.ns += ronde__time_now(transport->time) - begin;
   size_t bytes = s->cut.at[b].n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
   s->bus.bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
   return RONDE_OK;
@@ -192,7 +192,7 @@ static ronde_status set_up(state *s) {
   if (transport->size == 1) return RONDE_OK;
   RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
   RONDE_TRY(make_buckets(s));
-  RONDE_TRY(ronde__comm_thread_create(transport->rank, !s->settings->overlap, &s->thread));
+  RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !s->settings->overlap, &s->thread));
   rest(s);
   s->worker->param_needed = param_needed;
   s->worker->needed_user = s;

@@ -264,7 +264,7 @@ static ronde_status set_up(state *s) {
   RONDE__ALLOC(s->head, (size_t)s->n_servers * sizeof *s->head, "parameter servers");
   RONDE__ALLOC(s->answers, (size_t)s->n_servers * sizeof *s->answers, "parameter servers");
   RONDE__ALLOC(s->parts, (size_t)workers->size * sizeof *s->parts, "parameter servers");
-  RONDE_TRY(ronde__comm_thread_create(workers->rank, false, &s->thread));
+  RONDE_TRY(ronde__comm_thread_create(workers->time, workers->rank, false, &s->thread));
   size_t bytes = ronde__net_n_elems(worker->net) * sizeof(float);
   RONDE_TRY(ronde__broadcast_tree(workers, TAG_WEIGHTS, 0, ronde__net_values(worker->net), bytes));
   return workers->rank == 0 ? set_up_servers(s) : RONDE_OK;

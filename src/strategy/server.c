@@ -27,7 +27,7 @@ ronde_status ronde__server_create(const ronde__server_options *options, ronde__s
   ronde__server *s;
   RONDE__ALLOC(s, sizeof *s, "parameter server");
   *s = (ronde__server){.o = *options, .index = options->group->rank - options->first_server};
-  ronde_status status = ronde__prof_create(options->group->rank, false, &s->prof);
+  ronde_status status = ronde__prof_create(options->group->rank, options->group->time, false, &s->prof);
   if (status == RONDE_OK) status = see_servers(s);
   if (status == RONDE_OK) {
     s->update_slot = ronde__prof_op_slot(s->prof, options->optimizer_name, RONDE__PHASE_UPDATE, options->kernels->isa);

@@ -199,7 +199,7 @@ static ronde_status decide(backup *b, int w) {
     for (int v = 0; v < b->server->o.n_workers; v++) b->news[v].told = b->step;
   }
   RONDE_TRY(check_head(b, w));
-  b->decided_ns = b->news[w].ready_ns = b->server->o.group->ops->now_ns(b->server->o.group);
+  b->decided_ns = b->news[w].ready_ns = ronde__time_now(b->server->o.group->time);
   if (h->examples > 0) b->cancelled |= b->server->parts[w].cancel != 0;
   if (h->step <= b->step) return answer_apart(b, w);
   if (h->examples == 0) return RONDE_OK;

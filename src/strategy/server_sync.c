@@ -18,7 +18,7 @@ static ronde_status take_heads(ronde__server *s) {
     RONDE_TRY(ronde__server_take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
   }
   RONDE_TRY(ronde__server_wait(s, s->requests, s->o.n_workers));
-  if (s->met_ns == 0) s->met_ns = s->o.group->ops->now_ns(s->o.group); /* they begin the first step together */
+  if (s->met_ns == 0) s->met_ns = ronde__time_now(s->o.group->time); /* they begin the first step together */
   return RONDE_OK;
 }
 

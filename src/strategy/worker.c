@@ -120,7 +120,7 @@ static void gradient_final(void *user, const ronde__gradient *g) {
   }
   if (worker->fused_update && !broken) update_one(worker, g);
   w->part->broken = w->broken;
-  uint64_t now = worker->transport->ops->now_ns(worker->transport);
+  uint64_t now = ronde__time_now(worker->transport->time);
   w->part->ready_ns = now - worker->met_ns;
   note_spent(worker, now, w->part->spent_ns);
   if (w->listener.final) w->listener.final(w->listener.user, g);
@@ -141,7 +141,7 @@ static ronde_status share(void *user, const double *part, size_t n, ronde__parts
   size_t stride = n + 1;
   double *own = worker->shared + (size_t)transport->rank * stride;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), met = worker->met_ns;
-  uint64_t ready = transport->ops->now_ns(transport) - met, latest = ready;
+  uint64_t ready = ronde__time_now(transport->time) - met, latest = ready;
   memcpy(own, &ready, sizeof ready);
   memcpy(own + 1, part, n * sizeof *part);
   RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->shared, stride * sizeof *own));
@@ -246,7 +246,7 @@ void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uin
 }
 
 void ronde__worker_start(ronde__worker *worker) {
-  worker->met_ns = worker->transport->ops->now_ns(worker->transport);
+  worker->met_ns = ronde__time_now(worker->transport->time);
   ronde__prof_totals_at(worker->prof, worker->met_ns, worker->met_phases_ns);
 }
 

@@ -5,15 +5,12 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- steps ---- */
 
 static void planted_delay(void *arg) {
-  uint64_t ns = *(const uint64_t *)arg;
-  struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-  while (nanosleep(&left, &left)) {
-  }
+  const ronde__rank *r = arg;
+  ronde__time_sleep(r->transport->time, r->job->drill_slow_ns);
 }
 
 static ronde_status settle(ronde__rank *r) {

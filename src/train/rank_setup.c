@@ -15,7 +15,7 @@ static const char *optimizer_name(const ronde__job *job) {
 static ronde_status make_net(ronde__rank *r) {
   const ronde__job *job = r->job;
   RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
-  RONDE_TRY(ronde__prof_create(r->transport->rank, job->options->trace, &r->prof));
+  RONDE_TRY(ronde__prof_create(r->transport->rank, r->transport->time, job->options->trace, &r->prof));
   RONDE_TRY(ronde__job_graph(job, &r->graph));
   if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
   ronde__net_options options = ronde__job_net_options(job, r->pool, r->prof, true);
@@ -69,7 +69,7 @@ static ronde_status start_server(ronde__rank *r) {
   int index = r->group->rank - ronde__job_first_server(r->job);
   if (index < 0 || index >= r->job->n_servers) return RONDE_OK;
   RONDE_TRY(make_server(r, NULL));
-  RONDE_TRY(ronde__comm_thread_create(r->group->rank, false, &r->server_thread));
+  RONDE_TRY(ronde__comm_thread_create(r->group->time, r->group->rank, false, &r->server_thread));
   return ronde__comm_thread_submit(r->server_thread, ronde__server_run, r->server);
 }
 
@@ -133,6 +133,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .world = job->world,
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
+                                  .time = r->transport->time,
                                   .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->place.best.value = -INFINITY;
   if (job->resume) r->place = job->resume->place;
@@ -162,11 +163,11 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .shared = r->shared,
                               .late = r->late};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
-  r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
+  r->worker.before_forward_arg = r;
   RONDE_TRY(start_server(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
   bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
-  return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
+  return saves ? ronde__saver_create(job, r->transport->time, r->net, r->optim, &r->saver) : RONDE_OK;
 }
 
 void ronde__rank_tear_down(ronde__rank *r) {

@@ -28,7 +28,7 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
     RONDE_TRY(ronde__steps_add(r->steps, &line));
   }
   if (!job->hooks.progress) return RONDE_OK;
-  double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
+  double elapsed = seconds(ronde__run_now(r) - r->first_step_ns);
   ronde_progress progress = {
       .step = report->step,
       .steps = job->steps,
@@ -66,7 +66,7 @@ static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_
   ronde__record_target *target = &record->target;
   *target = (ronde__record_target){.reached = true, .epoch = e->epoch, .step = e->last_step};
   for (int i = 0; i < record->n_epochs; i++) target->train_s += record->epochs[i].wall_s;
-  target->wall_s = seconds(ronde__now_ns() - r->first_step_ns);
+  target->wall_s = seconds(ronde__run_now(r) - r->first_step_ns);
 }
 
 ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
@@ -106,7 +106,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
   int64_t resumed = resumed_step(job), step = resumed;
   for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
-  double elapsed = seconds(ronde__now_ns() - r->first_step_ns);
+  double elapsed = seconds(ronde__run_now(r) - r->first_step_ns);
   ronde_progress progress = {.step = step,
                              .steps = job->steps,
                              .epoch = e->epoch,
@@ -314,7 +314,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   }
   record->status = status == RONDE_OK ? r->status : status;
   warn_of_target(record);
-  record->wall_s = seconds(ronde__now_ns() - r->begin_ns);
+  record->wall_s = seconds(ronde__run_now(r) - r->begin_ns);
   record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
   record->peak_rss_bytes = ronde__peak_rss_bytes();
   /* Of all processes; the others' whole lives are the run. */

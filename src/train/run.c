@@ -1,12 +1,12 @@
-/* The ranks of this process, as threads: its first on the calling thread, the others on threads of their own. */
+/* The ranks of this process, as tasks: its first on the calling thread, the others beside it. */
 #include "train/run.h"
 
 static void note_failure(ronde__run *r, ronde_status status) {
-  pthread_mutex_lock(&r->mutex);
+  ronde__guard_enter(&r->guard);
   bool echo = status == RONDE_E_LOST && r->failed; /* the others only hear that one has gone */
   if (!echo && (r->status == RONDE_OK || r->status == RONDE_E_LOST)) r->status = status;
   r->failed = true;
-  pthread_mutex_unlock(&r->mutex);
+  ronde__guard_leave(&r->guard);
 }
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
@@ -24,7 +24,7 @@ static ronde_status train(ronde__rank *rank) {
   RONDE_TRY(ronde__rank_begin_trace(rank));
   RONDE_TRY(meet(rank));
   if (rank == r->ranks) {
-    r->first_step_ns = ronde__now_ns();
+    r->first_step_ns = ronde__time_now(rank->group->time);
     r->epoch_cpu_ns = ronde__cpu_ns();
   }
   ronde_status status = ronde__rank_train(rank);
@@ -36,7 +36,7 @@ static ronde_status train(ronde__rank *rank) {
   return status != RONDE_OK ? status : gathered;
 }
 
-static void *run_rank(void *arg) {
+static void run_rank(void *arg) {
   ronde__rank *rank = arg;
   ronde__run *r = rank->reporter->user;
   int number = rank->group->rank;
@@ -51,28 +51,29 @@ static void *run_rank(void *arg) {
   }
   ronde__log_set_rank(-1);
   ronde__log_set_group(NULL);
-  return NULL;
 }
 
 ronde_status ronde__run_ranks(ronde__run *r) {
   int n = r->n_ranks, n_started = 0;
-  pthread_t *threads;
+  ronde__task *tasks;
   ronde__reporter reporter = {r, ronde__report_step, ronde__report_epoch, ronde__report_saving, ronde__report_cancel};
-  RONDE__ALLOC(threads, (size_t)n * sizeof *threads, "ranks");
+  RONDE__ALLOC(tasks, (size_t)n * sizeof *tasks, "ranks");
   for (int i = 0; i < n; i++)
     r->ranks[i] = (ronde__rank){.job = r->job,
                                 .group = r->transports[i],
                                 .transport = r->transports[i],
                                 .reporter = &reporter,
                                 .max_steps = r->max_steps};
-  for (int i = 1; i < n; i++, n_started++)
-    if (pthread_create(&threads[i], NULL, run_rank, &r->ranks[i])) {
+  for (int i = 1; i < n; i++, n_started++) {
+    tasks[i] = (ronde__task){.name = "", .run = run_rank, .arg = &r->ranks[i]};
+    if (ronde__task_start(r->transports[i]->time, &tasks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));
       r->transports[0]->ops->abort(r->transports[0]);
       break;
     }
+  }
   if (n_started == n - 1) run_rank(&r->ranks[0]);
-  for (int i = 1; i <= n_started; i++) pthread_join(threads[i], NULL);
-  ronde__free(threads);
+  for (int i = 1; i <= n_started; i++) ronde__task_join(r->transports[i]->time, &tasks[i]);
+  ronde__free(tasks);
   return r->status;
 }

@@ -3,11 +3,10 @@
 #define RONDE_RUN_H
 
 #include "base/log_group.h"
+#include "base/time.h"
 #include "io/sha256.h"
 #include "train/outputs.h"
 #include "train/rank.h"
-
-#include <pthread.h>
 
 typedef struct ronde__run {
   ronde__job *job;
@@ -23,14 +22,15 @@ typedef struct ronde__run {
   ronde__lock *lock;       /* of --out */
   ronde__steps *steps;
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
-  uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
+  uint64_t begin_ns, first_step_ns; /* by the clock of the first rank here, once there is one */
+  uint64_t begin_cpu_ns, epoch_cpu_ns;
   int64_t examples_done;
   double first_loss, last_loss; /* of the steps so far */
   bool warned_of_loss;
   uint64_t steps_ns;    /* time of the steps so far */
   double *step_seconds; /* --dry-run: [max_steps] */
   int64_t n_step_seconds, max_steps;
-  pthread_mutex_t mutex;
+  ronde__guard guard; /* of failed and status */
   bool failed;
   ronde__log_group errors; /* of all ranks */
   ronde_status status;     /* the first that is not the echo of another */
@@ -38,6 +38,8 @@ typedef struct ronde__run {
 
 /* Whether rank 0, who reports, is here. */
 static inline bool ronde__run_reports(const ronde__run *run) { return run->transports[0]->rank == 0; }
+
+static inline uint64_t ronde__run_now(const ronde__run *run) { return ronde__time_now(run->transports[0]->time); }
 
 /* run.c: trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
 ronde_status ronde__run_ranks(ronde__run *run);

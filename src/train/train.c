@@ -98,7 +98,7 @@ static void tear_down(ronde__run *run) {
   ronde__free(run->workers);
   ronde__free(run->late);
   ronde__free(run->step_seconds);
-  pthread_mutex_destroy(&run->mutex);
+  ronde__guard_destroy(&run->guard);
 }
 
 static ronde_status dry_run(ronde__run *run, char **json_out) {
@@ -120,6 +120,7 @@ static ronde_status run_and_report(ronde__run *run, char **json_out) {
 static ronde_status train(ronde__run *run, char **json_out) {
   bool complete = false;
   RONDE_TRY(make_transports(run));
+  run->begin_ns = ronde__run_now(run) - (ronde__now_ns() - run->begin_ns); /* set-up so far took the machine's time */
   if (run->job->options->dry_run) return dry_run(run, json_out);
   ronde_status status = ronde__run_reports(run) ? open_outputs(run, json_out, &complete) : RONDE_OK;
   if (status == RONDE_OK) status = agree_on_complete(run, &complete);
@@ -139,7 +140,7 @@ ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, c
     ronde__record_end(&run.record);
     return status;
   }
-  pthread_mutex_init(&run.mutex, NULL);
+  ronde__guard_init(&run.guard);
   status = train(&run, json_out);
   tear_down(&run);
   ronde__job_destroy(run.job);

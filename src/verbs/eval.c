@@ -2,6 +2,7 @@
 #include "job/job.h"
 
 #include "base/log_group.h"
+#include "base/time.h"
 #include "io/sha256.h"
 #include "setup/setup.h"
 #include "job/evaluate.h"
@@ -10,7 +11,6 @@
 #include "base/json.h"
 
 #include <jansson.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -77,23 +77,24 @@ static ronde_status eval_run_rank(eval_rank *r) {
   return status;
 }
 
-static void *eval_thread_main(void *arg) {
+static void eval_rank_main(void *arg) {
   eval_rank *r = arg;
   ronde__log_set_group(r->errors);
   r->status = eval_run_rank(r);
   ronde__log_set_group(NULL);
-  return NULL;
 }
 
 static ronde_status eval_run_ranks(const ronde__job *job, eval_rank *ranks) {
-  pthread_t *threads;
-  RONDE__ALLOC(threads, (size_t)job->world * sizeof *threads, "evaluation");
+  ronde__task *tasks;
+  RONDE__ALLOC(tasks, (size_t)job->world * sizeof *tasks, "evaluation");
   int n_started = 1;
-  for (; n_started < job->world; n_started++)
-    if (pthread_create(&threads[n_started], NULL, eval_thread_main, &ranks[n_started])) break;
-  eval_thread_main(&ranks[0]);
-  for (int i = 1; i < n_started; i++) pthread_join(threads[i], NULL);
-  ronde__free(threads);
+  for (; n_started < job->world; n_started++) {
+    tasks[n_started] = (ronde__task){.name = "", .run = eval_rank_main, .arg = &ranks[n_started]};
+    if (ronde__task_start(NULL, &tasks[n_started])) break;
+  }
+  eval_rank_main(&ranks[0]);
+  for (int i = 1; i < n_started; i++) ronde__task_join(NULL, &tasks[i]);
+  ronde__free(tasks);
   if (n_started < job->world) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
   for (int i = 0; i < job->world; i++) RONDE_TRY(ranks[i].status);
   return RONDE_OK;

@@ -2,6 +2,7 @@
 #include "train_testing.h"
 
 void (*observe_also)(ronde__run *run);
+ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out) = ronde__transport_threads;
 
 float small_noise(int64_t id, int64_t i) {
   uint32_t bits = (uint32_t)(id * 2654435761u) ^ (uint32_t)(i * 40503u + 12345u);
@@ -203,8 +204,8 @@ observed observe(const char *options, const ronde_source *source, ronde_model_fn
   run.n_ranks = n_ranks;
   run.workers = workers;
   bool self = world == 1 && run.job->n_servers == 0 && run.job->options->transport != RONDE__TRANSPORT_THREADS;
-  assert_int_equal(self ? ronde__transport_self(transports) : ronde__transport_threads(n_ranks, transports), RONDE_OK);
-  pthread_mutex_init(&run.mutex, NULL);
+  assert_int_equal(self ? ronde__transport_self(transports) : observe_on(n_ranks, transports), RONDE_OK);
+  ronde__guard_init(&run.guard);
   o.status = ronde__run_ranks(&run);
   if (o.status == RONDE_OK) observe_weights(&run, &o);
   if (o.status == RONDE_OK && observe_also) observe_also(&run);
@@ -214,7 +215,7 @@ observed observe(const char *options, const ronde_source *source, ronde_model_fn
   ronde__log_group_clear(&run.errors);
   ronde__record_end(&run.record);
   ronde__job_destroy(run.job);
-  pthread_mutex_destroy(&run.mutex);
+  ronde__guard_destroy(&run.guard);
   return o;
 }
 

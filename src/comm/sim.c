@@ -1,0 +1,475 @@
+/* Messages in virtual time. One task runs at a time (virtual.h), so that nothing is locked. */
+#include "comm/sim.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "comm/virtual.h"
+
+typedef struct endpoint endpoint;
+
+typedef struct transfer {
+  struct transfer *next; /* in a mailbox */
+  endpoint *owner;
+  int peer;
+  uint32_t tag;
+  bool is_send, is_queued;
+  char *data; /* only read where is_send */
+  size_t bytes;
+  char *kept;      /* of a send that was done before somebody received it: the message */
+  bool left_alone; /* nobody holds its request any more */
+  ronde__add add;
+  ronde_status status;
+  uint64_t done_ns;    /* UINT64_MAX: nobody knows yet */
+  uint64_t arrives_ns; /* of a send */
+  ronde__virtual_task *waiter;
+} transfer;
+
+typedef struct queue {
+  transfer *first, **end;
+} queue;
+
+/* When it is free again. */
+typedef struct port {
+  uint64_t out_ns, in_ns;
+} port;
+
+typedef struct group {
+  ronde__virtual virtual;
+  ronde__sim_options options;
+  int n_present;
+  bool aborted;
+  endpoint *endpoints;
+  ronde__virtual_rank *times; /* [n] */
+  int *host_of;               /* [n], or NULL */
+  port *host_ports;           /* [hosts] */
+} group;
+
+struct endpoint {
+  ronde__transport head;
+  group *group;
+  port port;
+  bool left;
+  queue *sends, *receives; /* the mailbox: [n], by source */
+};
+
+/* What a task waits for. */
+typedef struct awaited {
+  endpoint *endpoint;
+  const ronde__request *requests;
+  int n;
+} awaited;
+
+static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
+
+/* ---- queues ---- */
+
+static void queue_append(queue *q, transfer *t) {
+  if (!q->first) q->end = &q->first;
+  t->next = NULL;
+  t->is_queued = true;
+  *q->end = t;
+  q->end = &t->next;
+}
+
+static transfer *queue_take(queue *q, transfer **link) {
+  transfer *t = *link;
+  *link = t->next;
+  if (q->end == &t->next) q->end = link;
+  t->is_queued = false;
+  return t;
+}
+
+static transfer *queue_take_tag(queue *q, uint32_t tag) {
+  for (transfer **link = &q->first; *link; link = &(*link)->next)
+    if ((*link)->tag == tag) return queue_take(q, link);
+  return NULL;
+}
+
+static void queue_remove(queue *q, const transfer *gone) {
+  for (transfer **link = &q->first; *link; link = &(*link)->next)
+    if (*link == gone) {
+      queue_take(q, link);
+      return;
+    }
+}
+
+static void queue_free(queue *q) {
+  while (q->first) {
+    transfer *t = queue_take(q, &q->first);
+    free(t->kept);
+    free(t);
+  }
+}
+
+static queue *queue_of(const transfer *t, bool sends) {
+  endpoint *mailbox = t->is_send ? &t->owner->group->endpoints[t->peer] : t->owner;
+  int source = t->is_send ? t->owner->head.rank : t->peer;
+  return sends ? &mailbox->sends[source] : &mailbox->receives[source];
+}
+
+static void transfer_free(transfer *t) {
+  free(t->kept);
+  free(t);
+}
+
+static void transfer_withdraw(transfer *t) {
+  if (t->is_queued) queue_remove(queue_of(t, t->is_send), t);
+  transfer_free(t);
+}
+
+/* ---- links ---- */
+
+static uint64_t ns_of(double s) { return (uint64_t)llround(s * 1e9); }
+
+static port *port_of(group *g, int rank, bool inside) {
+  return inside || !g->host_of ? &g->endpoints[rank].port : &g->host_ports[g->host_of[rank]];
+}
+
+/* A message leaves now, or when the port is free. */
+static void send_off(group *g, transfer *t) {
+  int from = t->owner->head.rank, to = t->peer;
+  bool inside = !g->host_of || g->host_of[from] == g->host_of[to];
+  ronde__link_class link = g->options.link ? g->options.link(g->options.user, from, to)
+                           : inside        ? g->options.within
+                                           : g->options.between;
+  port *out = port_of(g, from, inside), *in = port_of(g, to, inside);
+  uint64_t lasts = ns_of((double)t->bytes * link.beta_s), now = g->virtual.now_ns;
+  uint64_t leaves = now > out->out_ns ? now : out->out_ns, arrives = leaves + ns_of(link.alpha_s);
+  if (arrives < in->in_ns) arrives = in->in_ns;
+  t->done_ns = out->out_ns = leaves + lasts;
+  t->arrives_ns = in->in_ns = arrives + lasts;
+  ronde__virtual_note(&g->virtual, (uint64_t)from << 32 | (uint64_t)to, (uint64_t)t->tag << 32 ^ t->arrives_ns);
+}
+
+static void copy(const transfer *send, transfer *receive) {
+  const char *data = send->kept ? send->kept : send->data;
+  float *x = (float *)receive->data;
+  if (send->bytes != receive->bytes)
+    receive->status = ronde__fail(RONDE_E_INTERNAL,
+                                  "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu",
+                                  receive->peer, receive->owner->head.rank, receive->tag, send->bytes, receive->bytes);
+  else if (receive->add) receive->add(x, (const float *)data, x, (int64_t)(send->bytes / sizeof *x));
+  else if (send->bytes) memcpy(receive->data, data, send->bytes);
+}
+
+/* The receiver's memory is the transfer's until it is done: it is filled at once. */
+static void meet(transfer *send, transfer *receive) {
+  uint64_t now = send->owner->group->virtual.now_ns;
+  copy(send, receive);
+  receive->done_ns = send->arrives_ns > now ? send->arrives_ns : now;
+  if (receive->waiter) ronde__virtual_wake(receive->waiter, receive->done_ns);
+  if (send->left_alone) transfer_free(send);
+}
+
+static void transfer_post(transfer *mine) {
+  if (mine->is_send) send_off(mine->owner->group, mine);
+  transfer *other = queue_take_tag(queue_of(mine, !mine->is_send), mine->tag);
+  if (!other) queue_append(queue_of(mine, mine->is_send), mine);
+  else if (mine->is_send) meet(mine, other);
+  else meet(other, mine);
+}
+
+/* ---- the operations ---- */
+
+static ronde_status post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
+  endpoint *self = endpoint_of(transport);
+  if (self->group->aborted) return RONDE_E_LOST;
+  if (wanted.peer < 0 || wanted.peer >= transport->size)
+    return ronde__fail(RONDE_E_INTERNAL, "transport sim: there is no rank %d among %d", wanted.peer, transport->size);
+  transfer *t = malloc(sizeof *t);
+  if (!t) return ronde__fail(RONDE_E_MEMORY, "transport sim: no memory for a message to rank %d", wanted.peer);
+  *t = wanted;
+  t->owner = self;
+  t->done_ns = UINT64_MAX;
+  transfer_post(t);
+  request_out->impl = t;
+  return RONDE_OK;
+}
+
+static ronde_status sim_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
+                              ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
+  return post(transport, wanted, request_out);
+}
+
+static ronde_status sim_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
+                              ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
+  return post(transport, wanted, request_out);
+}
+
+static ronde_status sim_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x,
+                                  size_t n, ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)x, .bytes = n * sizeof *x, .add = add};
+  return post(transport, wanted, request_out);
+}
+
+static void sim_cancel(ronde__transport *transport, ronde__request *requests, int n) {
+  for (int i = 0; i < n; i++) {
+    if (requests[i].impl) transfer_withdraw(requests[i].impl);
+    requests[i].impl = NULL;
+  }
+}
+
+/* A message that has left and was not received yet outlives its request. */
+static ronde_status leave_alone(transfer *t) {
+  t->left_alone = true;
+  t->kept = malloc(t->bytes + 1);
+  if (!t->kept) {
+    transfer_withdraw(t);
+    return ronde__fail(RONDE_E_MEMORY, "transport sim: no memory for a message of %zu bytes", t->bytes);
+  }
+  if (t->bytes) memcpy(t->kept, t->data, t->bytes);
+  return RONDE_OK;
+}
+
+static ronde_status settle(ronde__transport *transport, ronde__request *request) {
+  transfer *t = request->impl;
+  ronde_status status = t->status;
+  request->impl = NULL;
+  if (status == RONDE_OK) *(t->is_send ? &transport->bytes_sent : &transport->bytes_received) += t->bytes;
+  if (status == RONDE_OK) transport->messages += t->is_send;
+  if (t->is_queued) return leave_alone(t);
+  transfer_free(t);
+  return status;
+}
+
+static ronde_status advance(ronde__transport *transport, ronde__request *requests, int n, int *n_left_out) {
+  endpoint *self = endpoint_of(transport);
+  *n_left_out = 0;
+  if (self->group->aborted) return RONDE_E_LOST;
+  for (int i = 0; i < n; i++) {
+    transfer *t = requests[i].impl;
+    if (!t) continue;
+    if (t->is_queued && self->group->endpoints[t->peer].left)
+      return ronde__fail(RONDE_E_LOST, "rank %d has left, with a message under way (tag %#" PRIx32 ")", t->peer,
+                         t->tag);
+    if (t->done_ns <= self->group->virtual.now_ns) RONDE_TRY(settle(transport, &requests[i]));
+    else ++*n_left_out;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status sim_test(ronde__transport *transport, ronde__request *request, bool *done_out) {
+  int n_left;
+  ronde_status status = advance(transport, request, 1, &n_left);
+  if (status == RONDE_OK) *done_out = n_left == 0;
+  else sim_cancel(transport, request, 1);
+  return status;
+}
+
+/* Who waits for all goes on when the last is done, if that is known of each; who waits for some, at the next. */
+static uint64_t due_ns(const ronde__request *requests, int n, bool for_all) {
+  uint64_t first = UINT64_MAX, last = 0;
+  for (int i = 0; i < n; i++) {
+    const transfer *t = requests[i].impl;
+    if (!t) continue;
+    if (t->done_ns < first) first = t->done_ns;
+    if (t->done_ns > last) last = t->done_ns;
+  }
+  return for_all ? last : first;
+}
+
+static void set_waiter(const ronde__request *requests, int n, ronde__virtual_task *waiter) {
+  for (int i = 0; i < n; i++)
+    if (requests[i].impl) ((transfer *)requests[i].impl)->waiter = waiter;
+}
+
+static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over, bool for_all,
+                               uint64_t timeout_ns) {
+  ronde__virtual *virtual = &endpoint_of(transport)->group->virtual;
+  awaited subject = {endpoint_of(transport), requests, n};
+  uint64_t limit_ns = timeout_ns > UINT64_MAX - virtual->now_ns ? 0 : virtual->now_ns + timeout_ns;
+  ronde_status status;
+  for (;;) {
+    int n_left;
+    status = advance(transport, requests, n, &n_left);
+    if (status != RONDE_OK || n_left <= n_over) break;
+    uint64_t due = due_ns(requests, n, for_all);
+    if (due < UINT64_MAX) ronde__virtual_wake(virtual->current, due);
+    set_waiter(requests, n, virtual->current);
+    bool in_time = ronde__virtual_wait(virtual, &subject, limit_ns);
+    set_waiter(requests, n, NULL);
+    if (in_time) continue;
+    status = ronde__fail(RONDE_E_LOST, "nothing has come for %.3g s of virtual time", (double)timeout_ns * 1e-9);
+    break;
+  }
+  if (status != RONDE_OK) sim_cancel(transport, requests, n);
+  return status;
+}
+
+static ronde_status sim_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  return wait_until(transport, requests, n, 0, true, timeout_ns);
+}
+
+static ronde_status sim_wait_some(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
+  int under_way = 0;
+  for (int i = 0; i < n; i++) under_way += requests[i].impl != NULL;
+  return wait_until(transport, requests, n, under_way > 0 ? under_way - 1 : 0, false, timeout_ns);
+}
+
+/* ---- the end ---- */
+
+static void abort_group(group *g) {
+  g->aborted = true;
+  for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
+    if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
+}
+
+static void sim_abort(ronde__transport *transport) { abort_group(endpoint_of(transport)->group); }
+
+typedef struct text {
+  char at[768];
+  size_t used;
+  int n_more;
+} text;
+
+/* What does not fit is counted. */
+static void say(text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(text *to, const char *format, ...) {
+  char one[128];
+  va_list args;
+  va_start(args, format);
+  size_t n = (size_t)vsnprintf(one, sizeof one, format, args);
+  va_end(args);
+  if (to->used + n + 2 >= sizeof to->at || to->n_more > 0) {
+    to->n_more++;
+    return;
+  }
+  to->used += (size_t)snprintf(to->at + to->used, sizeof to->at - to->used, "%s%s", to->used ? "; " : "", one);
+}
+
+static void say_awaited(text *to, const char *who, const awaited *what) {
+  for (int i = 0; i < what->n; i++) {
+    const transfer *t = what->requests[i].impl;
+    if (!t || t->done_ns < UINT64_MAX) continue;
+    say(to, "%s waits for rank %d (tag %#" PRIx32 ")", who, t->peer, t->tag);
+    return;
+  }
+}
+
+/* What runs beside a rank and waits for that rank alone is only told of where nobody waits for a message. */
+static void say_who_waits(const group *g, text *to, bool for_messages) {
+  for (const ronde__virtual_task *t = g->virtual.tasks; t; t = t->next) {
+    char who[64];
+    bool beside = t->task && t->task->name[0];
+    snprintf(who, sizeof who, "rank %d%s%s", t->rank->rank, beside ? "'s " : "", beside ? t->task->name : "");
+    if (!t->waits) continue;
+    if (for_messages && t->subject) say_awaited(to, who, t->subject);
+    else if (!for_messages && t->joined) say(to, "%s waits for rank %d to end", who, t->joined->rank->rank);
+    else if (!for_messages && t->event) say(to, "%s waits for another task of its rank", who);
+  }
+}
+
+static void stuck(ronde__virtual *virtual, void *user) {
+  group *g = user;
+  text who = {.used = 0};
+  char more[32] = "";
+  say_who_waits(g, &who, true);
+  if (who.used == 0) say_who_waits(g, &who, false);
+  if (who.n_more > 0) snprintf(more, sizeof more, "; and %d more", who.n_more);
+  ronde__fail(RONDE_E_LOST, "at %.9f s nobody can go on: %s%s",
+              (double)(virtual->now_ns - RONDE__VIRTUAL_BEGIN_NS) * 1e-9, who.at, more);
+  abort_group(g);
+}
+
+static void group_free(group *g) {
+  for (int r = 0; g->endpoints && r < g->options.n; r++) {
+    endpoint *e = &g->endpoints[r];
+    for (int source = 0; e->sends && source < g->options.n; source++) {
+      queue_free(&e->sends[source]);
+      queue_free(&e->receives[source]);
+    }
+    ronde__free(e->sends);
+  }
+  ronde__virtual_end(&g->virtual);
+  ronde__free(g->endpoints);
+  ronde__free(g->times);
+  ronde__free(g->host_of);
+  ronde__free(g->host_ports);
+  ronde__free(g);
+}
+
+/* Whoever waits for this rank learns that it has left. */
+static void sim_destroy(ronde__transport *transport) {
+  group *g = endpoint_of(transport)->group;
+  endpoint_of(transport)->left = true;
+  for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
+    if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
+  if (--g->n_present == 0) group_free(g);
+}
+
+static const ronde__transport_ops sim_ops = {
+    .name = "sim",
+    .isend = sim_isend,
+    .irecv = sim_irecv,
+    .irecv_add = sim_irecv_add,
+    .test = sim_test,
+    .wait = sim_wait,
+    .wait_some = sim_wait_some,
+    .cancel = sim_cancel,
+    .abort = sim_abort,
+    .destroy = sim_destroy,
+};
+
+/* ---- the beginning ---- */
+
+static ronde_status make_endpoints(group *g) {
+  int n = g->options.n;
+  RONDE__ALLOC(g->endpoints, (size_t)n * sizeof *g->endpoints, "transport sim");
+  for (int r = 0; r < n; r++) {
+    endpoint *e = &g->endpoints[r];
+    e->head = (ronde__transport){.ops = &sim_ops,
+                                 .time = &g->times[r].head,
+                                 .rank = r,
+                                 .size = n,
+                                 .piece_bytes = RONDE__PIECE_BYTES,
+                                 .host_of = g->host_of};
+    ronde__transport_limit(&e->head, RONDE__LOST_AFTER_S * 1000000000ull);
+    e->group = g;
+    RONDE__ALLOC(e->sends, 2 * (size_t)n * sizeof *e->sends, "transport sim");
+    e->receives = e->sends + n;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status make_group(group *g) {
+  int n = g->options.n;
+  if (g->options.host_of) {
+    ronde__ranks ranks = {n, g->options.host_of};
+    RONDE__ALLOC(g->host_of, (size_t)n * sizeof *g->host_of, "transport sim");
+    memcpy(g->host_of, g->options.host_of, (size_t)n * sizeof *g->host_of);
+    RONDE__ALLOC(g->host_ports, (size_t)ronde__ranks_hosts(&ranks) * sizeof *g->host_ports, "transport sim");
+  }
+  RONDE__ALLOC(g->times, (size_t)n * sizeof *g->times, "transport sim");
+  g->virtual.stuck = stuck;
+  g->virtual.user = g;
+  RONDE_TRY(ronde__virtual_begin(&g->virtual, g->options.seed, g->times, n));
+  return make_endpoints(g);
+}
+
+ronde_status ronde__transport_sim(const ronde__sim_options *options, ronde__transport **transports_out) {
+  if (options->n < 1) return ronde__fail(RONDE_E_INTERNAL, "transport sim: %d ranks", options->n);
+  group *g;
+  RONDE__ALLOC(g, sizeof *g, "transport sim");
+  g->options = *options;
+  g->n_present = options->n;
+  ronde_status status = make_group(g);
+  if (status != RONDE_OK) {
+    group_free(g);
+    return status;
+  }
+  for (int r = 0; r < options->n; r++) transports_out[r] = &g->endpoints[r].head;
+  return RONDE_OK;
+}
+
+ronde__sim_events ronde__sim_events_of(const ronde__transport *transport) {
+  const ronde__virtual *virtual = &((const endpoint *)transport)->group->virtual;
+  return (ronde__sim_events){virtual->n_events, virtual->digest};
+}
