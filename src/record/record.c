@@ -17,7 +17,6 @@
 void ronde__record_begin(ronde__record *record) {
   *record = (ronde__record){.setup_s = NAN, .wall_s = NAN, .cpu_s = NAN, .peak_rss_bytes = -1};
   record->model.executed_flops_per_example = -1;
-  record->communication.busbw_bytes_per_s = NAN;
   time_t now = time(NULL);
   struct tm utc;
   strftime(record->started_at, sizeof record->started_at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
@@ -26,6 +25,7 @@ void ronde__record_begin(ronde__record *record) {
 
 void ronde__record_end(ronde__record *record) {
   json_decref(record->config);
+  json_decref(record->communication.of_strategy);
   free(record->epochs);
   free(record->ops);
   *record = (ronde__record){0};
@@ -238,27 +238,15 @@ static json_t *ops_json(const ronde__record *record) {
   return json;
 }
 
-static json_t *staleness_json(const ronde__record_staleness *staleness) {
-  if (!staleness) return json_null();
-  json_t *histogram = json_array();
-  for (int i = 0; i < staleness->n_histogram; i++) {
-    json_array_append_new(histogram, json_integer(staleness->histogram[i]));
-  }
-  json_t *json = json_object();
-  put(json, "mean", real(staleness->mean));
-  put(json, "max", count(staleness->max));
-  put(json, "histogram", histogram);
-  return json;
-}
-
 static json_t *communication_json(const ronde__record_communication *communication) {
   json_t *json = json_object();
   put(json, "bytes_sent", count(communication->bytes_sent));
   put(json, "bytes_received", count(communication->bytes_received));
   put(json, "messages", count(communication->messages));
-  put(json, "collective", text(communication->collective));
-  put(json, "busbw_bytes_per_s", real(communication->busbw_bytes_per_s));
-  put(json, "staleness", staleness_json(communication->staleness));
+  put(json, "collective", json_null());
+  put(json, "busbw_bytes_per_s", json_null());
+  put(json, "staleness", json_null());
+  if (communication->of_strategy) json_object_update(json, communication->of_strategy);
   return json;
 }
 

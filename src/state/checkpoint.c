@@ -89,7 +89,7 @@ static char *note_text(const ronde__saver *s) {
       "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
       "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
       "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
-      ronde__gemm_name(job->gemm), "world", "workers", job->world, "strategy", job->strategy->name);
+      ronde__gemm_name(job->gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
   char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   json_decref(note);
   return text;

@@ -105,7 +105,7 @@ void ronde__resume_close(ronde__resume *resume); /* NULL is taken */
 ronde_status ronde__resume_options(const ronde__resume *resume, ronde_config *config, int n_ranks);
 /* The collective that --collective auto had chosen in the run, where it was one of the same workers and strategy; else
  * NULL. */
-const char *ronde__resume_collective(const ronde__resume *resume, int world, const char *strategy);
+const char *ronde__resume_collective(const ronde__resume *resume, int n_workers, const char *strategy);
 /* Once options and data are resolved: RONDE_E_USAGE names an option that may not change, and both values; RONDE_E_INPUT
  * other data. */
 ronde_status ronde__resume_check(const ronde__resume *resume, const ronde__job *job);

@@ -281,7 +281,7 @@ typedef struct heir {
 
 static bool leave(void *user, const char *name) {
   const heir *h = user;
-  bool serves = h->strategy && h->strategy->serve, alone = h->strategy && h->strategy->max_workers == 1;
+  bool serves = h->strategy && h->strategy->place, alone = h->strategy && h->strategy->max_workers == 1;
   if (AMONG(name, once_options)) return true;
   if (AMONG(name, output_options)) return h->no_output;
   if (!strcmp(name, "steps")) return h->new_length;
@@ -315,9 +315,11 @@ static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ra
       .chose_collective = !strcmp(noted(r, "config", "collective"), "auto") || ronde_config_is_given(config, "choices"),
       .no_output = !r->folder && !ronde__config_options(config)->out,
       .new_length = ronde_config_is_given(config, "epochs")};
-  ronde__strategy_settings settings = {.backup = (int)strtoll(wanted(r, config, "backup"), NULL, 10)};
+  ronde__options options = *ronde__config_options(config);
+  ronde__strategy_settings settings = {.options = &options};
+  options.backup = strtoll(wanted(r, config, "backup"), NULL, 10);
   h.strategy = ronde__strategy_find(wanted(r, config, "strategy"), &settings);
-  bool serves = h.strategy && h.strategy->serve;
+  bool serves = h.strategy && h.strategy->place;
   bool apart = serves && !strcmp(wanted(r, config, "placement"), "dedicated");
   int64_t servers = strtoll(wanted(r, config, "servers"), NULL, 10);
   if (ronde_config_is_given(config, "workers")) h.workers = ronde__config_options(config)->workers;
@@ -359,10 +361,10 @@ ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config,
   return r->folder && !config->options.out ? ronde_config_set(config, "out", r->folder) : RONDE_OK;
 }
 
-const char *ronde__resume_collective(const ronde__resume *r, int world, const char *strategy) {
+const char *ronde__resume_collective(const ronde__resume *r, int n_workers, const char *strategy) {
   json_t *then = json_object_get(r->json, "world");
-  bool same =
-      json_integer_value(json_object_get(then, "workers")) == world && !strcmp(noted(r, "world", "strategy"), strategy);
+  bool same = json_integer_value(json_object_get(then, "workers")) == n_workers &&
+              !strcmp(noted(r, "world", "strategy"), strategy);
   const char *name = noted(r, "given", "collective");
   return same && *name && !strcmp(noted(r, "config", "collective"), "auto") ? name : NULL;
 }

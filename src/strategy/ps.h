@@ -4,6 +4,9 @@
 
 #include "strategy/strategy.h"
 
+/* Index into the choices of options.inc. */
+enum { RONDE__PLACEMENT_COLOCATED, RONDE__PLACEMENT_DEDICATED };
+
 /* Kept apart from the tags of collectives, which may be under way between the same ranks. */
 enum {
   RONDE__PS_PLAN = RONDE__TAG_STRATEGY +

@@ -75,12 +75,27 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", NULL};
 
+static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+  return ronde__server_create(options, ronde__server_on_arrival, server_out);
+}
+
+static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(create_server);
+  return ronde__ps_place(settings, &role, roles);
+}
+
 const ronde__strategy ronde__strategy_ps_async = {
     .name = "ps-async",
     .options = options,
+    .check = ronde__ps_check,
     .min_workers = 1,
     .asynchronous = true,
-    .serve = ronde__server_on_arrival,
+    .extra_ranks = ronde__ps_extra_ranks,
+    .place = place,
+    .more_bytes = ronde__ps_more_bytes,
+    .facts_bytes = sizeof(ronde__staleness),
+    .facts = ronde__ps_facts,
+    .record = ronde__ps_record,
     .create = create,
     .step = step,
     .destroy = ronde__ps_destroy,

@@ -290,11 +290,8 @@ ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_setti
                               void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "parameter servers");
-  *s = (state){.worker = worker,
-               .settings = settings,
-               .group = settings->group,
-               .n_servers = settings->n_servers,
-               .lockstep = lockstep};
+  *s = (state){.worker = worker, .settings = settings, .group = settings->group, .lockstep = lockstep};
+  s->servers = ronde__roles_of(settings->roles, RONDE__SERVER, &s->n_servers);
   worker->param_needed = param_needed;
   worker->needed_user = s;
   ronde_status status = set_up(s);

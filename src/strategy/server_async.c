@@ -4,7 +4,7 @@
 
 /* A copy travels: the next update waits for nobody. */
 static ronde_status answer(ronde__server *s, int w) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   s->clients[w] = RONDE__CLIENT_ANSWERING;
   s->answers[w] = (ronde__ps_answer){s->version, s->stop};
   RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[w], sizeof s->answers[w],
@@ -48,8 +48,8 @@ static ronde_status go_on(ronde__server *s, int w) {
 }
 
 ronde_status ronde__server_on_arrival(ronde__server *s) {
-  ronde__transport *group = s->o.group;
-  int n_workers = s->o.n_workers, n_gone = 0;
+  ronde__transport *group = s->group;
+  int n_workers = s->n_workers, n_gone = 0;
   RONDE__ALLOC(s->answers, (size_t)n_workers * sizeof *s->answers, "parameter server");
   RONDE_TRY(ronde__clients_create(s));
   while (n_gone < n_workers) {

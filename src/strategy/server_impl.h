@@ -15,8 +15,10 @@ typedef enum ronde__client {
 } ronde__client;
 
 struct ronde__server {
-  ronde__server_options o;
-  int index;
+  ronde__service_options o;
+  ronde__server_way *serve;
+  ronde__transport *group;
+  int n_workers, n_servers, index;
   ronde__prof *prof;
   int update_slot;
   ronde__optim *optim;

@@ -28,7 +28,9 @@ static ronde_status settle(ronde__rank *r) {
 ronde_status ronde__rank_finish(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (r->strategy_state && strategy->finish) RONDE_TRY(strategy->finish(r->strategy_state));
-  return r->server_thread ? ronde__comm_thread_drain(r->server_thread) : RONDE_OK;
+  for (int i = 0; i < RONDE__MAX_BESIDE; i++)
+    if (r->service_threads[i]) RONDE_TRY(ronde__comm_thread_drain(r->service_threads[i]));
+  return RONDE_OK;
 }
 
 /* Examples of update `index` (from 0) of an epoch, and its batches. */
@@ -101,7 +103,7 @@ static void planted_drift(ronde__rank *r) {
 static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
-  bool due = job->world > 1 && every > 0 && (step % every == 0 || step == job->steps);
+  bool due = job->roles.n_workers > 1 && every > 0 && (step % every == 0 || step == job->steps);
   if (due || step == job->drill_drift_step) RONDE_TRY(settle(r));
   if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
   if (!due) return RONDE_OK;
@@ -115,8 +117,8 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->world) -
-         ronde__share_begin(batch, r->transport->rank, r->job->world);
+    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->roles.n_workers) -
+         ronde__share_begin(batch, r->transport->rank, r->job->roles.n_workers);
   }
   return n;
 }
@@ -212,7 +214,7 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
                             .ids = tests.ids,
                             .n = tests.n,
                             .rank = r->transport->rank,
-                            .world = job->world,
+                            .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch};
   return what.n > 0 ? ronde__evaluate(r->net, &what, score_out) : RONDE_OK;
 }
@@ -223,7 +225,7 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
   RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
-  for (int i = 0; i < r->job->world; i++) {
+  for (int i = 0; i < r->job->roles.n_workers; i++) {
     epoch->score.loss_sum += r->parts[i].score.loss_sum;
     epoch->score.n_correct += r->parts[i].score.n_correct;
     epoch->score.n += r->parts[i].score.n;
@@ -257,10 +259,10 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
 }
 
 /* Of steps that were each rank's own. */
-static void sum_parts(ronde__epoch *epoch, int world) {
+static void sum_parts(ronde__epoch *epoch, int n_workers) {
   ronde__sums sums = {.steps = epoch->sums.steps};
   epoch->examples = 0;
-  for (int i = 0; i < world; i++) {
+  for (int i = 0; i < n_workers; i++) {
     epoch->examples += epoch->parts[i].examples;
     sums.examples += epoch->parts[i].sums.examples;
     sums.n_correct += epoch->parts[i].sums.n_correct;
@@ -280,7 +282,7 @@ static ronde_status meet(ronde__rank *r, ronde_status *status) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  for (int i = 0; i < r->job->world; i++)
+  for (int i = 0; i < r->job->roles.n_workers; i++)
     if (r->parts[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->parts[i].end;
   r->agreed = *status != RONDE_OK;
   return RONDE_OK;
@@ -300,7 +302,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
   RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   epoch->parts = r->parts;
-  if (r->job->strategy->asynchronous) sum_parts(epoch, r->job->world);
+  if (r->job->strategy->asynchronous) sum_parts(epoch, r->job->roles.n_workers);
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
 }
 

@@ -49,7 +49,7 @@ static ronde_status evaluate(rank *r, ronde__net *net) {
                             .ids = r->part->ids,
                             .n = r->part->n,
                             .rank = r->number,
-                            .world = job->world,
+                            .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch,
                             .cancel = is_cancelled,
                             .user = r};
@@ -87,15 +87,16 @@ static void *thread_main(void *arg) {
 
 static ronde_status run_ranks(const ronde__job *job, rank *ranks) {
   pthread_t *threads;
-  RONDE__ALLOC(threads, (size_t)job->world * sizeof *threads, "evaluation");
+  RONDE__ALLOC(threads, (size_t)job->roles.n_workers * sizeof *threads, "evaluation");
   int n_started = 1;
-  for (; n_started < job->world; n_started++)
+  for (; n_started < job->roles.n_workers; n_started++)
     if (pthread_create(&threads[n_started], NULL, thread_main, &ranks[n_started])) break;
   thread_main(&ranks[0]);
   for (int i = 1; i < n_started; i++) pthread_join(threads[i], NULL);
   ronde__free(threads);
-  if (n_started < job->world) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
-  for (int i = 0; i < job->world; i++) RONDE_TRY(ranks[i].status);
+  if (n_started < job->roles.n_workers)
+    return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
+  for (int i = 0; i < job->roles.n_workers; i++) RONDE_TRY(ranks[i].status);
   return RONDE_OK;
 }
 
@@ -175,7 +176,7 @@ static ronde_status choose(ronde__job *job, part *part_out) {
 
 static ronde_status report(const ronde__job *job, const rank *ranks, char **json_out) {
   ronde__score sum = {0};
-  for (int i = 0; i < job->world; i++) {
+  for (int i = 0; i < job->roles.n_workers; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
     sum.n_correct += ranks[i].score.n_correct;
     sum.n += ranks[i].score.n;
@@ -194,12 +195,12 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
 }
 
 static ronde_status eval_part(ronde__job *job, const part *part, char **json_out) {
-  job->local_batch = ronde__ceil_div(job->options->batch, job->world);
+  job->local_batch = ronde__ceil_div(job->options->batch, job->roles.n_workers);
   rank *ranks;
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
-  RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++)
+  RONDE__ALLOC(ranks, (size_t)job->roles.n_workers * sizeof *ranks, "evaluation");
+  for (int i = 0; i < job->roles.n_workers; i++)
     ranks[i] = (rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
   ronde_status status = run_ranks(job, ranks);
   if (status == RONDE_OK) status = report(job, ranks, json_out);
