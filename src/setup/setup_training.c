@@ -190,9 +190,8 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
                        RONDE__SHOWN(text));
   if (job->strategy->meets_to_save)
-    return ronde__fail(RONDE_E_USAGE,
-                       "--checkpoint-every %s: with --backup the workers meet for it: after how many steps?",
-                       RONDE__SHOWN(text));
+    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: with %s the workers meet for it: after how many steps?",
+                       RONDE__SHOWN(text), job->strategy->meets_to_save);
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
   return RONDE_OK;
 }

@@ -427,7 +427,30 @@ static ronde_status check_config(const ronde__resume *r, const ronde__job *job, 
   return RONDE_OK;
 }
 
+/* Whose run it was, and whose it is: either may say that only it can go on with its runs. */
+static ronde_status check_strategy(const ronde__resume *r, const ronde__job *job) {
+  const ronde__strategy *now = job->strategy;
+  const char *name = noted(r, "world", "strategy");
+  ronde__strategy_settings settings = {.options = job->options};
+  const ronde__strategy *then = ronde__strategy_find(name, &settings);
+  if (!then) return RONDE_OK;
+  const char *why = strcmp(then->name, now->name) == 0 ? NULL
+                    : then->keeps_strategy             ? then->keeps_strategy
+                                                       : now->keeps_strategy;
+  if (why)
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s cannot go on with %s, a run of %s: %s", now->name, r->path, name,
+                       why);
+  int64_t workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
+  why = workers == job->roles.n_workers ? NULL : now->keeps_workers;
+  return why ? ronde__fail(RONDE_E_USAGE, "--workers %d cannot go on with %s, a run of %" PRId64 ": %s",
+                           job->roles.n_workers, r->path, workers, why)
+             : RONDE_OK;
+}
+
+const json_t *ronde__resume_note(const ronde__resume *r) { return json_object_get(r->json, "strategy"); }
+
 ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) {
+  RONDE_TRY(check_strategy(r, job));
   json_t *now = ronde__config_json(job->config);
   if (!now) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its options", r->path);
   ronde_status status = check_config(r, job, now);
@@ -445,30 +468,26 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
 
 /* ---- state ---- */
 
-static ronde_status load_state(const ronde__resume *r, const ronde__net *net, const char *state, float *values) {
+static ronde_status load_array(const ronde__resume *r, const ronde__net *net, const ronde__state_array *array) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   for (int i = 0; i < n_params; i++) {
     if (params[i].frozen) continue;
-    char *name = ronde__format(RONDE__RESERVED "%s.%s", state, params[i].name);
+    char *name = ronde__format(RONDE__RESERVED "%s.%s", array->name, params[i].name);
     const ronde__file_tensor *tensor = name ? ronde__safetensors_find(r->file, name) : NULL;
     free(name);
     if (!tensor || tensor->dtype != RONDE__FILE_F32 || !ronde__shape_equal(&tensor->shape, &params[i].shape))
-      return ronde__fail(RONDE_E_INPUT, "%s: the optimizer's %s of %s is missing, or of another shape", r->path, state,
-                         params[i].name);
-    ronde__weight_pack(&params[i].layout, tensor->data, values + params[i].offset);
+      return ronde__fail(RONDE_E_INPUT, "%s: the state's %s of %s is missing, or of another shape", r->path,
+                         array->name, params[i].name);
+    ronde__weight_pack(&params[i].layout, tensor->data, array->values + params[i].offset);
   }
   return RONDE_OK;
 }
 
-ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
-  if (!r->header) ronde__weights_load(net, r->file, false);
-  for (int i = 0; i < ronde__optim_n_states(optim) && !r->header; i++) {
-    const char *state;
-    float *values = ronde__optim_state(optim, i, &state);
-    RONDE_TRY(load_state(r, net, state, values));
-  }
+ronde_status ronde__resume_load(const ronde__resume *r, const ronde__state *state) {
+  if (!r->header) ronde__weights_load(state->net, r->file, false);
+  for (int i = 0; i < state->n_arrays && !r->header; i++) RONDE_TRY(load_array(r, state->net, &state->arrays[i]));
   json_t *updates = json_object_get(json_object_get(r->json, "place"), "optimizer_updates");
-  ronde__optim_set_updates(optim, json_integer_value(updates));
+  ronde__optim_set_updates(state->optim, json_integer_value(updates));
   return RONDE_OK;
 }

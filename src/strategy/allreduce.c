@@ -242,6 +242,7 @@ const ronde__strategy ronde__strategy_allreduce = {
     .fuses_alone = true,
     .all_reduces = true,
     .waits_for_all = true,
+    .equals_one = true,
     .create = create,
     .step = step,
     .destroy = destroy,

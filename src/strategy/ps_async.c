@@ -89,7 +89,10 @@ const ronde__strategy ronde__strategy_ps_async = {
     .options = options,
     .check = ronde__ps_check,
     .min_workers = 1,
+    .meets_to_save = "--strategy ps-async",
     .asynchronous = true,
+    .keeps_workers = RONDE__PS_OWN_UPDATES,
+    .keeps_strategy = RONDE__PS_OWN_UPDATES,
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
     .more_bytes = ronde__ps_more_bytes,
@@ -101,5 +104,6 @@ const ronde__strategy ronde__strategy_ps_async = {
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
     .refresh = refresh,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

@@ -129,7 +129,7 @@ const ronde__strategy ronde__strategy_ps_backup = {
     .options = ronde__ps_sync_options,
     .check = check,
     .min_workers = 1,
-    .meets_to_save = true,
+    .meets_to_save = "--backup",
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
     .more_bytes = ronde__ps_more_bytes,
@@ -138,6 +138,6 @@ const ronde__strategy ronde__strategy_ps_backup = {
     .step = step_with_backup,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .fetch_state = ronde__ps_fetch_state,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

@@ -60,6 +60,7 @@ const ronde__strategy ronde__strategy_ps_sync = {
     .check = ronde__ps_check,
     .min_workers = 1,
     .waits_for_all = true,
+    .equals_one = true,
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
     .more_bytes = ronde__ps_more_bytes,
@@ -67,6 +68,6 @@ const ronde__strategy ronde__strategy_ps_sync = {
     .step = step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .fetch_state = ronde__ps_fetch_state,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

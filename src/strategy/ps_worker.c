@@ -167,8 +167,10 @@ static ronde_status take_states(state *s, float *packed) {
   return RONDE_OK;
 }
 
-ronde_status ronde__ps_fetch_state(void *opaque) {
+/* Rank 0 asks, wherever the others are. */
+ronde_status ronde__ps_gather_state(void *opaque) {
   state *s = opaque;
+  if (s->worker->transport->rank != 0) return RONDE_OK;
   float *packed;
   RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(ronde__ps_tell(s, RONDE__PS_GIVE_STATE));

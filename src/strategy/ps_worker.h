@@ -74,11 +74,14 @@ static inline int ronde__ps_rank_of(const ronde__ps_worker *worker, int server) 
 ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_settings *settings, bool lockstep,
                               void **state_out);
 void ronde__ps_destroy(void *worker);
-ronde_status ronde__ps_fetch_state(void *worker);
+ronde_status ronde__ps_gather_state(void *worker);
 ronde_status ronde__ps_finish(void *worker);
 
 /* Of ps-sync, with backup workers or without. */
 extern const char *const ronde__ps_sync_options[];
+
+/* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
+#define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
 
 /* ---- ps_policy.c: who takes part, and what is told of it ---- */
 

@@ -40,6 +40,10 @@ static ronde_status go_on(ronde__server *s, int w) {
   case RONDE__CLIENT_LISTENING:
     if (s->heads[w].kind == RONDE__PS_STEP) return ronde__client_receive(s, w);
     if (s->heads[w].kind == RONDE__PS_FETCH) return answer(s, w);
+    if (s->heads[w].kind == RONDE__PS_GIVE_STATE) {
+      RONDE_TRY(ronde__server_give_state(s));
+      return ronde__client_listen(s, w);
+    }
     s->clients[w] = RONDE__CLIENT_GONE;
     return RONDE_OK;
   case RONDE__CLIENT_PUSHING: RONDE_TRY(update(s, w)); return answer(s, w);

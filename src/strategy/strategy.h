@@ -25,6 +25,12 @@ static inline bool ronde__rank_set_has(const ronde__rank_set *set, int rank) {
   return set->bits[rank / 64] >> rank % 64 & 1;
 }
 
+/* A flat array over the parameters that train, packed as they are, which belongs to the state of a run. */
+typedef struct ronde__state_array {
+  const char *name; /* in a checkpoint: ronde.NAME.PARAMETER */
+  float *values;    /* [trained] */
+} ronde__state_array;
+
 /* What a rank works with, whatever the strategy; lives as long as the run. */
 typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
@@ -50,6 +56,9 @@ typedef struct ronde__worker {
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
   ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
+  /* Those that the strategy declares, in its order: zeros, or a checkpoint's; and the note of that, or NULL. */
+  const ronde__state_array *arrays;
+  const json_t *note;
 } ronde__worker;
 
 /* How the user wants ranks to exchange; a strategy reads what it knows. Before the ranks are known there are options
@@ -105,7 +114,13 @@ typedef struct ronde__strategy {
   bool all_reduces;             /* by the settings' collective */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
   bool waits_for_all;           /* a step is everybody's */
-  bool meets_to_save;           /* workers do not wait for each other, but must while a checkpoint is written */
+  bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
+  /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
+   * can write one after any step. */
+  const char *meets_to_save;
+  /* Why a run must not go on from a checkpoint with another number of workers, or under another strategy. NULL: it may.
+   * Both strategies are asked. */
+  const char *keeps_workers, *keeps_strategy;
 
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a
    * worker. NULL: nobody. */
@@ -125,8 +140,13 @@ typedef struct ronde__strategy {
   ronde_status (*settle)(void *state);
   /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
   ronde_status (*refresh)(void *state);
-  /* Rank 0 alone, between two steps: brings the optimizer's state into the worker's. NULL: it is there. */
-  ronde_status (*fetch_state)(void *state);
+  /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
+  const char *const *arrays;
+  /* Between two steps, for a checkpoint: brings the optimizer's state and these arrays into those of rank 0's worker.
+   * Where workers meet to save all call together, else rank 0 alone. NULL: they are there. */
+  ronde_status (*gather_state)(void *state);
+  /* Rank 0, behind it: what else belongs to the state, as JSON. NULL: nothing. */
+  json_t *(*note)(const void *state);
   /* After the last step, if all ranks end alike: nobody will be waited for. NULL: nothing to do. */
   ronde_status (*finish)(void *state);
   /* What a rank tells rank 0 of itself at the end: facts_bytes, zeros before. state: NULL on a rank without a worker;
@@ -139,7 +159,7 @@ typedef struct ronde__strategy {
 } ronde__strategy;
 
 /* Options of several strategies: what needs all workers in one step or one state of all of them, */
-#define RONDE__OPTIONS_OF_STEPS "sync-bn", "skip-bad-steps", "clip", "resume", "checkpoint-every", "keep", "sentinel"
+#define RONDE__OPTIONS_OF_STEPS "sync-bn", "skip-bad-steps", "clip", "sentinel"
 /* buckets, and servers. */
 #define RONDE__OPTIONS_OF_BUCKETS "bucket-mb", "overlap"
 #define RONDE__OPTIONS_OF_SERVERS "servers", "placement"

@@ -67,6 +67,7 @@ typedef struct ronde__rank {
   ronde_graph *graph;
   ronde__net *net;
   ronde__optim *optim;
+  ronde__state state;
   ronde__loader *loader;
   ronde__worker worker;
   ronde__strategy_settings settings;
@@ -89,14 +90,16 @@ typedef struct ronde__rank {
   int n_ops;
   ronde__clock_reading *clocks; /* rank 0, where processes are traced: [workers][2], against its own; else NULL */
   bool traced;                  /* and their trace is written */
+  bool met;                     /* asynchronous: in this epoch, and found that it is over */
   bool agreed;                  /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* rank_setup.c: everything up to the first step, */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
-/* rank_state.c: of it, the state of a checkpoint, where the run goes on from one: each worker reads it, or gets it from rank 0
+/* rank_state.c: of it, what belongs to the state, and where the run goes on from a checkpoint, that state: each worker reads it, or gets it from rank 0
  * where they are processes; servers get theirs from rank 0 anyway; */
 ronde_status ronde__rank_take_state(ronde__rank *rank);
+void ronde__rank_drop_state(ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */

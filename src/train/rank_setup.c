@@ -146,6 +146,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->place.best.value = -INFINITY;
   if (job->resume) r->place = job->resume->place;
+  /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
+  if (job->strategy->asynchronous && r->transport->rank != 0)
+    r->place.sums = (ronde__sums){.steps = r->place.sums.steps};
   find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
@@ -167,13 +170,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
                               .shared = r->shared,
-                              .late = r->late};
+                              .late = r->late,
+                              .arrays = r->state.arrays + ronde__optim_n_states(r->optim),
+                              .note = job->resume ? ronde__resume_note(job->resume) : NULL};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   r->worker.before_forward_arg = (void *)&job->drill_slow_ns;
   RONDE_TRY(start_services(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
-  bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
-  return saves ? ronde__saver_create(job, r->net, r->optim, &r->saver) : RONDE_OK;
+  r->state.strategy_state = r->strategy_state;
+  bool saves = r->transport->rank == 0 && job->options->out;
+  return saves ? ronde__saver_create(job, &r->state, &r->saver) : RONDE_OK;
 }
 
 void ronde__rank_tear_down(ronde__rank *r) {
@@ -184,6 +190,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
     if (r->services[i].member) r->services[i].member->role->destroy(r->services[i].state);
   }
   ronde__loader_destroy(r->loader);
+  ronde__rank_drop_state(r);
   ronde__optim_destroy(r->optim);
   ronde__net_destroy(r->net);
   ronde_graph_destroy(r->graph);

@@ -39,10 +39,11 @@ static void say_start(const ronde__job *job) {
     ronde__log(RONDE_LOG_INFO,
                "nothing of this training will be kept: --out DIR keeps its weights, state and record, "
                "--save FILE the weights");
-  if (o->out && o->save_last && job->strategy->asynchronous)
+  if (o->out && job->strategy->asynchronous)
     ronde__log(RONDE_LOG_INFO,
-               "--strategy %s: the weights will be kept, but no state: the run cannot be gone on with (--resume)",
-               job->strategy->name);
+               "--strategy %s: the state is kept where the workers meet, %s: an interruption loses what comes behind",
+               job->strategy->name,
+               job->checkpoint_steps ? "every so many steps as --checkpoint-every says" : "at the end of an epoch");
   if (r && ronde__place_is_over(&r->place, job))
     ronde__log(RONDE_LOG_INFO, "complete at step %" PRId64 " (%s): more --epochs or --steps go on from there",
                r->place.step, r->path);
