@@ -110,6 +110,9 @@ static void test_what_only_its_strategy_can_go_on_with_is_refused(void **state) 
   check_refused(options, "--workers 3 cannot go on", "updates of its own");
   in(options, "epochs=2 resume=%s/run strategy=allreduce", folder);
   check_refused(options, "--strategy allreduce cannot go on", "updates of its own");
+  json_decref(run_of("strategy=ps-ssp staleness=1 epochs=1 workers=2 servers=2 out=%s/bounded", folder));
+  in(options, "epochs=2 resume=%s/bounded strategy=allreduce", folder);
+  check_refused(options, "--strategy allreduce cannot go on", "a run of ps-ssp");
   json_decref(run_of("epochs=1 workers=2 out=%s/other", folder));
   in(options, "epochs=2 resume=%s/other strategy=ps-async", folder);
   check_refused(options, "--strategy ps-async cannot go on", "a run of allreduce");

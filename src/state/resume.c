@@ -252,10 +252,7 @@ static const char *const once_options[] = {"out",     "save",    "dry-run",   "d
                                            "threads", "choices", "overwrite", "timeout", "grace"};
 static const char *const output_options[] = {"trace", "checkpoint-every", "keep"};
 static const char *const host_options[] = {"hosts", "hostfile", "iface"};
-/* What only some strategies have, or several workers. */
-static const char *const server_options[] = {"servers", "placement", "backup"};
-static const char *const sum_options[] = {"collective", "wire"};
-static const char *const exchange_options[] = {"collective", "wire", "bucket-mb", "overlap"};
+/* What only several workers have. */
 static const char *const company_options[] = {"sentinel", "shard"};
 
 #define AMONG(name, names) is_among(name, names, RONDE__COUNT(names))
@@ -281,7 +278,6 @@ typedef struct heir {
 
 static bool leave(void *user, const char *name) {
   const heir *h = user;
-  bool serves = h->strategy && h->strategy->place, alone = h->strategy && h->strategy->max_workers == 1;
   if (AMONG(name, once_options)) return true;
   if (AMONG(name, output_options)) return h->no_output;
   if (!strcmp(name, "steps")) return h->new_length;
@@ -291,8 +287,8 @@ static bool leave(void *user, const char *name) {
   if (!strcmp(name, "strategy")) return h->new_strategy;
   if (!strcmp(name, "servers") && h->servers) return true;
   if (!strcmp(name, "collective") && h->chose_collective) return true;
-  return (AMONG(name, server_options) && !serves) || (AMONG(name, sum_options) && serves) ||
-         (AMONG(name, exchange_options) && alone) || (AMONG(name, company_options) && h->workers == 1);
+  if (h->strategy && !ronde__strategy_understands(h->strategy, name)) return true;
+  return AMONG(name, company_options) && h->workers == 1;
 }
 
 static const char *noted(const ronde__resume *r, const char *object, const char *name) {

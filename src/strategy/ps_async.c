@@ -35,7 +35,7 @@ static ronde_status begin_replies(state *s) {
   return ronde__ps_begin_pulls(s);
 }
 
-static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+ronde_status ronde__ps_own_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
   bool any = step->own_examples > 0;
@@ -61,7 +61,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return s->settings->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
 
-static ronde_status refresh(void *opaque) {
+ronde_status ronde__ps_own_refresh(void *opaque) {
   state *s = opaque;
   RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(ronde__ps_tell(s, RONDE__PS_FETCH));
@@ -100,10 +100,10 @@ const ronde__strategy ronde__strategy_ps_async = {
     .facts = ronde__ps_facts,
     .record = ronde__ps_record,
     .create = create,
-    .step = step,
+    .step = ronde__ps_own_step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .refresh = refresh,
+    .refresh = ronde__ps_own_refresh,
     .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

@@ -80,6 +80,9 @@ ronde_status ronde__ps_finish(void *worker);
 /* Of ps-sync, with backup workers or without. */
 extern const char *const ronde__ps_sync_options[];
 
+/* The step and the refreshing of what is asynchronous: this worker's push is an update of its own. */
+ronde_status ronde__ps_own_step(void *worker, const ronde__step *step, ronde__step_result *result_out);
+ronde_status ronde__ps_own_refresh(void *worker);
 /* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
 #define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
 

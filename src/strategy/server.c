@@ -58,6 +58,7 @@ void ronde__server_destroy(void *server) {
   ronde__free(s->requests);
   ronde__free(s->clients);
   ronde__free(s->answers);
+  ronde__free(s->done);
   free(s->order);
   ronde__free(s);
 }

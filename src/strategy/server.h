@@ -41,6 +41,8 @@ typedef ronde_status ronde__server_way(ronde__server *server);
 ronde__server_way ronde__server_in_step;
 /* on arrival of a worker's push, which that worker alone is sent the outcome of (server_async.c), */
 ronde__server_way ronde__server_on_arrival;
+/* the same, but who leads the slowest by more than --staleness steps is answered later (server_ssp.c), */
+ronde__server_way ronde__server_within_bound;
 /* and without waiting for the slowest (server_backup.c). */
 ronde__server_way ronde__server_with_backup;
 

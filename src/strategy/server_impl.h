@@ -44,6 +44,9 @@ struct ronde__server {
   /* Asynchronous */
   ronde__ps_answer *answers;
   int64_t version, stop;
+  int64_t *done; /* [workers] the last step of each that has made its update */
+  bool any_done;
+  bool (*holds)(const ronde__server *server, int w); /* whether w must not go on yet. NULL: all may */
   ronde__staleness staleness;
   ronde__ps_update *order; /* [n_order], room for more */
   int64_t n_order, order_capacity;
