@@ -154,7 +154,7 @@ static void servers_come_to_the_bits_of_threads(void **state) {
  * from where they met. */
 static void bounded_workers_run_as_processes(void **state) {
   need_mpi();
-  static const char *const how[] = {"", "--transport mpi"}, *const names[] = {"tb", "mb"};
+  static const char *const how[] = {"", "--transport mpi"}, *const names[] = {"tbound", "mbound"};
   json_t *runs[2];
   for (int i = 0; i < 2; i++) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-ssp --staleness 0 --workers 1 --servers 2 "
@@ -164,9 +164,9 @@ static void bounded_workers_run_as_processes(void **state) {
   }
   assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-ssp --staleness 1 --workers 3 --servers 2 "
-                   "--transport mpi --steps 4 --checkpoint-every 2 --out sb"));
-  check_run(0, run("timeout 100 " RONDE " train --resume sb --steps 6"));
-  json_t *run = record("sb");
+                   "--transport mpi --steps 4 --checkpoint-every 2 --out sbound"));
+  check_run(0, run("timeout 100 " RONDE " train --resume sbound --steps 6"));
+  json_t *run = record("sbound");
   assert_string_equal(string_at(run, "world", "strategy"), "ps-ssp");
   assert_string_equal(string_at(run, "world", "transport"), "mpi");
   assert_int_equal(json_integer_value(json_object_get(json_object_get(run, "resumed_from"), "step")), 4);

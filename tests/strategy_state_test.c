@@ -99,6 +99,16 @@ static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **sta
   }
 }
 
+/* A run that is measured writes nothing that was not asked for. */
+static void test_nothing_is_saved_that_was_not_asked_for(void **state) {
+  char path[512];
+  bool any;
+  json_decref(run_of(ASYNC "epochs=2 workers=2 save-last=off out=%s/run", folder));
+  in(path, "%s/run", folder);
+  assert_int_equal(ronde__checkpoint_any(path, &any), RONDE_OK);
+  assert_false(any);
+}
+
 static void check_refused(const char *options, const char *a, const char *b) {
   check_failed(&lines, train(options, 0, NULL), RONDE_E_USAGE, a, b);
 }
@@ -220,6 +230,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {TEST(test_a_resumed_asynchronous_worker_has_the_bits_of_a_whole_run),
                                      TEST(test_asynchronous_workers_meet_for_a_checkpoint),
                                      TEST(test_an_interrupted_asynchronous_run_goes_on_where_it_met),
+                                     TEST(test_nothing_is_saved_that_was_not_asked_for),
                                      TEST(test_what_only_its_strategy_can_go_on_with_is_refused),
                                      TEST(test_a_strategy_gets_back_what_it_adds),
                                      TEST(test_who_says_so_equals_one_worker)};

@@ -1,3 +1,4 @@
+/* Workers that a parameter server serves apart: what is awaited of each, and what each is sent. */
 #include "strategy/server_impl.h"
 
 #include <stdlib.h>

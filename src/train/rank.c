@@ -408,7 +408,7 @@ static int64_t first_epoch(const ronde__rank *r) {
 /* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
 static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
   const ronde__job *job = r->job;
-  bool due = job->checkpoint_steps == 0 || is_due(r, false);
+  bool due = job->checkpoint_steps ? is_due(r, false) : job->options->save_last;
   bool saves = job->options->out && job->strategy->asynchronous && r->place.step < last_step;
   return saves && due ? write_state(r, false, false) : RONDE_OK;
 }

@@ -39,7 +39,7 @@ static void say_start(const ronde__job *job) {
     ronde__log(RONDE_LOG_INFO,
                "nothing of this training will be kept: --out DIR keeps its weights, state and record, "
                "--save FILE the weights");
-  if (o->out && job->strategy->asynchronous)
+  if (o->out && (o->save_last || job->checkpoint_steps) && job->strategy->asynchronous)
     ronde__log(RONDE_LOG_INFO,
                "--strategy %s: the state is kept where the workers meet, %s: an interruption loses what comes behind",
                job->strategy->name,
