@@ -78,10 +78,10 @@ static void test_asynchronous_workers_meet_for_a_checkpoint(void **state) {
 }
 
 /* An end that one of them finds, wherever the others are: nothing is saved that is no state of the run. */
-static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **state) {
+static void check_interrupted(const char *strategy, const char *name) {
   char options[512];
-  in(options, SET "batch=8 threads=1 epochs=9 workers=3 " ASYNC "checkpoint-every=5 keep=100 resume=auto out=%s/run",
-     folder);
+  in(options, SET "batch=8 threads=1 epochs=9 workers=3 checkpoint-every=5 keep=100 resume=auto %s out=%s/%s", strategy,
+     folder, name);
   for (int at = 3; at <= 9; at += 2) {
     json_t *run;
     assert_int_equal(train(options, at, &run), RONDE_E_CANCELLED);
@@ -89,7 +89,7 @@ static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **sta
     char **paths;
     int n;
     char path[512];
-    in(path, "%s/run", folder);
+    in(path, "%s/%s", folder, name);
     assert_int_equal(ronde__checkpoint_list(path, &paths, &n), RONDE_OK);
     for (int i = 0; i < n; ++i) {
       assert_int_equal(strtol(strstr(paths[i], "step-") + 5, NULL, 10) % 5, 0);
@@ -97,6 +97,12 @@ static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **sta
     }
     ronde__free(paths);
   }
+}
+
+/* Also where workers are held until others catch up. */
+static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **state) {
+  check_interrupted("strategy=ps-async", "free");
+  check_interrupted("strategy=ps-ssp staleness=0", "bounded");
 }
 
 /* A run that is measured writes nothing that was not asked for. */
