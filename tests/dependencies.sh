@@ -20,7 +20,7 @@ models: models base
 optim: optim kernel tensor base
 data: data io kernel tensor base
 comm: comm prof kernel base
-strategy: strategy graph comm optim data ops prof kernel tensor base
+strategy: strategy config graph comm optim data ops prof kernel tensor base
 config: config data base
 record: record strategy io prof base
 job: job config strategy models io data graph comm optim ops prof kernel tensor base
@@ -34,7 +34,7 @@ tools:
 
 # header: the files that may include it; both are extended regular expressions.
 owners='
-jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(measure|config|record|job|state|setup|train|verbs|bench)/.* tools/.*
+jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(measure|config|strategy|record|job|state|setup|train|verbs|bench)/.* tools/.*
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c

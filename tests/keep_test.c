@@ -119,12 +119,12 @@ static void test_an_interrupted_run_keeps_its_weights(void **state) {
   json_decref(run);
 }
 
-static void test_asynchronous_workers_keep_weights_alone(void **state) {
+static void test_asynchronous_workers_keep_what_they_met_at(void **state) {
   json_t *run;
   assert_int_equal(train_in(0, &run, RUN "out=%s/run workers=2 strategy=ps-async", folder), RONDE_OK);
   check_kept_weights(run, "run/last.safetensors");
-  assert_false(file_exists(folder, "run/checkpoints"));
-  check_said("--strategy ps-async: the weights will be kept, but no state");
+  assert_true(file_exists(folder, "run/checkpoints"));
+  check_said("--strategy ps-async: the state is kept where the workers meet, at the end of an epoch");
   json_decref(run);
   assert_int_equal(train_in(5, &run, RUN "epochs=9 overwrite=on out=%s/run workers=2 strategy=ps-async", folder),
                    RONDE_E_CANCELLED);
@@ -413,7 +413,7 @@ int main(void) {
       TEST(test_a_run_ends_with_its_weights_and_its_state),
       TEST(test_without_tests_too),
       TEST(test_an_interrupted_run_keeps_its_weights),
-      TEST(test_asynchronous_workers_keep_weights_alone),
+      TEST(test_asynchronous_workers_keep_what_they_met_at),
       TEST(test_a_run_that_keeps_nothing_says_so),
       TEST(test_a_run_can_be_made_longer),
       TEST(test_a_run_that_is_complete_is_left_as_it_is),

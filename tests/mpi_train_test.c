@@ -150,6 +150,32 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+/* One worker has nobody to wait for, so its bits are those of threads; several make each step's update once, and go on
+ * from where they met. */
+static void bounded_workers_run_as_processes(void **state) {
+  need_mpi();
+  static const char *const how[] = {"", "--transport mpi"}, *const names[] = {"tbound", "mbound"};
+  json_t *runs[2];
+  for (int i = 0; i < 2; i++) {
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-ssp --staleness 0 --workers 1 --servers 2 "
+                     "--placement dedicated %s --out %s",
+                     how[i], names[i]));
+    runs[i] = record(names[i]);
+  }
+  assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-ssp --staleness 1 --workers 3 --servers 2 "
+                   "--transport mpi --steps 4 --checkpoint-every 2 --out sbound"));
+  check_run(0, run("timeout 100 " RONDE " train --resume sbound --steps 6"));
+  json_t *run = record("sbound");
+  assert_string_equal(string_at(run, "world", "strategy"), "ps-ssp");
+  assert_string_equal(string_at(run, "world", "transport"), "mpi");
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(run, "resumed_from"), "step")), 4);
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(run, "totals"), "steps")), 2);
+  json_decref(run);
+  json_decref(runs[0]);
+  json_decref(runs[1]);
+}
+
 /* NULL, or what does not hold of a run whose rank 1 was late by 60 ms in each of 12 steps. */
 static const char *wrong_culprit(json_t *run, const char *cause) {
   const double delay = 12 * 0.060;
@@ -476,6 +502,7 @@ int main(void) {
       cmocka_unit_test(what_was_chosen_can_be_chosen_again),
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
+      cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),

@@ -13,7 +13,7 @@ static int64_t check_orders(ronde__run *run, const ronde__ps_update **order_out)
   int64_t n_first = 0;
   for (int s = 0; s < backup_servers; ++s) {
     int64_t n;
-    const ronde__ps_update *order = ronde__server_order(run->ranks[backup_first_server + s].server, &n);
+    const ronde__ps_update *order = ronde__server_order(run->ranks[backup_first_server + s].services[0].state, &n);
     if (s == 0) *order_out = order, n_first = n;
     assert_int_equal(n, n_first);
     for (int64_t i = 0; i < n; ++i) {

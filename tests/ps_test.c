@@ -142,7 +142,7 @@ static void replay(ronde__run *run) {
   const ronde__ps_update *order[REPLAY_SERVERS];
   for (int s = 0; s < REPLAY_SERVERS; ++s) {
     int64_t n_updates;
-    order[s] = ronde__server_order(run->ranks[REPLAY_WORKERS + s].server, &n_updates);
+    order[s] = ronde__server_order(run->ranks[REPLAY_WORKERS + s].services[0].state, &n_updates);
     assert_int_equal(n_updates, 2 * REPLAY_EPOCH * REPLAY_WORKERS);
     left += n_updates;
   }

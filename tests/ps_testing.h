@@ -3,6 +3,7 @@
 #define PS_TESTING_H
 
 #include "train_testing.h"
+#include "strategy/server.h"
 
 /* As in strategy_test: of sums of f32 in another order, against the largest element of the update. */
 #define UPDATE_TOLERANCE 1e-5

@@ -1,5 +1,6 @@
 /* Whole runs in virtual time: the strategies' own code, with ledgers that add up to the nanosecond. */
 #include "comm/sim.h"
+#include "strategy/server.h"
 #include "train_testing.h"
 #include "io/folder_testing.h"
 #include "base/rng.h"
@@ -25,8 +26,10 @@ static void look(ronde__run *run) {
   for (int r = 0; r < run->n_ranks; ++r) {
     const ronde__rank *rank = &run->ranks[r];
     if (rank->prof) ronde__prof_totals(rank->prof, last.ns[r]);
-    if (rank->server) ronde__prof_totals(ronde__server_prof(rank->server), last.server_ns[r]);
-    if (rank->server) last.staleness = *ronde__server_staleness(rank->server);
+    const ronde__service *service = &rank->services[0];
+    if (!service->state) continue;
+    ronde__prof_totals(service->member->role->prof(service->state), last.server_ns[r]);
+    last.staleness = *ronde__server_staleness(service->state);
   }
   last.events = ronde__sim_events_of(run->transports[0]);
 }

@@ -18,7 +18,7 @@ typedef struct ronde__evaluation {
   ronde_split split;
   const int64_t *ids; /* [n] of the split; NULL: 0..n-1 */
   int64_t n;
-  int rank, world;            /* whose share of them */
+  int rank, n_workers;        /* whose share of them */
   int64_t chunk;              /* examples at a time, at most */
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
   void *user;

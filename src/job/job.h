@@ -45,15 +45,13 @@ typedef struct ronde__job {
   ronde__gemm_impl gemm;
   const ronde__strategy *strategy;
   ronde__choices choices;
-  const ronde__allreduce *collective; /* NULL: auto */
-  const char *collective_reason;      /* who named it */
-  ronde__transport *mpi;              /* of this process's rank; NULL: all ranks are in this process */
-  int world, threads;                 /* world: workers */
-  int n_servers;                      /* of parameters; 0: the strategy has none */
-  bool records_order;                 /* of asynchronous pushes: for a test that replays them */
-  bool dedicated;             /* servers are ranks behind the workers'; else they live beside the first workers */
-  int *worker_ranks;          /* [world] */
-  int64_t batch, local_batch; /* global, and the largest of a rank */
+  const ronde__allreduce *collective;                /* NULL: auto */
+  const char *collective_reason;                     /* who named it */
+  ronde__transport *mpi;                             /* of this process's rank; NULL: all ranks are in this process */
+  ronde__roles roles;                                /* the ranks, and what each is */
+  int threads;                                       /* of each worker */
+  bool records_order;                                /* of asynchronous pushes: for a test that replays them */
+  int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
@@ -87,8 +85,6 @@ static inline uint64_t ronde__lost_after_ns(const ronde_config *config) {
 static inline const char *ronde__job_data_name(const ronde__job *job) {
   return job->options->data ? job->options->data : job->data->source.name;
 }
-static inline int ronde__job_ranks(const ronde__job *job) { return job->world + (job->dedicated ? job->n_servers : 0); }
-static inline int ronde__job_first_server(const ronde__job *job) { return job->dedicated ? job->world : 0; }
 
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */

@@ -17,7 +17,6 @@
 void ronde__record_begin(ronde__record *record) {
   *record = (ronde__record){.setup_s = NAN, .wall_s = NAN, .cpu_s = NAN, .peak_rss_bytes = -1};
   record->model.executed_flops_per_example = -1;
-  record->communication.busbw_bytes_per_s = NAN;
   time_t now = time(NULL);
   struct tm utc;
   strftime(record->started_at, sizeof record->started_at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
@@ -26,6 +25,7 @@ void ronde__record_begin(ronde__record *record) {
 
 void ronde__record_end(ronde__record *record) {
   json_decref(record->config);
+  json_decref(record->communication.of_strategy);
   free(record->epochs);
   free(record->ops);
   *record = (ronde__record){0};
@@ -238,27 +238,15 @@ static json_t *ops_json(const ronde__record *record) {
   return json;
 }
 
-static json_t *staleness_json(const ronde__record_staleness *staleness) {
-  if (!staleness) return json_null();
-  json_t *histogram = json_array();
-  for (int i = 0; i < staleness->n_histogram; i++) {
-    json_array_append_new(histogram, json_integer(staleness->histogram[i]));
-  }
-  json_t *json = json_object();
-  record_put(json, "mean", record_real(staleness->mean));
-  record_put(json, "max", record_count(staleness->max));
-  record_put(json, "histogram", histogram);
-  return json;
-}
-
 static json_t *communication_json(const ronde__record_communication *communication) {
   json_t *json = json_object();
   record_put(json, "bytes_sent", record_count(communication->bytes_sent));
   record_put(json, "bytes_received", record_count(communication->bytes_received));
   record_put(json, "messages", record_count(communication->messages));
-  record_put(json, "collective", record_text(communication->collective));
-  record_put(json, "busbw_bytes_per_s", record_real(communication->busbw_bytes_per_s));
-  record_put(json, "staleness", staleness_json(communication->staleness));
+  record_put(json, "collective", json_null());
+  record_put(json, "busbw_bytes_per_s", json_null());
+  record_put(json, "staleness", json_null());
+  if (communication->of_strategy) json_object_update(json, communication->of_strategy);
   return json;
 }
 

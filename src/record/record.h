@@ -62,18 +62,9 @@ typedef struct ronde__record_worker {
   int64_t dropped_parts, missed_parts; /* that it made too late, and not at all */
 } ronde__record_worker;
 
-typedef struct ronde__record_staleness {
-  double mean;
-  int64_t max;
-  const int64_t *histogram; /* [n_histogram] updates that were 0, 1, ... steps late */
-  int n_histogram;
-} ronde__record_staleness;
-
 typedef struct ronde__record_communication {
   int64_t bytes_sent, bytes_received, messages; /* of all workers */
-  const char *collective;
-  double busbw_bytes_per_s;
-  const ronde__record_staleness *staleness; /* NULL: null */
+  json_t *of_strategy; /* what the strategy adds, in place of nulls; owned by the record once set */
 } ronde__record_communication;
 
 /* The best test, and when --target-accuracy was reached: after how many seconds of training (as the epochs' wall_s), and

@@ -94,7 +94,8 @@ static void fill_result(ronde__record *record) {
   record->setup_s = 0.5;
   record->workers = workers;
   record->n_workers = 2;
-  record->communication = (ronde__record_communication){100, 90, 7, "ring", 1e9, NULL};
+  record->communication = (ronde__record_communication){
+      100, 90, 7, json_pack("{s:s, s:f}", "collective", "ring", "busbw_bytes_per_s", 1e9)};
   record->wall_s = 6;
   record->cpu_s = 11;
   record->peak_rss_bytes = 1 << 20;
@@ -256,13 +257,11 @@ static void test_ops_are_summed_over_the_workers(void **state) {
 }
 
 static void test_what_was_not_measured_is_null(void **state) {
-  static const int64_t histogram[] = {3, 1};
-  ronde__record_staleness staleness = {0.25, 1, histogram, 2};
   ronde__record record;
   ronde__record_begin(&record);
   record.status = RONDE_E_CANCELLED;
   record.model.name = "caf\xe9";
-  record.communication.staleness = &staleness;
+  record.communication.of_strategy = json_pack("{s:{s:f, s:[i, i]}}", "staleness", "mean", .25, "histogram", 3, 1);
   json_t *json = parsed(&record);
   assert_text(json, "status", "interrupted");
   assert_text(json, "model.name", "caf?");

@@ -13,7 +13,7 @@ typedef struct row {
 static ronde_status take_collective(ronde__job *job, const row *r, bool *concerns_out) {
   if (!ronde__allreduce_find(r->value))
     return ronde__fail(RONDE_E_INPUT, "--choices %s: there is no collective '%.40s'", r->path, r->value);
-  *concerns_out = job->world > 1 && job->n_servers == 0;
+  *concerns_out = job->roles.n_workers > 1 && job->strategy->all_reduces;
   if (!*concerns_out) return RONDE_OK;
   bool named = job->options->collective != RONDE__COLLECTIVE_AUTO;
   const char *other = ronde_config_get(job->config, "collective");

@@ -44,8 +44,8 @@ static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
 
 /* ---- known with the ranks ---- */
 
-static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->world > 1; }
-static bool has_ranks(const ronde__job *job, const ronde_graph *graph) { return job->world > 1 || job->n_servers > 0; }
+static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->roles.n_workers > 1; }
+static bool has_ranks(const ronde__job *job, const ronde_graph *graph) { return !ronde__roles_alone(&job->roles); }
 
 /* ---- known with the data ---- */
 

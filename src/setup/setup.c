@@ -150,7 +150,8 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
     const ronde__shape *shape = &graph->tensors[node->out]->shape;
     if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
     for (int s = 0; s < 2; s++) {
-      int64_t parts = job->options->sync_bn ? 1 : job->world; /* whose examples are normalised by themselves */
+      int64_t parts =
+          job->options->sync_bn ? 1 : job->roles.n_workers; /* whose examples are normalised by themselves */
       if (sizes[s] / parts == 1 || ronde__ceil_div(sizes[s], parts) == 1)
         return ronde__fail(RONDE_E_USAGE,
                            "%s: batch normalisation over a single value: %s 1 example of a batch of %" PRId64 "%s",
@@ -255,7 +256,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
   free(job->best_path);
-  ronde__free(job->worker_ranks);
+  ronde__roles_release(&job->roles);
   free(job->new_head);
   free(job->init_path);
   ronde__class_names_release(&job->class_names);

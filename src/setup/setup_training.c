@@ -28,8 +28,8 @@ static ronde_status resolve_rate(ronde__job *job) {
   if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
-  if (o->lr_scale_workers) o->lr *= job->world;
-  if (o->lr_divide_workers) o->lr /= job->world;
+  if (o->lr_scale_workers) o->lr *= job->roles.n_workers;
+  if (o->lr_divide_workers) o->lr /= job->roles.n_workers;
   return RONDE_OK;
 }
 
@@ -44,8 +44,9 @@ static ronde_status resolve_schedule(ronde__job *job) {
 }
 
 static ronde_status check_drilled(const ronde__job *job, const char *text, int rank) {
-  if (rank >= 0 && rank < job->world) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", RONDE__SHOWN(text), rank, job->world);
+  if (rank >= 0 && rank < job->roles.n_workers) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", RONDE__SHOWN(text), rank,
+                     job->roles.n_workers);
 }
 
 static ronde_status resolve_drill(ronde__job *job) {
@@ -88,9 +89,9 @@ static ronde_status resolve_steps(ronde__job *job) {
   const ronde_source *source = &job->data->source;
   if (o->local_batch && ronde__config_is_set(job->config, "batch"))
     return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both give the size of a step: one of them is enough");
-  if (o->local_batch) o->batch = o->local_batch * job->world;
+  if (o->local_batch) o->batch = o->local_batch * job->roles.n_workers;
   job->batch = o->batch;
-  job->local_batch = ronde__ceil_div(job->batch, job->world);
+  job->local_batch = ronde__ceil_div(job->batch, job->roles.n_workers);
   ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
                                     o->repeat,
                                     o->val_split,
@@ -140,8 +141,8 @@ ronde_status ronde__set_up_training(ronde__job *job) {
   RONDE_TRY(resolve_rate(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
-  job->fused_update =
-      job->world == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) && o->exec != RONDE__EXEC_EAGER;
+  job->fused_update = job->roles.n_workers == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
+                      o->exec != RONDE__EXEC_EAGER;
   return resolve_drill(job);
 }
 
@@ -171,9 +172,8 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
                        RONDE__SHOWN(text));
   if (job->strategy->meets_to_save)
-    return ronde__fail(RONDE_E_USAGE,
-                       "--checkpoint-every %s: with --backup the workers meet for it: after how many steps?",
-                       RONDE__SHOWN(text));
+    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: with %s the workers meet for it: after how many steps?",
+                       RONDE__SHOWN(text), job->strategy->meets_to_save);
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
   return RONDE_OK;
 }

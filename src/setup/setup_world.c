@@ -25,29 +25,29 @@ ronde_status ronde__join_ranks(ronde__job *job) {
 }
 
 /* Under MPI the launcher has said how many there are. */
-static ronde_status count_workers(ronde__job *job) {
+static ronde_status count_workers(ronde__job *job, int n_extra) {
   ronde__options *o = &job->config->options;
   if (!job->mpi && job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job)); /* --resume brought it */
   if (!job->mpi) return RONDE_OK;
-  int n_workers = job->mpi->size - (job->dedicated ? job->n_servers : 0);
+  int n_workers = job->mpi->size - n_extra;
   /* All ranks see it; one says it. */
   if (n_workers < 1 || (ronde_config_is_given(job->config, "workers") && o->workers != n_workers))
     return job->mpi->rank != 0 ? RONDE_E_USAGE
                                : ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 "%s, but MPI has started %d processes",
-                                             o->workers, job->dedicated ? " and their servers" : "", job->mpi->size);
+                                             o->workers, n_extra ? " and their servers" : "", job->mpi->size);
   o->workers = n_workers;
   return RONDE_OK;
 }
 
 static int ranks_here(const ronde__job *job) {
-  return job->mpi ? ronde__transport_local(job->mpi) : ronde__job_ranks(job);
+  return job->mpi ? ronde__transport_local(job->mpi) : job->roles.n_ranks;
 }
 
 /* Of the workers of this host. */
 static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
 
 static ronde__strategy_settings settings_of(const ronde__options *o) {
-  return (ronde__strategy_settings){.backup = (int)o->backup, .sync_bn = o->sync_bn};
+  return (ronde__strategy_settings){.options = o};
 }
 
 /* NULL: the user names none. */
@@ -57,10 +57,9 @@ static const ronde__strategy *find_strategy(const ronde_config *config) {
 }
 
 int ronde_config_server_ranks(const ronde_config *config) {
-  const ronde__options *o = ronde__config_options(config);
-  if (config->verb != RONDE__VERB_TRAIN) return 0;
-  const ronde__strategy *strategy = find_strategy(config);
-  return strategy && strategy->serve && o->placement == RONDE__PLACEMENT_DEDICATED ? (int)o->servers : 0;
+  ronde__strategy_settings settings = settings_of(ronde__config_options(config));
+  const ronde__strategy *strategy = config->verb == RONDE__VERB_TRAIN ? find_strategy(config) : NULL;
+  return strategy && strategy->extra_ranks ? strategy->extra_ranks(&settings) : 0;
 }
 
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
@@ -72,14 +71,6 @@ bool ronde_config_understands(const ronde_config *config, const char *name, cons
   if (known && ronde__option_needs(known, RONDE__NEED_COMPANY) && strategy->max_workers == 1) return false;
   if (known && ronde__option_needs(known, RONDE__NEED_ALL_REDUCE) && !strategy->all_reduces) return false;
   return ronde__strategy_understands(strategy, option);
-}
-
-/* Before the workers are counted: under MPI the others are servers. */
-static void resolve_servers(ronde__job *job) {
-  const ronde__strategy *strategy = job->config->verb == RONDE__VERB_TRAIN ? find_strategy(job->config) : NULL;
-  if (!strategy || !strategy->serve) return;
-  job->n_servers = (int)job->options->servers;
-  job->dedicated = job->options->placement == RONDE__PLACEMENT_DEDICATED;
 }
 
 /* What only other strategies understand can have no effect. */
@@ -94,33 +85,31 @@ static ronde_status check_strategy(const ronde__job *job) {
              job->strategy->max_workers == 1 ? ", with one worker" : "");
     RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
   }
-  return job->strategy->check ? job->strategy->check(&settings, job->world) : RONDE_OK;
+  return job->strategy->check ? job->strategy->check(&settings, job->roles.n_workers) : RONDE_OK;
 }
 
-static ronde_status check_servers(ronde__job *job) {
-  if (job->options->transport == RONDE__TRANSPORT_SELF && job->n_servers)
-    return ronde__fail(RONDE_E_USAGE, "--transport self: a parameter server is somebody to talk to");
-  if (!job->dedicated && job->n_servers > job->world)
-    return ronde__fail(RONDE_E_USAGE,
-                       "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
-                       "has ranks of their own)",
-                       job->n_servers, job->world, job->world);
-  RONDE__ALLOC(job->worker_ranks, (size_t)job->world * sizeof *job->worker_ranks, "options");
-  for (int i = 0; i < job->world; i++) job->worker_ranks[i] = i;
-  return RONDE_OK;
+/* Who takes part besides the workers. */
+static ronde_status place_members(ronde__job *job) {
+  ronde__strategy_settings settings = settings_of(job->options);
+  if (!job->strategy->place) return RONDE_OK;
+  RONDE_TRY(job->strategy->place(&settings, &job->roles));
+  if (job->options->transport != RONDE__TRANSPORT_SELF || ronde__roles_alone(&job->roles)) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--transport self: a %s is somebody to talk to",
+                     job->roles.members[job->roles.n_workers].role->title);
 }
 
-/* Within one host an exchange is copying: where all cores compute it would only take turns with them. Parameter servers
- * wait for each other's messages. */
+/* Within one host an exchange is copying: where all cores compute it would only take turns with them. Where others than
+ * workers take part, they and the workers wait for each other's messages. */
 static bool overlap_pays(const ronde__job *job) {
-  bool one_host = ranks_here(job) == ronde__job_ranks(job);
-  return job->n_servers > 0 || !one_host || ronde__cores() > job->world * job->threads;
+  bool one_host = ranks_here(job) == job->roles.n_ranks;
+  return job->roles.n_members > job->roles.n_workers || !one_host ||
+         ronde__cores() > job->roles.n_workers * job->threads;
 }
 
 /* What the run before had chosen, so that its sums go on; MPI's own only where there is MPI. NULL: nothing. */
 static const char *chosen_before(const ronde__job *job) {
-  if (!job->resume || job->n_servers) return NULL;
-  const char *name = ronde__resume_collective(job->resume, job->world, job->strategy->name);
+  if (!job->resume || !job->strategy->all_reduces) return NULL;
+  const char *name = ronde__resume_collective(job->resume, job->roles.n_workers, job->strategy->name);
   return name && (job->mpi || strcmp(name, "mpi")) ? name : NULL;
 }
 
@@ -153,25 +142,25 @@ static ronde_status resolve_collective(ronde__job *job) {
 
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
-  resolve_servers(job);
-  RONDE_TRY(count_workers(job));
-  job->world = (int)o->workers;
+  int n_extra = ronde_config_server_ranks(job->config);
+  RONDE_TRY(count_workers(job, n_extra));
+  RONDE_TRY(ronde__roles_make((int)o->workers, n_extra, &job->roles));
   job->threads = o->threads ? (int)o->threads : default_threads(job);
   o->threads = job->threads;
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
-  if (o->transport == RONDE__TRANSPORT_SELF && job->world > 1)
-    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->world);
+  if (o->transport == RONDE__TRANSPORT_SELF && job->roles.n_workers > 1)
+    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->roles.n_workers);
   job->strategy =
-      o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->world) : find_strategy(job->config);
+      o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->roles.n_workers) : find_strategy(job->config);
   if (!job->strategy)
     return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
                        ronde_config_get(job->config, "strategy"));
-  if (job->world < job->strategy->min_workers ||
-      (job->strategy->max_workers && job->world > job->strategy->max_workers))
+  if (job->roles.n_workers < job->strategy->min_workers ||
+      (job->strategy->max_workers && job->roles.n_workers > job->strategy->max_workers))
     return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
-                       job->strategy->max_workers, job->world);
+                       job->strategy->max_workers, job->roles.n_workers);
   RONDE_TRY(check_strategy(job));
-  RONDE_TRY(check_servers(job));
+  RONDE_TRY(place_members(job));
   if (!ronde__strategy_understands(job->strategy, "sentinel")) o->sentinel = 0;
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
   RONDE_TRY(ronde__set_up_choices(job));

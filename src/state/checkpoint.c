@@ -27,8 +27,7 @@ typedef struct piece {
 struct ronde__saver {
   const ronde__job *job;
   ronde__time *time;
-  ronde__net *net;
-  ronde__optim *optim;
+  ronde__state state;
   char *folder;
   int64_t last_step; /* that the next save by steps counts from */
   bool any;          /* `place` was saved, or is being saved */
@@ -36,14 +35,14 @@ struct ronde__saver {
 
   /* The snapshot: belongs to the writer while `busy`. */
   ronde__place place;
-  float *values; /* [n_elems], then [n_states][n_trained], then [n_buffer_elems] */
+  float *values; /* [n_elems], then [n_arrays][n_trained], then [n_buffer_elems] */
   size_t n_elems, n_trained, n_buffer_elems, bytes;
-  int n_states;
   int64_t *counts; /* [buffers] */
   int64_t n_updates;
+  json_t *note; /* the strategy's */
   ronde__file_tensor *tensors;
   piece *pieces; /* [n_tensors] */
-  char **names;  /* of the optimizer's tensors */
+  char **names;  /* of the arrays' tensors */
   int n_tensors, n_names;
   float *slice; /* [longest slice of a tensor] */
   bool at_leisure;
@@ -88,7 +87,8 @@ static char *note_text(const ronde__saver *s) {
       "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
       "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
       "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
-      ronde__gemm_name(job->gemm), "world", "workers", job->world, "strategy", job->strategy->name);
+      ronde__gemm_name(job->gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
+  if (note && s->note) json_object_set(note, "strategy", s->note);
   char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   json_decref(note);
   return text;
@@ -170,23 +170,23 @@ static void write_and_note(ronde__saver *s, bool at_leisure) {
 
 /* ---- the snapshot ---- */
 
-/* Of one of the optimizer's arrays; behind them lie the buffers. */
+/* Of one of the arrays; behind them lie the buffers. */
 static float *state_values(const ronde__saver *s, int i) { return s->values + s->n_elems + (size_t)i * s->n_trained; }
 
 static void take_snapshot(ronde__saver *s, const ronde__place *place) {
   uint64_t begin = ronde__time_now(s->time);
   int n_buffers;
   size_t n_buffer_elems;
-  const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
-  const float *buffer_values = ronde__net_buffer_values(s->net, &n_buffer_elems);
-  memcpy(s->values, ronde__net_values(s->net), s->n_elems * sizeof *s->values);
-  for (int i = 0; i < s->n_states; i++) {
-    const char *name;
-    memcpy(state_values(s, i), ronde__optim_state(s->optim, i, &name), s->n_trained * sizeof *s->values);
-  }
-  if (n_buffer_elems) memcpy(state_values(s, s->n_states), buffer_values, n_buffer_elems * sizeof *s->values);
+  const ronde__net_buffer *buffers = ronde__net_buffers(s->state.net, &n_buffers);
+  const float *buffer_values = ronde__net_buffer_values(s->state.net, &n_buffer_elems);
+  memcpy(s->values, ronde__net_values(s->state.net), s->n_elems * sizeof *s->values);
+  for (int i = 0; i < s->state.n_arrays; i++)
+    memcpy(state_values(s, i), s->state.arrays[i].values, s->n_trained * sizeof *s->values);
+  if (n_buffer_elems) memcpy(state_values(s, s->state.n_arrays), buffer_values, n_buffer_elems * sizeof *s->values);
   for (int i = 0; i < n_buffers; i++) s->counts[i] = buffers[i].count;
-  s->n_updates = ronde__optim_updates(s->optim);
+  s->n_updates = ronde__optim_updates(s->state.optim);
+  json_decref(s->note);
+  s->note = s->job->strategy->note ? s->job->strategy->note(s->state.strategy_state) : NULL;
   s->place = *place;
   s->last_step = place->step;
   s->any = true;
@@ -285,10 +285,8 @@ static void add_tensor(ronde__saver *s, const char *name, const ronde__shape *sh
 }
 
 static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
-  for (int i = 0; i < s->n_states; i++) {
-    const char *state;
-    ronde__optim_state(s->optim, i, &state);
-    char *name = s->names[s->n_names] = ronde__format(RONDE__RESERVED "%s.%s", state, param->name);
+  for (int i = 0; i < s->state.n_arrays; i++) {
+    char *name = s->names[s->n_names] = ronde__format(RONDE__RESERVED "%s.%s", s->state.arrays[i].name, param->name);
     if (!name) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a name");
     s->n_names++;
     add_tensor(s, name, &param->shape, (piece){&param->layout, state_values(s, i) + param->offset, NULL});
@@ -298,9 +296,9 @@ static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
 
 static ronde_status list_tensors(ronde__saver *s) {
   int n_params, n_buffers;
-  const ronde__net_param *params = ronde__net_params(s->net, &n_params);
-  const ronde__net_buffer *buffers = ronde__net_buffers(s->net, &n_buffers);
-  size_t n = (size_t)(n_params * (1 + s->n_states) + n_buffers);
+  const ronde__net_param *params = ronde__net_params(s->state.net, &n_params);
+  const ronde__net_buffer *buffers = ronde__net_buffers(s->state.net, &n_buffers);
+  size_t n = (size_t)(n_params * (1 + s->state.n_arrays) + n_buffers);
   RONDE__ALLOC(s->tensors, n * sizeof *s->tensors, "checkpoints");
   RONDE__ALLOC(s->pieces, n * sizeof *s->pieces, "checkpoints");
   RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
@@ -311,19 +309,18 @@ static ronde_status list_tensors(ronde__saver *s) {
   }
   for (int i = 0; i < n_buffers; i++) {
     add_tensor(s, buffers[i].name, &buffers[i].shape,
-               (piece){&buffers[i].layout, state_values(s, s->n_states) + buffers[i].offset,
+               (piece){&buffers[i].layout, state_values(s, s->state.n_arrays) + buffers[i].offset,
                        buffers[i].is_counter ? &s->counts[i] : NULL});
   }
-  RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->net) * sizeof *s->slice, "checkpoints");
+  RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->state.net) * sizeof *s->slice, "checkpoints");
   return RONDE_OK;
 }
 
 static ronde_status set_up(ronde__saver *s) {
-  s->n_elems = ronde__net_n_elems(s->net);
-  ronde__net_buffer_values(s->net, &s->n_buffer_elems);
-  s->n_trained = ronde__net_n_trained(s->net);
-  s->n_states = ronde__optim_n_states(s->optim);
-  s->bytes = (s->n_elems + (size_t)s->n_states * s->n_trained + s->n_buffer_elems) * sizeof *s->values;
+  s->n_elems = ronde__net_n_elems(s->state.net);
+  ronde__net_buffer_values(s->state.net, &s->n_buffer_elems);
+  s->n_trained = ronde__net_n_trained(s->state.net);
+  s->bytes = (s->n_elems + (size_t)s->state.n_arrays * s->n_trained + s->n_buffer_elems) * sizeof *s->values;
   s->due_ns = ronde__time_now(s->time) + s->job->checkpoint_ns;
   s->folder = ronde__strdup(s->job->options->out);
   char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, s->job->options->out);
@@ -341,11 +338,11 @@ static ronde_status set_up(ronde__saver *s) {
   return RONDE_OK;
 }
 
-ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, ronde__net *net, ronde__optim *optim,
+ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, const ronde__state *state,
                                  ronde__saver **saver_out) {
   ronde__saver *s;
   RONDE__ALLOC(s, sizeof *s, "checkpoints");
-  *s = (ronde__saver){.job = job, .time = time, .net = net, .optim = optim};
+  *s = (ronde__saver){.job = job, .time = time, .state = *state};
   if (job->resume) s->last_step = job->resume->place.step;
   ronde__guard_init(&s->guard);
   ronde_status status = set_up(s);
@@ -371,6 +368,7 @@ void ronde__saver_destroy(ronde__saver *s) {
   ronde__free(s->slice);
   ronde__pages_unmap(s->values, s->bytes);
   free(s->folder);
+  json_decref(s->note);
   ronde__guard_destroy(&s->guard);
   ronde__free(s);
 }

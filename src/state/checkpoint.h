@@ -5,11 +5,13 @@
  *   tensors   parameters, and buffers of rank 0, by their names in the state_dict and in logical order, so that any
  *             number of workers and any layout can read them; the optimizer's state as ronde.STATE.PARAMETER; checksums
  *   notes     what a file of weights says of itself, so that --init, eval, predict and export take it; and
- *             ronde.checkpoint, JSON: {schema, place{}, data{}, given{}, config{}, choices{}, world{}}
+ *             ronde.checkpoint, JSON: {schema, place{}, data{}, given{}, config{}, choices{}, world{}, and
+ *             strategy{}, the strategy's own}
  * Random state needs no saving: order, augmentation and dropout are functions of seed and place.
  *
- * Room: state of servers and of strategies that are not synchronous is more tensors named ronde.SERVER..., written
- * where rank 0 has gathered it; where it does not fit in one place, N becomes a folder step-N/ of such files, one a
+ * What a strategy keeps beside the optimizer's state is more such tensors, which rank 0 has gathered, and its note.
+ *
+ * Room: where the state does not fit in one place, N becomes a folder step-N/ of such files, one a
  * rank, with a manifest.json of their checksums that is renamed into place last, and which alone makes the
  * checkpoint exist. */
 #ifndef RONDE_CHECKPOINT_H
@@ -52,13 +54,22 @@ typedef struct ronde__place {
 /* Whether training is over there, the last test included: the steps are made, or --target-accuracy is reached. */
 bool ronde__place_is_over(const ronde__place *place, const ronde__job *job);
 
+/* What a checkpoint is of, beside the place. arrays: the optimizer's, then the strategy's (strategy.h). */
+typedef struct ronde__state {
+  ronde__net *net;
+  ronde__optim *optim;
+  ronde__state_array *arrays; /* [n_arrays] */
+  int n_arrays;
+  const void *strategy_state; /* for its note */
+} ronde__state;
+
 /* ---- writing: checkpoint.c ---------------------------------------------------------------------------------------
  * Rank 0's. A save copies the state (the only part that the training waits for) and is written by a thread of its own,
  * with the lowest priority; one at a time. */
 typedef struct ronde__saver ronde__saver;
 
-/* job, net, optim must outlive it. Makes the folder; RONDE_E_WRITE where it cannot be written. */
-ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, ronde__net *net, ronde__optim *optim,
+/* job and what state points at must outlive it. Makes the folder; RONDE_E_WRITE where it cannot be written. */
+ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, const ronde__state *state,
                                  ronde__saver **saver_out);
 /* Waits for the save under way. NULL: nothing. */
 void ronde__saver_destroy(ronde__saver *saver);
@@ -106,12 +117,14 @@ void ronde__resume_close(ronde__resume *resume); /* NULL is taken */
 ronde_status ronde__resume_options(const ronde__resume *resume, ronde_config *config, int n_ranks);
 /* The collective that --collective auto had chosen in the run, where it was one of the same workers and strategy; else
  * NULL. */
-const char *ronde__resume_collective(const ronde__resume *resume, int world, const char *strategy);
+const char *ronde__resume_collective(const ronde__resume *resume, int n_workers, const char *strategy);
 /* Once options and data are resolved: RONDE_E_USAGE names an option that may not change, and both values; RONDE_E_INPUT
  * other data. */
 ronde_status ronde__resume_check(const ronde__resume *resume, const ronde__job *job);
-/* Weights, buffers and optimizer state of one rank; where rank 0 has the file, only what the header tells. */
-ronde_status ronde__resume_load(const ronde__resume *resume, ronde__net *net, ronde__optim *optim);
+/* Weights, buffers and arrays of one rank; where rank 0 has the file, only what the header tells. */
+ronde_status ronde__resume_load(const ronde__resume *resume, const ronde__state *state);
+/* What the strategy noted, or NULL. */
+const json_t *ronde__resume_note(const ronde__resume *resume);
 
 /* weights_export.c: the weights of a file alone, as ronde__weights_save writes them. The counts may be NULL. */
 ronde_status ronde__weights_export(const ronde__safetensors *file, const char *path, int *n_tensors_out,

@@ -295,9 +295,11 @@ static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ra
       .chose_collective = !strcmp(noted(r, "config", "collective"), "auto") || ronde_config_is_given(config, "choices"),
       .no_output = !r->folder && !ronde__config_options(config)->out,
       .new_length = ronde_config_is_given(config, "epochs")};
-  ronde__strategy_settings settings = {.backup = (int)strtoll(wanted(r, config, "backup"), NULL, 10)};
+  ronde__options options = *ronde__config_options(config);
+  ronde__strategy_settings settings = {.options = &options};
+  options.backup = strtoll(wanted(r, config, "backup"), NULL, 10);
   h.strategy = ronde__strategy_find(wanted(r, config, "strategy"), &settings);
-  bool serves = h.strategy && h.strategy->serve;
+  bool serves = h.strategy && h.strategy->place;
   bool apart = serves && !strcmp(wanted(r, config, "placement"), "dedicated");
   int64_t servers = strtoll(wanted(r, config, "servers"), NULL, 10);
   if (ronde_config_is_given(config, "workers")) h.workers = ronde__config_options(config)->workers;
@@ -339,10 +341,10 @@ ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config,
   return r->folder && !config->options.out ? ronde_config_set(config, "out", r->folder) : RONDE_OK;
 }
 
-const char *ronde__resume_collective(const ronde__resume *r, int world, const char *strategy) {
+const char *ronde__resume_collective(const ronde__resume *r, int n_workers, const char *strategy) {
   json_t *then = json_object_get(r->json, "world");
-  bool same =
-      json_integer_value(json_object_get(then, "workers")) == world && !strcmp(noted(r, "world", "strategy"), strategy);
+  bool same = json_integer_value(json_object_get(then, "workers")) == n_workers &&
+              !strcmp(noted(r, "world", "strategy"), strategy);
   const char *name = noted(r, "given", "collective");
   return same && *name && !strcmp(noted(r, "config", "collective"), "auto") ? name : NULL;
 }
@@ -406,7 +408,30 @@ static ronde_status check_config(const ronde__resume *r, const ronde__job *job, 
   return RONDE_OK;
 }
 
+/* Whose run it was, and whose it is: either may say that only it can go on with its runs. */
+static ronde_status check_strategy(const ronde__resume *r, const ronde__job *job) {
+  const ronde__strategy *now = job->strategy;
+  const char *name = noted(r, "world", "strategy");
+  ronde__strategy_settings settings = {.options = job->options};
+  const ronde__strategy *then = ronde__strategy_find(name, &settings);
+  if (!then) return RONDE_OK;
+  const char *why = strcmp(then->name, now->name) == 0 ? NULL
+                    : then->keeps_strategy             ? then->keeps_strategy
+                                                       : now->keeps_strategy;
+  if (why)
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s cannot go on with %s, a run of %s: %s", now->name, r->path, name,
+                       why);
+  int64_t workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
+  why = workers == job->roles.n_workers ? NULL : now->keeps_workers;
+  return why ? ronde__fail(RONDE_E_USAGE, "--workers %d cannot go on with %s, a run of %" PRId64 ": %s",
+                           job->roles.n_workers, r->path, workers, why)
+             : RONDE_OK;
+}
+
+const json_t *ronde__resume_note(const ronde__resume *r) { return json_object_get(r->json, "strategy"); }
+
 ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) {
+  RONDE_TRY(check_strategy(r, job));
   json_t *now = ronde__config_json(job->config);
   if (!now) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its options", r->path);
   ronde_status status = check_config(r, job, now);
@@ -424,30 +449,26 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
 
 /* ---- state ---- */
 
-static ronde_status load_state(const ronde__resume *r, const ronde__net *net, const char *state, float *values) {
+static ronde_status load_array(const ronde__resume *r, const ronde__net *net, const ronde__state_array *array) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
   for (int i = 0; i < n_params; i++) {
     if (params[i].frozen) continue;
-    char *name = ronde__format(RONDE__RESERVED "%s.%s", state, params[i].name);
+    char *name = ronde__format(RONDE__RESERVED "%s.%s", array->name, params[i].name);
     const ronde__file_tensor *tensor = name ? ronde__safetensors_find(r->file, name) : NULL;
     free(name);
     if (!tensor || tensor->dtype != RONDE__FILE_F32 || !ronde__shape_equal(&tensor->shape, &params[i].shape))
-      return ronde__fail(RONDE_E_INPUT, "%s: the optimizer's %s of %s is missing, or of another shape", r->path, state,
-                         params[i].name);
-    ronde__weight_pack(&params[i].layout, tensor->data, values + params[i].offset);
+      return ronde__fail(RONDE_E_INPUT, "%s: the state's %s of %s is missing, or of another shape", r->path,
+                         array->name, params[i].name);
+    ronde__weight_pack(&params[i].layout, tensor->data, array->values + params[i].offset);
   }
   return RONDE_OK;
 }
 
-ronde_status ronde__resume_load(const ronde__resume *r, ronde__net *net, ronde__optim *optim) {
-  if (!r->header) ronde__weights_load(net, r->file, false);
-  for (int i = 0; i < ronde__optim_n_states(optim) && !r->header; i++) {
-    const char *state;
-    float *values = ronde__optim_state(optim, i, &state);
-    RONDE_TRY(load_state(r, net, state, values));
-  }
+ronde_status ronde__resume_load(const ronde__resume *r, const ronde__state *state) {
+  if (!r->header) ronde__weights_load(state->net, r->file, false);
+  for (int i = 0; i < state->n_arrays && !r->header; i++) RONDE_TRY(load_array(r, state->net, &state->arrays[i]));
   json_t *updates = json_object_get(json_object_get(r->json, "place"), "optimizer_updates");
-  ronde__optim_set_updates(optim, json_integer_value(updates));
+  ronde__optim_set_updates(state->optim, json_integer_value(updates));
   return RONDE_OK;
 }

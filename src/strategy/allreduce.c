@@ -10,6 +10,11 @@
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
 
+/* Exchanges in which nobody was waited for: their time, and the bytes that the algorithm must move in it. */
+typedef struct bus {
+  uint64_t ns, bytes;
+} bus;
+
 typedef struct state {
   ronde__worker *worker;
   const ronde__strategy_settings *settings;
@@ -23,7 +28,7 @@ typedef struct state {
   float *residual;          /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__part part, *parts; /* [ranks] */
   ronde_status status;      /* of what was done inside a hook */
-  ronde__bus bus;
+  bus bus;
 } state;
 
 enum { TAG_PARTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
@@ -210,7 +215,23 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
   return status;
 }
 
-static ronde__bus bus(const void *opaque) { return ((const state *)opaque)->bus; }
+static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
+  *(bus *)facts_out = ((const state *)opaque)->bus;
+}
+
+static void record(const void *opaque, const void *facts, int n_ranks, json_t *communication) {
+  const state *s = opaque;
+  const bus *of_rank = facts;
+  bus all = {0};
+  if (s->worker->transport->size == 1) return;
+  for (int i = 0; i < n_ranks; i++) {
+    all.ns += of_rank[i].ns;
+    all.bytes += of_rank[i].bytes;
+  }
+  json_object_set_new(communication, "collective", json_string(s->settings->collective->name));
+  if (all.ns)
+    json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all.bytes / (double)all.ns * 1e9));
+}
 
 static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, "collective", "wire", NULL};
 
@@ -221,9 +242,12 @@ const ronde__strategy ronde__strategy_allreduce = {
     .fuses_alone = true,
     .all_reduces = true,
     .waits_for_all = true,
+    .equals_one = true,
     .create = create,
     .step = step,
     .destroy = destroy,
     .settle = settle,
-    .bus = bus,
+    .facts_bytes = sizeof(bus),
+    .facts = facts,
+    .record = record,
 };

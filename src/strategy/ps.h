@@ -4,6 +4,8 @@
 
 #include "strategy/strategy.h"
 
+/* Index into the choices of options.inc. */
+
 /* Kept apart from the tags of collectives, which may be under way between the same ranks. */
 enum {
   RONDE__PS_PLAN = RONDE__TAG_STRATEGY +
@@ -31,6 +33,7 @@ typedef enum ronde__ps_kind {
   RONDE__PS_STEP,       /* a step begins: pushes and a part follow */
   RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
   RONDE__PS_FETCH,      /* asynchronous: the worker wants the parameters as they are */
+  RONDE__PS_PASS,       /* bounded: the worker has no example in the step */
   RONDE__PS_END
 } ronde__ps_kind;
 

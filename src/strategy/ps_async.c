@@ -35,7 +35,7 @@ static ronde_status begin_replies(state *s) {
   return ronde__ps_begin_pulls(s);
 }
 
-static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+ronde_status ronde__ps_own_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
   bool any = step->own_examples > 0;
@@ -61,7 +61,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return s->settings->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
 
-static ronde_status refresh(void *opaque) {
+ronde_status ronde__ps_own_refresh(void *opaque) {
   state *s = opaque;
   RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(ronde__ps_tell(s, RONDE__PS_FETCH));
@@ -75,16 +75,35 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", NULL};
 
+static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+  return ronde__server_create(options, ronde__server_on_arrival, server_out);
+}
+
+static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(create_server);
+  return ronde__ps_place(settings, &role, roles);
+}
+
 const ronde__strategy ronde__strategy_ps_async = {
     .name = "ps-async",
     .options = options,
+    .check = ronde__ps_check,
     .min_workers = 1,
+    .meets_to_save = "--strategy ps-async",
     .asynchronous = true,
-    .serve = ronde__server_on_arrival,
+    .keeps_workers = RONDE__PS_OWN_UPDATES,
+    .keeps_strategy = RONDE__PS_OWN_UPDATES,
+    .extra_ranks = ronde__ps_extra_ranks,
+    .place = place,
+    .more_bytes = ronde__ps_more_bytes,
+    .facts_bytes = sizeof(ronde__staleness),
+    .facts = ronde__ps_facts,
+    .record = ronde__ps_record,
     .create = create,
-    .step = step,
+    .step = ronde__ps_own_step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .refresh = refresh,
+    .refresh = ronde__ps_own_refresh,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

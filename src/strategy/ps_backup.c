@@ -91,21 +91,36 @@ static ronde_status step_with_backup(void *opaque, const ronde__step *step, rond
   return s->settings->overlap ? RONDE_OK : ronde__ps_settle(s);
 }
 
-static bool is_meant(const ronde__strategy_settings *settings) { return settings->backup > 0; }
+static bool is_meant(const ronde__strategy_settings *settings) {
+  return settings->options && settings->options->backup > 0;
+}
+
+static int n_counted(const ronde__strategy_settings *settings, int n_workers) {
+  return n_workers - (int)settings->options->backup;
+}
 
 static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
 static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
-  if (settings->backup >= n_workers)
-    return ronde__fail(RONDE_E_USAGE, "--backup %d: of %d workers a step needs at least one", settings->backup,
+  const ronde__options *o = settings->options;
+  if (o->backup >= n_workers)
+    return ronde__fail(RONDE_E_USAGE, "--backup %d: of %d workers a step needs at least one", (int)o->backup,
                        n_workers);
   if (n_workers > RONDE__SET_RANKS)
     return ronde__fail(RONDE_E_USAGE, "--backup: of at most %d workers, not %d", RONDE__SET_RANKS, n_workers);
-  return settings->sync_bn
-             ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
-             : RONDE_OK;
+  return o->sync_bn ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
+                    : ronde__ps_check(settings, n_workers);
+}
+
+static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+  return ronde__server_create(options, ronde__server_with_backup, server_out);
+}
+
+static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(create_server);
+  return ronde__ps_place(settings, &role, roles);
 }
 
 const ronde__strategy ronde__strategy_ps_backup = {
@@ -114,12 +129,15 @@ const ronde__strategy ronde__strategy_ps_backup = {
     .options = ronde__ps_sync_options,
     .check = check,
     .min_workers = 1,
-    .meets_to_save = true,
-    .serve = ronde__server_with_backup,
+    .meets_to_save = "--backup",
+    .extra_ranks = ronde__ps_extra_ranks,
+    .place = place,
+    .more_bytes = ronde__ps_more_bytes,
+    .n_counted = n_counted,
     .create = create,
     .step = step_with_backup,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .fetch_state = ronde__ps_fetch_state,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

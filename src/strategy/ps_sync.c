@@ -45,16 +45,29 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 const char *const ronde__ps_sync_options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS,
                                               RONDE__OPTIONS_OF_SERVERS, "backup", NULL};
 
+static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+  return ronde__server_create(options, ronde__server_in_step, server_out);
+}
+
+static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(create_server);
+  return ronde__ps_place(settings, &role, roles);
+}
+
 const ronde__strategy ronde__strategy_ps_sync = {
     .name = "ps-sync",
     .options = ronde__ps_sync_options,
+    .check = ronde__ps_check,
     .min_workers = 1,
     .waits_for_all = true,
-    .serve = ronde__server_in_step,
+    .equals_one = true,
+    .extra_ranks = ronde__ps_extra_ranks,
+    .place = place,
+    .more_bytes = ronde__ps_more_bytes,
     .create = create,
     .step = step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
-    .fetch_state = ronde__ps_fetch_state,
+    .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
 };

@@ -167,8 +167,10 @@ static ronde_status take_states(state *s, float *packed) {
   return RONDE_OK;
 }
 
-ronde_status ronde__ps_fetch_state(void *opaque) {
+/* Rank 0 asks, wherever the others are. */
+ronde_status ronde__ps_gather_state(void *opaque) {
   state *s = opaque;
+  if (s->worker->transport->rank != 0) return RONDE_OK;
   float *packed;
   RONDE_TRY(ronde__ps_settle(s));
   RONDE_TRY(ronde__ps_tell(s, RONDE__PS_GIVE_STATE));
@@ -290,11 +292,8 @@ ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_setti
                               void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "parameter servers");
-  *s = (state){.worker = worker,
-               .settings = settings,
-               .group = settings->group,
-               .n_servers = settings->n_servers,
-               .lockstep = lockstep};
+  *s = (state){.worker = worker, .settings = settings, .group = settings->group, .lockstep = lockstep};
+  s->servers = ronde__roles_of(settings->roles, RONDE__SERVER, &s->n_servers);
   worker->param_needed = param_needed;
   worker->needed_user = s;
   ronde_status status = set_up(s);

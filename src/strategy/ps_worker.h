@@ -8,6 +8,7 @@
 
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
+#include "strategy/server.h"
 
 enum { RONDE__PS_CREDITS = 4 }; /* buckets on their way to the servers, at most */
 
@@ -26,6 +27,7 @@ typedef struct ronde__ps_worker {
   bool lockstep; /* all workers make the same updates */
   float *pulled; /* [trained], where buckets that are not all live arrive packed; NULL: there are none */
   ronde__ps_bucket *buckets;
+  const ronde__member *servers; /* [n_servers] */
   int n_servers, n_sent;
   ronde__ps_head *head;      /* [servers] */
   ronde__ps_answer *answers; /* [servers] */
@@ -66,18 +68,37 @@ ronde_status ronde__ps_end_pushes(ronde__ps_worker *worker);
 /* Tells all servers, and waits until they have been told. */
 ronde_status ronde__ps_tell(ronde__ps_worker *worker, ronde__ps_kind kind);
 ronde_status ronde__ps_wait(ronde__ps_worker *worker, ronde__request *requests, int n);
-static inline int ronde__ps_rank_of(const ronde__ps_worker *worker, int server) {
-  return worker->settings->first_server + server;
-}
+static inline int ronde__ps_rank_of(const ronde__ps_worker *worker, int server) { return worker->servers[server].rank; }
 
 /* The parts of a strategy that all of them have; lockstep: all workers make the same updates. */
 ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_settings *settings, bool lockstep,
                               void **state_out);
 void ronde__ps_destroy(void *worker);
-ronde_status ronde__ps_fetch_state(void *worker);
+ronde_status ronde__ps_gather_state(void *worker);
 ronde_status ronde__ps_finish(void *worker);
 
 /* Of ps-sync, with backup workers or without. */
 extern const char *const ronde__ps_sync_options[];
+
+/* The step and the refreshing of what is asynchronous: this worker's push is an update of its own. */
+ronde_status ronde__ps_own_step(void *worker, const ronde__step *step, ronde__step_result *result_out);
+ronde_status ronde__ps_own_refresh(void *worker);
+/* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
+#define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
+
+/* ---- ps_policy.c: who takes part, and what is told of it ---- */
+
+int ronde__ps_extra_ranks(const ronde__strategy_settings *settings);
+/* As many servers as --servers says, beside the first workers or behind the last; role is a strategy's. */
+ronde_status ronde__ps_place(const ronde__strategy_settings *settings, const ronde__role *role, ronde__roles *roles);
+/* Refuses more servers beside workers than there are workers. */
+ronde_status ronde__ps_check(const ronde__strategy_settings *settings, int n_workers);
+size_t ronde__ps_more_bytes(const ronde__roles *roles, size_t gradients, size_t optimizer);
+/* Staleness of the pushes: facts are a ronde__staleness. */
+void ronde__ps_facts(const void *worker, const ronde__service *services, void *facts_out);
+void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication);
+/* A role of which only the way to serve is a strategy's own. */
+#define RONDE__PS_ROLE(create_server) \
+  { RONDE__SERVER, "parameter server", create_server, ronde__server_run, ronde__server_prof, ronde__server_destroy }
 
 #endif

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 ronde_status ronde__server_wait(ronde__server *s, ronde__request *requests, int n) {
-  return s->o.group->ops->wait(s->o.group, requests, n, RONDE__PS_IDLE_NS);
+  return s->group->ops->wait(s->group, requests, n, RONDE__PS_IDLE_NS);
 }
 
 ronde_status ronde__server_take(ronde__server *s, uint32_t tag, void *data, size_t bytes) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   RONDE_TRY(group->ops->irecv(group, 0, RONDE__PS_TAG(tag), data, bytes, s->requests));
   return ronde__server_wait(s, s->requests, 1);
 }
@@ -17,17 +17,22 @@ ronde_status ronde__server_take(ronde__server *s, uint32_t tag, void *data, size
 
 /* Here, on the rank's own thread: later that thread may be changing the group's time limit. */
 static ronde_status see_servers(ronde__server *s) {
-  RONDE__ALLOC(s->server_ranks, (size_t)s->o.n_servers * sizeof *s->server_ranks, "parameter server");
-  for (int i = 0; i < s->o.n_servers; i++) s->server_ranks[i] = s->o.first_server + i;
-  s->servers = ronde__view_make(&s->view, s->o.group, s->server_ranks, s->o.n_servers);
+  const ronde__member *servers = ronde__roles_of(s->o.settings->roles, RONDE__SERVER, &s->n_servers);
+  RONDE__ALLOC(s->server_ranks, (size_t)s->n_servers * sizeof *s->server_ranks, "parameter server");
+  for (int i = 0; i < s->n_servers; i++) s->server_ranks[i] = servers[i].rank;
+  s->servers = ronde__view_make(&s->view, s->group, s->server_ranks, s->n_servers);
   return RONDE_OK;
 }
 
-ronde_status ronde__server_create(const ronde__server_options *options, ronde__server **server_out) {
+ronde_status ronde__server_create(const ronde__service_options *options, ronde__server_way *serve, void **server_out) {
   ronde__server *s;
   RONDE__ALLOC(s, sizeof *s, "parameter server");
-  *s = (ronde__server){.o = *options, .index = options->group->rank - options->first_server};
-  ronde_status status = ronde__prof_create(options->group->rank, options->group->time, false, &s->prof);
+  *s = (ronde__server){.o = *options,
+                       .serve = serve,
+                       .group = options->settings->group,
+                       .n_workers = options->settings->roles->n_workers,
+                       .index = options->member->index};
+  ronde_status status = ronde__prof_create(options->member->rank, options->settings->group->time, false, &s->prof);
   if (status == RONDE_OK) status = see_servers(s);
   if (status == RONDE_OK) {
     s->update_slot = ronde__prof_op_slot(s->prof, options->optimizer_name, RONDE__PHASE_UPDATE, options->kernels->isa);
@@ -38,7 +43,8 @@ ronde_status ronde__server_create(const ronde__server_options *options, ronde__s
   return status;
 }
 
-void ronde__server_destroy(ronde__server *s) {
+void ronde__server_destroy(void *server) {
+  ronde__server *s = server;
   if (!s) return;
   ronde__prof_destroy(s->prof);
   ronde__optim_destroy(s->optim);
@@ -52,6 +58,7 @@ void ronde__server_destroy(ronde__server *s) {
   ronde__free(s->requests);
   ronde__free(s->clients);
   ronde__free(s->answers);
+  ronde__free(s->done);
   free(s->order);
   ronde__free(s);
 }
@@ -63,16 +70,16 @@ const ronde__ps_update *ronde__server_order(const ronde__server *s, int64_t *n_o
   return s->order;
 }
 
-ronde__prof *ronde__server_prof(const ronde__server *s) { return s->prof; }
+ronde__prof *ronde__server_prof(const void *server) { return ((const ronde__server *)server)->prof; }
 
 /* What does not depend on the plan. */
 static ronde_status make_room(ronde__server *s) {
-  size_t n_workers = (size_t)s->o.n_workers, n_servers = (size_t)s->o.n_servers;
+  size_t n_workers = (size_t)s->n_workers, n_servers = (size_t)s->n_servers;
   RONDE__ALLOC(s->heads, n_workers * sizeof *s->heads, "parameter server");
   RONDE__ALLOC(s->parts, n_workers * sizeof *s->parts, "parameter server");
   RONDE__ALLOC(s->squares, n_servers * sizeof *s->squares, "parameter server");
   RONDE__ALLOC(s->requests, n_workers * sizeof *s->requests, "parameter server");
-  s->n_requests = s->o.n_workers;
+  s->n_requests = s->n_workers;
   return RONDE_OK;
 }
 
@@ -100,11 +107,11 @@ static ronde_status set_up(ronde__server *s) {
   ronde__ps_plan plan;
   RONDE_TRY(make_room(s));
   RONDE_TRY(take_plan(s, &plan));
-  size_t n_workers = (size_t)s->o.n_workers;
+  size_t n_workers = (size_t)s->n_workers;
   ronde__free(s->requests);
   s->requests = NULL;
   s->n_requests = 0;
-  int n_requests = RONDE__CLIENT_REQUESTS(s) * s->o.n_workers + 1;
+  int n_requests = RONDE__CLIENT_REQUESTS(s) * s->n_workers + 1;
   RONDE__ALLOC(s->requests, (size_t)n_requests * sizeof *s->requests, "parameter server");
   s->n_requests = n_requests;
   RONDE__ALLOC(s->values, s->n * sizeof *s->values, "parameter server");
@@ -122,7 +129,7 @@ static ronde_status set_up(ronde__server *s) {
 /* ---- a step ------------------------------------------------------------------------------------------------------- */
 
 static ronde_status give(ronde__server *s, uint32_t tag, const void *data, size_t bytes) {
-  return ronde__transport_send(s->o.group, 0, RONDE__PS_TAG(tag), data, bytes);
+  return ronde__transport_send(s->group, 0, RONDE__PS_TAG(tag), data, bytes);
 }
 
 ronde_status ronde__server_give_state(ronde__server *s) {
@@ -143,7 +150,7 @@ ronde_status ronde__server_clip(ronde__server *s, float *gradients) {
   s->squares[s->index] = s->o.kernels->sum_squares(gradients, (int64_t)s->n);
   RONDE_TRY(ronde__allgather_ring(s->servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
   double sum = 0;
-  for (int i = 0; i < s->o.n_servers; i++) sum += s->squares[i];
+  for (int i = 0; i < s->n_servers; i++) sum += s->squares[i];
   float factor = ronde__clip_factor(sum, s->o.clip);
   if (factor != 1) s->o.kernels->scale(gradients, factor, (int64_t)s->n);
   return RONDE_OK;
@@ -152,7 +159,7 @@ ronde_status ronde__server_clip(ronde__server *s, float *gradients) {
 static ronde_status serve(ronde__server *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
   RONDE_TRY(set_up(s));
-  RONDE_TRY(s->o.serve(s));
+  RONDE_TRY(s->serve(s));
   ronde__prof_switch(s->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -161,7 +168,7 @@ ronde_status ronde__server_run(void *arg) {
   ronde__server *s = arg;
   ronde_status status = serve(s);
   if (status == RONDE_OK) return status;
-  s->o.group->ops->abort(s->o.group);
-  s->o.group->ops->cancel(s->o.group, s->requests, s->n_requests);
+  s->group->ops->abort(s->group);
+  s->group->ops->cancel(s->group, s->requests, s->n_requests);
   return status;
 }

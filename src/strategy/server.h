@@ -2,7 +2,8 @@
  * them from what the workers push. Source: Li et al., "Scaling distributed machine learning with the parameter server",
  * OSDI 2014.
  *
- * Ranks of the group: the workers first; server i is rank first_server + i, a worker's too where they are colocated.
+ * Ranks of the group: the workers first; the servers beside the first of them, or behind
+ * the last (ps_policy.c).
  * Rank 0 is the scheduler: it tells each server its pieces, and hands it the fresh parameters, or those of a checkpoint
  * with the optimizer's state.
  *
@@ -28,32 +29,26 @@
 #include "comm/collective.h"
 #include "optim/optim.h"
 #include "prof/prof.h"
+#include "strategy/roles.h"
+
+/* What its role is called. */
+#define RONDE__SERVER "server"
 
 typedef struct ronde__server ronde__server;
 
-typedef struct ronde__server_options {
-  ronde_status (*serve)(ronde__server *server); /* the strategy's way */
-  ronde__transport *group;
-  int n_workers, n_servers, first_server;
-  const ronde__kernels *kernels;
-  const ronde__optim_options *optim;
-  double clip;
-  int backup; /* workers that a step does not wait for; 0: none */
-  bool records_order;
-  ronde__pool *pool; /* NULL: the calling thread works alone */
-  const char *optimizer_name;
-} ronde__server_options;
-
+typedef ronde_status ronde__server_way(ronde__server *server);
 /* The ways to serve, until all workers are done: server_sync.c, */
-ronde_status ronde__server_in_step(ronde__server *server);
+ronde__server_way ronde__server_in_step;
 /* on arrival of a worker's push, which that worker alone is sent the outcome of (server_async.c), */
-ronde_status ronde__server_on_arrival(ronde__server *server);
+ronde__server_way ronde__server_on_arrival;
+/* the same, but who leads the slowest by more than --staleness steps is answered later (server_ssp.c), */
+ronde__server_way ronde__server_within_bound;
 /* and without waiting for the slowest (server_backup.c). */
-ronde_status ronde__server_with_backup(ronde__server *server);
+ronde__server_way ronde__server_with_backup;
 
-/* The server of the calling rank; what options point at must outlive it. */
-ronde_status ronde__server_create(const ronde__server_options *options, ronde__server **server_out);
-void ronde__server_destroy(ronde__server *server); /* NULL is taken */
+/* What a ronde__role asks for (roles.h), but for the way to serve; what options point at must outlive the server. */
+ronde_status ronde__server_create(const ronde__service_options *options, ronde__server_way *serve, void **server_out);
+void ronde__server_destroy(void *server); /* NULL is taken */
 /* A job for a thread, arg the server: serves until all workers have said that they are done. After an error the group
  * is aborted. */
 ronde_status ronde__server_run(void *server);
@@ -69,6 +64,6 @@ typedef struct ronde__ps_update {
 } ronde__ps_update;
 const ronde__ps_update *ronde__server_order(const ronde__server *server, int64_t *n_out);
 /* Where its time went; to be read when it has ended. */
-ronde__prof *ronde__server_prof(const ronde__server *server);
+ronde__prof *ronde__server_prof(const void *server);
 
 #endif

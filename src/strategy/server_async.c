@@ -1,10 +1,10 @@
 /* Update on arrival: whoever's push is complete first is first. Source: Dean et al., "Large scale
- * distributed deep networks", NIPS 2012. */
+ * distributed deep networks", NIPS 2012. A strategy may hold a worker's answer back, and with it the worker. */
 #include "strategy/server_impl.h"
 
 /* A copy travels: the next update waits for nobody. */
 static ronde_status answer(ronde__server *s, int w) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   s->clients[w] = RONDE__CLIENT_ANSWERING;
   s->answers[w] = (ronde__ps_answer){s->version, s->stop};
   RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[w], sizeof s->answers[w],
@@ -35,31 +35,66 @@ static ronde_status update(ronde__server *s, int w) {
   return RONDE_OK;
 }
 
+/* All begin with the same step, which may be one behind a checkpoint. */
+static void note_done(ronde__server *s, int w) {
+  int64_t step = s->heads[w].step;
+  for (int v = 0; v < s->n_workers && !s->any_done; v++) s->done[v] = step - 1;
+  s->any_done = true;
+  s->done[w] = step;
+}
+
+static ronde_status answer_or_hold(ronde__server *s, int w) {
+  if (!s->holds || !s->holds(s, w)) return answer(s, w);
+  s->clients[w] = RONDE__CLIENT_READY;
+  return RONDE_OK;
+}
+
 static ronde_status go_on(ronde__server *s, int w) {
   switch (s->clients[w]) {
   case RONDE__CLIENT_LISTENING:
     if (s->heads[w].kind == RONDE__PS_STEP) return ronde__client_receive(s, w);
+    if (s->heads[w].kind == RONDE__PS_PASS) {
+      note_done(s, w);
+      return ronde__client_listen(s, w);
+    }
     if (s->heads[w].kind == RONDE__PS_FETCH) return answer(s, w);
+    if (s->heads[w].kind == RONDE__PS_GIVE_STATE) {
+      RONDE_TRY(ronde__server_give_state(s));
+      return ronde__client_listen(s, w);
+    }
     s->clients[w] = RONDE__CLIENT_GONE;
     return RONDE_OK;
-  case RONDE__CLIENT_PUSHING: RONDE_TRY(update(s, w)); return answer(s, w);
+  case RONDE__CLIENT_PUSHING:
+    RONDE_TRY(update(s, w));
+    note_done(s, w);
+    return answer_or_hold(s, w);
   default: return ronde__client_listen(s, w);
   }
 }
 
+/* Those that need not wait any more, at once: what they are sent is what this update has made. */
+static ronde_status answer_held(ronde__server *s) {
+  for (int w = 0; w < s->n_workers; w++)
+    if (s->clients[w] == RONDE__CLIENT_READY) RONDE_TRY(answer_or_hold(s, w));
+  return RONDE_OK;
+}
+
 ronde_status ronde__server_on_arrival(ronde__server *s) {
-  ronde__transport *group = s->o.group;
-  int n_workers = s->o.n_workers, n_gone = 0;
+  ronde__transport *group = s->group;
+  int n_workers = s->n_workers, n_gone = 0;
   RONDE__ALLOC(s->answers, (size_t)n_workers * sizeof *s->answers, "parameter server");
+  RONDE__ALLOC(s->done, (size_t)n_workers * sizeof *s->done, "parameter server");
   RONDE_TRY(ronde__clients_create(s));
   while (n_gone < n_workers) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
     RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__PS_IDLE_NS));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     for (int w = 0; w < n_workers; w++) {
-      if (s->clients[w] == RONDE__CLIENT_GONE || !ronde__client_is_done(s, w)) continue;
+      if (s->clients[w] == RONDE__CLIENT_GONE || s->clients[w] == RONDE__CLIENT_READY || !ronde__client_is_done(s, w))
+        continue;
       RONDE_TRY(go_on(s, w));
       n_gone += s->clients[w] == RONDE__CLIENT_GONE;
+      RONDE_TRY(answer_held(s));
     }
   }
   return RONDE_OK;

@@ -42,19 +42,19 @@ static bool is_ready(const backup *b, int w) { return b->server->clients[w] == R
  * what was decided on the last one: no wait, unless another server is far behind in what it has received. */
 static ronde_status tell(backup *b, ronde__ps_decision decision) {
   const ronde__server *s = b->server;
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   int64_t slot = b->n_sent++ % b->n_slots;
-  ronde__request *requests = b->sending + slot * s->o.n_servers;
-  RONDE_TRY(group->ops->wait(group, requests, s->o.n_servers, RONDE__PS_IDLE_NS));
+  ronde__request *requests = b->sending + slot * s->n_servers;
+  RONDE_TRY(group->ops->wait(group, requests, s->n_servers, RONDE__PS_IDLE_NS));
   b->sent[slot] = decision;
-  for (int i = 1; i < s->o.n_servers; i++)
+  for (int i = 1; i < s->n_servers; i++)
     RONDE_TRY(group->ops->isend(group, s->server_ranks[i], RONDE__PS_TAG(RONDE__PS_DECISION), &b->sent[slot],
                                 sizeof b->sent[slot], &requests[i]));
   return RONDE_OK;
 }
 
 static ronde_status hear(backup *b) {
-  ronde__transport *group = b->server->o.group;
+  ronde__transport *group = b->server->group;
   return group->ops->irecv(group, b->server->server_ranks[0], RONDE__PS_TAG(RONDE__PS_DECISION), &b->decision,
                            sizeof b->decision, b->deciding);
 }
@@ -73,7 +73,7 @@ static ronde_status make_room(ronde__ps_outcome **outcomes, int64_t *capacity, i
 /* Outcomes that all have heard of are not needed any more. */
 static void forget(backup *b) {
   int64_t told = b->step;
-  for (int w = 0; w < b->server->o.n_workers; w++) told = ronde__min(told, b->news[w].told);
+  for (int w = 0; w < b->server->n_workers; w++) told = ronde__min(told, b->news[w].told);
   int64_t n = b->step - told;
   memmove(b->outcomes, b->outcomes + (b->n_outcomes - n), (size_t)n * sizeof *b->outcomes);
   b->n_outcomes = n;
@@ -81,7 +81,7 @@ static void forget(backup *b) {
 
 static ronde_status send_news(backup *b, int w) {
   ronde__server *s = b->server;
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w) + s->n_buckets;
   news *own = &b->news[w];
   int64_t n = b->step - own->told;
@@ -110,7 +110,7 @@ static ronde_status update(backup *b, const ronde__rank_set *counted) {
   int64_t examples = 0;
   const ronde__ps_head *head = NULL;
   uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
-  for (int w = 0; w < s->o.n_workers; w++) {
+  for (int w = 0; w < s->n_workers; w++) {
     if (!ronde__rank_set_has(counted, w)) continue;
     RONDE_TRY(ronde__server_note_order(s, w));
     head = &s->heads[w];
@@ -131,7 +131,7 @@ static ronde__ps_outcome outcome_of(const backup *b, const ronde__ps_decision *d
   const ronde__server *s = b->server;
   ronde__ps_outcome o = {.step = d->step, .cancelled = b->cancelled, .broken_rank = -1, .broken_param = -1};
   int64_t n_parts = 0;
-  for (int w = 0; w < s->o.n_workers; w++) {
+  for (int w = 0; w < s->n_workers; w++) {
     if (!ronde__rank_set_has(&d->counted, w)) continue;
     const ronde__part *part = &s->parts[w];
     n_parts = s->heads[w].n_parts;
@@ -156,7 +156,7 @@ static ronde_status close_step(backup *b, const ronde__ps_decision *d) {
     b->outcomes[b->n_outcomes++] = outcome;
     b->step = d->step;
   }
-  for (int w = 0; w < s->o.n_workers; w++)
+  for (int w = 0; w < s->n_workers; w++)
     if (ronde__rank_set_has(&d->counted, w)) RONDE_TRY(answer(b, w));
   return RONDE_OK;
 }
@@ -175,7 +175,7 @@ static ronde_status close_next(backup *b) {
   b->n_counted = 0;
   RONDE_TRY(tell(b, d));
   RONDE_TRY(close_step(b, &d));
-  for (int w = 0; w < s->o.n_workers; w++) /* who has no example in it has been waiting for its end */
+  for (int w = 0; w < s->n_workers; w++) /* who has no example in it has been waiting for its end */
     if (is_ready(b, w) && s->heads[w].step <= b->step) RONDE_TRY(answer_apart(b, w));
   return RONDE_OK;
 }
@@ -183,7 +183,7 @@ static ronde_status close_next(backup *b) {
 static ronde_status check_head(const backup *b, int w) {
   const ronde__ps_head *h = &b->server->heads[w];
   bool fits = h->step == b->news[w].told + 1 && h->examples >= 0 && h->examples <= h->step_examples && h->n_parts > 0 &&
-              h->n_parts <= b->server->o.n_workers;
+              h->n_parts <= b->server->n_workers;
   return fits ? RONDE_OK
               : ronde__fail(RONDE_E_INTERNAL,
                             "worker %d has pushed %" PRId64 " examples for step %" PRId64
@@ -196,15 +196,15 @@ static ronde_status decide(backup *b, int w) {
   const ronde__ps_head *h = &b->server->heads[w];
   if (b->step < 0) {
     b->step = h->step - 1;
-    for (int v = 0; v < b->server->o.n_workers; v++) b->news[v].told = b->step;
+    for (int v = 0; v < b->server->n_workers; v++) b->news[v].told = b->step;
   }
   RONDE_TRY(check_head(b, w));
-  b->decided_ns = b->news[w].ready_ns = ronde__time_now(b->server->o.group->time);
+  b->decided_ns = b->news[w].ready_ns = ronde__time_now(b->server->group->time);
   if (h->examples > 0) b->cancelled |= b->server->parts[w].cancel != 0;
   if (h->step <= b->step) return answer_apart(b, w);
   if (h->examples == 0) return RONDE_OK;
   ronde__rank_set_add(&b->counted, w);
-  return ++b->n_counted < ronde__max(1, h->n_parts - b->server->o.backup) ? RONDE_OK : close_next(b);
+  return ++b->n_counted < ronde__max(1, h->n_parts - b->server->o.settings->options->backup) ? RONDE_OK : close_next(b);
 }
 
 /* ---- the others follow -------------------------------------------------------------------------------------------- */
@@ -213,16 +213,16 @@ static ronde_status decide(backup *b, int w) {
 static bool can_follow(const backup *b, const ronde__ps_decision *d) {
   const ronde__server *s = b->server;
   if (d->verdict == RONDE__PS_DO_ANSWER) return is_ready(b, (int)d->worker);
-  for (int w = 0; w < s->o.n_workers && d->verdict == RONDE__PS_DO_CLOSE; w++)
+  for (int w = 0; w < s->n_workers && d->verdict == RONDE__PS_DO_CLOSE; w++)
     if (ronde__rank_set_has(&d->counted, w) && !(is_ready(b, w) && s->heads[w].step == d->step)) return false;
   return true;
 }
 
 static ronde_status check_decision(const backup *b, const ronde__ps_decision *d) {
   bool any = false;
-  for (int w = 0; w < b->server->o.n_workers; w++) any |= ronde__rank_set_has(&d->counted, w);
+  for (int w = 0; w < b->server->n_workers; w++) any |= ronde__rank_set_has(&d->counted, w);
   bool fits = d->verdict == RONDE__PS_DO_END || (d->verdict == RONDE__PS_DO_CLOSE && any) ||
-              (d->verdict == RONDE__PS_DO_ANSWER && d->worker >= 0 && d->worker < b->server->o.n_workers);
+              (d->verdict == RONDE__PS_DO_ANSWER && d->worker >= 0 && d->worker < b->server->n_workers);
   return fits ? RONDE_OK : ronde__fail(RONDE_E_INTERNAL, "server 0 has decided what makes no sense");
 }
 
@@ -260,29 +260,28 @@ static ronde_status go_on(backup *b, int w) {
 
 static ronde_status serve(backup *b) {
   ronde__server *s = b->server;
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   int n_gone = 0;
   RONDE_TRY(ronde__clients_create(s));
   if (!b->decides) RONDE_TRY(hear(b));
-  while (n_gone < s->o.n_workers || !(b->decides || b->over)) {
+  while (n_gone < s->n_workers || !(b->decides || b->over)) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
     RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__PS_IDLE_NS));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
-    for (int w = 0; w < s->o.n_workers; w++) {
+    for (int w = 0; w < s->n_workers; w++) {
       if (s->clients[w] == RONDE__CLIENT_GONE || is_ready(b, w) || !ronde__client_is_done(s, w)) continue;
       RONDE_TRY(go_on(b, w));
       n_gone += s->clients[w] == RONDE__CLIENT_GONE;
     }
     if (!b->decides) RONDE_TRY(follow(b));
-    if (b->decides && n_gone == s->o.n_workers) RONDE_TRY(tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_END}));
+    if (b->decides && n_gone == s->n_workers) RONDE_TRY(tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_END}));
   }
-  return b->decides ? group->ops->wait(group, b->sending, (int)b->n_slots * s->o.n_servers, RONDE__PS_IDLE_NS)
-                    : RONDE_OK;
+  return b->decides ? group->ops->wait(group, b->sending, (int)b->n_slots * s->n_servers, RONDE__PS_IDLE_NS) : RONDE_OK;
 }
 
 static ronde_status make_room_to_decide(backup *b) {
-  size_t n_workers = (size_t)b->server->o.n_workers, n_servers = (size_t)b->server->o.n_servers;
-  b->n_slots = 2 * b->server->o.n_workers + 4;
+  size_t n_workers = (size_t)b->server->n_workers, n_servers = (size_t)b->server->n_servers;
+  b->n_slots = 2 * b->server->n_workers + 4;
   RONDE__ALLOC(b->news, n_workers * sizeof *b->news, "parameter server");
   RONDE__ALLOC(b->sent, (size_t)b->n_slots * sizeof *b->sent, "parameter server");
   RONDE__ALLOC(b->sending, (size_t)b->n_slots * n_servers * sizeof *b->sending, "parameter server");
@@ -294,9 +293,9 @@ ronde_status ronde__server_with_backup(ronde__server *s) {
   ronde_status status = b.decides ? make_room_to_decide(&b) : RONDE_OK;
   if (status == RONDE_OK) status = serve(&b);
   /* What is under way must not outlive its memory. */
-  s->o.group->ops->cancel(s->o.group, s->requests, s->n_requests);
-  if (b.sending) s->o.group->ops->cancel(s->o.group, b.sending, (int)b.n_slots * s->o.n_servers);
-  for (int w = 0; b.news && w < s->o.n_workers; w++) ronde__free(b.news[w].outcomes);
+  s->group->ops->cancel(s->group, s->requests, s->n_requests);
+  if (b.sending) s->group->ops->cancel(s->group, b.sending, (int)b.n_slots * s->n_servers);
+  for (int w = 0; b.news && w < s->n_workers; w++) ronde__free(b.news[w].outcomes);
   ronde__free(b.news);
   ronde__free(b.outcomes);
   ronde__free(b.sent);

@@ -1,3 +1,4 @@
+/* Workers that a parameter server serves apart: what is awaited of each, and what each is sent. */
 #include "strategy/server_impl.h"
 
 #include <stdlib.h>
@@ -10,14 +11,14 @@ bool ronde__client_is_done(const ronde__server *s, int w) {
 }
 
 ronde_status ronde__client_listen(ronde__server *s, int w) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   s->clients[w] = RONDE__CLIENT_LISTENING;
   return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_HEAD), &s->heads[w], sizeof s->heads[w],
                            ronde__client_requests(s, w));
 }
 
 ronde_status ronde__client_receive(ronde__server *s, int w) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
   s->clients[w] = RONDE__CLIENT_PUSHING;
   for (int b = 0; b < s->n_buckets; b++)
@@ -30,7 +31,7 @@ ronde_status ronde__client_receive(ronde__server *s, int w) {
 }
 
 ronde_status ronde__client_send_values(ronde__server *s, int w) {
-  ronde__transport *group = s->o.group;
+  ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
   float *copy = ronde__client_place(s, w);
   if (s->n) memcpy(copy, s->values, s->n * sizeof *s->values);
@@ -42,8 +43,8 @@ ronde_status ronde__client_send_values(ronde__server *s, int w) {
 }
 
 ronde_status ronde__clients_create(ronde__server *s) {
-  RONDE__ALLOC(s->clients, (size_t)s->o.n_workers * sizeof *s->clients, "parameter server");
-  for (int w = 0; w < s->o.n_workers; w++) RONDE_TRY(ronde__client_listen(s, w));
+  RONDE__ALLOC(s->clients, (size_t)s->n_workers * sizeof *s->clients, "parameter server");
+  for (int w = 0; w < s->n_workers; w++) RONDE_TRY(ronde__client_listen(s, w));
   return RONDE_OK;
 }
 

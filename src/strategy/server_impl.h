@@ -15,8 +15,10 @@ typedef enum ronde__client {
 } ronde__client;
 
 struct ronde__server {
-  ronde__server_options o;
-  int index;
+  ronde__service_options o;
+  ronde__server_way *serve;
+  ronde__transport *group;
+  int n_workers, n_servers, index;
   ronde__prof *prof;
   int update_slot;
   ronde__optim *optim;
@@ -42,6 +44,9 @@ struct ronde__server {
   /* Asynchronous */
   ronde__ps_answer *answers;
   int64_t version, stop;
+  int64_t *done; /* [workers] the last step of each that has made its update */
+  bool any_done;
+  bool (*holds)(const ronde__server *server, int w); /* whether w must not go on yet. NULL: all may */
   ronde__staleness staleness;
   ronde__ps_update *order; /* [n_order], room for more */
   int64_t n_order, order_capacity;

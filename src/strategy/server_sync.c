@@ -3,28 +3,28 @@
 
 static ronde_status receive(ronde__server *s, int worker, uint32_t tag, void *data, size_t bytes,
                             ronde__request *request) {
-  return s->o.group->ops->irecv(s->o.group, worker, RONDE__PS_TAG(tag), data, bytes, request);
+  return s->group->ops->irecv(s->group, worker, RONDE__PS_TAG(tag), data, bytes, request);
 }
 
 /* Until every worker begins a step, or is done. The scheduler's comes first: while it asks for the state, others may
  * wait for the scheduler. */
 static ronde_status take_heads(ronde__server *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
-  for (int w = 0; w < s->o.n_workers; w++)
+  for (int w = 0; w < s->n_workers; w++)
     RONDE_TRY(receive(s, w, RONDE__PS_HEAD, &s->heads[w], sizeof s->heads[w], &s->requests[w]));
   RONDE_TRY(ronde__server_wait(s, s->requests, 1));
   while (s->heads[0].kind == RONDE__PS_GIVE_STATE) {
     RONDE_TRY(ronde__server_give_state(s));
     RONDE_TRY(ronde__server_take(s, RONDE__PS_HEAD, &s->heads[0], sizeof s->heads[0]));
   }
-  RONDE_TRY(ronde__server_wait(s, s->requests, s->o.n_workers));
-  if (s->met_ns == 0) s->met_ns = ronde__time_now(s->o.group->time); /* they begin the first step together */
+  RONDE_TRY(ronde__server_wait(s, s->requests, s->n_workers));
+  if (s->met_ns == 0) s->met_ns = ronde__time_now(s->group->time); /* they begin the first step together */
   return RONDE_OK;
 }
 
 /* Sums in the order of ranks, whatever came first. */
 static ronde_status take_pushes(ronde__server *s) {
-  int n_workers = s->o.n_workers;
+  int n_workers = s->n_workers;
   ronde__request *parts = s->requests + s->n_buckets * n_workers;
   uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
   for (int b = 0; b < s->n_buckets; b++)
@@ -48,8 +48,8 @@ static ronde_status take_pushes(ronde__server *s) {
 
 /* First layers first: the next forward pass needs them first. */
 static ronde_status update_and_send(ronde__server *s) {
-  int n_workers = s->o.n_workers;
-  ronde__transport *group = s->o.group;
+  int n_workers = s->n_workers;
+  ronde__transport *group = s->group;
   RONDE_TRY(ronde__server_clip(s, s->pushed));
   ronde__optim_begin(s->optim, s->heads[0].lr);
   for (int b = s->n_buckets - 1; b >= 0; b--) {
@@ -66,8 +66,8 @@ static ronde_status update_and_send(ronde__server *s) {
 }
 
 static ronde_status one_step(ronde__server *s) {
-  int n_workers = s->o.n_workers;
-  ronde__transport *group = s->o.group;
+  int n_workers = s->n_workers;
+  ronde__transport *group = s->group;
   ronde__request *told = s->requests + s->n_buckets * n_workers;
   RONDE_TRY(take_pushes(s));
   for (int w = 0; w < n_workers && s->index == 0; w++)

@@ -21,6 +21,7 @@ const ronde__strategy ronde__strategy_single = {
     .max_workers = 1,
     .fuses_alone = true,
     .waits_for_all = true,
+    .equals_one = true,
     .create = create,
     .step = step,
     .destroy = destroy,

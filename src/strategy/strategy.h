@@ -5,10 +5,12 @@
 #define RONDE_STRATEGY_H
 
 #include "comm/collective.h"
+#include "config/config.h"
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
 #include "strategy/late.h"
+#include "strategy/roles.h"
 
 /* A set of workers. */
 enum { RONDE__SET_RANKS = 1024 };
@@ -22,6 +24,12 @@ static inline void ronde__rank_set_add(ronde__rank_set *set, int rank) {
 static inline bool ronde__rank_set_has(const ronde__rank_set *set, int rank) {
   return set->bits[rank / 64] >> rank % 64 & 1;
 }
+
+/* A flat array over the parameters that train, packed as they are, which belongs to the state of a run. */
+typedef struct ronde__state_array {
+  const char *name; /* in a checkpoint: ronde.NAME.PARAMETER */
+  float *values;    /* [trained] */
+} ronde__state_array;
 
 /* What a rank works with, whatever the strategy; lives as long as the run. */
 typedef struct ronde__worker {
@@ -48,18 +56,21 @@ typedef struct ronde__worker {
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
   ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
+  /* Those that the strategy declares, in its order: zeros, or a checkpoint's; and the note of that, or NULL. */
+  const ronde__state_array *arrays;
+  const json_t *note;
 } ronde__worker;
 
-/* How the user wants ranks to exchange; a strategy reads what it knows. */
+/* How the user wants ranks to exchange; a strategy reads what it knows. Before the ranks are known there are options
+ * alone, and these may be NULL for the defaults. */
 typedef struct ronde__strategy_settings {
-  ronde__transport *group;            /* all ranks, with servers among them where the strategy has any: server i is */
-  int n_servers, first_server;        /* rank first_server + i */
-  int backup;                         /* workers that a step does not wait for; 0: none */
+  const ronde__options *options;      /* of the run: a strategy reads its own */
+  ronde__transport *group;            /* all ranks, */
+  const ronde__roles *roles;          /* and what each is */
   const ronde__allreduce *collective; /* NULL: one rank alone, or servers take its place */
   int64_t bucket_bytes;
   bool wire_bf16; /* gradients travel as bfloat16 */
   bool overlap;
-  bool sync_bn; /* batch normalisation by the statistics of all workers */
 } ronde__strategy_settings;
 
 /* One update: the gradients of n_batches global batches of `examples` examples in all. */
@@ -88,13 +99,6 @@ typedef struct ronde__step_result {
   bool missed; /* this rank is one of them, and has not even made its part: the step had ended before */
 } ronde__step_result;
 
-/* Exchanges in which nobody was waited for: their time, and the bytes that the algorithm must move in it. */
-typedef struct ronde__bus {
-  uint64_t ns, bytes;
-} ronde__bus;
-
-struct ronde__server;
-
 typedef struct ronde__strategy {
   const char *name;
   /* Of several rows of a name the first whose variant the settings ask for is meant. NULL: any. */
@@ -110,9 +114,23 @@ typedef struct ronde__strategy {
   bool all_reduces;             /* by the settings' collective */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
   bool waits_for_all;           /* a step is everybody's */
-  bool meets_to_save;           /* workers do not wait for each other, but must while a checkpoint is written */
-  /* What updates are parameter servers (server.h): how one serves, until all workers are done. NULL: there are none. */
-  ronde_status (*serve)(struct ronde__server *server);
+  bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
+  /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
+   * can write one after any step. */
+  const char *meets_to_save;
+  /* Why a run must not go on from a checkpoint with another number of workers, or under another strategy. NULL: it may.
+   * Both strategies are asked. */
+  const char *keeps_workers, *keeps_strategy;
+
+  /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a
+   * worker. NULL: nobody. */
+  int (*extra_ranks)(const ronde__strategy_settings *settings);
+  ronde_status (*place)(const ronde__strategy_settings *settings, ronde__roles *roles);
+  /* How many workers' parts make a step. NULL: all. */
+  int (*n_counted)(const ronde__strategy_settings *settings, int n_workers);
+  /* Memory of all ranks together beside parameters, gradients and activations of each worker, given the bytes of all
+   * gradients and of the optimizer's state for them. NULL: each worker has that state. */
+  size_t (*more_bytes)(const ronde__roles *roles, size_t gradients, size_t optimizer);
 
   /* Makes replicas equal (weights of rank 0) and sets up what the steps need. The settings must outlive it. */
   ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out);
@@ -122,15 +140,26 @@ typedef struct ronde__strategy {
   ronde_status (*settle)(void *state);
   /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
   ronde_status (*refresh)(void *state);
-  /* Rank 0 alone, between two steps: brings the optimizer's state into the worker's. NULL: it is there. */
-  ronde_status (*fetch_state)(void *state);
+  /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
+  const char *const *arrays;
+  /* Between two steps, for a checkpoint: brings the optimizer's state and these arrays into those of rank 0's worker.
+   * Where workers meet to save all call together, else rank 0 alone. NULL: they are there. */
+  ronde_status (*gather_state)(void *state);
+  /* Rank 0, behind it: what else belongs to the state, as JSON. NULL: nothing. */
+  json_t *(*note)(const void *state);
   /* After the last step, if all ranks end alike: nobody will be waited for. NULL: nothing to do. */
   ronde_status (*finish)(void *state);
-  ronde__bus (*bus)(const void *state); /* NULL: not measured */
+  /* What a rank tells rank 0 of itself at the end: facts_bytes, zeros before. state: NULL on a rank without a worker;
+   * services [RONDE__MAX_BESIDE]: of the rank. */
+  size_t facts_bytes;
+  void (*facts)(const void *state, const ronde__service *services, void *facts_out);
+  /* Rank 0: what it adds to `communication` in run.json, from the facts of all ranks; n_ranks 0: they could not meet.
+   * NULL: nothing. */
+  void (*record)(const void *state, const void *facts, int n_ranks, json_t *communication);
 } ronde__strategy;
 
 /* Options of several strategies: what needs all workers in one step or one state of all of them, */
-#define RONDE__OPTIONS_OF_STEPS "sync-bn", "skip-bad-steps", "clip", "resume", "checkpoint-every", "keep", "sentinel"
+#define RONDE__OPTIONS_OF_STEPS "sync-bn", "skip-bad-steps", "clip", "sentinel"
 /* buckets, and servers. */
 #define RONDE__OPTIONS_OF_BUCKETS "bucket-mb", "overlap"
 #define RONDE__OPTIONS_OF_SERVERS "servers", "placement"

@@ -15,8 +15,8 @@ typedef ronde__gather_row row;
 
 static bool is_text(const char *text, size_t bytes) { return memchr(text, 0, bytes) != NULL; }
 
-ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world) {
-  for (int i = 0; i < world; i++)
+ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int n_ranks) {
+  for (int i = 0; i < n_ranks; i++)
     if (facts[i].n_ops < 0 || facts[i].n_ops > RONDE__MAX_OPS || !is_text(facts[i].host, sizeof facts[i].host))
       return ronde__fail(RONDE_E_INTERNAL, "rank %d sent facts about itself that make no sense", i);
   return RONDE_OK;
@@ -35,10 +35,12 @@ ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int ra
 
 /* ---- messages ---- */
 
-/* The worker's, and that of the server; NULL: there is none. */
-enum { N_LEDGERS = 2 };
+/* The worker's, and those of what the rank does besides; NULL: there is none. */
+enum { N_LEDGERS = 1 + RONDE__MAX_BESIDE };
 static ronde__prof *ledger(const ronde__rank *r, int i) {
-  return i == 0 ? r->prof : r->server ? ronde__server_prof(r->server) : NULL;
+  if (i == 0) return r->prof;
+  const ronde__service *service = &r->services[i - 1];
+  return service->state ? service->member->role->prof(service->state) : NULL;
 }
 
 static ronde__rank_facts own_facts(const ronde__rank *r) {
@@ -48,14 +50,12 @@ static ronde__rank_facts own_facts(const ronde__rank *r) {
                              .bytes_received = transport->bytes_received,
                              .messages = transport->messages,
                              .cpu_ns = transport->process_each || transport->rank == 0 ? ronde__cpu_ns() : 0};
-  if (r->strategy_state && r->job->strategy->bus) facts.bus = r->job->strategy->bus(r->strategy_state);
   for (int i = 0; i < N_LEDGERS; i++) {
     int n_ops;
     ronde__prof_ops(ledger(r, i), &n_ops);
     facts.n_ops += n_ops;
   }
-  ronde__prof_totals(ledger(r, 1), facts.server_ns);
-  if (r->server) facts.staleness = *ronde__server_staleness(r->server);
+  for (int i = 0; i < RONDE__MAX_BESIDE; i++) ronde__prof_totals(ledger(r, 1 + i), facts.service_ns[i]);
   gethostname(facts.host, sizeof facts.host - 1);
   return facts;
 }
@@ -85,7 +85,7 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
 /* Rank 0's own rows, then everybody's as they come: memory of the rank, as the texts are. */
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
   int64_t n = 0, at = 0;
-  int n_ranks = ronde__job_ranks(r->job);
+  int n_ranks = r->job->roles.n_ranks;
   uint32_t tag = RONDE__WIRE_TAG(RONDE__TAG_ROWS, 0);
   for (int i = 0; i < n_ranks; i++) n += r->facts[i].n_ops;
   row *rows;
@@ -102,13 +102,23 @@ static ronde_status receive_rows(ronde__rank *r, const row *own) {
   return RONDE_OK;
 }
 
+static ronde_status gather_strategy_facts(ronde__rank *r) {
+  const ronde__strategy *strategy = r->job->strategy;
+  size_t bytes = strategy->facts_bytes;
+  if (!bytes) return RONDE_OK;
+  RONDE__ALLOC(r->strategy_facts, (size_t)r->group->size * bytes, "report");
+  strategy->facts(r->strategy_state, r->services, (char *)r->strategy_facts + (size_t)r->group->rank * bytes);
+  return ronde__allgather_ring(r->group, RONDE__TAG_FACTS, r->strategy_facts, bytes);
+}
+
 ronde_status ronde__rank_gather(ronde__rank *r) {
   int rank = r->group->rank;
   row *rows = NULL;
-  RONDE__ALLOC(r->facts, (size_t)ronde__job_ranks(r->job) * sizeof *r->facts, "report");
+  RONDE__ALLOC(r->facts, (size_t)r->job->roles.n_ranks * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
   RONDE_TRY(ronde__allgather_ring(r->group, RONDE__TAG_FACTS, r->facts, sizeof *r->facts));
-  RONDE_TRY(ronde__gather_check_facts(r->facts, ronde__job_ranks(r->job)));
+  RONDE_TRY(ronde__gather_check_facts(r->facts, r->job->roles.n_ranks));
+  RONDE_TRY(gather_strategy_facts(r));
   RONDE_TRY(pack_rows(r, &rows));
   size_t bytes = (size_t)r->facts[rank].n_ops * sizeof *rows;
   ronde_status status = rank == 0

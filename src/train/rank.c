@@ -25,7 +25,9 @@ static ronde_status settle(ronde__rank *r) {
 ronde_status ronde__rank_finish(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (r->strategy_state && strategy->finish) RONDE_TRY(strategy->finish(r->strategy_state));
-  return r->server_thread ? ronde__comm_thread_drain(r->server_thread) : RONDE_OK;
+  for (int i = 0; i < RONDE__MAX_BESIDE; i++)
+    if (r->service_threads[i]) RONDE_TRY(ronde__comm_thread_drain(r->service_threads[i]));
+  return RONDE_OK;
 }
 
 /* Examples of update `index` (from 0) of an epoch, and its batches. */
@@ -98,7 +100,7 @@ static void planted_drift(ronde__rank *r) {
 static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
-  bool due = job->world > 1 && every > 0 && (step % every == 0 || step == job->steps);
+  bool due = job->roles.n_workers > 1 && every > 0 && (step % every == 0 || step == job->steps);
   if (due || step == job->drill_drift_step) RONDE_TRY(settle(r));
   if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
   if (!due) return RONDE_OK;
@@ -112,34 +114,86 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->world) -
-         ronde__share_begin(batch, r->transport->rank, r->job->world);
+    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->roles.n_workers) -
+         ronde__share_begin(batch, r->transport->rank, r->job->roles.n_workers);
   }
   return n;
 }
 
-static ronde_status save_now(ronde__rank *r, bool last, bool hurried) {
+/* Whether a checkpoint is written after this step. last: nothing comes after it, as the run has been cancelled, or is
+ * done; the end is saved once, with what its test has found. */
+static bool is_due(const ronde__rank *r, bool last) {
+  const ronde__job *job = r->job;
+  if (last) return true;
+  if (r->place.step >= job->steps) return false;
+  if (!job->strategy->meets_to_save) return r->saver && ronde__saver_due(r->saver, r->place.step);
+  return job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
+}
+
+/* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
+static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
+  const ronde__strategy *strategy = r->job->strategy;
   const ronde__reporter *reporter = r->reporter;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
-  if (r->job->strategy->fetch_state) RONDE_TRY(r->job->strategy->fetch_state(r->strategy_state));
-  if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
-  RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place, hurried) : ronde__saver_begin(r->saver, &r->place));
+  if (strategy->gather_state && (strategy->meets_to_save || r->saver))
+    RONDE_TRY(strategy->gather_state(r->strategy_state));
+  if (r->saver && reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
+  if (r->saver)
+    RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place, hurried) : ronde__saver_begin(r->saver, &r->place));
+  if (strategy->meets_to_save && !last)
+    RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
 
-/* last: nothing comes after it, as the run has been cancelled, or is done. The end is saved once, with what its test has found. Where workers do not wait for each
- * other, the others would go on meanwhile: all wait until it is done. */
 static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
-  const ronde__job *job = r->job;
-  if (!last && r->place.step >= job->steps) return RONDE_OK;
-  bool meets = job->strategy->meets_to_save && job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
-  if (r->saver && (last || meets || ronde__saver_due(r->saver, r->place.step))) RONDE_TRY(save_now(r, last, cancelled));
-  if (last || !meets) return RONDE_OK;
-  ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
-  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
+  bool takes_part = r->saver || r->job->strategy->meets_to_save;
+  return takes_part && is_due(r, last) ? write_state(r, last, cancelled) : RONDE_OK;
+}
+
+/* ---- where asynchronous ranks meet ---- */
+
+/* Their steps' sums as one. */
+static ronde__sums sum_parts(const ronde__epoch_part *parts, int n_workers, int64_t steps) {
+  ronde__sums sums = {.steps = steps};
+  for (int i = 0; i < n_workers; i++) {
+    sums.examples += parts[i].sums.examples;
+    sums.n_correct += parts[i].sums.n_correct;
+    sums.loss_sum += parts[i].sums.loss_sum;
+  }
+  return sums;
+}
+
+/* Asynchronous ranks come to a checkpoint, to the end of an epoch, or to an end that one of them has found, each in its
+ * time: here they agree on how it ended, and on the parameters. */
+static ronde_status meet(ronde__rank *r, const ronde__epoch *epoch, ronde_status *status) {
+  ronde__transport *transport = r->transport;
+  RONDE_TRY(settle(r));
+  ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
+  r->parts[transport->rank] = (ronde__epoch_part){.end = *status, .sums = epoch->sums};
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
+  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  for (int i = 0; i < r->job->roles.n_workers; i++)
+    if (r->parts[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->parts[i].end;
+  r->agreed = *status != RONDE_OK;
+  r->met = r->agreed;
+  return RONDE_OK;
+}
+
+/* After a step within an epoch: where all come to the same one, it is a state of the run. A rank that has found an end
+ * waits at the same meeting. */
+static ronde_status meet_and_save(ronde__rank *r, const ronde__epoch *epoch) {
+  ronde_status status = RONDE_OK;
+  ronde__sums own = r->place.sums;
+  if (r->place.step % r->job->steps_per_epoch == 0 || !is_due(r, false)) return RONDE_OK;
+  RONDE_TRY(meet(r, epoch, &status));
+  RONDE_TRY(status);
+  r->place.sums = sum_parts(r->parts, r->job->roles.n_workers, own.steps);
+  RONDE_TRY(write_state(r, false, false));
+  r->place.sums = own;
   return RONDE_OK;
 }
 
@@ -186,7 +240,9 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
       end - begin, result.left_out};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
-  RONDE_TRY(save(r, result.cancelled, result.cancelled));
+  /* Asynchronous ranks are at different steps when they hear of an end: that is no state of the run. */
+  if (!job->strategy->asynchronous) RONDE_TRY(save(r, result.cancelled, result.cancelled));
+  else if (!result.cancelled) RONDE_TRY(meet_and_save(r, epoch));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
 }
@@ -209,7 +265,7 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
                             .ids = tests.ids,
                             .n = tests.n,
                             .rank = r->transport->rank,
-                            .world = job->world,
+                            .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch};
   return what.n > 0 ? ronde__evaluate(r->net, &what, score_out) : RONDE_OK;
 }
@@ -220,7 +276,7 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
   RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
-  for (int i = 0; i < r->job->world; i++) {
+  for (int i = 0; i < r->job->roles.n_workers; i++) {
     epoch->score.loss_sum += r->parts[i].score.loss_sum;
     epoch->score.n_correct += r->parts[i].score.n_correct;
     epoch->score.n += r->parts[i].score.n;
@@ -253,36 +309,6 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   return ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts);
 }
 
-/* Of steps that were each rank's own. */
-static void sum_parts(ronde__epoch *epoch, int world) {
-  ronde__sums sums = {.steps = epoch->sums.steps};
-  epoch->examples = 0;
-  for (int i = 0; i < world; i++) {
-    epoch->examples += epoch->parts[i].examples;
-    sums.examples += epoch->parts[i].sums.examples;
-    sums.n_correct += epoch->parts[i].sums.n_correct;
-    sums.loss_sum += epoch->parts[i].sums.loss_sum;
-  }
-  epoch->sums = sums;
-}
-
-/* Asynchronous ranks come to the end of an epoch, or to an end that one of them has found, each in its time: here they
- * agree on how it ended, and on the parameters. */
-static ronde_status meet(ronde__rank *r, ronde_status *status) {
-  ronde__transport *transport = r->transport;
-  RONDE_TRY(settle(r));
-  ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
-  r->parts[transport->rank] = (ronde__epoch_part){.end = *status};
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
-  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
-  RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
-  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  for (int i = 0; i < r->job->world; i++)
-    if (r->parts[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->parts[i].end;
-  r->agreed = *status != RONDE_OK;
-  return RONDE_OK;
-}
-
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
                                 bool with_score) {
@@ -297,7 +323,12 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
   RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
   epoch->parts = r->parts;
-  if (r->job->strategy->asynchronous) sum_parts(epoch, r->job->world);
+  if (r->job->strategy->asynchronous) {
+    epoch->sums = sum_parts(r->parts, r->job->roles.n_workers, epoch->sums.steps);
+    epoch->examples = 0;
+    for (int i = 0; i < r->job->roles.n_workers; i++) epoch->examples += r->parts[i].examples;
+    r->place.sums = epoch->sums;
+  }
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
 }
 
@@ -342,8 +373,8 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
-  if (job->strategy->asynchronous) {
-    ronde_status met = meet(r, &status);
+  if (job->strategy->asynchronous && !r->met) {
+    ronde_status met = meet(r, &epoch, &status);
     if (met != RONDE_OK) r->agreed = false;
     RONDE_TRY(met);
   }
@@ -371,6 +402,14 @@ static int64_t first_epoch(const ronde__rank *r) {
   return at_end && (!place->closed || ronde__place_is_over(place, r->job)) ? epoch - 1 : epoch;
 }
 
+/* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
+static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
+  const ronde__job *job = r->job;
+  bool due = job->checkpoint_steps ? is_due(r, false) : job->options->save_last;
+  bool saves = job->options->out && job->strategy->asynchronous && r->place.step < last_step;
+  return saves && due ? write_state(r, false, false) : RONDE_OK;
+}
+
 ronde_status ronde__rank_train(ronde__rank *r) {
   int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
   int64_t epoch = first_epoch(r);
@@ -378,8 +417,10 @@ ronde_status ronde__rank_train(ronde__rank *r) {
   bool reached = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__worker_start(&r->worker);
-  do status = one_epoch(r, epoch++, last, &reached);
-  while (r->place.step < last && status == RONDE_OK && !reached);
+  do {
+    status = one_epoch(r, epoch++, last, &reached);
+    if (status == RONDE_OK && !reached) status = save_epoch(r, last);
+  } while (r->place.step < last && status == RONDE_OK && !reached);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
   return status == RONDE_OK && saves ? save(r, true, false) : status;
 }

@@ -4,7 +4,7 @@
 #define RONDE_RANK_H
 
 #include "prof/trace.h"
-#include "strategy/server.h"
+#include "strategy/strategy.h"
 #include "state/checkpoint.h"
 
 /* What all ranks learn from each other at the end of an epoch. */
@@ -26,7 +26,7 @@ typedef struct ronde__epoch {
   bool has_score;
   ronde__score score;             /* over all ranks */
   bool is_best, reached;          /* the best score so far; one that --target-accuracy asks for */
-  const ronde__epoch_part *parts; /* [world] */
+  const ronde__epoch_part *parts; /* [workers] */
 } ronde__epoch;
 
 typedef struct ronde__step_report {
@@ -51,10 +51,8 @@ typedef struct ronde__rank_facts {
   int64_t peak_rss_bytes; /* of its process; -1: ranks share one */
   uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
   uint64_t bytes_sent, bytes_received, messages;
-  ronde__bus bus;
   int64_t n_ops;
-  uint64_t server_ns[RONDE__N_PHASES]; /* of its server; zeros: it has none */
-  ronde__staleness staleness;
+  uint64_t service_ns[RONDE__MAX_BESIDE][RONDE__N_PHASES]; /* of what it does besides; zeros: nothing */
 } ronde__rank_facts;
 
 typedef struct ronde__rank {
@@ -69,35 +67,39 @@ typedef struct ronde__rank {
   ronde_graph *graph;
   ronde__net *net;
   ronde__optim *optim;
+  ronde__state state;
   ronde__loader *loader;
   ronde__worker worker;
   ronde__strategy_settings settings;
   char collective_reason[96];
   ronde__late *late; /* rank 0 of workers that all wait for the last, else NULL */
   void *strategy_state;
-  ronde__server *server;             /* of this rank, or NULL */
-  ronde__comm_thread *server_thread; /* where the rank is a worker too */
-  ronde__epoch_part *parts;          /* [world] */
-  ronde__epoch_part own;             /* what it has done of this epoch: examples, dropped, missed */
-  double *shared;                    /* of the worker */
+  ronde__service services[RONDE__MAX_BESIDE];             /* of this rank, */
+  ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
+  ronde__epoch_part *parts;                               /* [workers] */
+  ronde__epoch_part own; /* what it has done of this epoch: examples, dropped, missed */
+  double *shared;        /* of the worker */
   ronde__place place;
   float *kept_buffers; /* as they were before the step, where it may be left out */
   int64_t *kept_counts;
   ronde__saver *saver;      /* rank 0, where there is an --out; else NULL */
   ronde__rank_facts *facts; /* [ranks], once gathered; else NULL */
+  void *strategy_facts;     /* the same of the strategy's */
   ronde__prof_op *ops;      /* rank 0, once gathered: the rows of all ranks, [n_ops] */
   void *op_rows;            /* their texts */
   int n_ops;
-  ronde__clock_reading *clocks; /* rank 0, where processes are traced: [world][2], against its own; else NULL */
+  ronde__clock_reading *clocks; /* rank 0, where processes are traced: [workers][2], against its own; else NULL */
   bool traced;                  /* and their trace is written */
+  bool met;                     /* asynchronous: in this epoch, and found that it is over */
   bool agreed;                  /* it ended by what all ranks know: nobody waits for it */
 } ronde__rank;
 
 /* rank_setup.c: everything up to the first step, */
 ronde_status ronde__rank_set_up(ronde__rank *rank);
-/* rank_state.c: of it, the state of a checkpoint, where the run goes on from one: each worker reads it, or gets it from rank 0
+/* rank_state.c: of it, what belongs to the state, and where the run goes on from a checkpoint, that state: each worker reads it, or gets it from rank 0
  * where they are processes; servers get theirs from rank 0 anyway; */
 ronde_status ronde__rank_take_state(ronde__rank *rank);
+void ronde__rank_drop_state(ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */
@@ -133,7 +135,7 @@ typedef struct ronde__trace_head {
 enum { RONDE__MAX_OPS = 65536 };
 /* What came from other processes, looked at before it is used: RONDE_E_INTERNAL names the rank. ops_out [n] borrows the
  * texts of rows. */
-ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int world);
+ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int n_ranks);
 ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int rank, ronde__prof_op *ops_out);
 ronde_status ronde__trace_check_head(const ronde__trace_head *head, int rank);
 ronde_status ronde__trace_check_spans(const ronde__trace_head *head, const ronde__span *spans, int n, int rank);

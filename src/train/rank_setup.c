@@ -40,43 +40,52 @@ static ronde_status prepare_plans(ronde__rank *r) {
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
           sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
-    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->world) -
-                ronde__share_begin(sizes[i], r->transport->rank, job->world);
+    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->roles.n_workers) -
+                ronde__share_begin(sizes[i], r->transport->rank, job->roles.n_workers);
     if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }
   return RONDE_OK;
 }
 
-static ronde_status make_server(ronde__rank *r, ronde__pool *pool) {
+/* What a strategy may know of the run; a worker adds how it exchanges. */
+static ronde__strategy_settings settings_of(const ronde__rank *r) {
   const ronde__job *job = r->job;
-  ronde__server_options options = {.serve = job->strategy->serve,
-                                   .group = r->group,
-                                   .n_workers = job->world,
-                                   .n_servers = job->n_servers,
-                                   .first_server = ronde__job_first_server(job),
-                                   .kernels = job->kernels,
-                                   .optim = &job->optim,
-                                   .clip = job->options->clip,
-                                   .backup = (int)job->options->backup,
-                                   .records_order = job->records_order,
-                                   .pool = pool,
-                                   .optimizer_name = optimizer_name(job)};
-  return ronde__server_create(&options, &r->server);
+  return (ronde__strategy_settings){.options = job->options, .group = r->group, .roles = &job->roles};
 }
 
-/* Beside the worker, whose pool it leaves alone. */
-static ronde_status start_server(ronde__rank *r) {
-  int index = r->group->rank - ronde__job_first_server(r->job);
-  if (index < 0 || index >= r->job->n_servers) return RONDE_OK;
-  RONDE_TRY(make_server(r, NULL));
-  RONDE_TRY(ronde__comm_thread_create(r->group->time, r->group->rank, false, &r->server_thread));
-  return ronde__comm_thread_submit(r->server_thread, ronde__server_run, r->server);
+static ronde_status make_service(ronde__rank *r, int i, ronde__pool *pool) {
+  const ronde__job *job = r->job;
+  ronde__service *service = &r->services[i];
+  service->member = ronde__roles_at(&job->roles, r->group->rank, i);
+  if (!service->member) return RONDE_OK;
+  ronde__service_options options = {.settings = &r->settings,
+                                    .member = service->member,
+                                    .kernels = job->kernels,
+                                    .optim = &job->optim,
+                                    .optimizer_name = optimizer_name(job),
+                                    .clip = job->options->clip,
+                                    .records_order = job->records_order,
+                                    .pool = pool};
+  return service->member->role->create(&options, &service->state);
+}
+
+/* Beside the worker, whose pool they leave alone. */
+static ronde_status start_services(ronde__rank *r) {
+  for (int i = 0; i < RONDE__MAX_BESIDE; i++) {
+    ronde__service *service = &r->services[i];
+    RONDE_TRY(make_service(r, i, NULL));
+    if (!service->state) continue;
+    RONDE_TRY(ronde__comm_thread_create(r->group->time, r->group->rank, false, &r->service_threads[i]));
+    RONDE_TRY(ronde__comm_thread_submit(r->service_threads[i], service->member->role->run, service->state));
+  }
+  return RONDE_OK;
 }
 
 ronde_status ronde__rank_serve(ronde__rank *r) {
+  r->settings = settings_of(r);
   RONDE_TRY(ronde__pool_create(r->job->threads, &r->pool));
-  RONDE_TRY(make_server(r, r->pool));
-  RONDE_TRY(ronde__server_run(r->server));
+  RONDE_TRY(make_service(r, 0, r->pool));
+  RONDE_TRY(r->services[0].member->role->run(r->services[0].state));
   r->agreed = true;
   return RONDE_OK;
 }
@@ -96,7 +105,7 @@ static ronde_status make_kept(ronde__rank *r) {
 static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **chosen_out) {
   const ronde__job *job = r->job;
   *chosen_out = NULL;
-  if (job->n_servers > 0) return RONDE_OK; /* they take its place */
+  if (!job->strategy->all_reduces) return RONDE_OK;
   *chosen_out = job->collective;
   if (job->collective) {
     snprintf(r->collective_reason, sizeof r->collective_reason, "%s", job->collective_reason);
@@ -110,45 +119,46 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
   snprintf(r->collective_reason, sizeof r->collective_reason,
            "modelled for %d ranks on %d host%s, vectors of %zu bytes", ranks.n, n_hosts, n_hosts > 1 ? "s" : "",
            n * sizeof(float));
-  bool tells = r->transport->rank == 0 && job->world > 1;
+  bool tells = r->transport->rank == 0 && job->roles.n_workers > 1;
   return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
-  if (ronde__job_ranks(job) > job->world)
-    r->transport = ronde__view_make(&r->workers, r->group, job->worker_ranks, job->world);
+  if (job->roles.n_ranks > job->roles.n_workers)
+    r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
   size_t part_elems = ronde__net_part_elems(r->net);
-  if (part_elems) RONDE__ALLOC(r->shared, (size_t)job->world * (1 + part_elems) * sizeof *r->shared, "training");
+  if (part_elems)
+    RONDE__ALLOC(r->shared, (size_t)job->roles.n_workers * (1 + part_elems) * sizeof *r->shared, "training");
   if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
-  RONDE__ALLOC(r->parts, (size_t)job->world * sizeof *r->parts, "training");
-  bool waits = job->world > 1 && job->strategy->waits_for_all;
-  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->world, &r->late));
+  RONDE__ALLOC(r->parts, (size_t)job->roles.n_workers * sizeof *r->parts, "training");
+  bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
+  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->roles.n_workers, &r->late));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
                                   .rank = r->transport->rank,
-                                  .world = job->world,
+                                  .world = job->roles.n_workers,
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
                                   .time = r->transport->time,
                                   .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->place.best.value = -INFINITY;
   if (job->resume) r->place = job->resume->place;
+  /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
+  if (job->strategy->asynchronous && r->transport->rank != 0)
+    r->place.sums = (ronde__sums){.steps = r->place.sums.steps};
   find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
-  r->settings = (ronde__strategy_settings){.group = r->group,
-                                           .n_servers = job->n_servers,
-                                           .first_server = ronde__job_first_server(job),
-                                           .backup = (int)job->options->backup,
-                                           .collective = collective,
-                                           .bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6),
-                                           .wire_bf16 = job->options->wire == RONDE__WIRE_BF16,
-                                           .overlap = job->options->overlap == RONDE__OVERLAP_ON};
+  r->settings = settings_of(r);
+  r->settings.collective = collective;
+  r->settings.bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6);
+  r->settings.wire_bf16 = job->options->wire == RONDE__WIRE_BF16;
+  r->settings.overlap = job->options->overlap == RONDE__OVERLAP_ON;
   r->worker = (ronde__worker){.transport = r->transport,
                               .kernels = job->kernels,
                               .pool = r->pool,
@@ -161,21 +171,27 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
                               .shared = r->shared,
-                              .late = r->late};
+                              .late = r->late,
+                              .arrays = r->state.arrays + ronde__optim_n_states(r->optim),
+                              .note = job->resume ? ronde__resume_note(job->resume) : NULL};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   r->worker.before_forward_arg = r;
-  RONDE_TRY(start_server(r));
+  RONDE_TRY(start_services(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
-  bool saves = r->transport->rank == 0 && job->options->out && !job->strategy->asynchronous;
-  return saves ? ronde__saver_create(job, r->transport->time, r->net, r->optim, &r->saver) : RONDE_OK;
+  r->state.strategy_state = r->strategy_state;
+  bool saves = r->transport->rank == 0 && job->options->out;
+  return saves ? ronde__saver_create(job, r->transport->time, &r->state, &r->saver) : RONDE_OK;
 }
 
 void ronde__rank_tear_down(ronde__rank *r) {
   ronde__saver_destroy(r->saver);
   if (r->strategy_state) r->job->strategy->destroy(r->strategy_state);
-  ronde__comm_thread_destroy(r->server_thread);
-  ronde__server_destroy(r->server);
+  for (int i = 0; i < RONDE__MAX_BESIDE; i++) {
+    ronde__comm_thread_destroy(r->service_threads[i]);
+    if (r->services[i].member) r->services[i].member->role->destroy(r->services[i].state);
+  }
   ronde__loader_destroy(r->loader);
+  ronde__rank_drop_state(r);
   ronde__optim_destroy(r->optim);
   ronde__net_destroy(r->net);
   ronde_graph_destroy(r->graph);
@@ -185,6 +201,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__free(r->shared);
   ronde__free(r->parts);
   ronde__free(r->facts);
+  ronde__free(r->strategy_facts);
   ronde__free(r->clocks);
   ronde__free(r->ops);
   ronde__free(r->op_rows);

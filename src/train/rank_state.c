@@ -1,4 +1,4 @@
-/* The state of a checkpoint in a rank, where the run goes on from one. */
+/* What belongs to the state of a rank's run, and that of a checkpoint in it, where the run goes on from one. */
 #include "setup/setup.h"
 #include "train/rank.h"
 
@@ -12,16 +12,39 @@ static ronde_status share_state(ronde__rank *r) {
   for (int i = 0; i < n_buffers; i++)
     RONDE_TRY(ronde__share_start(r->transport, &buffers[i].count, sizeof buffers[i].count));
   size_t n_trained = ronde__net_n_trained(r->net);
-  for (int i = 0; i < ronde__optim_n_states(r->optim); i++) {
-    const char *name;
-    float *state = ronde__optim_state(r->optim, i, &name);
-    RONDE_TRY(ronde__share_start(r->transport, state, n_trained * sizeof *state));
+  for (int i = 0; i < r->state.n_arrays; i++)
+    RONDE_TRY(ronde__share_start(r->transport, r->state.arrays[i].values, n_trained * sizeof(float)));
+  return RONDE_OK;
+}
+
+/* The optimizer's arrays, then the strategy's. */
+static ronde_status list_arrays(ronde__rank *r) {
+  int n_own = ronde__optim_n_states(r->optim), n_more = 0;
+  const char *const *more = r->job->strategy->arrays;
+  while (more && more[n_more]) n_more++;
+  r->state = (ronde__state){.net = r->net, .optim = r->optim};
+  RONDE__ALLOC(r->state.arrays, (size_t)(n_own + n_more) * sizeof *r->state.arrays, "training");
+  for (int i = 0; i < n_own + n_more; i++) {
+    ronde__state_array *array = &r->state.arrays[i];
+    if (i < n_own) array->values = ronde__optim_state(r->optim, i, &array->name);
+    else {
+      array->name = more[i - n_own];
+      RONDE__ALLOC(array->values, ronde__net_n_trained(r->net) * sizeof *array->values, "training");
+    }
+    r->state.n_arrays++;
   }
   return RONDE_OK;
 }
 
+void ronde__rank_drop_state(ronde__rank *r) {
+  for (int i = r->optim ? ronde__optim_n_states(r->optim) : 0; i < r->state.n_arrays; i++)
+    ronde__free(r->state.arrays[i].values);
+  ronde__free(r->state.arrays);
+}
+
 ronde_status ronde__rank_take_state(ronde__rank *r) {
+  RONDE_TRY(list_arrays(r));
   if (!r->job->resume) return RONDE_OK;
-  RONDE_TRY(ronde__resume_load(r->job->resume, r->net, r->optim));
+  RONDE_TRY(ronde__resume_load(r->job->resume, &r->state));
   return r->job->mpi ? share_state(r) : RONDE_OK;
 }

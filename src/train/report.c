@@ -86,7 +86,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
                              .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
                              .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
   r->epoch_cpu_ns = cpu;
-  for (int w = 0; w < job->world; w++) {
+  for (int w = 0; w < job->roles.n_workers; w++) {
     ronde__record_worker *worker = &r->workers[w];
     worker->examples += e->parts[w].examples;
     worker->dropped_parts += e->parts[w].dropped;
@@ -95,8 +95,8 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
       double s = seconds(e->parts[w].ns[p]);
       bool apart = p == RONDE__PHASE_EVAL || p == RONDE__PHASE_CHECKPOINT;
       worker->phase_s[p] += s;
-      row.phase_s[p] += s / job->world;
-      if (!apart) worker->wall_s += s, row.wall_s += s / job->world;
+      row.phase_s[p] += s / job->roles.n_workers;
+      if (!apart) worker->wall_s += s, row.wall_s += s / job->roles.n_workers;
     }
   }
   ronde__energy_update(&r->record.energy);
@@ -188,65 +188,60 @@ static void fill_run(ronde__run *r) {
   record->n_choices = 3;
   record->target.accuracy = job->options->target_accuracy;
   const ronde__allreduce *collective = r->ranks[0].settings.collective;
-  if (job->world > 1 && collective)
+  if (job->roles.n_workers > 1 && collective)
     r->choices[record->n_choices++] =
         (ronde__record_choice){"collective", collective->name, r->ranks[0].collective_reason};
-  record->world =
-      (ronde__record_world){job->world, job->n_servers, job->threads, r->transports[0]->ops->name, job->strategy->name};
+  int n_servers;
+  ronde__roles_of(&job->roles, "server", &n_servers);
+  record->world = (ronde__record_world){job->roles.n_workers, n_servers, job->threads, r->transports[0]->ops->name,
+                                        job->strategy->name};
   if (job->resume) fill_resumed(r);
   record->skipped_steps = r->ranks[0].place.skipped - (job->resume ? job->resume->place.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
-  record->n_workers = job->world + job->n_servers;
+  record->n_workers = job->roles.n_members;
 }
 
-/* Its process's memory is told by the worker that it lives beside. */
-static void fill_server(ronde__record_worker *row, const ronde__job *job, const ronde__rank_facts *facts) {
-  const ronde__rank_facts *own = &facts[row->rank];
+/* The memory of the process is told by the worker that it lives beside. */
+static void fill_member(ronde__record_worker *row, const ronde__job *job, const ronde__member *member,
+                        const ronde__rank_facts *facts) {
+  const ronde__rank_facts *own = &facts[member->rank];
+  int nth = 0;
   row->host = own->host;
-  if (job->dedicated) row->peak_rss_bytes = own->peak_rss_bytes;
+  if (!ronde__member_is_beside(&job->roles, member)) row->peak_rss_bytes = own->peak_rss_bytes;
+  while (ronde__roles_at(&job->roles, member->rank, nth) != member) nth++;
   for (int p = 0; p < RONDE__N_PHASES; p++) {
-    row->phase_s[p] = seconds(own->server_ns[p]);
+    row->phase_s[p] = seconds(own->service_ns[nth][p]);
     row->wall_s += row->phase_s[p];
   }
 }
 
-static void fill_staleness(ronde__run *r, const ronde__rank_facts *facts) {
-  ronde__staleness *all = &r->pushes;
-  int first = ronde__job_first_server(r->job), n_bins = RONDE__STALENESS_BINS;
-  for (int i = first; i < first + r->job->n_servers; i++) {
-    all->n += facts[i].staleness.n;
-    all->sum += facts[i].staleness.sum;
-    all->max = ronde__max(all->max, facts[i].staleness.max);
-    for (int b = 0; b < n_bins; b++) all->histogram[b] += facts[i].staleness.histogram[b];
-  }
-  if (all->n == 0) return;
-  while (n_bins > 1 && all->histogram[n_bins - 1] == 0) n_bins--;
-  r->staleness = (ronde__record_staleness){(double)all->sum / (double)all->n, all->max, all->histogram, n_bins};
-  r->record.communication.staleness = &r->staleness;
+/* What the strategy tells of it. */
+static void fill_strategy(ronde__run *r) {
+  const ronde__strategy *strategy = r->job->strategy;
+  const ronde__rank *first = &r->ranks[0];
+  if (!strategy->record || !first->strategy_state) return;
+  r->record.communication.of_strategy = json_object();
+  strategy->record(first->strategy_state, first->strategy_facts, first->strategy_facts ? r->job->roles.n_ranks : 0,
+                   r->record.communication.of_strategy);
 }
 
 /* What the ranks told of themselves; nothing where they could not meet at the end. */
 static void fill_facts(ronde__run *r) {
   const ronde__rank_facts *facts = r->ranks[0].facts;
   ronde__record_communication *communication = &r->record.communication;
-  uint64_t bus_bytes = 0, bus_ns = 0;
-  for (int i = 0; i < r->job->world && facts; i++) {
+  for (int i = 0; i < r->job->roles.n_workers && facts; i++) {
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
   }
-  for (int i = r->job->world; i < r->record.n_workers && facts; i++) fill_server(&r->workers[i], r->job, facts);
-  if (facts) fill_staleness(r, facts);
-  for (int i = 0; i < ronde__job_ranks(r->job) && facts; i++) {
+  for (int i = r->job->roles.n_workers; i < r->job->roles.n_members && facts; i++)
+    fill_member(&r->workers[i], r->job, &r->job->roles.members[i], facts);
+  fill_strategy(r);
+  for (int i = 0; i < r->job->roles.n_ranks && facts; i++) {
     communication->bytes_sent += (int64_t)facts[i].bytes_sent;
     communication->bytes_received += (int64_t)facts[i].bytes_received;
     communication->messages += (int64_t)facts[i].messages;
-    bus_bytes += facts[i].bus.bytes;
-    bus_ns += facts[i].bus.ns;
   }
-  const ronde__allreduce *collective = r->ranks[0].settings.collective;
-  communication->collective = r->job->world > 1 && collective ? collective->name : NULL;
-  communication->busbw_bytes_per_s = bus_ns ? (double)bus_bytes / (double)bus_ns * 1e9 : NAN;
 }
 
 static ronde_status fill_results(ronde__run *r) {
@@ -254,7 +249,7 @@ static ronde_status fill_results(ronde__run *r) {
   const ronde__rank *first = &r->ranks[0];
   int n_ops = first->n_ops;
   fill_facts(r);
-  for (int i = 0; i < r->job->world && first->late; i++) {
+  for (int i = 0; i < r->job->roles.n_workers && first->late; i++) {
     r->late[i] = ronde__late_row_of(first->late, i);
     r->workers[i].late = &r->late[i];
   }
@@ -269,7 +264,7 @@ static ronde_status fill_results(ronde__run *r) {
 /* Of the workers of this process: of others, all have written theirs together, or could not meet. */
 static ronde_status write_trace(const ronde__run *r) {
   ronde__prof **profs;
-  int n = (int)ronde__min(r->job->world, r->n_ranks);
+  int n = (int)ronde__min(r->job->roles.n_workers, r->n_ranks);
   if (r->ranks[0].traced) return RONDE_OK;
   RONDE__ALLOC(profs, (size_t)n * sizeof *profs, "trace");
   for (int i = 0; i < n; i++) profs[i] = r->ranks[i].prof;
@@ -318,7 +313,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
   record->peak_rss_bytes = ronde__peak_rss_bytes();
   /* Of all processes; the others' whole lives are the run. */
-  for (int i = 1; i < ronde__job_ranks(r->job) && r->job->mpi && r->ranks[0].facts; i++) {
+  for (int i = 1; i < r->job->roles.n_ranks && r->job->mpi && r->ranks[0].facts; i++) {
     record->cpu_s += seconds(r->ranks[0].facts[i].cpu_ns);
     record->peak_rss_bytes += r->ranks[0].facts[i].peak_rss_bytes;
   }
@@ -333,11 +328,15 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
 
 /* ---- --dry-run ---- */
 
-/* Whose gradients will count. The slowest workers' parts of each step are left out. */
-static int64_t planned_examples(const ronde__job *job) {
+/* Whose gradients will count: a strategy may leave out the parts of the slowest workers of each step. */
+static int64_t planned_examples(const ronde__run *r) {
+  const ronde__job *job = r->job;
   int64_t epochs = job->steps / job->steps_per_epoch, rest = job->steps % job->steps_per_epoch;
   int64_t n = epochs * ronde__sampler_epoch_examples(job->sampler) + rest * job->options->accumulate * job->batch;
-  return n * (job->world - job->options->backup) / job->world;
+  const ronde__strategy *strategy = job->strategy;
+  int n_workers = job->roles.n_workers;
+  int n_counted = strategy->n_counted ? strategy->n_counted(&r->ranks[0].settings, n_workers) : n_workers;
+  return n * n_counted / n_workers;
 }
 
 /* What it will train on, and how: what runs must have in common to be compared. */
@@ -348,7 +347,7 @@ static json_t *work_json(const ronde__run *r) {
                    ronde_config_get(job->config, "dtype"), "data", ronde__json_text(job->data->source.name),
                    "data_sha256", job->data->sha256, "data_examples",
                    (json_int_t)job->data->source.n_examples[RONDE_SPLIT_TRAIN], "examples",
-                   (json_int_t)planned_examples(job), "config", ronde__config_json(job->config));
+                   (json_int_t)planned_examples(r), "config", ronde__config_json(job->config));
 }
 
 static int ascending(const void *a, const void *b) {
@@ -361,9 +360,10 @@ static json_t *memory_json(const ronde__run *r) {
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
   size_t optimizer =
       ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
-  size_t world = (size_t)job->world, total = (memory.parameters + memory.gradients + memory.arena) * world;
-  /* Servers keep parameters, state, and a place for everybody's gradients, once. */
-  total += job->n_servers ? optimizer + (1 + world) * memory.gradients : optimizer * world;
+  size_t n_workers = (size_t)job->roles.n_workers;
+  size_t total = (memory.parameters + memory.gradients + memory.arena) * n_workers;
+  total += job->strategy->more_bytes ? job->strategy->more_bytes(&job->roles, memory.gradients, optimizer)
+                                     : optimizer * n_workers;
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
                    "total", (json_int_t)total);
@@ -378,10 +378,10 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
       json_pack("{s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:I, s:I, s:o, s:f, s:I}", "model", job->model_name, "parameters",
                 (json_int_t)ronde_graph_parameters(graph), "trained_parameters",
                 (json_int_t)ronde__graph_trained_parameters(graph), "forward_flops_per_example",
-                (json_int_t)ronde_graph_forward_flops(graph), "workers", job->world, "threads_per_worker", job->threads,
-                "strategy", job->strategy->name, "batch", (json_int_t)job->batch, "steps", (json_int_t)job->steps,
-                "memory_bytes", memory_json(r), "estimated_s", s[r->n_step_seconds / 2] * (double)job->steps,
-                "estimated_from_steps", (json_int_t)r->n_step_seconds);
+                (json_int_t)ronde_graph_forward_flops(graph), "workers", job->roles.n_workers, "threads_per_worker",
+                job->threads, "strategy", job->strategy->name, "batch", (json_int_t)job->batch, "steps",
+                (json_int_t)job->steps, "memory_bytes", memory_json(r), "estimated_s",
+                s[r->n_step_seconds / 2] * (double)job->steps, "estimated_from_steps", (json_int_t)r->n_step_seconds);
   json_t *work = work_json(r);
   bool is_whole = plan && work && json_object_update(plan, work) == 0;
   char *text = is_whole ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;

@@ -16,7 +16,7 @@ static ronde_status meet(ronde__rank *rank) {
 
 static ronde_status train(ronde__rank *rank) {
   ronde__run *r = rank->reporter->user;
-  if (rank->group->rank >= r->job->world) {
+  if (rank->group->rank >= r->job->roles.n_workers) {
     RONDE_TRY(ronde__rank_serve(rank));
     return ronde__rank_gather(rank);
   }
@@ -41,7 +41,7 @@ static void run_rank(void *arg) {
   ronde__run *r = rank->reporter->user;
   int number = rank->group->rank;
   ronde__reporter silent = {.user = r};
-  if (ronde__job_ranks(r->job) > 1) ronde__log_set_rank(number);
+  if (r->job->roles.n_ranks > 1) ronde__log_set_rank(number);
   ronde__log_set_group(&r->errors);
   if (number != 0) rank->reporter = &silent;
   ronde_status status = train(rank);

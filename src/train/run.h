@@ -14,12 +14,10 @@ typedef struct ronde__run {
   ronde__transport **transports;
   int n_ranks;
   ronde__record record;
-  ronde__record_worker *workers;
-  ronde__late_row *late; /* [world]: behind the workers */
+  ronde__record_worker *workers; /* [members] */
+  ronde__late_row *late;         /* [workers of the run]: behind the workers */
   ronde__record_choice choices[4];
-  ronde__record_staleness staleness;
-  ronde__staleness pushes; /* of all servers: behind staleness */
-  ronde__lock *lock;       /* of --out */
+  ronde__lock *lock; /* of --out */
   ronde__steps *steps;
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, first_step_ns; /* by the clock of the first rank here, once there is one */

@@ -10,23 +10,21 @@ enum { DRY_RUN_STEPS = 8 };
 
 static ronde_status make_transports(ronde__run *run) {
   const ronde__job *job = run->job;
-  int world = job->world, n_ranks = ronde__job_ranks(job);
-  run->n_ranks = job->mpi ? 1 : n_ranks;
+  const ronde__roles *roles = &job->roles;
+  run->n_ranks = job->mpi ? 1 : roles->n_ranks;
   RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
   RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
-  RONDE__ALLOC(run->workers, (size_t)(world + job->n_servers) * sizeof *run->workers, "ranks");
-  RONDE__ALLOC(run->late, (size_t)world * sizeof *run->late, "ranks");
-  for (int i = 0; i < world; i++)
-    run->workers[i] = (ronde__record_worker){.rank = i, .role = "worker", .peak_rss_bytes = -1};
-  for (int i = 0; i < job->n_servers; i++)
-    run->workers[world + i] =
-        (ronde__record_worker){.rank = ronde__job_first_server(job) + i, .role = "server", .peak_rss_bytes = -1};
+  RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
+  for (int i = 0; i < roles->n_members; i++)
+    run->workers[i] =
+        (ronde__record_worker){.rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1};
   if (job->mpi) {
     run->transports[0] = job->mpi;
     return RONDE_OK;
   }
-  bool self = world == 1 && job->n_servers == 0 && job->options->transport != RONDE__TRANSPORT_THREADS;
-  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(n_ranks, run->transports));
+  bool self = ronde__roles_alone(roles) && job->options->transport != RONDE__TRANSPORT_THREADS;
+  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(roles->n_ranks, run->transports));
   for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
   return RONDE_OK;
 }
@@ -41,10 +39,11 @@ static void say_start(const ronde__job *job) {
     ronde__log(RONDE_LOG_INFO,
                "nothing of this training will be kept: --out DIR keeps its weights, state and record, "
                "--save FILE the weights");
-  if (o->out && o->save_last && job->strategy->asynchronous)
+  if (o->out && (o->save_last || job->checkpoint_steps) && job->strategy->asynchronous)
     ronde__log(RONDE_LOG_INFO,
-               "--strategy %s: the weights will be kept, but no state: the run cannot be gone on with (--resume)",
-               job->strategy->name);
+               "--strategy %s: the state is kept where the workers meet, %s: an interruption loses what comes behind",
+               job->strategy->name,
+               job->checkpoint_steps ? "every so many steps as --checkpoint-every says" : "at the end of an epoch");
   if (r && ronde__place_is_over(&r->place, job))
     ronde__log(RONDE_LOG_INFO, "complete at step %" PRId64 " (%s): more --epochs or --steps go on from there",
                r->place.step, r->path);

@@ -49,7 +49,7 @@ static ronde_status eval_score(eval_rank *r, ronde__net *net) {
                             .ids = r->part->ids,
                             .n = r->part->n,
                             .rank = r->number,
-                            .world = job->world,
+                            .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch,
                             .cancel = eval_is_cancelled,
                             .user = r};
@@ -86,17 +86,17 @@ static void eval_rank_main(void *arg) {
 
 static ronde_status eval_run_ranks(const ronde__job *job, eval_rank *ranks) {
   ronde__task *tasks;
-  RONDE__ALLOC(tasks, (size_t)job->world * sizeof *tasks, "evaluation");
+  RONDE__ALLOC(tasks, (size_t)job->roles.n_workers * sizeof *tasks, "evaluation");
   int n_started = 1;
-  for (; n_started < job->world; n_started++) {
+  for (; n_started < job->roles.n_workers; n_started++) {
     tasks[n_started] = (ronde__task){.name = "", .run = eval_rank_main, .arg = &ranks[n_started]};
     if (ronde__task_start(NULL, &tasks[n_started])) break;
   }
   eval_rank_main(&ranks[0]);
   for (int i = 1; i < n_started; i++) ronde__task_join(NULL, &tasks[i]);
   ronde__free(tasks);
-  if (n_started < job->world) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
-  for (int i = 0; i < job->world; i++) RONDE_TRY(ranks[i].status);
+  if (n_started < job->roles.n_workers) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
+  for (int i = 0; i < job->roles.n_workers; i++) RONDE_TRY(ranks[i].status);
   return RONDE_OK;
 }
 
@@ -178,7 +178,7 @@ static ronde_status eval_choose(ronde__job *job, eval_examples *part_out) {
 
 static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, char **json_out) {
   ronde__score sum = {0};
-  for (int i = 0; i < job->world; i++) {
+  for (int i = 0; i < job->roles.n_workers; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
     sum.n_correct += ranks[i].score.n_correct;
     sum.n += ranks[i].score.n;
@@ -197,12 +197,12 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
 }
 
 static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **json_out) {
-  job->local_batch = ronde__ceil_div(job->options->batch, job->world);
+  job->local_batch = ronde__ceil_div(job->options->batch, job->roles.n_workers);
   eval_rank *ranks;
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
-  RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++)
+  RONDE__ALLOC(ranks, (size_t)job->roles.n_workers * sizeof *ranks, "evaluation");
+  for (int i = 0; i < job->roles.n_workers; i++)
     ranks[i] = (eval_rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
   ronde_status status = eval_run_ranks(job, ranks);
   if (status == RONDE_OK) status = eval_report(job, ranks, json_out);
