@@ -9,7 +9,9 @@ typedef struct op_case {
   int64_t n, c, h, w; /* every input; a loss's target too */
   bool vector;        /* the op sees [C*H*W]: a flattened image where H*W > 1 */
   ronde__op_attr attr;
-  bool residual; /* a sum behind a normalisation: its other operand is the second input */
+  bool residual;   /* a sum behind a normalisation: its other operand is the second input */
+  int rank;        /* of inputs; 0: 3, or 1 of a vector. 2: [C,W], 4: [C,H,2,W/2] */
+  unsigned unread; /* bit i: the loss does not depend on output i */
 } op_case;
 
 #define RELU RONDE__ACT_RELU

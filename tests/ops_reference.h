@@ -20,12 +20,12 @@ typedef struct expected {
 } expected;
 
 typedef struct reference {
-  int n_inputs, n_params; /* inputs with data; a loss's values too */
-  ronde__shape out_shape;
-  float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout;
+  int n_inputs, n_outputs, n_params; /* inputs with data; a loss's values too */
+  ronde__shape out_shape[RONDE__OP_MAX_OUTPUTS];
+  float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout[RONDE__OP_MAX_OUTPUTS];
   int64_t n_param[RONDE__OP_MAX_PARAMS];
   int64_t *labels;
-  expected out, din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
+  expected out[RONDE__OP_MAX_OUTPUTS], din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
   double loss_sum, loss_bound; /* losses */
   int64_t n_correct;
 } reference;
@@ -62,7 +62,13 @@ static inline int64_t example_elems(const op_case *c) { return c->c * c->h * c->
 static inline int64_t input_channels(const op_case *c, int i) {
   return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0);
 }
-static inline int64_t elems_of_input(const op_case *c, int i) { return c->n * input_channels(c, i) * c->h * c->w; }
+static inline ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout) {
+  return ronde__phys_make(layout, c->n, input_channels(c, i), c->h, c->w);
+}
+static inline int64_t elems_of_input(const op_case *c, int i) {
+  ronde__phys rows = phys_of_input(c, i, RONDE__ROWS);
+  return ronde__phys_elems(&rows);
+}
 static inline int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
 
 static inline ronde__ref_conv window_of(const op_case *c) {
@@ -80,9 +86,10 @@ static inline ronde__shape window_shape(const op_case *c, int64_t channels) {
 }
 
 static inline void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
-  r->out_shape = shape;
-  r->out = expected_make(c->n * ronde__shape_elems(&shape), length);
-  r->dout = random_floats(r->out.n);
+  r->out_shape[0] = shape;
+  r->out[0] = expected_make(c->n * ronde__shape_elems(&shape), length);
+  r->n_outputs = 1;
+  r->dout[0] = random_floats(r->out[0].n);
 }
 
 static inline void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
@@ -95,13 +102,13 @@ static inline void make_params(reference *r, int64_t n_weight, int64_t n_bias, d
   for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= (float)(2 / sqrt(fan_in));
 }
 
-/* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those
+/* The fused activation: turns r->out[0] into the output behind it; returns the gradient before it. Magnitudes stay those
  * of the sums: no activation has a slope above 1. */
 static inline float *activate(const op_case *c, reference *r) {
-  float *dz = malloc((size_t)r->out.n * sizeof *dz);
-  ronde__ref_act_forward(c->attr.act, r->out.n, r->out.exact, r->out.exact);
-  ronde__ref_act_backward(c->attr.act, r->out.n, r->out.exact, r->dout, dz);
-  for (int64_t i = 0; i < r->out.n; i++) r->out.magnitude[i] += fabsf(r->out.exact[i]);
+  float *dz = malloc((size_t)r->out[0].n * sizeof *dz);
+  ronde__ref_act_forward(c->attr.act, r->out[0].n, r->out[0].exact, r->out[0].exact);
+  ronde__ref_act_backward(c->attr.act, r->out[0].n, r->out[0].exact, r->dout[0], dz);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->out[0].magnitude[i] += fabsf(r->out[0].exact[i]);
   return dz;
 }
 
@@ -122,13 +129,13 @@ static inline void conv_reference(const op_case *c, reference *r) {
   ronde__ref_conv p = window_of(c);
   int64_t taps = (int64_t)p.kh * p.kw, groups = c->attr.groups ? c->attr.groups : 1, channels = c->c / groups;
   make_output(c, r, window_shape(c, p.o), (double)(channels * taps + 1));
-  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out.n / p.o));
+  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out[0].n / p.o));
   r->din[0] = expected_make(input_elems(c), (double)(p.o / groups * taps));
   float *w = ungroup(c, r->param[0], r->n_param[0]), *dw = ungroup(c, NULL, 0), *dw_magnitude = ungroup(c, NULL, 0);
   float *x = magnitudes_of(r->in[0], input_elems(c)), *w_magnitude = magnitudes_of(w, p.o * p.c * taps);
-  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out.exact);
-  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out.magnitude);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out[0].exact);
+  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out[0].magnitude);
   float *dz = activate(c, r);
   ronde__ref_conv_backward(&p, r->in[0], w, dz, r->din[0].exact, dw, r->dparam[1].exact);
   ronde__ref_conv_backward(&p, x, w_magnitude, dy, r->din[0].magnitude, dw_magnitude, r->dparam[1].magnitude);
@@ -145,9 +152,9 @@ static inline void linear_reference(const op_case *c, reference *r) {
   make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)c->n);
   r->din[0] = expected_make(input_elems(c), (double)o);
   float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
-  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out.exact);
-  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out[0].exact);
+  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out[0].magnitude);
   float *dz = activate(c, r);
   ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
                              r->dparam[1].exact);
@@ -161,9 +168,9 @@ static inline void max_pool_reference(const op_case *c, reference *r) {
   make_output(c, r, window_shape(c, c->c), 0);
   r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
   for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] = roundf(r->in[0][i] * 8) / 8; /* ties */
-  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact);
-  float *dy = magnitudes_of(r->dout, r->out.n), *dz = activate(c, r);
-  memset(r->out.magnitude, 0, (size_t)r->out.n * sizeof(float)); /* values are copied, exactly */
+  ronde__ref_max_pool_forward(&p, r->in[0], r->out[0].exact);
+  float *dy = magnitudes_of(r->dout[0], r->out[0].n), *dz = activate(c, r);
+  memset(r->out[0].magnitude, 0, (size_t)r->out[0].n * sizeof(float)); /* values are copied, exactly */
   ronde__ref_max_pool_backward(&p, r->in[0], dz, r->din[0].exact);
   ronde__ref_max_pool_backward(&p, r->in[0], dy, r->din[0].magnitude);
   free(dy), free(dz);
@@ -174,10 +181,10 @@ static inline void avg_pool_reference(const op_case *c, reference *r) {
   bool exclude = c->attr.exclude_padding;
   make_output(c, r, window_shape(c, c->c), (double)p.kh * p.kw);
   r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
-  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out.exact);
-  ronde__ref_avg_pool_forward(&p, exclude, x, r->out.magnitude);
-  ronde__ref_avg_pool_backward(&p, exclude, r->dout, r->din[0].exact);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out[0].exact);
+  ronde__ref_avg_pool_forward(&p, exclude, x, r->out[0].magnitude);
+  ronde__ref_avg_pool_backward(&p, exclude, r->dout[0], r->din[0].exact);
   ronde__ref_avg_pool_backward(&p, exclude, dy, r->din[0].magnitude);
   free(x), free(dy);
 }
@@ -188,7 +195,7 @@ static inline void adaptive_pool_reference(const op_case *c, reference *r) {
   make_output(c, r, (ronde__shape){3, {c->c, oh, ow}}, (double)c->h * (double)c->w);
   r->din[0] = expected_make(input_elems(c), (double)oh * (double)ow);
   double *dx = calloc((size_t)input_elems(c), sizeof *dx);
-  for (int64_t i = 0; i < r->out.n; i++) {
+  for (int64_t i = 0; i < r->out[0].n; i++) {
     int64_t plane = i / (oh * ow), y = i / ow % oh, x = i % ow;
     int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow,
             x1 = ((x + 1) * c->w + ow - 1) / ow;
@@ -196,11 +203,11 @@ static inline void adaptive_pool_reference(const op_case *c, reference *r) {
     for (int64_t p = 0; p < (y1 - y0) * (x1 - x0); p++) {
       int64_t at = (plane * c->h + y0 + p / (x1 - x0)) * c->w + x0 + p % (x1 - x0);
       sum += r->in[0][at];
-      r->out.magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
-      dx[at] += (double)r->dout[i] / places;
-      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[i]) / places);
+      r->out[0].magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
+      dx[at] += (double)r->dout[0][i] / places;
+      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[0][i]) / places);
     }
-    r->out.exact[i] = (float)(sum / places);
+    r->out[0].exact[i] = (float)(sum / places);
   }
   for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
   free(dx);
@@ -221,7 +228,7 @@ static inline void batch_norm_magnitudes(const op_case *c, reference *r, const d
     for (int64_t i = 0; i < m; i++) {
       int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
       double x = fabs((double)r->in[0][at]) + fabs(mean[k]);
-      r->out.magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
+      r->out[0].magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
       r->din[0].magnitude[at] = (float)(a * (fabs((double)dz[at]) + dy / (double)m + x / deviation * dyx / (double)m));
     }
     r->dparam[0].magnitude[k] = (float)dyx;
@@ -236,15 +243,15 @@ static inline void batch_norm_reference(const op_case *c, reference *r) {
   make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
   r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
   ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1],
-                                r->out.exact, mean, var);
-  for (int64_t i = 0; c->residual && i < r->out.n; i++) r->out.exact[i] += r->in[1][i];
+                                r->out[0].exact, mean, var);
+  for (int64_t i = 0; c->residual && i < r->out[0].n; i++) r->out[0].exact[i] += r->in[1][i];
   float *dz = activate(c, r);
   ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
                                  r->dparam[0].exact, r->dparam[1].exact);
   batch_norm_magnitudes(c, r, mean, var, dz);
-  if (c->residual) r->din[1] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; c->residual && i < r->out.n; i++) {
-    r->out.magnitude[i] += fabsf(r->in[1][i]);
+  if (c->residual) r->din[1] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; c->residual && i < r->out[0].n; i++) {
+    r->out[0].magnitude[i] += fabsf(r->in[1][i]);
     r->din[1].exact[i] = dz[i];
   }
   free(dz), free(mean);
@@ -264,6 +271,8 @@ static inline bool is_dropped(float probability, int64_t example, int64_t elemen
 
 static inline ronde__shape shape_of_input(const op_case *c, int i) {
   int64_t channels = input_channels(c, i);
+  if (c->rank == 2) return (ronde__shape){2, {channels, c->w}};
+  if (c->rank == 4) return (ronde__shape){4, {channels, c->h, 2, c->w / 2}};
   return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
 }
 static inline ronde__shape input_shape(const op_case *c) { return shape_of_input(c, 0); }
@@ -273,12 +282,12 @@ static inline void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RO
 
 static inline void activation_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
-  r->din[0] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; i < r->out.n; i++) r->in[0][i] *= 4;
-  memcpy(r->out.exact, r->in[0], (size_t)r->out.n * sizeof(float));
+  r->din[0] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->in[0][i] *= 4;
+  memcpy(r->out[0].exact, r->in[0], (size_t)r->out[0].n * sizeof(float));
   float *dz = activate(c, r);
-  memcpy(r->din[0].exact, dz, (size_t)r->out.n * sizeof(float));
-  for (int64_t i = 0; i < r->out.n; i++) r->din[0].magnitude[i] = fabsf(r->dout[i]);
+  memcpy(r->din[0].exact, dz, (size_t)r->out[0].n * sizeof(float));
+  for (int64_t i = 0; i < r->out[0].n; i++) r->din[0].magnitude[i] = fabsf(r->dout[0][i]);
   free(dz);
 }
 
@@ -286,11 +295,11 @@ static inline void activation_reference(const op_case *c, reference *r) {
 static inline void sum_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
   for (int j = 0; j < r->n_inputs; j++) {
-    r->din[j] = expected_make(r->out.n, 0);
-    memcpy(r->din[j].exact, r->dout, (size_t)r->out.n * sizeof(float));
-    for (int64_t i = 0; i < r->out.n; i++) {
-      if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
-      r->out.exact[i] += r->in[j][i];
+    r->din[j] = expected_make(r->out[0].n, 0);
+    memcpy(r->din[j].exact, r->dout[0], (size_t)r->out[0].n * sizeof(float));
+    for (int64_t i = 0; i < r->out[0].n; i++) {
+      if (r->n_inputs > 1) r->out[0].magnitude[i] += fabsf(r->in[j][i]);
+      r->out[0].exact[i] += r->in[j][i];
     }
   }
 }
@@ -306,8 +315,8 @@ static inline void concat_reference(const op_case *c, reference *r) {
     r->din[j] = expected_make(c->n * elems, 0);
     for (int64_t i = 0; i < c->n * elems; i++) {
       int64_t at = i / elems * channels * pixels + first * pixels + i % elems;
-      r->out.exact[at] = r->in[j][i];
-      r->din[j].exact[i] = r->dout[at];
+      r->out[0].exact[at] = r->in[j][i];
+      r->din[j].exact[i] = r->dout[0][at];
     }
   }
 }
@@ -315,17 +324,17 @@ static inline void concat_reference(const op_case *c, reference *r) {
 static inline void dropout_reference(const op_case *c, reference *r) {
   float factor = 1 / (1 - c->attr.probability);
   make_output(c, r, input_shape(c), 0);
-  r->din[0] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; i < r->out.n; i++) {
+  r->din[0] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
     float kept = is_dropped(c->attr.probability, i / example_elems(c), i % example_elems(c)) ? 0 : factor;
-    r->out.exact[i] = r->in[0][i] * kept;
-    r->din[0].exact[i] = r->dout[i] * kept;
+    r->out[0].exact[i] = r->in[0][i] * kept;
+    r->din[0].exact[i] = r->dout[0][i] * kept;
   }
 }
 
 static inline void flatten_reference(const op_case *c, reference *r) {
   sum_reference(c, r);
-  r->out_shape = (ronde__shape){1, {example_elems(c)}};
+  r->out_shape[0] = (ronde__shape){1, {example_elems(c)}};
 }
 
 /* (1 - s) times the loss of the label, plus s times the mean of the losses that each class as the label would give. */
@@ -392,9 +401,17 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_MSE_LOSS] = mse_reference,
 };
 
+static inline int n_inputs_of(const op_case *c) {
+  switch (c->kind) {
+  case RONDE__OP_CONCAT: return c->attr.n_inputs;
+  case RONDE__OP_ADD:
+  case RONDE__OP_MSE_LOSS: return 2;
+  default: return c->residual ? 2 : 1;
+  }
+}
+
 static inline reference reference_make(const op_case *c) {
-  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS || c->residual ? 2 : 1};
-  if (c->kind == RONDE__OP_CONCAT) r.n_inputs = c->attr.n_inputs;
+  reference r = {.n_inputs = n_inputs_of(c)};
   random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
   for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(elems_of_input(c, i));
   references[c->kind](c, &r);
@@ -406,8 +423,8 @@ static inline void expected_free(expected *e) { free(e->exact), free(e->magnitud
 static inline void reference_free(reference *r) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(r->in[i]), expected_free(&r->din[i]);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(r->param[i]), expected_free(&r->dparam[i]);
-  expected_free(&r->out);
-  free(r->dout), free(r->labels);
+  for (int i = 0; i < RONDE__OP_MAX_OUTPUTS; i++) free(r->dout[i]), expected_free(&r->out[i]);
+  free(r->labels);
 }
 
 #endif

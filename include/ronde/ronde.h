@@ -74,10 +74,15 @@ typedef struct ronde_tensor ronde_tensor;
 
 RONDE_API ronde_status ronde_graph_create(ronde_graph **graph_out);
 RONDE_API void ronde_graph_destroy(ronde_graph *graph);
+/* Layers of this name share their parameters (tied weights): a layer call that is given the name again takes the
+ * parameters of the call before it, whose shapes must be equal, and adds those that it alone has. Their gradient is the
+ * sum over all these calls. Without this, a name that is used twice is an error. Layers that keep statistics of the
+ * data (batch_norm2d) cannot be shared. */
+RONDE_API void ronde_graph_share(ronde_graph *graph, const char *layer);
 /* The first error met while building. */
 RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
 
-/* An input of dims [rank] per example (the batch comes in front). */
+/* An input of dims [rank] per example (the batch comes in front): 1 to 4 of them, for example [F], [T,F] or [C,H,W]. */
 RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
 /* The target of the loss: class labels for the cross entropy, or values of the prediction's shape for the squared
  * error. */

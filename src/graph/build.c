@@ -21,6 +21,8 @@ void ronde_graph_destroy(ronde_graph *graph) {
   for (int i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].label);
   for (int i = 0; i < graph->n_params; i++) free(graph->params[i].name);
   for (int i = 0; i < graph->n_buffers; i++) free(graph->buffers[i].name);
+  for (int i = 0; i < graph->n_shared; i++) free(graph->shared[i]);
+  free(graph->shared);
   free(graph->buffers);
   free(graph->tensors);
   free(graph->nodes);
@@ -59,6 +61,8 @@ static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, i
 #define MAX_EXAMPLE_ELEMS INT32_MAX
 #define MAX_PARAM_ELEMS (INT64_C(1) << 40)
 
+enum { MAX_INPUT_RANK = 4 };
+
 static bool fits(const ronde__shape *shape, int64_t max_elems) {
   int64_t n = 1;
   for (int d = 0; d < shape->rank; d++)
@@ -77,8 +81,9 @@ ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const 
   if (graph->input >= 0)
     return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
                                    graph->tensors[graph->input]->label));
-  if (rank != 1 && rank != 3)
-    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 or 3 dims (F, or C,H,W), not %d", name, rank));
+  if (rank < 1 || rank > MAX_INPUT_RANK)
+    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d", name,
+                                   MAX_INPUT_RANK, rank));
   for (int d = 0; d < rank; d++) {
     shape.dim[d] = dims[d];
     if (dims[d] < 1 || dims[d] > INT32_MAX)
@@ -97,6 +102,44 @@ ronde_tensor *ronde_target(ronde_graph *graph) {
   return x;
 }
 
+void ronde_graph_share(ronde_graph *graph, const char *layer) {
+  char **shared = grow(graph->shared, graph->n_shared, sizeof *shared), *copy = ronde__strdup(layer);
+  if (shared) graph->shared = shared;
+  if (shared && copy) {
+    shared[graph->n_shared++] = copy;
+    return;
+  }
+  free(copy);
+  fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
+}
+
+static bool is_shared(const ronde_graph *graph, const char *label) {
+  for (int i = 0; i < graph->n_shared; i++)
+    if (strcmp(graph->shared[i], label) == 0) return true;
+  return false;
+}
+
+static ronde_status other_shape(const ronde__param *param, const ronde__shape *wanted) {
+  char own[96], text[96];
+  ronde__shape_text(&param->shape, own, sizeof own);
+  ronde__shape_text(wanted, text, sizeof text);
+  return ronde__fail(RONDE_E_USAGE, "%s: it is shared, but one layer wants it as %s and another as %s", param->name,
+                     own, text);
+}
+
+/* Of a parameter that is there already. */
+static int share_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec, int index) {
+  const ronde__param *param = &graph->params[index];
+  if (is_shared(graph, label) && ronde__shape_equal(&param->shape, &spec->shape)) return index;
+  if (is_shared(graph, label)) fail(graph, other_shape(param, &spec->shape));
+  else
+    fail(graph, ronde__fail(RONDE_E_USAGE,
+                            "%s: the graph has a parameter of this name already; ronde_graph_share(graph, \"%s\") "
+                            "shares it between layers",
+                            param->name, label));
+  return -1;
+}
+
 static int add_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec) {
   char *name = ronde__format("%s.%s", label, spec->suffix);
   ronde__param *params = grow(graph->params, graph->n_params, sizeof *params);
@@ -108,9 +151,8 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
   }
   for (int i = 0; i < graph->n_params; i++)
     if (strcmp(params[i].name, name) == 0) {
-      fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has a parameter of this name already", name));
       free(name);
-      return -1;
+      return share_param(graph, label, spec, i);
     }
   params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init, false};
   return graph->n_params++;
@@ -125,6 +167,12 @@ static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer
     fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
+  for (int i = 0; i < graph->n_buffers; i++)
+    if (strcmp(buffers[i].name, name) == 0) {
+      fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
+      free(name);
+      return -1;
+    }
   buffers[graph->n_buffers] = (ronde__buffer){name, spec->shape, spec->initial, spec->is_counter};
   return graph->n_buffers++;
 }
@@ -147,16 +195,48 @@ static ronde_status check_inputs(const ronde__op *op, const char *label, const r
   return RONDE_OK;
 }
 
-/* Records one op; name NULL: made up from the op's. */
-static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
-                              const ronde_tensor *const *inputs, int n_inputs) {
+/* The shapes of a node's outputs and parameters, and the parameters themselves. */
+static ronde_status add_operands(ronde_graph *graph, const ronde__op *op, ronde__node *node, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
+  ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
+  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
+  RONDE_TRY(op->infer(&node->attr, node->label, in, in_labels, out));
+  node->n_outputs = op->outputs ? op->outputs(&node->attr) : 1;
+  for (int i = 0; i < node->n_outputs; i++)
+    if (!fits(&out[i], MAX_EXAMPLE_ELEMS)) return too_large(node->label, &out[i]);
+  int n_params = op->params ? op->params(&node->attr, in, specs) : 0;
+  for (int i = 0; i < n_params; i++)
+    if (!fits(&specs[i].shape, MAX_PARAM_ELEMS)) return too_large(node->label, &specs[i].shape);
+  for (; node->n_params < n_params && graph->status == RONDE_OK; node->n_params++)
+    node->param[node->n_params] = add_param(graph, node->label, &specs[node->n_params]);
+  int n_buffers = op->buffers ? op->buffers(&node->attr, in, buffers) : 0;
+  for (; node->n_buffers < n_buffers && graph->status == RONDE_OK; node->n_buffers++)
+    node->buffer[node->n_buffers] = add_buffer(graph, node->label, &buffers[node->n_buffers]);
+  return graph->status;
+}
+
+/* Where there are several outputs, each has its number in its label: "split_3.1". */
+static ronde_status add_outputs(ronde_graph *graph, ronde__node *node, const ronde__shape *shapes) {
+  for (int i = 0; i < node->n_outputs; i++) {
+    char *label = node->n_outputs > 1 ? ronde__format("%s.%d", node->label, i + 1) : ronde__strdup(node->label);
+    const ronde_tensor *y = label ? add_tensor(graph, &shapes[i], graph->n_nodes, label) : NULL;
+    free(label);
+    if (!y) return RONDE_E_MEMORY;
+    node->out[i] = y->id;
+  }
+  return RONDE_OK;
+}
+
+/* Records one op; name NULL: made up from the op's. outputs_out [n_outputs] (NULL: the first is handed back alone). */
+static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                                 const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out) {
   for (int i = 0; i < n_inputs; i++)
     if (!inputs[i]) return NULL;
   ronde_graph *graph = inputs[0]->graph;
   const ronde__op *op = ronde__ops[kind];
   if (graph->status != RONDE_OK) return NULL;
   ronde__node node = {.kind = kind, .attr = *attr, .n_inputs = n_inputs};
-  ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
   const char *labels[RONDE__OP_MAX_INPUTS];
   for (int i = 0; i < n_inputs; i++) {
     node.in[i] = inputs[i]->id;
@@ -171,33 +251,24 @@ static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde
     return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
   }
   ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
-  if (status == RONDE_OK) status = op->infer(attr, node.label, in, labels, &out);
-  if (status == RONDE_OK && !fits(&out, MAX_EXAMPLE_ELEMS)) status = too_large(node.label, &out);
-  ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
-  int n_params = status == RONDE_OK && op->params ? op->params(attr, in, specs) : 0;
-  for (int i = 0; i < n_params && status == RONDE_OK; i++)
-    if (!fits(&specs[i].shape, MAX_PARAM_ELEMS)) status = too_large(node.label, &specs[i].shape);
-  for (int i = 0; i < n_params && status == RONDE_OK && graph->status == RONDE_OK; i++) {
-    node.param[i] = add_param(graph, node.label, &specs[i]);
-    node.n_params++;
-  }
-  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
-  int n_buffers = status == RONDE_OK && op->buffers ? op->buffers(attr, in, buffers) : 0;
-  for (int i = 0; i < n_buffers && graph->status == RONDE_OK; i++) {
-    node.buffer[i] = add_buffer(graph, node.label, &buffers[i]);
-    node.n_buffers++;
-  }
-  if (status != RONDE_OK) fail(graph, status);
-  ronde_tensor *y = graph->status == RONDE_OK ? add_tensor(graph, &out, graph->n_nodes, node.label) : NULL;
-  if (!y) {
+  if (status == RONDE_OK) status = add_operands(graph, op, &node, in, labels, out);
+  if (status == RONDE_OK) status = add_outputs(graph, &node, out);
+  if (status != RONDE_OK) {
     free(node.label);
-    return NULL;
+    return fail(graph, status);
   }
-  node.out = y->id;
   graph->nodes[graph->n_nodes++] = node;
   const ronde__graph_listener *listener = graph->listener;
   if (listener) status = listener->added(listener->user, graph, graph->n_nodes - 1);
-  return status == RONDE_OK ? y : fail(graph, status);
+  if (status != RONDE_OK) return fail(graph, status);
+  for (int i = 0; i < node.n_outputs && outputs_out; i++) outputs_out[i] = graph->tensors[node.out[i]];
+  return graph->tensors[node.out[0]];
+}
+
+/* An op with one output. */
+static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                              const ronde_tensor *const *inputs, int n_inputs) {
+  return add_node_of(kind, name, attr, inputs, n_inputs, NULL);
 }
 
 static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
@@ -351,7 +422,8 @@ int64_t ronde_graph_forward_flops(const ronde_graph *graph) {
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     const ronde__op *op = ronde__ops[node->kind];
-    if (op->flops) n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out]->shape);
+    if (op->flops)
+      n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out[0]]->shape);
   }
   return n;
 }

@@ -24,10 +24,8 @@ static ronde_status follow_tensors(ronde__eager *e, const ronde_graph *graph) {
   return add_external(e, ronde__phys_of_shape(&graph->tensors[input]->shape, e->batch.n), e->batch.x, &value_of[input]);
 }
 
-/* Loss targets lie as the prediction does, logically. */
 static ronde_status bind_target(ronde__eager *e, const ronde__node *loss) {
-  const ronde__phys *prediction = &e->values[e->value_of[loss->in[0]]].phys;
-  ronde__phys phys = ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
+  ronde__phys phys = ronde__phys_of_target(&e->values[e->value_of[loss->in[0]]].phys);
   return add_external(e, phys, e->batch.targets, &e->value_of[loss->in[1]]);
 }
 
@@ -142,8 +140,8 @@ void ronde__eager_bind(const ronde__eager *e, const ronde__tape_entry *entry, ro
                            .seed = e->batch.seed,
                            .step = e->batch.step,
                            .first_example = e->batch.first_example,
-                           .saved = entry->saved,
-                           .out = e->values[step->out].data};
+                           .saved = entry->saved};
+  for (int i = 0; i < step->desc.n_outputs; i++) call->out[i] = e->values[step->out[i]].data;
   for (int i = 0; i < step->desc.n_inputs; i++) call->in[i] = e->values[step->in[i]].data;
   for (int i = 0; i < step->desc.n_params; i++)
     call->param[i] = entry->is_foreign ? entry->param[i] : ronde__net_values(e->net) + params[step->param[i]].offset;
@@ -163,8 +161,10 @@ static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
   call.loss_sum = &e->result.loss_sum;
   call.n_correct = &e->result.n_correct;
-  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++)
-    hooks->param_needed(hooks->user, step->param[i]);
+  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++) {
+    if (!e->was_needed[step->param[i]]) hooks->param_needed(hooks->user, step->param[i]);
+    e->was_needed[step->param[i]] = true;
+  }
   uint64_t begin = prof ? ronde__now_ns() : 0;
   ronde_status status = step->desc.form->forward(&step->desc, step->state, &call);
   if (prof && status == RONDE_OK)
@@ -173,25 +173,34 @@ static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   return status;
 }
 
-/* Prepares and executes a step whose op, desc and in are set; its output is a new value. */
+static ronde__plan_options plan_options(const ronde__eager *e) {
+  const ronde__net_options *o = &e->options;
+  return (ronde__plan_options){.n = e->batch.n,
+                               .training = o->training,
+                               .kernels = o->kernels,
+                               .gemm = o->gemm,
+                               .threads = ronde__pool_threads(o->pool),
+                               .prof = o->prof};
+}
+
+/* A new value for an output of a step. */
+static ronde_status add_output(ronde__eager *e, ronde__plan_step *step, int output) {
+  ronde__tape_value out = {.phys = step->desc.out[output], .wants_gradient = step->has_backward && !step->op->is_loss};
+  RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
+  ronde_status status = ronde__tape_value_add(e, &out, &step->out[output]);
+  if (status != RONDE_OK) ronde__blocks_give(e->blocks, out.data);
+  return status;
+}
+
+/* Prepares and executes a step whose op, desc and in are set; its outputs are new values. */
 static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
   ronde__plan_step *step = &entry->step;
-  const ronde__net_options *o = &e->options;
-  ronde__plan_options options = {.n = e->batch.n,
-                                 .training = o->training,
-                                 .kernels = o->kernels,
-                                 .gemm = o->gemm,
-                                 .threads = step->desc.threads,
-                                 .prof = o->prof};
-  ronde__tape_value out = {.phys = step->desc.out, .wants_gradient = step->has_backward && !step->op->is_loss};
+  ronde__plan_options options = plan_options(e);
   RONDE_TRY(ronde__prepared_get(e->prepared, &options, step));
   ronde__tape_entry *entries = ronde__tape_room(e->entries, e->n_entries + 1, &e->capacity.entries, sizeof *e->entries);
   if (!entries) return RONDE_E_MEMORY;
   e->entries = entries;
-  RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
-  ronde_status status = ronde__tape_value_add(e, &out, &step->out);
-  if (status != RONDE_OK) ronde__blocks_give(e->blocks, out.data);
-  RONDE_TRY(status);
+  for (int i = 0; i < step->desc.n_outputs; i++) RONDE_TRY(add_output(e, step, i));
   /* From here on the tape owns what the entry takes. */
   entries[e->n_entries] = *entry;
   entry = &entries[e->n_entries++];
@@ -204,12 +213,6 @@ static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
   return e->batch.training ? copy_foreign_buffers(e, entry, true) : RONDE_OK;
 }
 
-static void set_options(const ronde__eager *e, ronde__op_desc *desc) {
-  desc->kernels = e->options.kernels;
-  desc->gemm = e->options.gemm;
-  desc->threads = ronde__pool_threads(e->options.pool);
-}
-
 /* The value in the wanted form: as it is, or behind a reorder (one that was made already is used again). */
 static ronde_status in_form(ronde__eager *e, int value, const ronde__phys *wanted, int *value_out) {
   const ronde__op *op = ronde__ops[RONDE__OP_REORDER];
@@ -217,16 +220,16 @@ static ronde_status in_form(ronde__eager *e, int value, const ronde__phys *wante
   if (ronde__phys_equal(&e->values[value].phys, wanted)) return RONDE_OK;
   for (int i = 0; i < e->n_entries; i++) {
     const ronde__plan_step *step = &e->entries[i].step;
-    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out, wanted))
-      return *value_out = step->out, RONDE_OK;
+    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out[0], wanted))
+      return *value_out = step->out[0], RONDE_OK;
   }
   bool wants = e->values[value].wants_gradient;
-  ronde__tape_entry entry = {.step = {.op = op, .in = {value}, .has_backward = wants}};
-  entry.step.desc =
-      (ronde__op_desc){.n_inputs = 1, .in = {e->values[value].phys}, .out = *wanted, .need_dinput = {wants}};
-  set_options(e, &entry.step.desc);
+  ronde__plan_options options = plan_options(e);
+  ronde__tape_entry entry = {.step = ronde__step_of_reorder(&e->values[value].phys, wanted, wants, &options)};
+  entry.step.in[0] = value;
+  entry.step.has_backward = wants;
   RONDE_TRY(call_op(e, &entry));
-  *value_out = e->entries[e->n_entries - 1].step.out;
+  *value_out = e->entries[e->n_entries - 1].step.out[0];
   return RONDE_OK;
 }
 
@@ -234,35 +237,31 @@ static ronde_status run_node(ronde__eager *e, const ronde_graph *graph, int inde
   const ronde__node *node = &graph->nodes[index];
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
-  ronde__tape_entry entry = {.step = {.op = ronde__ops[node->kind]}};
+  const ronde__weight_layout *stored[RONDE__OP_MAX_PARAMS];
+  ronde__plan_options options = plan_options(e);
+  ronde__tape_entry entry = {.step = ronde__step_of_node(node, index, &options)};
   ronde__plan_step *step = &entry.step;
   ronde__op_desc *desc = &step->desc;
-  *desc = (ronde__op_desc){.attr = node->attr,
-                           .n_inputs = node->n_inputs,
-                           .n_params = node->n_params,
-                           .n_buffers = node->n_buffers,
-                           .layer = index};
-  set_options(e, desc);
   if (step->op->is_loss) RONDE_TRY(bind_target(e, node));
-  ronde__shape in[RONDE__OP_MAX_INPUTS];
   /* Layouts follow from which gradients are wanted: in evaluation too, so that weights keep their form. */
   for (int i = 0; i < node->n_params; i++) {
     step->param[i] = e->param_of[node->param[i]];
     desc->frozen[i] = params[step->param[i]].frozen;
+    stored[i] = &params[step->param[i]].layout;
     step->has_backward |= e->options.training && !desc->frozen[i];
   }
   for (int i = 0; i < node->n_inputs; i++) {
     const ronde__tape_value *value = &e->values[e->value_of[node->in[i]]];
-    in[i] = graph->tensors[node->in[i]]->shape;
     desc->in[i] = value->phys;
     desc->need_dinput[i] = value->wants_gradient;
     step->has_backward |= value->wants_gradient;
   }
-  step->op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  ronde__step_lay_out(graph, node, stored, step); /* where that cannot be, the parameters are copied */
   for (int i = 0; i < node->n_inputs; i++) RONDE_TRY(in_form(e, e->value_of[node->in[i]], &desc->in[i], &step->in[i]));
   for (int i = 0; i < node->n_buffers; i++) step->buffer[i] = e->buffer_of[node->buffer[i]];
   if (!step->op->is_view) RONDE_TRY(call_op(e, &entry));
-  e->value_of[node->out] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out;
+  for (int i = 0; i < node->n_outputs; i++)
+    e->value_of[node->out[i]] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out[i];
   return RONDE_OK;
 }
 
@@ -297,6 +296,9 @@ static ronde_status values(void *user, const ronde_tensor *x, float *values_out)
 static void begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks) {
   ronde__tape_clear(e);
   ronde__prepared_trim(e->prepared);
+  int n_params;
+  ronde__net_params(e->net, &n_params);
+  memset(e->was_needed, 0, (size_t)n_params * sizeof *e->was_needed);
   e->batch = *batch;
   e->loss_scale = loss_scale;
   e->hooks = hooks;
@@ -400,14 +402,25 @@ static void destroy(void *execution) {
   free(e->value_of);
   free(e->param_of);
   free(e->buffer_of);
+  ronde__free(e->finisher);
+  ronde__free(e->was_needed);
   ronde__free(e);
+}
+
+static ronde_status allocate(ronde__eager *e) {
+  int n_params;
+  ronde__net_params(e->net, &n_params);
+  RONDE__ALLOC(e->finisher, (size_t)n_params * sizeof *e->finisher, "tape");
+  RONDE__ALLOC(e->was_needed, (size_t)n_params * sizeof *e->was_needed, "tape");
+  return RONDE_OK;
 }
 
 static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   ronde__eager *e;
   RONDE__ALLOC(e, sizeof *e, "tape");
   *e = (ronde__eager){.net = net, .options = *options};
-  ronde_status status = ronde__prepared_create(&e->prepared);
+  ronde_status status = allocate(e);
+  if (status == RONDE_OK) status = ronde__prepared_create(&e->prepared);
   if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
   if (status != RONDE_OK) destroy(e);
   else *execution_out = e;

@@ -197,6 +197,25 @@ static inline void build_groups(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, ronde_tanh(grouped(x, "conv5", 36, 1, 18)), "fc1");
 }
 
+/* One layer three times, of which the first reads the network's input. */
+static inline void build_shared(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "fc1");
+  for (int i = 0; i < 3; i++) x = ronde_tanh(ronde_linear(x, "fc1", 20, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
+}
+
+static inline void build_shared_few(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "conv1");
+  for (int i = 0; i < 3; i++) x = ronde_tanh(conv(x, "conv1", 3, 3, 1, 1));
+  classify(graph, x, "fc1");
+}
+
+static inline void build_shared_many(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "conv1");
+  x = conv(ronde_tanh(conv(x, "conv1", 36, 3, 1, 1)), "conv1", 36, 3, 1, 1);
+  classify(graph, ronde_add(x, ronde_tanh(conv(x, "conv1", 36, 3, 1, 1))), "fc1");
+}
+
 static const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -219,6 +238,9 @@ static const network networks[] = {
     {"flatten_input", 3, 5, 5, build_flatten_input},
     {"mixed_sum", 3, 5, 5, build_mixed_sum},
     {"busy_input", 3, 4, 4, build_busy_input},
+    {"shared", 20, 0, 0, build_shared},
+    {"shared_few", 3, 5, 4, build_shared_few},
+    {"shared_many", 36, 4, 4, build_shared_many},
     {"two_heads", 6, 0, 0, build_two_heads},
 };
 
@@ -375,7 +397,7 @@ static inline void interpret_norm(const ronde_graph *graph, const ronde__node *n
 
 static inline void interpret_concat(const ronde_graph *graph, const ronde__node *node, int64_t n, float *const *values,
                                     float *y) {
-  int64_t all = elems_of(graph, node->out), first = 0;
+  int64_t all = elems_of(graph, node->out[0]), first = 0;
   for (int i = 0; i < node->n_inputs; first += elems_of(graph, node->in[i++]))
     for (int64_t j = 0, elems = elems_of(graph, node->in[i]); j < n * elems; j++)
       y[j / elems * all + first + j % elems] = values[node->in[i]][j];
@@ -445,8 +467,8 @@ static inline double interpret(const ronde_graph *graph, const ronde__net *net, 
   memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss)
-      interpret_node(graph, node, batch, values, params, buffers, values[node->out], &loss);
+    if (node->out[0] == graph->loss || !ronde__ops[node->kind]->is_loss)
+      interpret_node(graph, node, batch, values, params, buffers, values[node->out[0]], &loss);
   }
   memcpy(output_out, values[graph->output], (size_t)(batch->n * elems_of(graph, graph->output)) * sizeof(float));
   for (int i = 0; i < graph->n_tensors; i++) free(values[i]);

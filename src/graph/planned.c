@@ -127,9 +127,11 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
     if (backward && step->desc.need_dinput[i])
       call->din[i] = (float *)(p->arena + plan->values[step->in[i]].gradient_offset);
   }
-  call->out = value_at(p, plan, step->out);
-  if (backward && plan->values[step->out].has_gradient)
-    call->dout = (float *)(p->arena + plan->values[step->out].gradient_offset);
+  for (int i = 0; i < step->desc.n_outputs; i++) {
+    const ronde__value *out = &plan->values[step->out[i]];
+    call->out[i] = value_at(p, plan, step->out[i]);
+    if (backward && out->has_gradient) call->dout[i] = (float *)(p->arena + out->gradient_offset);
+  }
   for (int i = 0; i < step->desc.n_params; i++) {
     call->param[i] = p->values + p->params[step->param[i]].offset;
     if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]);
@@ -175,7 +177,7 @@ static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_l
     call.loss_sum = &result->loss_sum;
     call.n_correct = &result->n_correct;
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
-      hooks->param_needed(hooks->user, step->param[j]);
+      if (plan->params[step->param[j]].reader == i) hooks->param_needed(hooks->user, step->param[j]);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, false, hooks, &call));
     RONDE_TRY(run_forward_op(p, step, &call));
   }
@@ -216,17 +218,6 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
   for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
-}
-
-/* A step adds to the gradient of a tied parameter that an earlier one has begun; its other parameters start from zero
- * then. */
-static bool adds_to_gradients(const planned *p, const ronde__plan_step *step, const bool *touched) {
-  int n_begun = 0;
-  for (int j = 0; j < step->desc.n_params; j++) n_begun += touched[step->param[j]];
-  for (int j = 0; j < step->desc.n_params && n_begun; j++)
-    if (!touched[step->param[j]] && !step->desc.frozen[j])
-      memset(gradient_at(p, step->param[j]), 0, p->params[step->param[j]].n_packed * sizeof(float));
-  return n_begun > 0;
 }
 
 /* Kept gradients of dead taps were zero from the start, where no other step shares the parameter; of transient ones
@@ -301,7 +292,8 @@ static ronde_status run_backward(planned *p, bool accumulate, const ronde__net_h
     if (!step->has_backward) continue;
     ronde__op_call call;
     bind(p, plan, step, true, &call);
-    call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
+    /* To the gradient of a shared parameter that a step before has begun, this one adds. */
+    for (int j = 0; j < step->desc.n_params; j++) call.accumulate_dparam[j] = accumulate || touched[step->param[j]];
     call.leaves_dead = leaves_dead(p, step);
     if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
     running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};

@@ -40,13 +40,16 @@ int ronde__prepared_count(const ronde__prepared *prepared) { return prepared->n_
 /* The form follows from the rest; the layer only tells calls apart, and is no part of a state. Attributes are compared
  * as bytes: where their padding differed, an op would be prepared twice. */
 static bool same_desc(const ronde__op_desc *a, const ronde__op_desc *b) {
-  if (a->n_inputs != b->n_inputs || a->n_params != b->n_params || a->n_buffers != b->n_buffers) return false;
+  if (a->n_inputs != b->n_inputs || a->n_outputs != b->n_outputs || a->n_params != b->n_params ||
+      a->n_buffers != b->n_buffers)
+    return false;
   for (int i = 0; i < a->n_inputs; i++)
     if (!ronde__phys_equal(&a->in[i], &b->in[i]) || a->need_dinput[i] != b->need_dinput[i]) return false;
   for (int i = 0; i < a->n_params; i++)
     if (!ronde__weight_layout_equal(&a->param[i], &b->param[i]) || a->frozen[i] != b->frozen[i]) return false;
-  return ronde__phys_equal(&a->out, &b->out) && memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
-         ronde__weight_layout_equal(&a->buffer, &b->buffer);
+  for (int i = 0; i < a->n_outputs; i++)
+    if (!ronde__phys_equal(&a->out[i], &b->out[i])) return false;
+  return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 && ronde__weight_layout_equal(&a->buffer, &b->buffer);
 }
 
 static ronde__plan_step *find(const ronde__prepared *prepared, const ronde__plan_step *step) {

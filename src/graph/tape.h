@@ -41,6 +41,8 @@ typedef struct ronde__eager {
   ronde__tape_entry *entries;
   int *value_of;             /* [n_tensors] of the graph: its value, -1: none yet */
   int *param_of, *buffer_of; /* of the graph's to the net's */
+  bool *was_needed;          /* [params of the net]: this pass has read it */
+  int *finisher;             /* [params of the net]: the entry whose backward finishes its gradient */
   int n_values, n_entries, n_tensors, n_params, n_buffers;
   struct {
     int values, entries, tensors, params, buffers;

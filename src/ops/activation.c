@@ -2,7 +2,7 @@
 #include "ops/elementwise.h"
 
 static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_forward(call->in[0] + begin, call->out + begin, n, desc->attr.act);
+  desc->kernels->act_forward(call->in[0] + begin, call->out[0] + begin, n, desc->attr.act);
 }
 
 /* sigmoid(0) is not 0: padded channels are set back to zero. */
@@ -16,18 +16,18 @@ static void clear_padding(const ronde__phys *out, float *y) {
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
-  if (desc->attr.act == RONDE__ACT_SIGMOID) clear_padding(&desc->out, call->out);
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), forward_range);
+  if (desc->attr.act == RONDE__ACT_SIGMOID) clear_padding(&desc->out[0], call->out[0]);
   return RONDE_OK;
 }
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_backward(call->dout + begin, call->out + begin, call->din[0] + begin, n, desc->attr.act,
+  desc->kernels->act_backward(call->dout[0] + begin, call->out[0] + begin, call->din[0] + begin, n, desc->attr.act,
                               call->accumulate_dinput[0]);
 }
 
 static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+  if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), backward_range);
   return RONDE_OK;
 }
 
@@ -41,7 +41,7 @@ const ronde__op ronde__op_activation = {
     .name = "activation",
     .infer = ronde__elementwise_infer,
     .layouts = ronde__elementwise_layouts,
-    .keeps_output = true,
+    .backward_reads = {.out = 1},
     .dinput_in_dout = 1,
     .forms = (const ronde__form *const[]){&form, NULL},
 };

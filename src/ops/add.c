@@ -15,26 +15,26 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   desc->in[1] = desc->in[0];
-  desc->out = desc->in[0];
+  desc->out[0] = desc->in[0];
 }
 
 static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out + begin, n);
+  desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), forward_range);
   return RONDE_OK;
 }
 
 static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
-    if (call->din[i] && (call->din[i] != call->dout || call->accumulate_dinput[i]))
-      ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
+    if (call->din[i] && (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
+      ronde__gradient_add(desc, call->dout[0] + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
 }
 
 static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), backward_range);
   return RONDE_OK;
 }
 

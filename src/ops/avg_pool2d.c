@@ -10,7 +10,7 @@ static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
 static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
                           int64_t plane) {
   const float *x = call->in[0] + plane * s->in_pixels * s->vector;
-  float *y = call->out + plane * s->out_pixels * s->vector;
+  float *y = call->out[0] + plane * s->out_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
@@ -21,7 +21,7 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
 static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
                            int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
-  const float *dy = call->dout + plane * s->out_pixels * s->vector;
+  const float *dy = call->dout[0] + plane * s->out_pixels * s->vector;
   bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
@@ -47,7 +47,7 @@ static ronde__taps adaptive_taps(const ronde__axis *axis, int64_t o) {
 }
 
 static ronde_status adaptive_prepare(const ronde__op_desc *desc, void **state_out) {
-  ronde__axis h = {.in = desc->in[0].h, .out = desc->out.h}, w = {.in = desc->in[0].w, .out = desc->out.w};
+  ronde__axis h = {.in = desc->in[0].h, .out = desc->out[0].h}, w = {.in = desc->in[0].w, .out = desc->out[0].w};
   return ronde__pool2d_prepare_windows(desc, &h, &w, adaptive_taps, state_out);
 }
 

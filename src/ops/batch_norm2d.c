@@ -40,7 +40,7 @@ static int buffers(const ronde__op_attr *attr, const ronde__shape *in,
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
   if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->in[1] = desc->out = *x;
+  desc->in[1] = desc->out[0] = *x;
   desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
 }
 
@@ -192,7 +192,7 @@ static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, 
   int64_t n = j->desc->in[0].block, c = block * n;
   const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
   j->desc->kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
-                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out + at);
+                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out[0] + at);
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -219,16 +219,16 @@ static ronde_status forward(const ronde__op_desc *desc, const void *state, const
 static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
-  const float *relu = j->desc->attr.act ? call->out + at : NULL;
-  j->desc->kernels->norm_sums(call->dout + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
+  const float *relu = j->desc->attr.act ? call->out[0] + at : NULL;
+  j->desc->kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
                               partial + n);
-  if (call->din[1] && call->din[1] != call->dout)
-    ronde__gradient_add(j->desc, call->dout + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
+  if (call->din[1] && call->din[1] != call->dout[0])
+    ronde__gradient_add(j->desc, call->dout[0] + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
 }
 
 static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->norm_backward(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
+  j->desc->kernels->norm_backward(j->call->dout[0] + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
                                   j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
@@ -269,8 +269,8 @@ static void param_gradients(const job *j, blocks b) {
     double factor = j->factor[c], a = call->param[0][c] * factor;
     float dweight = (float)(own.dyx * factor), dbias = (float)own.dy;
     float *dw = call->dparam[0], *db = call->dparam[1];
-    if (dw) dw[c] = call->accumulate_dparam ? dw[c] + dweight : dweight;
-    if (db) db[c] = call->accumulate_dparam ? db[c] + dbias : dbias;
+    if (dw) dw[c] = call->accumulate_dparam[0] ? dw[c] + dweight : dweight;
+    if (db) db[c] = call->accumulate_dparam[1] ? db[c] + dbias : dbias;
     j->a[c] = (float)a;
     j->b[c] = (float)(-a * factor * factor * all.dyx / all.m);
     j->c[c] = (float)(-a * all.dy / all.m);
@@ -337,7 +337,7 @@ const ronde__op ronde__op_batch_norm2d = {
     .params = params,
     .buffers = buffers,
     .layouts = layouts,
-    .keeps_input = true,
+    .backward_reads = {.in = 1},
     .dinput_in_dout = 3,
     .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -31,7 +31,7 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
   for (int i = 0; i < desc->attr.n_inputs; i++)
     if (desc->in[i].layout > layout) layout = desc->in[i].layout;
   for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_make(layout, n, in[i].dim[0], h, w);
-  desc->out = ronde__phys_make(layout, n, out->dim[0], h, w);
+  desc->out[0] = ronde__phys_make(layout, n, out->dim[0], h, w);
 }
 
 /* `rows` runs of `length` floats, in steps, from an input to the output (or back). */
@@ -42,7 +42,7 @@ typedef struct run {
 /* Of channel c of an input whose first channel is channel `offset` of the output: the run that begins there; *next_out:
  * the channel behind it. */
 static run run_at(const ronde__op_desc *desc, int input, int64_t offset, int64_t c, int64_t *next_out) {
-  const ronde__phys *in = &desc->in[input], *out = &desc->out;
+  const ronde__phys *in = &desc->in[input], *out = &desc->out[0];
   int64_t pixels = in->h * in->w, bi = in->block, bo = out->block, to = offset + c;
   *next_out = in->c;
   switch (in->layout) {
@@ -79,10 +79,10 @@ static void forward_part(void *arg, int thread, int n_threads) {
     run r = run_at(j->desc, j->input, j->offset, c, &c);
     ronde__thread_share(r.rows, thread, n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++)
-      memcpy(j->call->out + r.out + i * r.out_step, j->call->in[j->input] + r.in + i * r.in_step,
+      memcpy(j->call->out[0] + r.out + i * r.out_step, j->call->in[j->input] + r.in + i * r.in_step,
              (size_t)r.length * sizeof(float));
   }
-  if (j->input == 0) zero_tail(&j->desc->out, j->call->out, thread, n_threads);
+  if (j->input == 0) zero_tail(&j->desc->out[0], j->call->out[0], thread, n_threads);
 }
 
 static void backward_part(void *arg, int thread, int n_threads) {
@@ -94,7 +94,7 @@ static void backward_part(void *arg, int thread, int n_threads) {
     run r = run_at(j->desc, j->input, j->offset, c, &c);
     ronde__thread_share(r.rows, thread, n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++)
-      ronde__gradient_add(j->desc, j->call->dout + r.out + i * r.out_step, din + r.in + i * r.in_step, r.length,
+      ronde__gradient_add(j->desc, j->call->dout[0] + r.out + i * r.out_step, din + r.in + i * r.in_step, r.length,
                           accumulate);
   }
   if (!accumulate) zero_tail(&j->desc->in[j->input], din, thread, n_threads);

@@ -61,9 +61,9 @@ static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, cons
   ronde__weight_form form = depthwise ? RONDE__PANELS : RONDE__PLAIN;
   int64_t n = desc->in[0].n, taps = (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1];
   desc->in[0] = ronde__phys_make(layout, n, in[0].dim[0], in[0].dim[1], in[0].dim[2]);
-  desc->out = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
-  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out.block, 1};
-  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out.block, 1};
+  desc->out[0] = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
+  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out[0].block, 1};
+  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
@@ -79,14 +79,15 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
   if (x->layout == RONDE__LANES && !few_out && desc->need_dinput[0])
     *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   bool lanes_out = x->layout == RONDE__LANES && few_out;
-  desc->out = ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
+  desc->out[0] =
+      ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
   ronde__weight_layout *w = &desc->param[0];
-  *w = (ronde__weight_layout){RONDE__BLOCKED,  out->dim[0],
-                              in[0].dim[0],    (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
-                              desc->out.block, x->block};
+  *w = (ronde__weight_layout){RONDE__BLOCKED,     out->dim[0],
+                              in[0].dim[0],       (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
+                              desc->out[0].block, x->block};
   if (x->layout == RONDE__LANES) w->form = lanes_out ? RONDE__PLAIN : RONDE__PANELS;
   desc->param[1] =
-      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
 /* A band of the map in front of the pooling stays in cache, and is never stored whole. */
@@ -96,7 +97,7 @@ static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr
     if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
   desc->attr.pool =
       (ronde__joined_pool){.kernel = {attr->kernel[0], attr->kernel[1]}, .relu = attr->act == RONDE__ACT_RELU};
-  desc->out.h = out->dim[1], desc->out.w = out->dim[2];
+  desc->out[0].h = out->dim[1], desc->out[0].w = out->dim[2];
   return true;
 }
 
@@ -106,7 +107,7 @@ double ronde__conv_taps_flops(const ronde__op_desc *desc) {
   for (int64_t i = 0; i < h.out; i++) taps_h += ronde__axis_forward(&h, i).count;
   for (int64_t i = 0; i < w.out; i++) taps_w += ronde__axis_forward(&w, i).count;
   return 2 * taps_h * taps_w *
-         (double)(desc->in[0].n * desc->out.c * (desc->in[0].c / ronde__conv_n_groups(&desc->attr)));
+         (double)(desc->in[0].n * desc->out[0].c * (desc->in[0].c / ronde__conv_n_groups(&desc->attr)));
 }
 
 double ronde__conv_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
@@ -133,7 +134,7 @@ const ronde__op ronde__op_conv2d = {
     .flops = flops,
     .layouts = layouts,
     .join = join,
-    .keeps_input = true,
+    .backward_reads = {.in = 1},
     .dead_tap = dead_tap,
     .forms = forms,
 };

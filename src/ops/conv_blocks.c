@@ -45,7 +45,7 @@ static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ro
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
@@ -110,7 +110,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->forward.n_runs;
     const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
-    float *out = call->out + ob * s->out_block;
+    float *out = call->out[0] + ob * s->out_block;
     const float *w = call->param[0] + ob * slab;
     if (s->forward.n_runs == 1) touch_slab(s, w);
     ronde__conv_run_sum(&s->forward, r, call->in[0], w, out, false);
@@ -131,7 +131,7 @@ static void data_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ib = item / s->data.n_runs;
-    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout, j->call->work + ib * slab,
+    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout[0], j->call->work + ib * slab,
                         j->call->din[0] + ib * s->in_block, j->call->accumulate_dinput[0]);
   }
 }
@@ -141,12 +141,12 @@ static void data_part(void *arg, int thread, int n_threads) {
 static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
-  const float *x = call->in[0] + ib * s->in_block, *dy = call->dout + ob * s->out_block;
+  const float *x = call->in[0] + ib * s->in_block, *dy = call->dout[0] + ob * s->out_block;
   int64_t longest = ronde__max(1, 256 / j->desc->in[0].n), taps = j->desc->param[0].t;
   float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
   int64_t dw_tap = s->in_blocks * s->weight_block;
   for (int64_t t = tap0; t < tap1; t++)
-    if (!s->live[t] && !call->accumulate_dparam && !call->leaves_dead)
+    if (!s->live[t] && !call->accumulate_dparam[0] && !call->leaves_dead)
       memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
@@ -157,7 +157,7 @@ static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int6
         int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
         int64_t iw = begin * s->w.stride + t % s->w.kernel - s->w.padding;
         bool first = oh == o->h0 && begin == o->w0;
-        const ronde__gemm *gemm = first && !call->accumulate_dparam ? &s->weight.set : &s->weight.add;
+        const ronde__gemm *gemm = first && !call->accumulate_dparam[0] ? &s->weight.set : &s->weight.add;
         ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a,
                         dy + (oh * s->w.out + begin) * s->out_pixel, s->pixels.b, end - begin, dw + t * dw_tap);
       }

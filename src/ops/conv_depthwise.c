@@ -26,7 +26,7 @@ static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ro
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
@@ -62,7 +62,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
     const ronde__conv_run *r = &sched->runs[item % sched->n_runs];
-    float *out = j->call->out + block * j->s->out_block;
+    float *out = j->call->out[0] + block * j->s->out_block;
     run_sum(j, sched, r, block, j->call->in[0] + block * j->s->in_block, out, false);
     ronde__fused_bias_act(j->desc, j->call, block, out + r->c0, r->extent);
   }
@@ -81,7 +81,7 @@ static void data_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
-    run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout + block * j->s->out_block,
+    run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout[0] + block * j->s->out_block,
             j->call->din[0] + block * j->s->in_block, j->call->accumulate_dinput[0]);
   }
 }
@@ -90,9 +90,9 @@ static void data_part(void *arg, int thread, int n_threads) {
 static void weight_taps(const job *j, int64_t block, int64_t tap0, int64_t tap1) {
   const state *s = j->s;
   int64_t n = j->desc->in[0].block, rows = j->desc->in[0].n, longest = ronde__max(1, 256 / rows);
-  const float *x = j->call->in[0] + block * s->in_block, *dy = j->call->dout + block * s->out_block;
+  const float *x = j->call->in[0] + block * s->in_block, *dy = j->call->dout[0] + block * s->out_block;
   float *dw = j->call->dparam[0] + block * j->desc->param[0].t * n;
-  if (!j->call->accumulate_dparam) memset(dw + tap0 * n, 0, (size_t)((tap1 - tap0) * n) * sizeof *dw);
+  if (!j->call->accumulate_dparam[0]) memset(dw + tap0 * n, 0, (size_t)((tap1 - tap0) * n) * sizeof *dw);
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
       for (int64_t t = tap0; t < tap1; t++) {

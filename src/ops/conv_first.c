@@ -44,7 +44,7 @@ static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ro
   for (int64_t c = 0, term = 0; c < desc->in[0].c; c++)
     for (int y = 0; y < h.count; y++, term++) {
       list->a[term] = (uint64_t)((c * s->h.in + y) * s->w.in * s->lanes) * sizeof(float);
-      list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out.block) * sizeof(float);
+      list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out[0].block) * sizeof(float);
     }
   return RONDE_OK;
 }
@@ -72,7 +72,7 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
@@ -123,32 +123,32 @@ static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y)
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo;
+  int64_t bo = desc->out[0].block, slab = desc->param[0].i * desc->param[0].t * bo;
   ronde__taps h = ronde__axis_forward(&s->h, oh), w = ronde__axis_forward(&s->w, ow);
   if (w.count == 0) h = (ronde__taps){0, 0, 0};
   const ronde__gemm_list *list = row_list(s, h);
   ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
                   call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, y,
                   false);
-  if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out.n);
+  if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out[0].n);
 }
 
 /* One output, at element `at`, of the pooling. */
 static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
   const ronde__joined_pool *pool = &j->desc->attr.pool;
-  int64_t pixel = j->s->out_pixel, bo = j->desc->out.block;
+  int64_t pixel = j->s->out_pixel, bo = j->desc->out[0].block;
   for (int y = 0; y < pool->kernel[0]; y++)
     for (int x = 0; x < pool->kernel[1]; x++)
       convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
   const float *bias = pool_adds_bias(j->desc) ? j->call->param[1] + ob * bo : NULL;
   j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
-                               j->call->out + at, (uint8_t *)j->call->saved + at);
+                               j->call->out[0] + at, (uint8_t *)j->call->saved + at);
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const state *s = j->s;
-  const ronde__phys *out = &j->desc->out;
+  const ronde__phys *out = &j->desc->out[0];
   bool pooled = n_places(j->desc) > 0;
   float *window = j->call->work + thread * thread_elems(j->desc, s, false);
   int64_t pixels = out->h * out->w, begin, end;
@@ -156,7 +156,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / pixels, oh = item % pixels / out->w, ow = item % out->w, at = item * s->out_pixel;
     if (pooled) pool_window(j, ob, oh, ow, at, window);
-    else convolve(j, ob, oh, ow, j->call->out + at);
+    else convolve(j, ob, oh, ow, j->call->out[0] + at);
   }
 }
 
@@ -172,15 +172,15 @@ static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow
   const state *s = j->s;
   const ronde__op_call *call = j->call;
   const int *kernel = j->desc->attr.pool.kernel;
-  if (!n_places(j->desc)) return call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+  if (!n_places(j->desc)) return call->dout[0] + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
   for (int64_t i = 0; i < length; i++) {
     float *to = expanded + i * s->out_pixel;
     int64_t y = oh / kernel[0], x = (ow + i) / kernel[1];
-    int64_t from = ob * s->out_block + (y * j->desc->out.w + x) * s->out_pixel;
+    int64_t from = ob * s->out_block + (y * j->desc->out[0].w + x) * s->out_pixel;
     int place = (int)(oh % kernel[0] * kernel[1] + (ow + i) % kernel[1]);
-    if (y < j->desc->out.h && x < j->desc->out.w)
-      j->desc->kernels->max_place_backward(call->dout + from, (const uint8_t *)call->saved + from, place, s->out_pixel,
-                                           to);
+    if (y < j->desc->out[0].h && x < j->desc->out[0].w)
+      j->desc->kernels->max_place_backward(call->dout[0] + from, (const uint8_t *)call->saved + from, place,
+                                           s->out_pixel, to);
     else memset(to, 0, (size_t)s->out_pixel * sizeof *to);
   }
   return expanded;
@@ -192,12 +192,12 @@ static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow
 static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, kernel = s->h.kernel, size = s->w.kernel * bo;
+  int64_t bo = j->desc->out[0].block, kernel = s->h.kernel, size = s->w.kernel * bo;
   const ronde__kernels *kernels = j->desc->kernels;
   float *dw = call->dparam[0] ? call->dparam[0] + ob * j->desc->param[0].i * kernel * size : NULL;
   float *db = row0 == 0 && call->dparam[1] ? call->dparam[1] + ob * bo : NULL;
-  if (!call->accumulate_dparam && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
-  if (!call->accumulate_dparam && db) memset(db, 0, (size_t)bo * sizeof *db);
+  if (!call->accumulate_dparam[0] && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
+  if (!call->accumulate_dparam[1] && db) memset(db, 0, (size_t)bo * sizeof *db);
   for (int64_t oh = 0; oh < s->h.out; oh++) {
     ronde__taps h = ronde__axis_forward(&s->h, oh);
     float sums[RONDE__MAX_BLOCK] = {0}; /* of dY, in this row */
@@ -212,7 +212,7 @@ static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, fl
         ronde__gemm_run(&s->weight[w.count].add, x, s->pixels.a, dy, s->pixels.b, length,
                         dw + row * size + w.first * bo);
       }
-      if (db) kernels->column_sums(dy, bo, length * j->desc->out.n, bo, sums);
+      if (db) kernels->column_sums(dy, bo, length * j->desc->out[0].n, bo, sums);
     }
     if (db) kernels->add(db, sums, db, bo);
   }

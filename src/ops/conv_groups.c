@@ -21,7 +21,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   *s = (state){.group = *desc};
   s->group.form = &ronde__conv_lanes;
   s->group.in[0].c /= groups;
-  s->group.out.c /= groups;
+  s->group.out[0].c /= groups;
   s->group.param[0].o /= groups;
   s->group.param[1].o /= groups;
   ronde_status status = ronde__conv_lanes.prepare(&s->group, &s->lanes);
@@ -39,13 +39,13 @@ static float *past(float *x, int64_t n) { return x ? x + n : NULL; }
 
 /* What a call means for one group. */
 static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, int64_t g) {
-  int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out);
+  int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out[0]);
   int64_t weights = ronde__weight_elems(&s->group.param[0]), biases = s->group.param[1].o;
   ronde__op_call c = *call;
   c.listener = (ronde__gradient_listener){0}; /* the other groups' gradients are not there yet */
   c.in[0] += g * in;
-  c.out += g * out;
-  c.dout = past(c.dout, g * out);
+  c.out[0] += g * out;
+  c.dout[0] = past(c.dout[0], g * out);
   c.din[0] = past(c.din[0], g * in);
   c.param[0] += g * weights;
   c.dparam[0] = past(c.dparam[0], g * weights);

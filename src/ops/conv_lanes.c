@@ -95,15 +95,15 @@ static void forward_part(void *arg, int thread, int n_threads) {
   const ronde__conv_schedule *sched = &j->s->forward;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t begin, end, plane = desc->out.h * desc->out.w * j->s->lanes;
+  int64_t begin, end, plane = desc->out[0].h * desc->out[0].w * j->s->lanes;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     const ronde__conv_run *r = &sched->runs[item];
-    ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out, false);
+    ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out[0], false);
     if (desc->attr.bias || desc->attr.act)
-      for (int64_t o = 0; o < desc->out.c; o++)
-        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->extent, desc->attr.bias ? call->param[1][o] : 0,
-                                      desc->attr.act);
+      for (int64_t o = 0; o < desc->out[0].c; o++)
+        desc->kernels->bias_act_lanes(call->out[0] + o * plane + r->c0, r->extent,
+                                      desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
   }
 }
 
@@ -119,7 +119,7 @@ static void data_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout, j->call->din[0],
+    ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout[0], j->call->din[0],
                         j->call->accumulate_dinput[0]);
   }
 }
@@ -143,9 +143,9 @@ static void weight_row(const job *j, int64_t c, int kh) {
   int64_t oh0, oh1, lanes = s->lanes, out_plane = s->h.out * s->w.out * lanes;
   ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
   const float *x = call->in[0] + (c * s->h.in + oh0 * s->h.stride + kh - s->h.padding) * s->w.in * lanes;
-  const float *dy = call->dout + oh0 * s->w.out * lanes;
+  const float *dy = call->dout[0] + oh0 * s->w.out * lanes;
   float *dw = call->dparam[0] + c * l->t + kh * s->w.kernel;
-  if (!call->accumulate_dparam)
+  if (!call->accumulate_dparam[0])
     for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)s->w.kernel * sizeof(float));
   for (int64_t ow = 0; ow < s->w.out && oh0 < oh1;) {
     ronde__taps w = ronde__axis_forward(&s->w, ow);

@@ -60,13 +60,13 @@ ronde_status ronde__conv_schedules_create(const ronde__op_desc *desc, int64_t lo
                                .step_h = 1,
                                .step_w = 1,
                                .from = &desc->in[0],
-                               .to = &desc->out,
+                               .to = &desc->out[0],
                                .user = user};
   RONDE_TRY(create(&dir, longest, fn, forward));
   if (!desc->need_dinput[0]) return RONDE_OK;
   dir.taps = ronde__axis_backward;
   dir.step_h = -dir.h.stride, dir.step_w = -dir.w.stride;
-  dir.from = &desc->out, dir.to = &desc->in[0];
+  dir.from = &desc->out[0], dir.to = &desc->in[0];
   return create(&dir, longest, fn, data);
 }
 

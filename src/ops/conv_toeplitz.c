@@ -33,7 +33,7 @@ static bool takes(const ronde__op_desc *desc) {
   for (int d = 0; d < 2; d++)
     if (a->kernel[d] != TAPS || a->stride[d] != 1 || a->padding[d] != 1) return false;
   if (in->h != SIZE || in->w != SIZE) return false;
-  return in->c >= MIN_CHANNELS && desc->out.c >= MIN_CHANNELS && in->n >= MIN_EXAMPLES;
+  return in->c >= MIN_CHANNELS && desc->out[0].c >= MIN_CHANNELS && in->n >= MIN_EXAMPLES;
 }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static ronde_status pass_create(const ronde__op_desc *desc, const ronde__phys *f
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (state){.in_pixel = in->n * in->block, .out_pixel = out->n * out->block};
@@ -138,7 +138,7 @@ static void transform_dout_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_share(s->out_blocks, thread, n_threads, &begin, &end);
   for (int64_t b = begin; b < end; b++) {
-    ronde__grid dout = grid(j->call->dout + b * SIZE * SIZE * s->out_pixel, s->out_pixel, SIZE);
+    ronde__grid dout = grid(j->call->dout[0] + b * SIZE * SIZE * s->out_pixel, s->out_pixel, SIZE);
     j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, mirrored(dout, SIZE),
                                grid(j->operand + b * s->out_pixel, s->out_place, TAPS), s->out_pixel, false);
   }
@@ -154,7 +154,7 @@ static void weights_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   const state *s = j->s;
   const pass *p = j->pass;
-  int64_t bi = j->desc->in[0].block, bo = j->desc->out.block, begin, end;
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, begin, end;
   float *pair = j->is_data ? j->pairs + thread * PLACES * s->tap_place : NULL;
   ronde__thread_share(j->n_to * j->n_from, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
@@ -189,12 +189,12 @@ static void finish_part(void *arg, int thread, int n_threads) {
   ronde__thread_share(j->n_to, thread, n_threads, &begin, &end);
   for (int64_t to = begin; to < end; to++) {
     int64_t block = j->to0 + to;
-    float *at = (j->is_data ? call->din[0] : call->out) + block * SIZE * SIZE * pixel;
+    float *at = (j->is_data ? call->din[0] : call->out[0]) + block * SIZE * SIZE * pixel;
     ronde__grid from = grid(j->products + to * PLACES * j->pass->product_place, j->pass->product_place, TAPS);
     ronde__grid pixels = grid(at, pixel, SIZE);
     j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OUTPUT, from, j->is_data ? mirrored(pixels, SIZE) : pixels, pixel,
                                j->is_data && call->accumulate_dinput[0]);
-    if (!j->is_data) ronde__fused_bias_act(j->desc, call, block, at, SIZE * SIZE * j->desc->out.n);
+    if (!j->is_data) ronde__fused_bias_act(j->desc, call, block, at, SIZE * SIZE * j->desc->out[0].n);
   }
 }
 
@@ -240,7 +240,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
       ronde__gemm_run(&s->weight, j->operand + i * s->in_place + ib * s->in_pixel, &none,
                       w->dout + i * s->out_place + ob * s->out_pixel, &none, 1, products + i * s->tap_place);
     j->desc->kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT_GRADIENT, grid(products, s->tap_place, TAPS),
-                               taps_of(s, j->call->dparam[0], ob, ib), s->weight_block, j->call->accumulate_dparam);
+                               taps_of(s, j->call->dparam[0], ob, ib), s->weight_block, j->call->accumulate_dparam[0]);
   }
 }
 
@@ -271,7 +271,7 @@ static const char *implementation(const ronde__op_desc *desc, const void *opaque
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
-  double once = 2.0 * PLACES * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  double once = 2.0 * PLACES * (double)(desc->in[0].n * desc->in[0].c * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 

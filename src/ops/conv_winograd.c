@@ -52,7 +52,7 @@ static void release(const ronde__op_desc *desc, void *opaque) {
 /* How many times fewer multiplications there are than with taps. */
 static double saving(const ronde__op_desc *desc, const ronde__phys *to) {
   double tiles = (double)(ronde__ceil_div(to->h, OUT) * ronde__ceil_div(to->w, OUT));
-  double products = 2 * PLACES * tiles * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  double products = 2 * PLACES * tiles * (double)(desc->in[0].n * desc->in[0].c * desc->out[0].c);
   return ronde__conv_taps_flops(desc) / products;
 }
 
@@ -61,13 +61,13 @@ static bool takes(const ronde__op_desc *desc) {
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
-  bool many = ronde__winograd_rows_of(&desc->out).count >= MIN_ROWS;
-  return desc->in[0].c >= 32 && desc->out.c >= 32 && many && saving(desc, &desc->out) > MIN_SAVING;
+  bool many = ronde__winograd_rows_of(&desc->out[0]).count >= MIN_ROWS;
+  return desc->in[0].c >= 32 && desc->out[0].c >= 32 && many && saving(desc, &desc->out[0]) > MIN_SAVING;
 }
 
 /* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
  * makes a whole step of. */
-static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out).count < 32; }
+static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out[0]).count < 32; }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
@@ -97,11 +97,11 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   int top = desc->attr.padding[0], left = desc->attr.padding[1];
   state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.forward = pass_make(desc, &desc->in[0], &desc->out, -top, -left)};
+  *s = (state){.forward = pass_make(desc, &desc->in[0], &desc->out[0], -top, -left)};
   s->data_by_taps = saving(desc, &desc->in[0]) <= MIN_SAVING;
   s->weight_by_taps = sums_are_short(desc);
   if (desc->need_dinput[0] && !s->data_by_taps)
-    s->data = pass_make(desc, &desc->out, &desc->in[0], top - TAPS + 1, left - TAPS + 1);
+    s->data = pass_make(desc, &desc->out[0], &desc->in[0], top - TAPS + 1, left - TAPS + 1);
   ronde_status status = RONDE_OK;
   if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
   if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps)) status = ronde__conv_blocks.prepare(desc, &s->taps);
@@ -237,7 +237,7 @@ static ronde_status forward(const ronde__op_desc *desc, const void *opaque, cons
                  .pass = &s->forward,
                  .from = call->in[0],
                  .weights = call->param[0],
-                 .to = call->out});
+                 .to = call->out[0]});
   return RONDE_OK;
 }
 
@@ -256,7 +256,7 @@ static void data_gradient(const ronde__op_desc *desc, const state *s, const rond
   run_pass((job){.desc = desc,
                  .call = call,
                  .pass = &s->data,
-                 .from = call->dout,
+                 .from = call->dout[0],
                  .weights = transposed,
                  .to = call->din[0],
                  .is_data = true,
@@ -282,7 +282,7 @@ static const char *implementation(const ronde__op_desc *desc, const void *opaque
 
 static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
   const state *s = opaque;
-  double taps = ronde__conv_taps_flops(desc), forward = taps / saving(desc, &desc->out);
+  double taps = ronde__conv_taps_flops(desc), forward = taps / saving(desc, &desc->out[0]);
   if (!backward) return forward;
   double data = s->data_by_taps ? taps : taps / saving(desc, &desc->in[0]);
   double weight = s->weight_by_taps ? taps : forward;

@@ -9,7 +9,7 @@ enum { ALL_ELEMS = 4 << 20, GROUP_ELEMS = 1 << 20 };
 enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WINOGRAD_PLACES };
 
 ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   p->rows = ronde__winograd_rows_of(out);
   p->x =
       ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1], &p->rows);
@@ -58,7 +58,7 @@ static void transform_part(void *arg, int thread, int n_threads) {
     const ronde__winograd_operand *o = is_x ? &p->x : &p->dy;
     if (!is_x) block -= p->x.blocks;
     float *to = j->call->work + (is_x ? 0 : p->dy_at) + chunk * o->chunk + block * o->block_stride;
-    ronde__winograd_transform(j->desc->kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout,
+    ronde__winograd_transform(j->desc->kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout[0],
                               j->first_chunk + chunk, block, to);
   }
 }
@@ -78,7 +78,7 @@ static void finish(const job *j, int64_t ib, int64_t ob, const float *products, 
   float *dw = j->call->dparam[0] + ob * TAPS * TAPS * tap + ib * elems;
   ronde__winograd_tile in = ronde__winograd_whole_tile(products + at, p->product, IN);
   ronde__winograd_tile out = ronde__winograd_whole_tile(dw + at, tap, TAPS);
-  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam);
+  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam[0]);
 }
 
 static void pair_part(void *arg, int thread, int n_threads) {

@@ -18,7 +18,7 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 }
 
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->out = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
 }
 
 static int64_t classes_of(const ronde__phys *x) { return x->c * x->h * x->w; }

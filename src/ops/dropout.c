@@ -66,12 +66,12 @@ static void run(const ronde__op_desc *desc, const ronde__op_call *call, const fl
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  run(desc, call, call->in[0], call->out, false);
+  run(desc, call, call->in[0], call->out[0], false);
   return RONDE_OK;
 }
 
 static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) run(desc, call, call->dout, call->din[0], call->accumulate_dinput[0]);
+  if (call->din[0]) run(desc, call, call->dout[0], call->din[0], call->accumulate_dinput[0]);
   return RONDE_OK;
 }
 

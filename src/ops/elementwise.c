@@ -37,7 +37,7 @@ ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *la
 }
 
 void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->out = desc->in[0];
+  desc->out[0] = desc->in[0];
 }
 
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {

@@ -50,19 +50,19 @@ static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const r
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->out = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
   desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
                                           out->dim[0],
                                           x->c,
                                           x->h * x->w,
-                                          desc->out.block,
+                                          desc->out[0].block,
                                           x->block};
-  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
 static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   const ronde__phys *x = &desc->in[0];
-  int64_t out_blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block, y_block = x->n * bo;
+  int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block, y_block = x->n * bo;
   RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
   RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
   int64_t blocks = ronde__phys_blocks(x), pixels = x->h * x->w;
@@ -81,7 +81,7 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
 
 static void make_kernels(const ronde__op_desc *desc, state *s) {
   const ronde__phys *x = &desc->in[0];
-  int bo = (int)desc->out.block, n = (int)x->n;
+  int bo = (int)desc->out[0].block, n = (int)x->n;
   bool lanes = x->layout == RONDE__LANES;
   for (int tail = 0; tail < 2; tail++) {
     int k = (int)(tail ? s->tail : s->k), tile_rows = x->layout == RONDE__BLOCKS ? FETCHED : k;
@@ -113,7 +113,7 @@ static void release(const ronde__op_desc *desc, void *opaque) {
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   enum { K = 256 };
   const ronde__phys *x = &desc->in[0];
-  int64_t features = x->c * x->h * x->w, bo = desc->out.block;
+  int64_t features = x->c * x->h * x->w, bo = desc->out[0].block;
   state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   s->k = x->layout == RONDE__BLOCKS ? x->block : ronde__min(K, features);
@@ -137,19 +137,19 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
 /* Scratch of a thread in backward: transposed weights, one piece of the data gradient's sum; a tile of the weight's
  * gradient. */
 static int64_t strip_elems(const ronde__op_desc *desc) {
-  int64_t blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block;
+  int64_t blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block;
   bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__BLOCKS;
   return needed ? ronde__min(blocks, ronde__gemm_piece(blocks, bo)) * bo * desc->in[0].block : 0;
 }
 
 static int64_t thread_elems(const ronde__op_desc *desc, const state *s) {
-  return strip_elems(desc) + (desc->in_pieces ? s->weight[0].set.shape.m * desc->out.block : 0);
+  return strip_elems(desc) + (desc->in_pieces ? s->weight[0].set.shape.m * desc->out[0].block : 0);
 }
 
 /* dY transposed. */
 static int64_t lanes_elems(const ronde__op_desc *desc) {
   bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__LANES;
-  return needed ? ronde__phys_blocks(&desc->out) * desc->out.block * desc->in[0].block : 0;
+  return needed ? ronde__phys_blocks(&desc->out[0]) * desc->out[0].block * desc->in[0].block : 0;
 }
 
 static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
@@ -165,7 +165,7 @@ typedef struct job {
 
 /* Elements of weight in one output block. */
 static int64_t slab(const ronde__op_desc *desc) {
-  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out);
+  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out[0]);
 }
 
 /* Terms of short rows lie N * k floats apart, often a multiple of the bytes in a way of the first cache: more than a few
@@ -180,14 +180,14 @@ static void forward_part(void *arg, int thread, int n_threads) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t bo = desc->out.block, n = desc->out.n, begin, end;
+  int64_t bo = desc->out[0].block, n = desc->out[0].n, begin, end;
   int64_t row = desc->in[0].layout == RONDE__LANES ? 1 : s->x_ld;
-  ronde__thread_share(ronde__phys_blocks(&desc->out) * s->n_pieces, thread, n_threads, &begin, &end);
+  ronde__thread_share(ronde__phys_blocks(&desc->out[0]) * s->n_pieces, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->n_pieces, piece = item % s->n_pieces, row0 = piece * s->piece;
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
-    float *y = call->out + (ob * n + row0) * bo;
+    float *y = call->out[0] + (ob * n + row0) * bo;
     ronde__gemm_sum_by(&pair[0], &s->list, s->terms, forward_step(s), x, w, y, false);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
@@ -211,14 +211,14 @@ static float *scratch_of(const job *j, int thread) {
 static void weight_rows(const job *j, int64_t ob, int64_t term, int64_t row0, int thread) {
   const state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
+  int64_t bo = j->desc->out[0].block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
   const float *x = call->in[0] + row0;
   x += term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
   const ronde__gemm_pair *pair = &s->weight[term == s->terms];
   float *dw = j->desc->in_pieces ? scratch_of(j, thread) + strip_elems(j->desc) : call->dparam[0] + place;
   uint64_t zero = 0;
-  ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
-                  &zero, 1, dw);
+  ronde__gemm_run(call->accumulate_dparam[0] ? &pair->add : &pair->set, x, &zero,
+                  call->dout[0] + ob * j->desc->out[0].n * bo, &zero, 1, dw);
   if (!j->desc->in_pieces) return;
   size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
   call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true});
@@ -227,7 +227,7 @@ static void weight_rows(const job *j, int64_t ob, int64_t term, int64_t row0, in
 static void weight_part(void *arg, int thread, int n_threads) {
   const job *j = arg;
   int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
+  ronde__thread_share(ronde__phys_blocks(&j->desc->out[0]) * terms, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_rows(j, item / terms, item % terms, 0, thread);
 }
 
@@ -235,20 +235,20 @@ static void weight_part(void *arg, int thread, int n_threads) {
 static void data_piece(const job *j, int64_t term, int thread) {
   const state *s = j->s;
   const ronde__op_desc *desc = j->desc;
-  int64_t bi = desc->in[0].block, bo = desc->out.block;
-  bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out);
+  int64_t bi = desc->in[0].block, bo = desc->out[0].block;
+  bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out[0]);
   float *strip = scratch_of(j, thread);
   for (int64_t i = 0; i < j->n_obs; i++)
     desc->kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
                              strip + i * bo * bi, bi);
   const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
-  ronde__gemm_run(gemm, j->call->dout, s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
+  ronde__gemm_run(gemm, j->call->dout[0], s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
 /* BLOCKS: dW of a tile. */
 static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, int thread) {
-  int64_t elems = FETCHED * j->desc->out.block;
+  int64_t elems = FETCHED * j->desc->out[0].block;
   const float *ahead = j->call->param[0] + ob * slab(j->desc) + next * j->s->w_term;
   for (int64_t row0 = 0; row0 < j->s->k; row0 += FETCHED, ahead += elems) {
     for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(ahead + i, 0, 2);
@@ -272,7 +272,7 @@ static void blocks_part(void *arg, int thread, int n_threads) {
 /* From the last piece to the first, as the flat arrays are exchanged. */
 static void backward_blocks(job j) {
   if (j.desc->attr.bias) ronde__op_gradient_final(j.call, 1, 0, (size_t)ronde__weight_elems(&j.desc->param[1]));
-  int64_t out_blocks = ronde__phys_blocks(&j.desc->out), piece = ronde__gemm_piece(out_blocks, j.desc->out.block);
+  int64_t out_blocks = ronde__phys_blocks(&j.desc->out[0]), piece = ronde__gemm_piece(out_blocks, j.desc->out[0].block);
   for (int64_t end = out_blocks; end > 0; end = j.ob0) {
     j.ob0 = (end - 1) / piece * piece;
     j.n_obs = end - j.ob0;
@@ -295,9 +295,9 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
 
 /* dY [Ob][N][bo] -> [Ob][bo][N] */
 static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *call) {
-  int64_t n = desc->out.n, bo = desc->out.block;
-  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out); ob++)
-    desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
+  int64_t n = desc->out[0].n, bo = desc->out[0].block;
+  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out[0]); ob++)
+    desc->kernels->transpose(call->dout[0] + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
 }
 
 static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -322,7 +322,7 @@ static const char *implementation(const ronde__op_desc *desc, const void *opaque
 }
 
 static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
-  double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out.c);
+  double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
@@ -343,6 +343,6 @@ const ronde__op ronde__op_linear = {
     .params = params,
     .flops = flops,
     .layouts = layouts,
-    .keeps_input = true,
+    .backward_reads = {.in = 1},
     .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -13,7 +13,7 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 
 static size_t saved_elems(const ronde__op_desc *desc,
                           const void *state) { /* a byte for each output: which place of its window */
-  return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out), (int64_t)sizeof(float));
+  return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out[0]), (int64_t)sizeof(float));
 }
 
 static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
@@ -23,7 +23,7 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
     desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
-                              desc->attr.act == RONDE__ACT_RELU, call->out + at, (uint8_t *)call->saved + at);
+                              desc->attr.act == RONDE__ACT_RELU, call->out[0] + at, (uint8_t *)call->saved + at);
   }
 }
 
@@ -34,7 +34,7 @@ static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, c
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
+    desc->kernels->max_window_backward(call->dout[0] + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
                                        s->vector, dx + w->at * s->vector, accumulate);
   }
 }

@@ -13,7 +13,7 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
 static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   const ronde__phys *x = &desc->in[0];
   desc->in[1] = ronde__phys_make(RONDE__ROWS, x->n, x->c, x->h, x->w); /* targets come as they are */
-  desc->out = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -57,7 +57,7 @@ const ronde__op ronde__op_mse_loss = {
     .name = "mse_loss",
     .infer = infer,
     .layouts = layouts,
-    .keeps_input = true,
+    .backward_reads = {.in = 3},
     .is_loss = true,
     .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -28,7 +28,7 @@ void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS)
     *x = ronde__phys_make(x->c < RONDE__QUANTUM ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->out = ronde__phys_make(x->layout, x->n, x->c, out->dim[1], out->dim[2]);
+  desc->out[0] = ronde__phys_make(x->layout, x->n, x->c, out->dim[1], out->dim[2]);
 }
 
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out) {
@@ -58,7 +58,7 @@ static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
 
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   ronde__pool2d *s;
   RONDE__ALLOC(s, sizeof *s, "pooling plan");
   s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;

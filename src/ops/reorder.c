@@ -15,19 +15,20 @@ static void rows_to_lanes(void *arg, int thread, int n_threads) {
   const ronde__phys *in = &desc->in[0];
   int64_t features = in->c * in->h * in->w, begin, end;
   ronde__thread_share(features, thread, n_threads, &begin, &end);
-  desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out + begin * in->n, in->n);
+  desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out[0] + begin * in->n, in->n);
 }
 
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   job j = {desc, call};
-  if (desc->in[0].layout == RONDE__ROWS && desc->out.layout == RONDE__LANES)
+  if (desc->in[0].layout == RONDE__ROWS && desc->out[0].layout == RONDE__LANES)
     ronde__pool_run(call->pool, rows_to_lanes, &j);
-  else ronde__reorder(&desc->in[0], call->in[0], &desc->out, call->out, false);
+  else ronde__reorder(&desc->in[0], call->in[0], &desc->out[0], call->out[0], false);
   return RONDE_OK;
 }
 
 static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__reorder(&desc->out, call->dout, &desc->in[0], call->din[0], call->accumulate_dinput[0]);
+  if (call->din[0])
+    ronde__reorder(&desc->out[0], call->dout[0], &desc->in[0], call->din[0], call->accumulate_dinput[0]);
   return RONDE_OK;
 }
 
