@@ -42,6 +42,11 @@ typedef struct tally {
   int checked, kinks;
 } tally;
 
+static bool is_curved(ronde__op_kind kind) {
+  return kind == RONDE__OP_BATCH_NORM2D || kind == RONDE__OP_SOFTMAX || kind == RONDE__OP_LAYER_NORM ||
+         kind == RONDE__OP_LSTM;
+}
+
 /* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative
  * to compare. */
 static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, double gradient, tally *t) {
@@ -59,9 +64,8 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D;
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;
-  double curvature = run->c->attr.act || run->v->op->is_loss || run->c->kind == RONDE__OP_BATCH_NORM2D
-                         ? 2e-3 * (fabs(gradient) + 0.25)
-                         : 0;
+  double curvature =
+      run->c->attr.act || run->v->op->is_loss || is_curved(run->c->kind) ? 2e-3 * (fabs(gradient) + 0.25) : 0;
   if (fabs(slope - gradient) <= noise / (double)h + curvature + 1e-5 * fabs(gradient)) return true;
   return found(run, "%s [%lld]: %.6g, but the slope is %.6g", name, (long long)i, gradient, slope);
 }

@@ -62,7 +62,9 @@ static inline int64_t example_elems(const op_case *c) { return c->c * c->h * c->
 static inline int64_t input_channels(const op_case *c, int i) {
   return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0);
 }
+static inline bool is_lstm_state(const op_case *c, int i) { return c->kind == RONDE__OP_LSTM && i > 0; }
 static inline ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout) {
+  if (is_lstm_state(c, i)) return ronde__phys_make(layout, c->n, c->attr.out_channels, 1, 1);
   return ronde__phys_make(layout, c->n, input_channels(c, i), c->h, c->w);
 }
 static inline int64_t elems_of_input(const op_case *c, int i) {
@@ -271,6 +273,7 @@ static inline bool is_dropped(float probability, int64_t example, int64_t elemen
 
 static inline ronde__shape shape_of_input(const op_case *c, int i) {
   int64_t channels = input_channels(c, i);
+  if (is_lstm_state(c, i)) return (ronde__shape){1, {c->attr.out_channels}};
   if (c->rank == 2) return (ronde__shape){2, {channels, c->w}};
   if (c->rank == 4) return (ronde__shape){4, {channels, c->h, 2, c->w / 2}};
   return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
@@ -318,6 +321,225 @@ static inline void concat_reference(const op_case *c, reference *r) {
       r->out[0].exact[at] = r->in[j][i];
       r->din[j].exact[i] = r->dout[0][at];
     }
+  }
+}
+
+static inline void subtract_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < 2; j++) r->din[j] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    r->out[0].exact[i] = r->in[0][i] - r->in[1][i];
+    r->out[0].magnitude[i] = fabsf(r->in[0][i]) + fabsf(r->in[1][i]);
+    r->din[0].exact[i] = r->dout[0][i];
+    r->din[1].exact[i] = -r->dout[0][i];
+  }
+}
+
+static inline void multiply_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < 2; j++) r->din[j] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    r->out[0].exact[i] = r->in[0][i] * r->in[1][i];
+    r->out[0].magnitude[i] = fabsf(r->out[0].exact[i]);
+    for (int j = 0; j < 2; j++) {
+      r->din[j].exact[i] = r->dout[0][i] * r->in[1 - j][i];
+      r->din[j].magnitude[i] = fabsf(r->din[j].exact[i]);
+    }
+  }
+}
+
+static inline void split_reference(const op_case *c, reference *r) {
+  int64_t pixels = c->h * c->w, first = 0;
+  r->n_outputs = c->attr.n_outputs;
+  r->din[0] = expected_make(input_elems(c), 0);
+  for (int k = 0; k < r->n_outputs; first += c->attr.sizes[k++]) {
+    int64_t elems = c->attr.sizes[k] * pixels;
+    r->out_shape[k] = input_shape(c);
+    r->out_shape[k].dim[0] = c->attr.sizes[k];
+    r->out[k] = expected_make(c->n * elems, 0);
+    r->dout[k] = random_floats(r->out[k].n);
+    for (int64_t i = 0; i < r->out[k].n; i++) {
+      int64_t at = i / elems * example_elems(c) + first * pixels + i % elems;
+      if (c->unread >> k & 1) r->dout[k][i] = 0;
+      r->out[k].exact[i] = r->in[0][at];
+      r->din[0].exact[at] = r->dout[k][i];
+    }
+  }
+}
+
+static inline void softmax_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t length = shape.dim[c->attr.dim], step = 1;
+  for (int d = c->attr.dim + 1; d < shape.rank; d++) step *= shape.dim[d];
+  make_output(c, r, shape, 16); /* the exponent's own error */
+  r->din[0] = expected_make(r->out[0].n, (double)length + 16);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->in[0][i] *= 4;
+  for (int64_t g = 0; g < r->out[0].n / length; g++) {
+    int64_t at = g / step * step * length + g % step;
+    double sum = 0, dot = 0, magnitude = 0;
+    for (int64_t i = 0; i < length; i++) sum += exp((double)r->in[0][at + i * step]);
+    for (int64_t i = 0; i < length; i++) {
+      double y = exp((double)r->in[0][at + i * step]) / sum, dy = (double)r->dout[0][at + i * step];
+      r->out[0].exact[at + i * step] = (float)y;
+      r->out[0].magnitude[at + i * step] = (float)y;
+      dot += y * dy, magnitude += y * fabs(dy);
+    }
+    for (int64_t i = 0; i < length; i++) {
+      double y = exp((double)r->in[0][at + i * step]) / sum, dy = (double)r->dout[0][at + i * step];
+      r->din[0].exact[at + i * step] = (float)(y * (dy - dot));
+      r->din[0].magnitude[at + i * step] = (float)(y * (fabs(dy) + magnitude));
+    }
+  }
+}
+
+static inline void layer_norm_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t n = 1;
+  for (int d = shape.rank - c->attr.dim; d < shape.rank; d++) n *= shape.dim[d];
+  make_output(c, r, shape, (double)n);
+  int64_t groups = r->out[0].n / n;
+  make_params(r, n, n, 4, (double)groups);
+  r->din[0] = expected_make(r->out[0].n, (double)n);
+  double *sums = calloc((size_t)(4 * n), sizeof *sums);
+  for (int64_t g = 0; g < groups; g++) {
+    const float *x = r->in[0] + g * n, *dy = r->dout[0] + g * n, *w = r->param[0];
+    double mean = 0, variance = 0, mean_e = 0, mean_ez = 0, large_e = 0, large_ez = 0;
+    for (int64_t i = 0; i < n; i++) mean += (double)x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) variance += pow((double)x[i] - mean, 2) / (double)n;
+    double rest = 1 / sqrt(variance + (double)c->attr.eps);
+    for (int64_t i = 0; i < n; i++) {
+      double z = ((double)x[i] - mean) * rest, e = (double)dy[i] * (double)w[i];
+      double large = (fabs((double)x[i]) + fabs(mean)) * rest;
+      mean_e += e / (double)n, mean_ez += e * z / (double)n;
+      large_e += fabs(e) / (double)n, large_ez += fabs(e) * large / (double)n;
+      sums[i] += (double)dy[i] * z, sums[n + i] += (double)dy[i];
+      sums[2 * n + i] += fabs((double)dy[i]) * large, sums[3 * n + i] += fabs((double)dy[i]);
+      r->out[0].exact[g * n + i] = (float)(z * (double)w[i] + (double)r->param[1][i]);
+      r->out[0].magnitude[g * n + i] = (float)(large * fabs((double)w[i]) + fabs((double)r->param[1][i]));
+    }
+    for (int64_t i = 0; i < n; i++) {
+      double z = ((double)x[i] - mean) * rest, e = (double)dy[i] * (double)w[i];
+      double large = (fabs((double)x[i]) + fabs(mean)) * rest;
+      r->din[0].exact[g * n + i] = (float)(rest * (e - mean_e - z * mean_ez));
+      r->din[0].magnitude[g * n + i] = (float)(rest * (fabs(e) + large_e + large * large_ez));
+    }
+  }
+  for (int p = 0; p < 2; p++)
+    for (int64_t i = 0; i < n; i++) {
+      r->dparam[p].exact[i] = (float)sums[p * n + i];
+      r->dparam[p].magnitude[i] = (float)sums[(2 + p) * n + i];
+    }
+  free(sums);
+}
+
+/* What one example of an LSTM holds, in f64, for all steps. gates [T][4H] behind their functions, h and c [T + 1][H] from
+ * the first state on. */
+typedef struct lstm_example {
+  double *gates, *h, *c;
+} lstm_example;
+
+static inline lstm_example lstm_example_forward(const op_case *c, const reference *r, int64_t n) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
+  lstm_example e = {calloc((size_t)(steps * 4 * h), sizeof(double)), calloc((size_t)((steps + 1) * h), sizeof(double)),
+                    calloc((size_t)((steps + 1) * h), sizeof(double))};
+  for (int64_t k = 0; k < h && r->n_inputs > 1; k++) e.h[k] = r->in[1][n * h + k], e.c[k] = r->in[2][n * h + k];
+  for (int64_t t = 0; t < steps; t++) {
+    double *gates = e.gates + t * 4 * h;
+    for (int64_t k = 0; k < 4 * h; k++) {
+      double z = c->attr.bias ? (double)r->param[2][k] + (double)r->param[3][k] : 0;
+      for (int64_t i = 0; i < f; i++) z += (double)r->param[0][k * f + i] * (double)r->in[0][(n * steps + t) * f + i];
+      for (int64_t i = 0; i < h; i++) z += (double)r->param[1][k * h + i] * e.h[t * h + i];
+      gates[k] = k / h == 2 ? tanh(z) : 1 / (1 + exp(-z));
+    }
+    for (int64_t k = 0; k < h; k++) {
+      e.c[(t + 1) * h + k] = gates[h + k] * e.c[t * h + k] + gates[k] * gates[2 * h + k];
+      e.h[(t + 1) * h + k] = gates[3 * h + k] * tanh(e.c[(t + 1) * h + k]);
+    }
+  }
+  return e;
+}
+
+/* Adds one example's gradients; absolute: of magnitudes, no term of which cancels another. sums: of x, h_0, c_0, then of
+ * the parameters, each as it lies in files. */
+static inline void lstm_example_backward(const op_case *c, const reference *r, int64_t n, const lstm_example *e,
+                                         bool absolute, double *const *din, double *const *dparam) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
+#define OF(x) (absolute ? fabs((double)(x)) : (double)(x))
+  double *dh = calloc((size_t)(6 * h), sizeof *dh), *dc = dh + h, *d = dh + 2 * h;
+  for (int64_t k = 0; k < h; k++) dh[k] = OF(r->dout[1][n * h + k]), dc[k] = OF(r->dout[2][n * h + k]);
+  for (int64_t t = steps - 1; t >= 0; t--) {
+    const double *gates = e->gates + t * 4 * h;
+    for (int64_t k = 0; k < h; k++) {
+      double i = gates[k], ff = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k];
+      double y = tanh(e->c[(t + 1) * h + k]), of_h = dh[k] + OF(r->dout[0][(n * steps + t) * h + k]);
+      double of_c = dc[k] + of_h * o * (absolute ? 1 : 1 - y * y);
+      d[k] = of_c * OF(g) * i * (absolute ? 1 : 1 - i);
+      d[h + k] = of_c * OF(e->c[t * h + k]) * ff * (absolute ? 1 : 1 - ff);
+      d[2 * h + k] = of_c * i * (absolute ? 1 : 1 - g * g);
+      d[3 * h + k] = of_h * OF(y) * o * (absolute ? 1 : 1 - o);
+      dc[k] = of_c * ff;
+      dh[k] = 0;
+    }
+    for (int64_t k = 0; k < 4 * h; k++) {
+      for (int64_t i = 0; i < h; i++) {
+        dh[i] += d[k] * OF(r->param[1][k * h + i]);
+        dparam[1][k * h + i] += d[k] * OF(e->h[t * h + i]);
+      }
+      for (int64_t i = 0; i < f; i++) {
+        din[0][(n * steps + t) * f + i] += d[k] * OF(r->param[0][k * f + i]);
+        dparam[0][k * f + i] += d[k] * OF(r->in[0][(n * steps + t) * f + i]);
+      }
+      dparam[2][k] += d[k], dparam[3][k] += d[k];
+    }
+  }
+  for (int64_t k = 0; k < h; k++) din[1][n * h + k] = dh[k], din[2][n * h + k] = dc[k];
+#undef OF
+  free(dh);
+}
+
+static inline void lstm_reference(const op_case *c, reference *r) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels, n_out[] = {c->n * steps * h, c->n * h, c->n * h};
+  int64_t n_in[] = {c->n * steps * f, c->n * h, c->n * h}, n_param[] = {4 * h * f, 4 * h * h, 4 * h, 4 * h};
+  double length = (double)(steps * (f + h) + 16), *din[2][3], *dparam[2][4];
+  r->n_outputs = 3, r->n_params = c->attr.bias ? 4 : 2;
+  for (int k = 0; k < 3; k++) {
+    r->out_shape[k] = k ? (ronde__shape){1, {h}} : (ronde__shape){2, {steps, h}};
+    r->out[k] = expected_make(n_out[k], length);
+    r->dout[k] = random_floats(n_out[k]);
+    if (c->unread >> k & 1) memset(r->dout[k], 0, (size_t)n_out[k] * sizeof(float));
+    if (k < r->n_inputs) r->din[k] = expected_make(n_in[k], length);
+  }
+  for (int p = 0; p < r->n_params; p++) {
+    r->n_param[p] = n_param[p];
+    r->param[p] = random_floats(n_param[p]);
+    r->dparam[p] = expected_make(n_param[p], length * (double)c->n);
+    for (int64_t i = 0; i < n_param[p]; i++) r->param[p][i] /= (float)sqrt((double)(f + h));
+  }
+  for (int a = 0; a < 2; a++) {
+    for (int k = 0; k < 3; k++) din[a][k] = calloc((size_t)n_in[k], sizeof(double));
+    for (int p = 0; p < 4; p++) dparam[a][p] = calloc((size_t)n_param[p], sizeof(double));
+  }
+  for (int64_t n = 0; n < c->n; n++) {
+    lstm_example e = lstm_example_forward(c, r, n);
+    for (int64_t i = 0; i < steps * h; i++) r->out[0].exact[n * steps * h + i] = (float)e.h[h + i];
+    for (int64_t i = 0; i < h; i++) {
+      r->out[1].exact[n * h + i] = (float)e.h[steps * h + i];
+      r->out[2].exact[n * h + i] = (float)e.c[steps * h + i];
+    }
+    for (int a = 0; a < 2; a++) lstm_example_backward(c, r, n, &e, a, din[a], dparam[a]);
+    free(e.gates), free(e.h), free(e.c);
+  }
+  for (int k = 0; k < 3; k++)
+    for (int64_t i = 0; i < n_out[k]; i++) r->out[k].magnitude[i] = 1 + fabsf(r->out[k].exact[i]);
+  for (int k = 0; k < r->n_inputs; k++)
+    for (int64_t i = 0; i < n_in[k]; i++)
+      r->din[k].exact[i] = (float)din[0][k][i], r->din[k].magnitude[i] = (float)din[1][k][i];
+  for (int p = 0; p < r->n_params; p++)
+    for (int64_t i = 0; i < n_param[p]; i++)
+      r->dparam[p].exact[i] = (float)dparam[0][p][i], r->dparam[p].magnitude[i] = (float)dparam[1][p][i];
+  for (int a = 0; a < 2; a++) {
+    for (int k = 0; k < 3; k++) free(din[a][k]);
+    for (int p = 0; p < 4; p++) free(dparam[a][p]);
   }
 }
 
@@ -397,14 +619,23 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_ADD] = sum_reference,
     [RONDE__OP_CONCAT] = concat_reference,
     [RONDE__OP_REORDER] = sum_reference,
+    [RONDE__OP_SUBTRACT] = subtract_reference,
+    [RONDE__OP_MULTIPLY] = multiply_reference,
+    [RONDE__OP_SPLIT] = split_reference,
+    [RONDE__OP_SOFTMAX] = softmax_reference,
+    [RONDE__OP_LAYER_NORM] = layer_norm_reference,
+    [RONDE__OP_LSTM] = lstm_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
     [RONDE__OP_MSE_LOSS] = mse_reference,
 };
 
 static inline int n_inputs_of(const op_case *c) {
   switch (c->kind) {
+  case RONDE__OP_LSTM:
   case RONDE__OP_CONCAT: return c->attr.n_inputs;
   case RONDE__OP_ADD:
+  case RONDE__OP_SUBTRACT:
+  case RONDE__OP_MULTIPLY:
   case RONDE__OP_MSE_LOSS: return 2;
   default: return c->residual ? 2 : 1;
   }

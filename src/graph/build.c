@@ -340,6 +340,48 @@ ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
   return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
 }
 
+ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b) {
+  return add_node(RONDE__OP_SUBTRACT, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
+}
+ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b) {
+  return add_node(RONDE__OP_MULTIPLY, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
+}
+
+void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out) {
+  ronde__op_attr attr = {.n_outputs = n};
+  for (int i = 0; i < n; i++) pieces_out[i] = NULL;
+  if (!x) return;
+  if (n < 2 || n > RONDE__OP_MAX_OUTPUTS) {
+    fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: it can be split into 2 to %d pieces, not %d", x->label,
+                               RONDE__OP_MAX_OUTPUTS, n));
+    return;
+  }
+  memcpy(attr.sizes, sizes, (size_t)n * sizeof *sizes);
+  add_node_of(RONDE__OP_SPLIT, NULL, &attr, &x, 1, pieces_out);
+}
+
+ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim) {
+  if (!x) return NULL;
+  return add_unary(RONDE__OP_SOFTMAX, NULL, &(ronde__op_attr){.dim = dim < 0 ? x->shape.rank + dim : dim}, x);
+}
+
+ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name, const ronde_layer_norm_options *o) {
+  ronde__op_attr attr = {.dim = o && o->dims ? o->dims : 1, .eps = o && o->eps > 0 ? o->eps : 1e-5f};
+  return add_unary(RONDE__OP_LAYER_NORM, name, &attr, x);
+}
+
+ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
+                         const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
+                         ronde_tensor **cell_out) {
+  ronde_tensor *outputs[RONDE__OP_MAX_OUTPUTS] = {NULL};
+  const ronde_tensor *inputs[] = {x, hidden_0, cell_0};
+  ronde__op_attr attr = {.out_channels = hidden, .bias = bias, .n_inputs = hidden_0 || cell_0 ? 3 : 1};
+  add_node_of(RONDE__OP_LSTM, name, &attr, inputs, attr.n_inputs, outputs);
+  if (hidden_out) *hidden_out = outputs[1];
+  if (cell_out) *cell_out = outputs[2];
+  return outputs[0];
+}
+
 ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
   if (n < 1 || !inputs[0]) return NULL;
   if (n < 2 || n > RONDE__OP_MAX_INPUTS)

@@ -1,16 +1,6 @@
 /* From the graph to steps: the one place in which the description of an op is made, for plans and eager passes alike. */
 #include "graph/plan.h"
 
-ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n) {
-  const int64_t *d = shape->dim;
-  switch (shape->rank) {
-  case 0: return ronde__phys_make(RONDE__ROWS, n, 1, 1, 1);
-  case 1: return ronde__phys_make(RONDE__ROWS, n, d[0], 1, 1);
-  case 2: return ronde__phys_make(RONDE__ROWS, n, d[0], 1, d[1]);
-  default: return ronde__phys_make(RONDE__ROWS, n, d[0], d[1], ronde__shape_elems(shape) / (d[0] * d[1]));
-  }
-}
-
 ronde__phys ronde__phys_of_target(const ronde__phys *prediction) {
   return ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
 }

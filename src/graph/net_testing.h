@@ -21,7 +21,7 @@
 
 typedef struct network {
   const char *name;
-  int64_t c, h, w; /* h 0: a vector of c */
+  int64_t c, h, w; /* h 0: a vector of c; a sequence of c steps where w is not 0 */
   void (*build)(ronde_graph *graph, ronde_tensor *x);
 } network;
 
@@ -216,6 +216,16 @@ static inline void build_shared_many(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, ronde_add(x, ronde_tanh(conv(x, "conv1", 36, 3, 1, 1))), "fc1");
 }
 
+/* Several outputs, of which one is read twice, one by nobody, and one is the network's output alone. */
+static inline void build_split(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *p[3], *q[2];
+  ronde_cut(ronde_tanh(conv(x, "conv1", 54, 3, 1, 1)), 3, (int64_t[]){20, 14, 20}, p);
+  x = ronde_multiply(p[0], ronde_subtract(p[2], ronde_sigmoid(p[0])));
+  ronde_cut(ronde_linear(ronde_flatten(x), "fc1", 8, true), 2, (int64_t[]){5, 3}, q);
+  ronde_graph_set_output(graph, q[1]);
+  ronde_graph_set_loss(graph, ronde_cross_entropy(q[0], ronde_target(graph)));
+}
+
 static const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -238,6 +248,7 @@ static const network networks[] = {
     {"flatten_input", 3, 5, 5, build_flatten_input},
     {"mixed_sum", 3, 5, 5, build_mixed_sum},
     {"busy_input", 3, 4, 4, build_busy_input},
+    {"split", 3, 5, 4, build_split},
     {"shared", 20, 0, 0, build_shared},
     {"shared_few", 3, 5, 4, build_shared_few},
     {"shared_many", 36, 4, 4, build_shared_many},
@@ -305,11 +316,31 @@ static const network normed_networks[] = {
     {"norm_apart", 3, 4, 4, build_norm_apart},
 };
 
+/* ---- networks of sequences, for which there is no interpreter ---- */
+
+/* What the first LSTM ends with is what the second begins with; the first one's state is also read by itself. */
+static inline void build_lstm(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *h, *c, *last;
+  ronde_tensor *y = ronde_lstm(x, "lstm1", 10, true, NULL, NULL, &h, &c);
+  ronde_layer_norm_options over_features = {.dims = 1};
+  y = ronde_lstm(ronde_layer_norm(y, "ln1", &over_features), "lstm2", 10, true, h, c, &last, NULL);
+  y = ronde_linear(ronde_flatten(ronde_multiply(y, ronde_softmax(y, 0))), "fc1", 7, true);
+  const ronde_tensor *const all[] = {y, last, h};
+  ronde_graph_set_output(graph, ronde_linear(ronde_concat(all, 3), "fc2", 5, true));
+}
+
+static const network sequence_networks[] = {{"lstm", 6, 0, 9, build_lstm}};
+
+static inline ronde_tensor *input_of(ronde_graph *graph, const network *network) {
+  int64_t sequence[] = {network->c, network->w}, other[] = {network->c, network->h, network->w};
+  if (network->h == 0 && network->w) return ronde_input(graph, "input", 2, sequence);
+  return ronde_input(graph, "input", network->h ? 3 : 1, other);
+}
+
 static inline ronde_graph *graph_of(const network *network) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
-  network->build(graph,
-                 ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
+  network->build(graph, input_of(graph, network));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
   return graph;
 }
@@ -403,6 +434,14 @@ static inline void interpret_concat(const ronde_graph *graph, const ronde__node 
       y[j / elems * all + first + j % elems] = values[node->in[i]][j];
 }
 
+static inline void interpret_split(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                                   float *const *values) {
+  int64_t all = elems_of(graph, node->in[0]), first = 0;
+  for (int i = 0; i < node->n_outputs; first += elems_of(graph, node->out[i++]))
+    for (int64_t j = 0, elems = elems_of(graph, node->out[i]); j < n * elems; j++)
+      values[node->out[i]][j] = x[j / elems * all + first + j % elems];
+}
+
 /* Groups by a weight of one group that is 0 between them. */
 static inline void interpret_conv(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
                                   float *const *params, float *y) {
@@ -439,6 +478,13 @@ static inline void interpret_node(const ronde_graph *graph, const ronde__node *n
   case RONDE__OP_ADD:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];
     break;
+  case RONDE__OP_MULTIPLY:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] * values[node->in[1]][i];
+    break;
+  case RONDE__OP_SUBTRACT:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] - values[node->in[1]][i];
+    break;
+  case RONDE__OP_SPLIT: interpret_split(graph, node, n, x, values); break;
   case RONDE__OP_CONCAT: interpret_concat(graph, node, n, values, y); break;
   case RONDE__OP_CROSS_ENTROPY:
     *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);

@@ -62,8 +62,6 @@ typedef struct ronde__plan_options {
 
 /* describe.c: steps as both executors make them from a graph. */
 
-/* A tensor as in files: ROWS, whose first dimension are the channels and whose last one is the width. */
-ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
 /* Values that a loss is taken against lie as the prediction does, logically. */
 ronde__phys ronde__phys_of_target(const ronde__phys *prediction);
 /* The op of a node and how many operands it has. Its inputs' layouts as their producers offer them, need_dinput and

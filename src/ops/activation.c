@@ -5,19 +5,10 @@ static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call
   desc->kernels->act_forward(call->in[0] + begin, call->out[0] + begin, n, desc->attr.act);
 }
 
-/* sigmoid(0) is not 0: padded channels are set back to zero. */
-static void clear_padding(const ronde__phys *out, float *y) {
-  int64_t tail = out->layout == RONDE__BLOCKS ? out->c % out->block : 0;
-  if (tail == 0) return;
-  int64_t rows = out->h * out->w * out->n;
-  y += (ronde__phys_blocks(out) - 1) * rows * out->block;
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = tail; c < out->block; c++) y[r * out->block + c] = 0;
-}
-
+/* sigmoid(0) is not 0. */
 static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), forward_range);
-  if (desc->attr.act == RONDE__ACT_SIGMOID) clear_padding(&desc->out[0], call->out[0]);
+  if (desc->attr.act == RONDE__ACT_SIGMOID) ronde__elementwise_clear_padding(&desc->out[0], call->out[0]);
   return RONDE_OK;
 }
 

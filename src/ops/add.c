@@ -1,23 +1,6 @@
 /* y = a + b */
 #include "ops/elementwise.h"
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
-  if (!ronde__shape_equal(&in[0], &in[1])) {
-    char a[96], b[96];
-    ronde__shape_text(&in[0], a, sizeof a);
-    ronde__shape_text(&in[1], b, sizeof b);
-    return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, but %s gives %s", label, in_labels[0], a, in_labels[1], b);
-  }
-  *out = in[0];
-  return RONDE_OK;
-}
-
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->in[1] = desc->in[0];
-  desc->out[0] = desc->in[0];
-}
-
 static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
 }
@@ -46,8 +29,8 @@ static const ronde__form form = {
 
 const ronde__op ronde__op_add = {
     .name = "add",
-    .infer = infer,
-    .layouts = layouts,
+    .infer = ronde__elementwise_infer_pair,
+    .layouts = ronde__elementwise_layouts_pair,
     .dinput_in_dout = 3,
     .forms = (const ronde__form *const[]){&form, NULL},
 };

@@ -40,6 +40,32 @@ void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, co
   desc->out[0] = desc->in[0];
 }
 
+ronde_status ronde__elementwise_infer_pair(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                           const char *const *in_labels, ronde__shape *out) {
+  if (!ronde__shape_equal(&in[0], &in[1])) {
+    char a[96], b[96];
+    ronde__shape_text(&in[0], a, sizeof a);
+    ronde__shape_text(&in[1], b, sizeof b);
+    return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, but %s gives %s", label, in_labels[0], a, in_labels[1], b);
+  }
+  *out = in[0];
+  return RONDE_OK;
+}
+
+void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  desc->in[1] = desc->in[0];
+  desc->out[0] = desc->in[0];
+}
+
+void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
+  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
+  if (tail == 0) return;
+  int64_t rows = phys->h * phys->w * phys->n;
+  x += (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = tail; c < phys->block; c++) x[r * phys->block + c] = 0;
+}
+
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {
   return desc->kernels->isa;
 }
