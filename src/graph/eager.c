@@ -127,37 +127,12 @@ static ronde_status copy_foreign_buffers(ronde__eager *e, ronde__tape_entry *ent
 
 /* ---- calls ---- */
 
-void ronde__eager_bind(const ronde__eager *e, const ronde__tape_entry *entry, ronde__op_call *call) {
-  const ronde__plan_step *step = &entry->step;
-  int n;
-  size_t n_elems;
-  const ronde__net_param *params = ronde__net_params(e->net, &n);
-  const ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
-  *call = (ronde__op_call){.labels = e->batch.labels,
-                           .loss_scale = e->loss_scale,
-                           .pool = e->options.pool,
-                           .training = e->batch.training,
-                           .seed = e->batch.seed,
-                           .step = e->batch.step,
-                           .first_example = e->batch.first_example,
-                           .saved = entry->saved};
-  for (int i = 0; i < step->desc.n_outputs; i++) call->out[i] = e->values[step->out[i]].data;
-  for (int i = 0; i < step->desc.n_inputs; i++) call->in[i] = e->values[step->in[i]].data;
-  for (int i = 0; i < step->desc.n_params; i++)
-    call->param[i] = entry->is_foreign ? entry->param[i] : ronde__net_values(e->net) + params[step->param[i]].offset;
-  for (int i = 0; i < step->desc.n_buffers; i++) {
-    const ronde__net_buffer *b = &buffers[step->buffer[i]];
-    if (b->is_counter) continue;
-    call->buffer[i] = entry->buffer[i] ? entry->buffer[i] : ronde__net_buffer_values(e->net, &n_elems) + b->offset;
-  }
-}
-
 static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   const ronde__plan_step *step = &entry->step;
   const ronde__net_hooks *hooks = e->hooks;
   ronde__prof *prof = e->options.prof;
   ronde__op_call call;
-  ronde__eager_bind(e, entry, &call);
+  ronde__tape_bind(e, entry, &call);
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
   call.loss_sum = &e->result.loss_sum;
   call.n_correct = &e->result.n_correct;

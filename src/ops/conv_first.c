@@ -3,6 +3,7 @@
  * both sides. With a max pooling behind it (attr.pool) only the pooled map is stored: forward makes the pixels of a
  * window in scratch, backward the gradient of a few pixels, as they come. */
 #include "ops/conv.h"
+#include "ops/pool2d.h"
 
 #include <string.h>
 
@@ -104,7 +105,7 @@ static size_t work_elems(const ronde__op_desc *desc, const void *state, bool bac
 
 /* Of a pooling: as its own op has it. */
 static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
-  return n_places(desc) ? ronde__ops[RONDE__OP_MAX_POOL2D]->forms[0]->saved_elems(desc, NULL) : 0;
+  return n_places(desc) ? ronde__pool2d_places_elems(&desc->out[0]) : 0;
 }
 
 typedef struct job {

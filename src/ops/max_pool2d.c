@@ -11,9 +11,8 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return ronde__pool2d_infer(attr, label, in, in_labels, out);
 }
 
-static size_t saved_elems(const ronde__op_desc *desc,
-                          const void *state) { /* a byte for each output: which place of its window */
-  return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out[0]), (int64_t)sizeof(float));
+static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+  return ronde__pool2d_places_elems(&desc->out[0]);
 }
 
 static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
