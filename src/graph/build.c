@@ -33,25 +33,25 @@ void ronde_graph_destroy(ronde_graph *graph) {
 ronde_status ronde_graph_status(const ronde_graph *graph) { return graph->status; }
 
 /* Marks the graph with its first error. */
-static void *fail(ronde_graph *graph, ronde_status status) {
+static void *build_fail(ronde_graph *graph, ronde_status status) {
   if (graph->status == RONDE_OK) graph->status = status;
   return NULL;
 }
 
 /* Room for one more of n items; NULL where there is no memory. */
-static void *grow(void *items, int n, size_t size) {
+static void *build_grow(void *items, int n, size_t size) {
   return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size);
 }
 
 static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
-  ronde_tensor **tensors = grow(graph->tensors, graph->n_tensors, sizeof *tensors);
+  ronde_tensor **tensors = build_grow(graph->tensors, graph->n_tensors, sizeof *tensors);
   if (tensors) graph->tensors = tensors;
   ronde_tensor *x = tensors ? calloc(1, sizeof *x) : NULL;
   char *copy = ronde__strdup(label);
   if (!x || !copy) {
     free(x);
     free(copy);
-    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
   }
   *x = (ronde_tensor){graph, graph->n_tensors, *shape, producer, copy};
   return graph->tensors[graph->n_tensors++] = x;
@@ -79,17 +79,17 @@ static ronde_status too_large(const char *label, const ronde__shape *shape) {
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
   if (graph->input >= 0)
-    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
-                                   graph->tensors[graph->input]->label));
+    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
+                                         graph->tensors[graph->input]->label));
   if (rank < 1 || rank > MAX_INPUT_RANK)
-    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d", name,
-                                   MAX_INPUT_RANK, rank));
+    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d",
+                                         name, MAX_INPUT_RANK, rank));
   for (int d = 0; d < rank; d++) {
     shape.dim[d] = dims[d];
     if (dims[d] < 1 || dims[d] > INT32_MAX)
-      return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
+      return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
-  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return fail(graph, too_large(name, &shape));
+  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return build_fail(graph, too_large(name, &shape));
   ronde_tensor *x = add_tensor(graph, &shape, -1, name);
   if (x) graph->input = x->id;
   return x;
@@ -103,14 +103,14 @@ ronde_tensor *ronde_target(ronde_graph *graph) {
 }
 
 void ronde_graph_share(ronde_graph *graph, const char *layer) {
-  char **shared = grow(graph->shared, graph->n_shared, sizeof *shared), *copy = ronde__strdup(layer);
+  char **shared = build_grow(graph->shared, graph->n_shared, sizeof *shared), *copy = ronde__strdup(layer);
   if (shared) graph->shared = shared;
   if (shared && copy) {
     shared[graph->n_shared++] = copy;
     return;
   }
   free(copy);
-  fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
+  build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
 }
 
 static bool is_shared(const ronde_graph *graph, const char *label) {
@@ -131,22 +131,23 @@ static ronde_status other_shape(const ronde__param *param, const ronde__shape *w
 static int share_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec, int index) {
   const ronde__param *param = &graph->params[index];
   if (is_shared(graph, label) && ronde__shape_equal(&param->shape, &spec->shape)) return index;
-  if (is_shared(graph, label)) fail(graph, other_shape(param, &spec->shape));
+  if (is_shared(graph, label)) build_fail(graph, other_shape(param, &spec->shape));
   else
-    fail(graph, ronde__fail(RONDE_E_USAGE,
-                            "%s: the graph has a parameter of this name already; ronde_graph_share(graph, \"%s\") "
-                            "shares it between layers",
-                            param->name, label));
+    build_fail(graph,
+               ronde__fail(RONDE_E_USAGE,
+                           "%s: the graph has a parameter of this name already; ronde_graph_share(graph, \"%s\") "
+                           "shares it between layers",
+                           param->name, label));
   return -1;
 }
 
 static int add_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec) {
   char *name = ronde__format("%s.%s", label, spec->suffix);
-  ronde__param *params = grow(graph->params, graph->n_params, sizeof *params);
+  ronde__param *params = build_grow(graph->params, graph->n_params, sizeof *params);
   if (params) graph->params = params;
   if (!name || !params) {
     free(name);
-    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
   for (int i = 0; i < graph->n_params; i++)
@@ -160,16 +161,16 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
 
 static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer_spec *spec) {
   char *name = ronde__format("%s.%s", label, spec->suffix);
-  ronde__buffer *buffers = grow(graph->buffers, graph->n_buffers, sizeof *buffers);
+  ronde__buffer *buffers = build_grow(graph->buffers, graph->n_buffers, sizeof *buffers);
   if (buffers) graph->buffers = buffers;
   if (!name || !buffers) {
     free(name);
-    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
   for (int i = 0; i < graph->n_buffers; i++)
     if (strcmp(buffers[i].name, name) == 0) {
-      fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
+      build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
       free(name);
       return -1;
     }
@@ -243,24 +244,24 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
     in[i] = inputs[i]->shape;
     labels[i] = inputs[i]->label;
   }
-  ronde__node *nodes = grow(graph->nodes, graph->n_nodes, sizeof *nodes);
+  ronde__node *nodes = build_grow(graph->nodes, graph->n_nodes, sizeof *nodes);
   if (nodes) graph->nodes = nodes;
   node.label = name ? ronde__strdup(name) : ronde__format("%s_%d", op->name, graph->n_nodes + 1);
   if (!nodes || !node.label) {
     free(node.label);
-    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
+    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
   }
   ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
   if (status == RONDE_OK) status = add_operands(graph, op, &node, in, labels, out);
   if (status == RONDE_OK) status = add_outputs(graph, &node, out);
   if (status != RONDE_OK) {
     free(node.label);
-    return fail(graph, status);
+    return build_fail(graph, status);
   }
   graph->nodes[graph->n_nodes++] = node;
   const ronde__graph_listener *listener = graph->listener;
   if (listener) status = listener->added(listener->user, graph, graph->n_nodes - 1);
-  if (status != RONDE_OK) return fail(graph, status);
+  if (status != RONDE_OK) return build_fail(graph, status);
   for (int i = 0; i < node.n_outputs && outputs_out; i++) outputs_out[i] = graph->tensors[node.out[i]];
   return graph->tensors[node.out[0]];
 }
@@ -352,8 +353,8 @@ void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor 
   for (int i = 0; i < n; i++) pieces_out[i] = NULL;
   if (!x) return;
   if (n < 2 || n > RONDE__OP_MAX_OUTPUTS) {
-    fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: it can be split into 2 to %d pieces, not %d", x->label,
-                               RONDE__OP_MAX_OUTPUTS, n));
+    build_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: it can be split into 2 to %d pieces, not %d", x->label,
+                                     RONDE__OP_MAX_OUTPUTS, n));
     return;
   }
   memcpy(attr.sizes, sizes, (size_t)n * sizeof *sizes);
@@ -385,8 +386,8 @@ ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden
 ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
   if (n < 1 || !inputs[0]) return NULL;
   if (n < 2 || n > RONDE__OP_MAX_INPUTS)
-    return fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
-                                              inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
+    return build_fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
+                                                    inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
   return add_node(RONDE__OP_CONCAT, NULL, &(ronde__op_attr){.n_inputs = n}, inputs, n);
 }
 
@@ -421,14 +422,14 @@ ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
   if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
-    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
   else graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
-    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
   else graph->loss = loss->id;
 }
 

@@ -127,7 +127,7 @@ static ronde_status copy_foreign_buffers(ronde__eager *e, ronde__tape_entry *ent
 
 /* ---- calls ---- */
 
-static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
+static ronde_status eager_run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   const ronde__plan_step *step = &entry->step;
   const ronde__net_hooks *hooks = e->hooks;
   ronde__prof *prof = e->options.prof;
@@ -184,7 +184,7 @@ static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
   RONDE_TRY(copy_foreign_params(e, entry));
   RONDE_TRY(copy_foreign_buffers(e, entry, false));
   if (e->only_shapes) return RONDE_OK;
-  RONDE_TRY(run_forward(e, entry));
+  RONDE_TRY(eager_run_forward(e, entry));
   return e->batch.training ? copy_foreign_buffers(e, entry, true) : RONDE_OK;
 }
 
@@ -242,7 +242,7 @@ static ronde_status run_node(ronde__eager *e, const ronde_graph *graph, int inde
 
 /* ---- the graph's listener ---- */
 
-static ronde_status added(void *user, const ronde_graph *graph, int index) {
+static ronde_status eager_added(void *user, const ronde_graph *graph, int index) {
   ronde__eager *e = user;
   RONDE_TRY(follow_tensors(e, graph));
   RONDE_TRY(follow_params(e, graph));
@@ -256,7 +256,7 @@ static void copy_out(const ronde__eager *e, int value, float *values_out) {
   ronde__reorder(from, e->values[value].data, &to, values_out, false);
 }
 
-static ronde_status values(void *user, const ronde_tensor *x, float *values_out) {
+static ronde_status eager_values(void *user, const ronde_tensor *x, float *values_out) {
   ronde__eager *e = user;
   RONDE_TRY(follow_tensors(e, x->graph));
   if (e->value_of[x->id] < 0)
@@ -268,7 +268,8 @@ static ronde_status values(void *user, const ronde_tensor *x, float *values_out)
 
 /* ---- passes ---- */
 
-static void begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks) {
+static void eager_begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale,
+                        const ronde__net_hooks *hooks) {
   ronde__tape_clear(e);
   ronde__prepared_trim(e->prepared);
   int n_params;
@@ -287,7 +288,7 @@ static ronde_status run_loss(ronde__eager *e, const ronde_graph *graph) {
 }
 
 /* Counters of the normalisations that took part; executed operations. */
-static void count(ronde__eager *e) {
+static void eager_count(ronde__eager *e) {
   int n;
   ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
   double flops = 0;
@@ -306,8 +307,8 @@ static void drop_tape(ronde__eager *e) {
 }
 
 /* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
-static ronde_status define(ronde__eager *e, float *output_out) {
-  ronde__graph_listener listener = {added, values, e};
+static ronde_status eager_define(ronde__eager *e, float *output_out) {
+  ronde__graph_listener listener = {eager_added, eager_values, e};
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   graph->listener = &listener;
@@ -321,23 +322,23 @@ static ronde_status define(ronde__eager *e, float *output_out) {
   return status;
 }
 
-static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
-                            const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+static ronde_status eager_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                                  const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   ronde__eager *e = execution;
-  begin(e, batch, loss_scale, hooks);
-  RONDE_TRY(define(e, NULL));
-  if (batch->training) count(e);
+  eager_begin(e, batch, loss_scale, hooks);
+  RONDE_TRY(eager_define(e, NULL));
+  if (batch->training) eager_count(e);
   *result_out = e->result;
   return RONDE_OK;
 }
 
-static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
+static ronde_status eager_predict(void *execution, int64_t n, const float *x, float *y_out) {
   ronde__eager *e = execution;
-  begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
-  return define(e, y_out);
+  eager_begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
+  return eager_define(e, y_out);
 }
 
-static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+static ronde_status eager_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   ronde__eager *e = execution;
   if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward without a pass of training that has ended");
   ronde_status status = ronde__tape_backward(e, accumulate, hooks, touched);
@@ -346,27 +347,27 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
 }
 
 /* The recorded graph shows which ops to expect. */
-static ronde_status prepare(void *execution, int64_t n) {
+static ronde_status eager_prepare(void *execution, int64_t n) {
   ronde__eager *e = execution;
   const ronde_graph *graph = ronde__net_graph(e->net);
-  begin(e, &(ronde__net_batch){.n = n, .training = e->options.training}, 1, NULL);
+  eager_begin(e, &(ronde__net_batch){.n = n, .training = e->options.training}, 1, NULL);
   e->only_shapes = true;
   ronde_status status = RONDE_OK;
-  for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = added(e, graph, i);
+  for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = eager_added(e, graph, i);
   if (status == RONDE_OK) status = run_loss(e, graph);
   drop_tape(e);
   return status;
 }
 
-static double executed_flops(const void *execution, int64_t n) {
+static double eager_executed_flops(const void *execution, int64_t n) {
   return ((const ronde__eager *)execution)->flops_per_example * (double)n;
 }
 
-static size_t arena_bytes(const void *execution) {
+static size_t eager_arena_bytes(const void *execution) {
   return ronde__blocks_mapped(((const ronde__eager *)execution)->blocks);
 }
 
-static void destroy(void *execution) {
+static void eager_destroy(void *execution) {
   ronde__eager *e = execution;
   if (!e) return;
   if (e->blocks) ronde__tape_clear(e);
@@ -382,7 +383,7 @@ static void destroy(void *execution) {
   ronde__free(e);
 }
 
-static ronde_status allocate(ronde__eager *e) {
+static ronde_status eager_allocate(ronde__eager *e) {
   int n_params;
   ronde__net_params(e->net, &n_params);
   RONDE__ALLOC(e->finisher, (size_t)n_params * sizeof *e->finisher, "tape");
@@ -390,25 +391,25 @@ static ronde_status allocate(ronde__eager *e) {
   return RONDE_OK;
 }
 
-static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+static ronde_status eager_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   ronde__eager *e;
   RONDE__ALLOC(e, sizeof *e, "tape");
   *e = (ronde__eager){.net = net, .options = *options};
-  ronde_status status = allocate(e);
+  ronde_status status = eager_allocate(e);
   if (status == RONDE_OK) status = ronde__prepared_create(&e->prepared);
   if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
-  if (status != RONDE_OK) destroy(e);
+  if (status != RONDE_OK) eager_destroy(e);
   else *execution_out = e;
   return status;
 }
 
 const ronde__executor ronde__executor_eager = {
-    .create = create,
-    .destroy = destroy,
-    .prepare = prepare,
-    .forward = forward,
-    .predict = predict,
-    .executed_flops = executed_flops,
-    .backward = backward,
-    .arena_bytes = arena_bytes,
+    .create = eager_create,
+    .destroy = eager_destroy,
+    .prepare = eager_prepare,
+    .forward = eager_forward,
+    .predict = eager_predict,
+    .executed_flops = eager_executed_flops,
+    .backward = eager_backward,
+    .arena_bytes = eager_arena_bytes,
 };

@@ -96,7 +96,7 @@ static void set_initial_buffers(ronde__net *net) {
   }
 }
 
-static ronde_status allocate(ronde__net *net) {
+static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
   net->n_params = net->graph->n_params;
@@ -235,7 +235,7 @@ ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options 
   ronde__net *net;
   RONDE__ALLOC(net, sizeof *net, "network");
   *net = (ronde__net){.graph = graph, .options = *options, .executor = executor};
-  ronde_status status = allocate(net);
+  ronde_status status = net_allocate(net);
   if (status == RONDE_OK) status = executor->create(net, options, &net->execution);
   if (status != RONDE_OK) ronde__net_destroy(net);
   else *net_out = net;

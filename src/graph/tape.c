@@ -33,27 +33,27 @@ ronde_status ronde__tape_value_add(ronde__eager *e, const ronde__tape_value *val
   return RONDE_OK;
 }
 
-static void give(ronde__eager *e, float **p) {
+static void tape_give(ronde__eager *e, float **p) {
   ronde__blocks_give(e->blocks, *p);
   *p = NULL;
 }
 
 static void give_data(ronde__eager *e, ronde__tape_value *value) {
-  if (!value->external) give(e, &value->data);
+  if (!value->external) tape_give(e, &value->data);
 }
 
 /* What an entry alone holds. */
 static void give_entry(ronde__eager *e, ronde__tape_entry *entry) {
-  give(e, &entry->saved);
-  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) give(e, &entry->param[i]);
-  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) give(e, &entry->buffer[i]);
+  tape_give(e, &entry->saved);
+  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) tape_give(e, &entry->param[i]);
+  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) tape_give(e, &entry->buffer[i]);
 }
 
 void ronde__tape_clear(ronde__eager *e) {
   for (int i = 0; i < e->n_entries; i++) give_entry(e, &e->entries[i]);
   for (int i = 0; i < e->n_values; i++) {
     give_data(e, &e->values[i]);
-    give(e, &e->values[i].gradient);
+    tape_give(e, &e->values[i].gradient);
   }
   e->n_entries = e->n_values = e->n_tensors = e->n_params = e->n_buffers = 0;
 }
@@ -129,8 +129,8 @@ static ronde_status add_foreign(ronde__eager *e, const ronde__weight_layout *lay
     for (int64_t i = 0; i < n && accumulate; i++) logical[i] += sum[i];
     ronde__weight_pack(&p->layout, logical, own);
   }
-  give(e, &sum);
-  give(e, &logical);
+  tape_give(e, &sum);
+  tape_give(e, &logical);
   return status;
 }
 
@@ -162,13 +162,13 @@ static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step,
   ronde_status status = step->desc.form->backward(&step->desc, step->state, call);
   if (prof && status == RONDE_OK)
     ronde__prof_op_add(prof, step->backward_slot, begin, ronde__now_ns(), step->backward_flops);
-  give(e, &call->work);
+  tape_give(e, &call->work);
   return status;
 }
 
 /* To the gradient of a shared parameter that an entry before has begun (touched), this one adds. */
-static ronde_status run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate,
-                                 const bool *touched) {
+static ronde_status tape_run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate,
+                                      const bool *touched) {
   const ronde__plan_step *step = &entry->step;
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
@@ -183,7 +183,7 @@ static ronde_status run_backward(ronde__eager *e, const ronde__tape_entry *entry
     if (status == RONDE_OK)
       status = add_foreign(e, &step->desc.param[i], call.dparam[i], &params[step->param[i]],
                            accumulate || touched[step->param[i]]);
-    give(e, &call.dparam[i]);
+    tape_give(e, &call.dparam[i]);
   }
   return status;
 }
@@ -194,7 +194,7 @@ static void give_behind(ronde__eager *e, int index) {
   const ronde__plan_step *step = &entry->step;
   give_entry(e, entry);
   for (int i = 0; i < step->desc.n_outputs; i++) {
-    give(e, &e->values[step->out[i]].gradient);
+    tape_give(e, &e->values[step->out[i]].gradient);
     if (e->values[step->out[i]].read_last == index) give_data(e, &e->values[step->out[i]]);
   }
   for (int i = 0; i < step->desc.n_inputs; i++)
@@ -205,7 +205,7 @@ ronde_status ronde__tape_backward(ronde__eager *e, bool accumulate, const ronde_
   for (int i = e->n_entries - 1; i >= 0; i--) {
     const ronde__plan_step *step = &e->entries[i].step;
     if (!e->entries[i].reached) continue;
-    RONDE_TRY(run_backward(e, &e->entries[i], accumulate, touched));
+    RONDE_TRY(tape_run_backward(e, &e->entries[i], accumulate, touched));
     give_behind(e, i);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       if (step->desc.frozen[j]) continue;

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status conv2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 3)
@@ -34,7 +34,8 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+static int conv2d_params(const ronde__op_attr *attr, const ronde__shape *in,
+                         ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   int64_t channels = in[0].dim[0] / ronde__conv_n_groups(attr);
   float bound = (float)(1 / sqrt((double)channels * attr->kernel[0] * attr->kernel[1]));
   specs[0] = (ronde__param_spec){.suffix = "weight",
@@ -48,7 +49,7 @@ static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__par
   return attr->bias ? 2 : 1;
 }
 
-static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
+static int64_t conv2d_flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
   return 2 * ronde__shape_elems(out) * (in[0].dim[0] / ronde__conv_n_groups(attr)) * attr->kernel[0] * attr->kernel[1];
 }
 
@@ -66,7 +67,7 @@ static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, cons
   desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   int64_t groups = ronde__conv_n_groups(&desc->attr);
   if (groups > 1) {
     layouts_of_groups(desc, in, out, groups);
@@ -91,7 +92,8 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
 }
 
 /* A band of the map in front of the pooling stays in cache, and is never stored whole. */
-static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out) {
+static bool conv2d_join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr,
+                        const ronde__shape *out) {
   if (!ronde__conv_first.takes(desc) || kind != RONDE__OP_MAX_POOL2D) return false;
   for (int d = 0; d < 2; d++)
     if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
@@ -101,7 +103,7 @@ static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr
   return true;
 }
 
-static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
+static bool conv2d_dead_tap(const ronde__op_desc *desc, int64_t t) {
   ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
   int64_t h0, h1, w0, w1;
   ronde__axis_outputs_of_tap(&h, (int)t / w.kernel, &h0, &h1);
@@ -109,19 +111,19 @@ static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
   return h0 == h1 || w0 == w1;
 }
 
-static const ronde__form *const forms[] = {
+static const ronde__form *const conv2d_forms[] = {
     &ronde__conv_depthwise, &ronde__conv_groups, &ronde__conv_toeplitz, &ronde__conv_winograd,
     &ronde__conv_blocks,    &ronde__conv_lanes,  &ronde__conv_first,    NULL,
 };
 
 const ronde__op ronde__op_conv2d = {
     .name = "convolution",
-    .infer = infer,
-    .params = params,
-    .flops = flops,
-    .layouts = layouts,
-    .join = join,
+    .infer = conv2d_infer,
+    .params = conv2d_params,
+    .flops = conv2d_flops,
+    .layouts = conv2d_layouts,
+    .join = conv2d_join,
     .backward_reads = {.in = 1},
-    .dead_tap = dead_tap,
-    .forms = forms,
+    .dead_tap = conv2d_dead_tap,
+    .forms = conv2d_forms,
 };

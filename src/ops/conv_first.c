@@ -10,7 +10,7 @@
 /* Floats of dY that stay in the first cache. */
 enum { CACHED = 4096 };
 
-typedef struct state {
+typedef struct conv_first_state {
   ronde__axis h, w;
   int64_t lanes, out_pixel, out_block, out_blocks;
   int64_t longest;           /* neighbouring pixels whose dY stays in the first cache while tap rows pass over it */
@@ -20,10 +20,10 @@ typedef struct state {
   ronde__gemm_pair *forward; /* [KW + 1]: by taps of a row */
   ronde__gemm_pair *weight;  /* [KW + 1] */
   ronde__gemm_list pixels;   /* neighbouring pixels of a row: x, dy */
-} state;
+} conv_first_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_first_release(const ronde__op_desc *desc, void *opaque) {
+  conv_first_state *s = opaque;
   if (!s) return;
   for (int i = 0; s->rows && i < (s->h.kernel + 1) * (s->h.kernel + 1); i++) ronde__gemm_list_destroy(&s->rows[i]);
   ronde__free(s->rows);
@@ -34,11 +34,11 @@ static void release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-static ronde__gemm_list *row_list(const state *s, ronde__taps h) {
+static ronde__gemm_list *row_list(const conv_first_state *s, ronde__taps h) {
   return &s->rows[h.first * (s->h.kernel + 1) + h.count];
 }
 
-static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ronde__taps h) {
+static ronde_status make_row_list(const ronde__op_desc *desc, const conv_first_state *s, ronde__taps h) {
   ronde__gemm_list *list = row_list(s, h);
   if (list->a) return RONDE_OK;
   RONDE_TRY(ronde__gemm_list_create(desc->in[0].c * h.count, list));
@@ -54,7 +54,7 @@ static int64_t n_places(const ronde__op_desc *desc) {
   return (int64_t)desc->attr.pool.kernel[0] * desc->attr.pool.kernel[1];
 }
 
-static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
+static ronde_status conv_first_make_lists(const ronde__op_desc *desc, conv_first_state *s) {
   int kh = s->h.kernel + 1, kw = s->w.kernel + 1;
   RONDE__ALLOC(s->rows, (size_t)kh * kh * sizeof *s->rows, "convolution plan");
   RONDE__ALLOC(s->forward, (size_t)kw * sizeof *s->forward, "convolution plan");
@@ -72,16 +72,16 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   return RONDE_OK;
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status conv_first_prepare(const ronde__op_desc *desc, void **state_out) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
-  state *s;
+  conv_first_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
+  *s = (conv_first_state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
   s->out_blocks = ronde__phys_blocks(out), s->longest = ronde__min(s->w.out, ronde__max(1, CACHED / s->out_pixel));
-  ronde_status status = make_lists(desc, s);
+  ronde_status status = conv_first_make_lists(desc, s);
   if (status != RONDE_OK) {
-    release(desc, s);
+    conv_first_release(desc, s);
     return status;
   }
   for (int k = 1; k <= s->w.kernel; k++) {
@@ -95,24 +95,24 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
 }
 
 /* Scratch of a thread where there is a pooling: a window's pixels, or the gradient of neighbouring ones. */
-static int64_t thread_elems(const ronde__op_desc *desc, const state *s, bool backward) {
+static int64_t thread_elems(const ronde__op_desc *desc, const conv_first_state *s, bool backward) {
   return n_places(desc) ? (backward ? s->longest : n_places(desc)) * s->out_pixel : 0;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t conv_first_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return (size_t)(desc->threads * thread_elems(desc, state, backward));
 }
 
 /* Of a pooling: as its own op has it. */
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+static size_t conv_first_saved_elems(const ronde__op_desc *desc, const void *state) {
   return n_places(desc) ? ronde__pool2d_places_elems(&desc->out[0]) : 0;
 }
 
-typedef struct job {
+typedef struct conv_first_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const conv_first_state *s;
   const ronde__op_call *call;
-} job;
+} conv_first_job;
 
 /* The pooling adds the bias to what it reads. */
 static bool pool_adds_bias(const ronde__op_desc *desc) {
@@ -120,8 +120,8 @@ static bool pool_adds_bias(const ronde__op_desc *desc) {
 }
 
 /* Pixel (oh, ow) of an output block, before the pooling: y [N][bo]. */
-static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
-  const state *s = j->s;
+static void convolve(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
+  const conv_first_state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t bo = desc->out[0].block, slab = desc->param[0].i * desc->param[0].t * bo;
@@ -135,7 +135,7 @@ static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y)
 }
 
 /* One output, at element `at`, of the pooling. */
-static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
+static void pool_window(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
   const ronde__joined_pool *pool = &j->desc->attr.pool;
   int64_t pixel = j->s->out_pixel, bo = j->desc->out[0].block;
   for (int y = 0; y < pool->kernel[0]; y++)
@@ -146,9 +146,9 @@ static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_
                                j->call->out[0] + at, (uint8_t *)j->call->saved + at);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
+static void conv_first_forward_part(void *arg, int thread, int n_threads) {
+  const conv_first_job *j = arg;
+  const conv_first_state *s = j->s;
   const ronde__phys *out = &j->desc->out[0];
   bool pooled = n_places(j->desc) > 0;
   float *window = j->call->work + thread * thread_elems(j->desc, s, false);
@@ -161,16 +161,17 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status conv_first_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_first_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_first_forward_part, &j);
   return RONDE_OK;
 }
 
 /* dY of neighbouring pixels from (oh, ow) on: where it lies, or made of the pooled one, zeros but for the maxima; those
  * that are in no window had no part in the result. */
-static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t length, float *expanded) {
-  const state *s = j->s;
+static const float *gradient_of(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, int64_t length,
+                                float *expanded) {
+  const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
   const int *kernel = j->desc->attr.pool.kernel;
   if (!n_places(j->desc)) return call->dout[0] + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
@@ -190,8 +191,8 @@ static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow
 /* Tap rows [row0, row1), of all (c, kh), of one block of dW, [KW][bo] each: pixels outside, so that the rows share dY
  * while it is in the first cache; and the first of them with the bias, summed by rows of pixels. Either may be
  * frozen. */
-static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
-  const state *s = j->s;
+static void weight_rows(const conv_first_job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
+  const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t bo = j->desc->out[0].block, kernel = s->h.kernel, size = s->w.kernel * bo;
   const ronde__kernels *kernels = j->desc->kernels;
@@ -219,8 +220,8 @@ static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, fl
   }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_first_weight_part(void *arg, int thread, int n_threads) {
+  const conv_first_job *j = arg;
   int64_t rows = j->desc->in[0].c * j->s->h.kernel, begin, end;
   ronde__thread_share(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
   while (begin < end) {
@@ -230,29 +231,31 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+static ronde_status conv_first_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_first_job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
-  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, conv_first_weight_part, &j);
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_first_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_first_state *s = opaque;
   return s->forward[s->w.kernel].set.implementation;
 }
 
-static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__BLOCKS); }
+static bool conv_first_takes(const ronde__op_desc *desc) {
+  return ronde__conv_is_between(desc, RONDE__LANES, RONDE__BLOCKS);
+}
 
 const ronde__form ronde__conv_first = {
     .name = "first",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_first_takes,
+    .prepare = conv_first_prepare,
+    .release = conv_first_release,
+    .work_elems = conv_first_work_elems,
+    .saved_elems = conv_first_saved_elems,
+    .forward = conv_first_forward,
+    .backward = conv_first_backward,
+    .implementation = conv_first_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

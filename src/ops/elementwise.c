@@ -1,18 +1,19 @@
+/* Ops whose output lies as their inputs do: shape rule, layouts, and flat arrays split over the threads. */
 #include "ops/elementwise.h"
 
 #include "ops/gemm_list.h"
 
 #include <string.h>
 
-typedef struct job {
+typedef struct elementwise_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   int64_t n;
   ronde__range_fn fn;
-} job;
+} elementwise_job;
 
-static void part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void elementwise_part(void *arg, int thread, int n_threads) {
+  const elementwise_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(ronde__ceil_div(j->n, RONDE__QUANTUM), thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
@@ -21,8 +22,8 @@ static void part(void *arg, int thread, int n_threads) {
 }
 
 void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn) {
-  job j = {desc, call, n, fn};
-  ronde__pool_run(call->pool, part, &j);
+  elementwise_job j = {desc, call, n, fn};
+  ronde__pool_run(call->pool, elementwise_part, &j);
 }
 
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {

@@ -1,3 +1,4 @@
+/* What runs in the epilogue of a layer, and its backward: bias and activation, while the rows are in cache. */
 #include "ops/fused.h"
 
 #include "ops/gemm_list.h"
@@ -11,13 +12,13 @@ void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *cal
   desc->kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
 }
 
-typedef struct job {
+typedef struct fused_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
-} job;
+} fused_job;
 
 static void act_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+  const fused_job *j = arg;
   int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out[0]), RONDE__QUANTUM);
   ronde__thread_share(quanta, thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
@@ -28,11 +29,11 @@ static void act_part(void *arg, int thread, int n_threads) {
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
   if (desc->attr.act == RONDE__ACT_NONE) return;
-  job j = {desc, call};
+  fused_job j = {desc, call};
   ronde__pool_run(call->pool, act_part, &j);
 }
 
-static void block_sums(const job *j, int64_t ob) {
+static void block_sums(const fused_job *j, int64_t ob) {
   const ronde__phys *out = &j->desc->out[0];
   int64_t block = out->block, rows = out->h * out->w * out->n;
   float *db = j->call->dparam[1] + ob * block;
@@ -41,7 +42,7 @@ static void block_sums(const job *j, int64_t ob) {
 }
 
 static void bias_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+  const fused_job *j = arg;
   const ronde__phys *out = &j->desc->out[0];
   bool lanes = out->layout == RONDE__LANES;
   int64_t begin, end, plane = out->h * out->w * out->block;
@@ -57,6 +58,6 @@ static void bias_part(void *arg, int thread, int n_threads) {
 }
 
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {
-  job j = {desc, call};
+  fused_job j = {desc, call};
   if (call->dparam[1]) ronde__pool_run(call->pool, bias_part, &j);
 }
