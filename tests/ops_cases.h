@@ -9,7 +9,9 @@ typedef struct op_case {
   int64_t n, c, h, w; /* every input; a loss's target too */
   bool vector;        /* the op sees [C*H*W]: a flattened image where H*W > 1 */
   ronde__op_attr attr;
-  bool residual; /* a sum behind a normalisation: its other operand is the second input */
+  bool residual;   /* a sum behind a normalisation: its other operand is the second input */
+  int rank;        /* of inputs; 0: 3, or 1 of a vector. 2: [C,W], 4: [C,H,2,W/2] */
+  unsigned unread; /* bit i: the loss does not depend on output i */
 } op_case;
 
 #define RELU RONDE__ACT_RELU
@@ -38,6 +40,13 @@ typedef struct op_case {
 #define PLAIN_OP(kind, n, c, h, w, is_vector, ...)                   \
   {                                                                  \
     RONDE__OP_##kind, n, c, h, w, is_vector, .attr = { __VA_ARGS__ } \
+  }
+
+/* T steps of F features to H hidden values */
+#define LSTM(n, t, f, h, inputs, is_unread)                                                               \
+  {                                                                                                       \
+    RONDE__OP_LSTM, n, t, 1, f, .attr = {.out_channels = h, .n_inputs = inputs, .bias = true}, .rank = 2, \
+                                .unread = is_unread                                                       \
   }
 
 static const op_case op_cases[] = {
@@ -215,6 +224,41 @@ static const op_case op_cases[] = {
     PLAIN_OP(CONCAT, 42, 10, 2, 3, false, .n_inputs = 3),
     PLAIN_OP(CONCAT, 126, 64, 2, 1, false, .n_inputs = 2),
     PLAIN_OP(CONCAT, 7, 67, 1, 1, true, .n_inputs = 3),
+
+    PLAIN_OP(SUBTRACT, 1, 1, 1, 1, false, 0),
+    PLAIN_OP(SUBTRACT, 7, 67, 3, 3, false, 0),
+    PLAIN_OP(SUBTRACT, 7, 10, 1, 1, true, 0),
+    PLAIN_OP(MULTIPLY, 1, 1, 1, 1, false, 0),
+    PLAIN_OP(MULTIPLY, 7, 67, 3, 3, false, 0),
+    PLAIN_OP(MULTIPLY, 42, 10, 2, 3, false, 0),
+
+    PLAIN_OP(SPLIT, 1, 2, 1, 1, false, .n_outputs = 2, .sizes = {1, 1}),
+    PLAIN_OP(SPLIT, 7, 150, 3, 3, false, .n_outputs = 4, .sizes = {1, 67, 64, 18}),
+    PLAIN_OP(SPLIT, 42, 10, 2, 3, false, .n_outputs = 3, .sizes = {3, 3, 4}),
+    PLAIN_OP(SPLIT, 7, 67, 1, 1, true, .n_outputs = 2, .sizes = {40, 27}),
+    {RONDE__OP_SPLIT, 7, 67, 3, 2, .attr = {.n_outputs = 3, .sizes = {20, 40, 7}}, .unread = 5},
+    {RONDE__OP_SPLIT, 3, 9, 1, 5, .attr = {.n_outputs = 2, .sizes = {2, 7}}, .rank = 2, .unread = 1},
+
+    PLAIN_OP(SOFTMAX, 1, 1, 1, 1, true, .dim = 0),
+    PLAIN_OP(SOFTMAX, 7, 67, 1, 1, true, .dim = 0),
+    PLAIN_OP(SOFTMAX, 7, 20, 3, 5, false, .dim = 0),
+    PLAIN_OP(SOFTMAX, 42, 3, 4, 5, false, .dim = 2),
+    {RONDE__OP_SOFTMAX, 7, 6, 1, 9, .attr = {.dim = 1}, .rank = 2},
+    {RONDE__OP_SOFTMAX, 3, 5, 3, 8, .attr = {.dim = 1}, .rank = 4},
+
+    PLAIN_OP(LAYER_NORM, 7, 67, 1, 1, true, .dim = 1, .eps = 1e-5f),
+    PLAIN_OP(LAYER_NORM, 42, 3, 4, 5, false, .dim = 3, .eps = 1e-5f),
+    PLAIN_OP(LAYER_NORM, 3, 5, 4, 16, false, .dim = 1, .eps = 1e-3f),
+    {RONDE__OP_LAYER_NORM, 7, 6, 1, 40, .attr = {.dim = 1, .eps = 1e-5f}, .rank = 2},
+    {RONDE__OP_LAYER_NORM, 3, 5, 3, 8, .attr = {.dim = 2, .eps = 1e-5f}, .rank = 4},
+
+    LSTM(1, 1, 1, 1, 1, 0),
+    LSTM(7, 5, 10, 6, 3, 0),
+    LSTM(7, 6, 5, 17, 1, 0),
+    LSTM(3, 1, 4, 5, 3, 5),
+    LSTM(5, 4, 67, 20, 3, 1),
+    LSTM(42, 3, 3, 10, 1, 6),
+    {RONDE__OP_LSTM, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 3}, .rank = 2},
 
     PLAIN_OP(REORDER, 1, 1, 1, 1, false, 0),
     PLAIN_OP(REORDER, 7, 67, 3, 3, false, 0),

@@ -4,12 +4,15 @@
 
 /* The terms of J at one point, in f64. */
 static double *evaluate(op_run *run) {
-  int64_t n = run->v->op->is_loss ? 1 : run->ref->out.n;
+  const reference *ref = run->ref;
+  int64_t n = run->v->op->is_loss, at = 0;
+  for (int k = 0; k < ref->n_outputs; k++) n += ref->out[k].n;
   double *terms = malloc((size_t)n * sizeof *terms);
   op_run_forward(run);
   if (run->v->op->is_loss) *terms = run->loss_sum / (double)run->c->n;
-  for (int64_t i = 0; i < run->ref->out.n; i++)
-    terms[i] = (double)run->ref->dout[i] * (double)run->out.at[place_of(&run->desc.out, i)];
+  for (int k = 0; k < ref->n_outputs; k++)
+    for (int64_t i = 0; i < ref->out[k].n; i++)
+      terms[at++] = (double)ref->dout[k][i] * (double)run->out[k].at[place_of(&run->desc.out[k], i)];
   return terms;
 }
 
@@ -17,16 +20,19 @@ static double *evaluate(op_run *run) {
 static double difference(const op_run *run, const double *from, const double *to, double *noise_out) {
   const reference *ref = run->ref;
   double sum = 0, magnitude = 0;
+  int64_t at = 0;
   if (run->v->op->is_loss) {
     *noise_out = ldexp(16, -24) * (1 + fabs(*to)) / (double)run->c->n;
     return *to - *from;
   }
-  for (int64_t i = 0; i < ref->out.n; i++) {
-    sum += to[i] - from[i];
-    if (to[i] != from[i])
-      magnitude += fabs((double)ref->dout[i]) * ((double)ref->out.magnitude[i] + fabs((double)ref->out.exact[i]));
-  }
-  *noise_out = ldexp(4 + 2 * sqrt(ref->out.length), -24) * magnitude;
+  for (int k = 0; k < ref->n_outputs; k++)
+    for (int64_t i = 0; i < ref->out[k].n; i++, at++) {
+      const expected *out = &ref->out[k];
+      sum += to[at] - from[at];
+      if (to[at] != from[at])
+        magnitude += fabs((double)ref->dout[k][i]) * ((double)out->magnitude[i] + fabs((double)out->exact[i]));
+    }
+  *noise_out = ldexp(4 + 2 * sqrt(ref->out[0].length), -24) * magnitude;
   return sum;
 }
 
@@ -35,6 +41,11 @@ enum { SAMPLES = 24 };
 typedef struct tally {
   int checked, kinks;
 } tally;
+
+static bool is_curved(ronde__op_kind kind) {
+  return kind == RONDE__OP_BATCH_NORM2D || kind == RONDE__OP_SOFTMAX || kind == RONDE__OP_LAYER_NORM ||
+         kind == RONDE__OP_LSTM;
+}
 
 /* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative
  * to compare. */
@@ -53,16 +64,14 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D;
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;
-  double curvature = run->c->attr.act || run->v->op->is_loss || run->c->kind == RONDE__OP_BATCH_NORM2D
-                         ? 2e-3 * (fabs(gradient) + 0.25)
-                         : 0;
+  double curvature =
+      run->c->attr.act || run->v->op->is_loss || is_curved(run->c->kind) ? 2e-3 * (fabs(gradient) + 0.25) : 0;
   if (fabs(slope - gradient) <= noise / (double)h + curvature + 1e-5 * fabs(gradient)) return true;
   return found(run, "%s [%lld]: %.6g, but the slope is %.6g", name, (long long)i, gradient, slope);
 }
 
 /* The analytic gradients first, as forward and backward of one step; then the slopes at a spread of elements. */
 static bool slopes_hold(const op_case *c, const reference *ref, const variant *v, const ronde__phys *out, tally *t) {
-  static const char *const names[] = {"weight gradient", "bias gradient"};
   op_run run;
   bool held = op_run_open(&run, c, ref, v, out);
   if (held) {
@@ -78,7 +87,7 @@ static bool slopes_hold(const op_case *c, const reference *ref, const variant *v
   for (int j = 0; j < ref->n_params && held; j++)
     for (int64_t s = 0, n = ref->n_param[j]; s < ronde__min(SAMPLES, n) && held; s++) {
       int64_t i = n <= SAMPLES ? s : (s * (n / SAMPLES) + s * 7) % n, place = weight_place(&run.desc.param[j], i);
-      held = slope_holds(&run, names[j], i, run.param[j].at + place, (double)run.dparam[j].at[place], t);
+      held = slope_holds(&run, gradient_names[j], i, run.param[j].at + place, (double)run.dparam[j].at[place], t);
     }
   op_run_close(&run);
   return held;
@@ -86,7 +95,7 @@ static bool slopes_hold(const op_case *c, const reference *ref, const variant *v
 
 /* Slopes of long sums drown in rounding, and of large cases take long. */
 static bool is_small(const op_case *c, const reference *ref) {
-  double work = (double)ref->out.n * ref->out.length;
+  double work = (double)ref->out[0].n * ref->out[0].length;
   return work < 3e5 && input_elems(c) < 20000;
 }
 

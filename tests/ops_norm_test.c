@@ -56,16 +56,16 @@ static void check_evaluation(const op_case *c) {
   }
   run.call.training = false;
   call_forward(&run);
-  for (int64_t i = 0; i < ref.out.n; i++) {
+  for (int64_t i = 0; i < ref.out[0].n; i++) {
     int64_t k = i / (c->h * c->w) % c->c;
     double exact = ((double)ref.in[0][i] - 0.01 * (double)k) / sqrt(0.5 + 0.02 * (double)k + 1e-5) * ref.param[0][k] +
                    ref.param[1][k];
     if (c->residual) exact += (double)ref.in[1][i];
     if (c->attr.act) exact = fmax(exact, 0);
-    assert_true(fabs(run.out.at[place_of(&run.desc.out, i)] - exact) < 2e-6);
+    assert_true(fabs(run.out[0].at[place_of(&run.desc.out[0], i)] - exact) < 2e-6);
   }
   assert_true(run.state_of[0].at[weight_place(&run.desc.buffer, 3)] == 0.03f); /* not moved */
-  assert_true(padding_holds(&run, "output", &run.desc.out, run.out.at));
+  assert_true(padding_holds(&run, "output", &run.desc.out[0], run.out[0].at));
   op_run_close(&run);
   reference_free(&ref);
 }
@@ -88,22 +88,22 @@ static void dropout_is_new_in_every_step_and_off_in_evaluation(void **unused) {
   op_run run;
   assert_true(op_run_open(&run, &dropout, &ref, &v, NULL));
   op_run_forward(&run);
-  int64_t dropped = zeros(&run.out); /* 1600 expected of 6400, deviation 35 */
+  int64_t dropped = zeros(&run.out[0]); /* 1600 expected of 6400, deviation 35 */
   assert_in_range(dropped, 1600 - 175, 1600 + 175);
-  float *before = malloc((size_t)run.out.n * sizeof *before);
-  memcpy(before, run.out.at, (size_t)run.out.n * sizeof *before);
+  float *before = malloc((size_t)run.out[0].n * sizeof *before);
+  memcpy(before, run.out[0].at, (size_t)run.out[0].n * sizeof *before);
   uint64_t *const keys[] = {&run.call.step, &run.call.seed, (uint64_t *)&run.call.first_example};
   for (size_t i = 0; i < RONDE__COUNT(keys); i++) {
     op_run_bind(&run, false);
     ++*keys[i];
     call_forward(&run);
-    assert_memory_not_equal(before, run.out.at, (size_t)run.out.n * sizeof *before);
-    assert_in_range(zeros(&run.out), 1600 - 175, 1600 + 175);
+    assert_memory_not_equal(before, run.out[0].at, (size_t)run.out[0].n * sizeof *before);
+    assert_in_range(zeros(&run.out[0]), 1600 - 175, 1600 + 175);
   }
   op_run_bind(&run, false);
   run.call.training = false;
   call_forward(&run);
-  assert_memory_equal(run.out.at, ref.in[0], (size_t)run.out.n * sizeof(float));
+  assert_memory_equal(run.out[0].at, ref.in[0], (size_t)run.out[0].n * sizeof(float));
   free(before);
   op_run_close(&run);
   reference_free(&ref);

@@ -21,12 +21,12 @@ typedef struct expected {
 } expected;
 
 typedef struct reference {
-  int n_inputs, n_params; /* inputs with data; a loss's values too */
-  ronde__shape out_shape;
-  float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout;
+  int n_inputs, n_outputs, n_params; /* inputs with data; a loss's values too */
+  ronde__shape out_shape[RONDE__OP_MAX_OUTPUTS];
+  float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout[RONDE__OP_MAX_OUTPUTS];
   int64_t n_param[RONDE__OP_MAX_PARAMS];
   int64_t *labels;
-  expected out, din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
+  expected out[RONDE__OP_MAX_OUTPUTS], din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
   double loss_sum, loss_bound; /* losses */
   int64_t n_correct;
 } reference;
@@ -36,6 +36,7 @@ double expected_bound(const expected *e, int64_t i);
 int64_t example_elems(const op_case *c);
 /* The inputs of a concatenation differ in their channels. */
 int64_t input_channels(const op_case *c, int i);
+ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout);
 int64_t elems_of_input(const op_case *c, int i);
 int64_t input_elems(const op_case *c);
 

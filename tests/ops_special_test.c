@@ -10,8 +10,8 @@ static float *forward_of(const op_case *c, const reference *ref, ronde__layout o
   assert_true(op_run_open(&run, c, ref, &v, c->kind == RONDE__OP_REORDER ? &rows : NULL));
   op_run_forward(&run);
   assert_true(all_guards_hold(&run));
-  float *out = malloc((size_t)ref->out.n * sizeof *out);
-  for (int64_t i = 0; i < ref->out.n; i++) out[i] = run.out.at[place_of(&run.desc.out, i)];
+  float *out = malloc((size_t)ref->out[0].n * sizeof *out);
+  for (int64_t i = 0; i < ref->out[0].n; i++) out[i] = run.out[0].at[place_of(&run.desc.out[0], i)];
   op_run_close(&run);
   return out;
 }
@@ -30,8 +30,8 @@ static void nan_stays_in_its_example(void **unused) {
       for (int64_t e = 0; e < example_elems(c); e++) example[e] = NAN;
       float *broken = forward_of(c, &ref, offered);
       memcpy(example, kept, (size_t)example_elems(c) * sizeof *kept);
-      int64_t n_out = ref.out.n / c->n, n_nan = 0;
-      for (int64_t e = 0; e < ref.out.n; e++) {
+      int64_t n_out = ref.out[0].n / c->n, n_nan = 0;
+      for (int64_t e = 0; e < ref.out[0].n; e++) {
         if (e / n_out == 1) n_nan += isnan(broken[e]);
         else assert_memory_equal(&clean[e], &broken[e], sizeof(float));
       }
@@ -57,17 +57,17 @@ static void max_pooling_prefers_the_first(void **unused) {
         if (with_nan && random_float() < -0.7f) ref.in[0][e] = NAN;
         if (with_nan && random_float() < -0.9f) ref.in[0][e] = INFINITY;
       }
-      ronde__ref_max_pool_forward(&p, ref.in[0], ref.out.exact);
-      ronde__ref_max_pool_backward(&p, ref.in[0], ref.dout, ref.din[0].exact);
+      ronde__ref_max_pool_forward(&p, ref.in[0], ref.out[0].exact);
+      ronde__ref_max_pool_backward(&p, ref.in[0], ref.dout[0], ref.din[0].exact);
       for (int64_t e = 0; e < input_elems(c); e++) ref.din[0].magnitude[e] = 4;
       for (ronde__layout offered = RONDE__ROWS; offered <= RONDE__BLOCKS; offered++) {
         variant v = {.op = ronde__ops[c->kind], .kernels = ronde__kernels_available(0), .offered = offered, .need = 1};
         op_run run;
         assert_true(op_run_open(&run, c, &ref, &v, NULL));
         op_run_forward(&run);
-        for (int64_t e = 0; e < ref.out.n; e++) {
-          float y = run.out.at[place_of(&run.desc.out, e)];
-          assert_true(y == ref.out.exact[e] || (isnan(y) && isnan(ref.out.exact[e])));
+        for (int64_t e = 0; e < ref.out[0].n; e++) {
+          float y = run.out[0].at[place_of(&run.desc.out[0], e)];
+          assert_true(y == ref.out[0].exact[e] || (isnan(y) && isnan(ref.out[0].exact[e])));
         }
         op_run_backward(&run);
         *finding = 0;

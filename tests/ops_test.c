@@ -103,16 +103,19 @@ static void layouts_do_not_depend_on_the_batch(void **unused) {
       ronde__op_desc first;
       for (size_t b = 0; b < RONDE__COUNT(batches); b++) {
         op_case c = op_cases[i];
-        ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+        ronde__shape in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
         shapes_of_inputs(&c, in);
-        assert_int_equal(op->infer(&c.attr, "op", in, (const char *const[]){"a", "b", "c", "d"}, &out), RONDE_OK);
-        ronde__phys offered = ronde__phys_make(variant / 2, batches[b], c.c, c.h, c.w);
-        ronde__op_desc d = {
-            .attr = c.attr, .n_inputs = 2, .in = {offered, offered}, .need_dinput = {variant % 2, variant % 2}};
-        op->layouts(&d, in, &out);
+        assert_int_equal(op->infer(&c.attr, "op", in, (const char *const[]){"a", "b", "c", "d"}, out), RONDE_OK);
+        ronde__op_desc d = {.attr = c.attr, .n_inputs = 2};
+        c.n = batches[b];
+        for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) {
+          d.in[i] = phys_of_input(&c, i, variant / 2);
+          d.need_dinput[i] = variant % 2;
+        }
+        op->layouts(&d, in, out);
         if (b == 0) first = d;
         assert_int_equal(d.in[0].layout, first.in[0].layout);
-        assert_int_equal(d.out.layout, first.out.layout);
+        assert_int_equal(d.out[0].layout, first.out[0].layout);
         for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) {
           assert_int_equal(d.param[p].form, first.param[p].form);
           assert_int_equal(ronde__weight_elems(&d.param[p]), ronde__weight_elems(&first.param[p]));
@@ -135,7 +138,7 @@ static ronde_status drop_a_tap(const ronde__op_desc *d, const void *state, const
 
 static ronde_status drop_the_last_example_of_the_bias(const ronde__op_desc *d, const void *state,
                                                       const ronde__op_call *call) {
-  float last = call->dout[ronde__phys_index(&d->out, d->out.n - 1, 0, 0)];
+  float last = call->dout[0][ronde__phys_index(&d->out[0], d->out[0].n - 1, 0, 0)];
   ronde_status status = sound_form(d)->backward(d, state, call);
   call->dparam[1][0] -= last;
   return status;
@@ -162,20 +165,21 @@ static ronde_status tell_too_early(const ronde__op_desc *d, const void *state, c
 
 static ronde_status write_past_the_end(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   ronde_status status = sound_form(d)->forward(d, state, call);
-  call->out[ronde__phys_elems(&d->out)] = 0;
+  call->out[0][ronde__phys_elems(&d->out[0])] = 0;
   return status;
 }
 
 static ronde_status leave_dirt_in_padded_channels(const ronde__op_desc *d, const void *state,
                                                   const ronde__op_call *call) {
   ronde_status status = sound_form(d)->forward(d, state, call);
-  if (d->out.layout == RONDE__BLOCKS && d->out.c % d->out.block) call->out[ronde__phys_elems(&d->out) - 1] = 1e-30f;
+  if (d->out[0].layout == RONDE__BLOCKS && d->out[0].c % d->out[0].block)
+    call->out[0][ronde__phys_elems(&d->out[0]) - 1] = 1e-30f;
   return status;
 }
 
 static ronde_status read_an_old_output(const ronde__op_desc *d, const void *state, const ronde__op_call *call) {
   ronde_status status = sound_form(d)->forward(d, state, call);
-  call->out[0] += 0 * call->work[0];
+  call->out[0][0] += 0 * call->work[0];
   return status;
 }
 

@@ -40,7 +40,7 @@ typedef struct op_run {
   ronde__op_call call;
   buffer in[RONDE__OP_MAX_INPUTS], din[RONDE__OP_MAX_INPUTS], param[RONDE__OP_MAX_PARAMS], dparam[RONDE__OP_MAX_PARAMS];
   buffer state_of[RONDE__OP_MAX_BUFFERS]; /* running statistics */
-  buffer out, dout, saved, work;
+  buffer out[RONDE__OP_MAX_OUTPUTS], dout[RONDE__OP_MAX_OUTPUTS], saved, work;
   double loss_sum;
   int64_t n_correct;
   /* The gradients as backward told that they were final, each from this element on; its size: nothing was told. */
@@ -48,6 +48,7 @@ typedef struct op_run {
   size_t heard_first[RONDE__OP_MAX_PARAMS];
 } op_run;
 
+extern const char *const gradient_names[RONDE__OP_MAX_PARAMS];
 extern char finding[640];
 
 /* Keeps the first finding; false. */

@@ -80,10 +80,15 @@ typedef struct ronde_tensor ronde_tensor;
 
 RONDE_API ronde_status ronde_graph_create(ronde_graph **graph_out);
 RONDE_API void ronde_graph_destroy(ronde_graph *graph);
-/* The first error that a call met while the network was built; RONDE_OK if there was none. */
+/* Layers of this name share their parameters (tied weights): a layer call that is given the name again takes the
+ * parameters of the call before it, whose shapes must be equal, and adds those that it alone has. Their gradient is the
+ * sum over all these calls. Without this, a name that is used twice is an error. Layers that keep statistics of the
+ * data (batch_norm2d) cannot be shared. */
+RONDE_API void ronde_graph_share(ronde_graph *graph, const char *layer);
+/* The first error met while building. */
 RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
 
-/* An input whose examples have the shape dims [rank]. */
+/* An input of dims [rank] per example (the batch comes in front): 1 to 4 of them, for example [F], [T,F] or [C,H,W]. */
 RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
 /* The target of the loss: one class label per example for the cross entropy, or values of the prediction's shape for the
  * squared error. */
@@ -138,8 +143,33 @@ RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_flatten(const ronde_tensor *x);
 /* a + b, of equal shapes. */
 RONDE_API ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b);
-/* inputs [n] with n from 2 to 4, each [C_i,H,W] or each [F_i] -> [sum of C_i,H,W] or [sum of F_i], in this order, as
- * PyTorch's cat along dim 1. */
+/* a - b and a b, element by element, of equal shapes. */
+RONDE_API ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b);
+RONDE_API ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b);
+/* The pieces of x along its first dimension, n of them (2 to 4) of these sizes, which add up to it (PyTorch's split on
+ * dim 1). Sets pieces_out [n]: NULL where the call failed. */
+RONDE_API void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out);
+/* exp(x) / sum of exp(x) over dimension `dim` of an example; below 0 it is counted from the last one. */
+RONDE_API ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim);
+
+typedef struct ronde_layer_norm_options {
+  int dims;  /* how many, from the last on, are normalised together; 0 means 1 */
+  float eps; /* 0 means 1e-5 */
+} ronde_layer_norm_options;
+
+/* (x - mean) / sqrt(variance + eps) * weight + bias, by the statistics of an example's last dimensions, of which weight
+ * and bias have the shape. options may be NULL. */
+RONDE_API ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name,
+                                         const ronde_layer_norm_options *options);
+/* What follows from a sequence [T,F], one step after the other (PyTorch's LSTM of one layer, parameters weight_ih_l0
+ * [4 hidden,F], weight_hh_l0 [4 hidden,hidden], bias_ih_l0 and bias_hh_l0 [4 hidden]): the hidden states [T,hidden], and
+ * in hidden_out and cell_out (each may be NULL) the last hidden state and the last cell state [hidden]. hidden_0 and
+ * cell_0 [hidden] are the states to begin with; both NULL: zeros. */
+RONDE_API ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
+                                   const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
+                                   ronde_tensor **cell_out);
+/* inputs [n], 2 to 4 of them, which agree but in the first dimension -> joined along it, in this order (PyTorch's cat on
+ * dim 1): [C_i,H,W] -> [sum of C_i,H,W]. */
 RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
 /* logits [K] and class labels -> the mean of -log softmax(logits)[label] over the batch. */
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);

@@ -21,6 +21,8 @@ void ronde_graph_destroy(ronde_graph *graph) {
   for (int i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].label);
   for (int i = 0; i < graph->n_params; i++) free(graph->params[i].name);
   for (int i = 0; i < graph->n_buffers; i++) free(graph->buffers[i].name);
+  for (int i = 0; i < graph->n_shared; i++) free(graph->shared[i]);
+  free(graph->shared);
   free(graph->buffers);
   free(graph->tensors);
   free(graph->nodes);
@@ -31,25 +33,25 @@ void ronde_graph_destroy(ronde_graph *graph) {
 ronde_status ronde_graph_status(const ronde_graph *graph) { return graph->status; }
 
 /* Marks the graph with its first error. */
-static void *fail(ronde_graph *graph, ronde_status status) {
+static void *build_fail(ronde_graph *graph, ronde_status status) {
   if (graph->status == RONDE_OK) graph->status = status;
   return NULL;
 }
 
 /* Room for one more of n items; NULL where there is no memory. */
-static void *grow(void *items, int n, size_t size) {
+static void *build_grow(void *items, int n, size_t size) {
   return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size);
 }
 
 static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
-  ronde_tensor **tensors = grow(graph->tensors, graph->n_tensors, sizeof *tensors);
+  ronde_tensor **tensors = build_grow(graph->tensors, graph->n_tensors, sizeof *tensors);
   if (tensors) graph->tensors = tensors;
   ronde_tensor *x = tensors ? calloc(1, sizeof *x) : NULL;
   char *copy = ronde__strdup(label);
   if (!x || !copy) {
     free(x);
     free(copy);
-    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
   }
   *x = (ronde_tensor){graph, graph->n_tensors, *shape, producer, copy};
   return graph->tensors[graph->n_tensors++] = x;
@@ -58,6 +60,8 @@ static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, i
 /* A dimension or product beyond these is a mistake, and could overflow an index. */
 #define MAX_EXAMPLE_ELEMS INT32_MAX
 #define MAX_PARAM_ELEMS (INT64_C(1) << 40)
+
+enum { MAX_INPUT_RANK = 4 };
 
 static bool fits(const ronde__shape *shape, int64_t max_elems) {
   int64_t n = 1;
@@ -75,16 +79,17 @@ static ronde_status too_large(const char *label, const ronde__shape *shape) {
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
   if (graph->input >= 0)
-    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
-                                   graph->tensors[graph->input]->label));
-  if (rank != 1 && rank != 3)
-    return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 or 3 dims (F, or C,H,W), not %d", name, rank));
+    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
+                                         graph->tensors[graph->input]->label));
+  if (rank < 1 || rank > MAX_INPUT_RANK)
+    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d",
+                                         name, MAX_INPUT_RANK, rank));
   for (int d = 0; d < rank; d++) {
     shape.dim[d] = dims[d];
     if (dims[d] < 1 || dims[d] > INT32_MAX)
-      return fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
+      return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
-  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return fail(graph, too_large(name, &shape));
+  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return build_fail(graph, too_large(name, &shape));
   ronde_tensor *x = add_tensor(graph, &shape, -1, name);
   if (x) graph->input = x->id;
   return x;
@@ -97,20 +102,58 @@ ronde_tensor *ronde_target(ronde_graph *graph) {
   return x;
 }
 
+void ronde_graph_share(ronde_graph *graph, const char *layer) {
+  char **shared = build_grow(graph->shared, graph->n_shared, sizeof *shared), *copy = ronde__strdup(layer);
+  if (shared) graph->shared = shared;
+  if (shared && copy) {
+    shared[graph->n_shared++] = copy;
+    return;
+  }
+  free(copy);
+  build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
+}
+
+static bool is_shared(const ronde_graph *graph, const char *label) {
+  for (int i = 0; i < graph->n_shared; i++)
+    if (strcmp(graph->shared[i], label) == 0) return true;
+  return false;
+}
+
+static ronde_status other_shape(const ronde__param *param, const ronde__shape *wanted) {
+  char own[96], text[96];
+  ronde__shape_text(&param->shape, own, sizeof own);
+  ronde__shape_text(wanted, text, sizeof text);
+  return ronde__fail(RONDE_E_USAGE, "%s: it is shared, but one layer wants it as %s and another as %s", param->name,
+                     own, text);
+}
+
+/* Of a parameter that is there already. */
+static int share_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec, int index) {
+  const ronde__param *param = &graph->params[index];
+  if (is_shared(graph, label) && ronde__shape_equal(&param->shape, &spec->shape)) return index;
+  if (is_shared(graph, label)) build_fail(graph, other_shape(param, &spec->shape));
+  else
+    build_fail(graph,
+               ronde__fail(RONDE_E_USAGE,
+                           "%s: the graph has a parameter of this name already; ronde_graph_share(graph, \"%s\") "
+                           "shares it between layers",
+                           param->name, label));
+  return -1;
+}
+
 static int add_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec) {
   char *name = ronde__format("%s.%s", label, spec->suffix);
-  ronde__param *params = grow(graph->params, graph->n_params, sizeof *params);
+  ronde__param *params = build_grow(graph->params, graph->n_params, sizeof *params);
   if (params) graph->params = params;
   if (!name || !params) {
     free(name);
-    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
   for (int i = 0; i < graph->n_params; i++)
     if (strcmp(params[i].name, name) == 0) {
-      fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has a parameter of this name already", name));
       free(name);
-      return -1;
+      return share_param(graph, label, spec, i);
     }
   params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init, false};
   return graph->n_params++;
@@ -118,13 +161,19 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
 
 static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer_spec *spec) {
   char *name = ronde__format("%s.%s", label, spec->suffix);
-  ronde__buffer *buffers = grow(graph->buffers, graph->n_buffers, sizeof *buffers);
+  ronde__buffer *buffers = build_grow(graph->buffers, graph->n_buffers, sizeof *buffers);
   if (buffers) graph->buffers = buffers;
   if (!name || !buffers) {
     free(name);
-    fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
+  for (int i = 0; i < graph->n_buffers; i++)
+    if (strcmp(buffers[i].name, name) == 0) {
+      build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
+      free(name);
+      return -1;
+    }
   buffers[graph->n_buffers] = (ronde__buffer){name, spec->shape, spec->initial, spec->is_counter};
   return graph->n_buffers++;
 }
@@ -147,57 +196,80 @@ static ronde_status check_inputs(const ronde__op *op, const char *label, const r
   return RONDE_OK;
 }
 
-/* Records one op; name NULL: made up from the op's. */
-static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
-                              const ronde_tensor *const *inputs, int n_inputs) {
+/* The shapes of a node's outputs and parameters, and the parameters themselves. */
+static ronde_status add_operands(ronde_graph *graph, const ronde__op *op, ronde__node *node, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
+  ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
+  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
+  RONDE_TRY(op->infer(&node->attr, node->label, in, in_labels, out));
+  node->n_outputs = op->outputs ? op->outputs(&node->attr) : 1;
+  for (int i = 0; i < node->n_outputs; i++)
+    if (!fits(&out[i], MAX_EXAMPLE_ELEMS)) return too_large(node->label, &out[i]);
+  int n_params = op->params ? op->params(&node->attr, in, specs) : 0;
+  for (int i = 0; i < n_params; i++)
+    if (!fits(&specs[i].shape, MAX_PARAM_ELEMS)) return too_large(node->label, &specs[i].shape);
+  for (; node->n_params < n_params && graph->status == RONDE_OK; node->n_params++)
+    node->param[node->n_params] = add_param(graph, node->label, &specs[node->n_params]);
+  int n_buffers = op->buffers ? op->buffers(&node->attr, in, buffers) : 0;
+  for (; node->n_buffers < n_buffers && graph->status == RONDE_OK; node->n_buffers++)
+    node->buffer[node->n_buffers] = add_buffer(graph, node->label, &buffers[node->n_buffers]);
+  return graph->status;
+}
+
+/* Where there are several outputs, each has its number in its label: "split_3.1". */
+static ronde_status add_outputs(ronde_graph *graph, ronde__node *node, const ronde__shape *shapes) {
+  for (int i = 0; i < node->n_outputs; i++) {
+    char *label = node->n_outputs > 1 ? ronde__format("%s.%d", node->label, i + 1) : ronde__strdup(node->label);
+    const ronde_tensor *y = label ? add_tensor(graph, &shapes[i], graph->n_nodes, label) : NULL;
+    free(label);
+    if (!y) return RONDE_E_MEMORY;
+    node->out[i] = y->id;
+  }
+  return RONDE_OK;
+}
+
+/* Records one op; name NULL: made up from the op's. outputs_out [n_outputs] (NULL: the first is handed back alone). */
+static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                                 const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out) {
   for (int i = 0; i < n_inputs; i++)
     if (!inputs[i]) return NULL;
   ronde_graph *graph = inputs[0]->graph;
   const ronde__op *op = ronde__ops[kind];
   if (graph->status != RONDE_OK) return NULL;
   ronde__node node = {.kind = kind, .attr = *attr, .n_inputs = n_inputs};
-  ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
   const char *labels[RONDE__OP_MAX_INPUTS];
   for (int i = 0; i < n_inputs; i++) {
     node.in[i] = inputs[i]->id;
     in[i] = inputs[i]->shape;
     labels[i] = inputs[i]->label;
   }
-  ronde__node *nodes = grow(graph->nodes, graph->n_nodes, sizeof *nodes);
+  ronde__node *nodes = build_grow(graph->nodes, graph->n_nodes, sizeof *nodes);
   if (nodes) graph->nodes = nodes;
   node.label = name ? ronde__strdup(name) : ronde__format("%s_%d", op->name, graph->n_nodes + 1);
   if (!nodes || !node.label) {
     free(node.label);
-    return fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
+    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
   }
   ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
-  if (status == RONDE_OK) status = op->infer(attr, node.label, in, labels, &out);
-  if (status == RONDE_OK && !fits(&out, MAX_EXAMPLE_ELEMS)) status = too_large(node.label, &out);
-  ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
-  int n_params = status == RONDE_OK && op->params ? op->params(attr, in, specs) : 0;
-  for (int i = 0; i < n_params && status == RONDE_OK; i++)
-    if (!fits(&specs[i].shape, MAX_PARAM_ELEMS)) status = too_large(node.label, &specs[i].shape);
-  for (int i = 0; i < n_params && status == RONDE_OK && graph->status == RONDE_OK; i++) {
-    node.param[i] = add_param(graph, node.label, &specs[i]);
-    node.n_params++;
-  }
-  ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
-  int n_buffers = status == RONDE_OK && op->buffers ? op->buffers(attr, in, buffers) : 0;
-  for (int i = 0; i < n_buffers && graph->status == RONDE_OK; i++) {
-    node.buffer[i] = add_buffer(graph, node.label, &buffers[i]);
-    node.n_buffers++;
-  }
-  if (status != RONDE_OK) fail(graph, status);
-  ronde_tensor *y = graph->status == RONDE_OK ? add_tensor(graph, &out, graph->n_nodes, node.label) : NULL;
-  if (!y) {
+  if (status == RONDE_OK) status = add_operands(graph, op, &node, in, labels, out);
+  if (status == RONDE_OK) status = add_outputs(graph, &node, out);
+  if (status != RONDE_OK) {
     free(node.label);
-    return NULL;
+    return build_fail(graph, status);
   }
-  node.out = y->id;
   graph->nodes[graph->n_nodes++] = node;
   const ronde__graph_listener *listener = graph->listener;
   if (listener) status = listener->added(listener->user, graph, graph->n_nodes - 1);
-  return status == RONDE_OK ? y : fail(graph, status);
+  if (status != RONDE_OK) return build_fail(graph, status);
+  for (int i = 0; i < node.n_outputs && outputs_out; i++) outputs_out[i] = graph->tensors[node.out[i]];
+  return graph->tensors[node.out[0]];
+}
+
+/* An op with one output. */
+static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                              const ronde_tensor *const *inputs, int n_inputs) {
+  return add_node_of(kind, name, attr, inputs, n_inputs, NULL);
 }
 
 static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
@@ -269,11 +341,53 @@ ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
   return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
 }
 
+ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b) {
+  return add_node(RONDE__OP_SUBTRACT, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
+}
+ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b) {
+  return add_node(RONDE__OP_MULTIPLY, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
+}
+
+void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out) {
+  ronde__op_attr attr = {.n_outputs = n};
+  for (int i = 0; i < n; i++) pieces_out[i] = NULL;
+  if (!x) return;
+  if (n < 2 || n > RONDE__OP_MAX_OUTPUTS) {
+    build_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: it can be split into 2 to %d pieces, not %d", x->label,
+                                     RONDE__OP_MAX_OUTPUTS, n));
+    return;
+  }
+  memcpy(attr.sizes, sizes, (size_t)n * sizeof *sizes);
+  add_node_of(RONDE__OP_SPLIT, NULL, &attr, &x, 1, pieces_out);
+}
+
+ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim) {
+  if (!x) return NULL;
+  return add_unary(RONDE__OP_SOFTMAX, NULL, &(ronde__op_attr){.dim = dim < 0 ? x->shape.rank + dim : dim}, x);
+}
+
+ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name, const ronde_layer_norm_options *o) {
+  ronde__op_attr attr = {.dim = o && o->dims ? o->dims : 1, .eps = o && o->eps > 0 ? o->eps : 1e-5f};
+  return add_unary(RONDE__OP_LAYER_NORM, name, &attr, x);
+}
+
+ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
+                         const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
+                         ronde_tensor **cell_out) {
+  ronde_tensor *outputs[RONDE__OP_MAX_OUTPUTS] = {NULL};
+  const ronde_tensor *inputs[] = {x, hidden_0, cell_0};
+  ronde__op_attr attr = {.out_channels = hidden, .bias = bias, .n_inputs = hidden_0 || cell_0 ? 3 : 1};
+  add_node_of(RONDE__OP_LSTM, name, &attr, inputs, attr.n_inputs, outputs);
+  if (hidden_out) *hidden_out = outputs[1];
+  if (cell_out) *cell_out = outputs[2];
+  return outputs[0];
+}
+
 ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
   if (n < 1 || !inputs[0]) return NULL;
   if (n < 2 || n > RONDE__OP_MAX_INPUTS)
-    return fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
-                                              inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
+    return build_fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
+                                                    inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
   return add_node(RONDE__OP_CONCAT, NULL, &(ronde__op_attr){.n_inputs = n}, inputs, n);
 }
 
@@ -308,14 +422,14 @@ ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
   if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
-    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
   else graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
-    fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
   else graph->loss = loss->id;
 }
 
@@ -351,7 +465,8 @@ int64_t ronde_graph_forward_flops(const ronde_graph *graph) {
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     const ronde__op *op = ronde__ops[node->kind];
-    if (op->flops) n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out]->shape);
+    if (op->flops)
+      n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out[0]]->shape);
   }
   return n;
 }

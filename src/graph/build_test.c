@@ -229,7 +229,35 @@ static void linear_without_outputs(void **state) {
 
 static void duplicate_names(void **state) {
   ronde_tensor *x = ronde_linear(vector(*state, 5), "fc1", 3, true);
-  check_error(*state, ronde_linear(x, "fc1", 3, true), "fc1.weight: the graph has a parameter of this name already");
+  check_error(*state, ronde_linear(x, "fc1", 3, true),
+              "fc1.weight: the graph has a parameter of this name already; "
+              "ronde_graph_share(graph, \"fc1\") shares it between layers");
+}
+
+static void shared_layers(void **state) {
+  ronde_graph_share(*state, "fc1");
+  ronde_tensor *x = ronde_linear(ronde_linear(vector(*state, 5), "fc1", 5, false), "fc1", 5, true);
+  assert_non_null(x);
+  assert_int_equal(ronde_graph_parameters(*state), 5 * 5 + 5); /* the bias is the second call's alone */
+  check_error(*state, ronde_linear(x, "fc1", 3, false),
+              "fc1.weight: it is shared, but one layer wants it as 5x5 and another as 3x5");
+}
+
+static void shared_statistics(void **state) {
+  ronde_graph_share(*state, "bn1");
+  ronde_tensor *x = ronde_batch_norm2d(image(*state, 3, 4, 4), "bn1", NULL);
+  check_error(*state, ronde_batch_norm2d(x, "bn1", NULL), "bn1: a layer that keeps statistics cannot be shared");
+}
+
+/* Layers with one value for each input take any rank; the others say which they want. */
+static void inputs_of_other_ranks(void **state) {
+  ronde_tensor *x = ronde_input(*state, "x", 4, (int64_t[]){2, 3, 4, 5});
+  int64_t dims[RONDE_MAX_RANK];
+  assert_int_equal(ronde_tensor_dims(ronde_add(ronde_relu(x), x), dims), 4);
+  assert_int_equal(dims[3], 5);
+  assert_int_equal(ronde_tensor_dims(ronde_flatten(x), dims), 1);
+  assert_int_equal(dims[0], 120);
+  check_error(*state, conv(x, "conv1", 3, 3, 1, 1), "conv1: a convolution takes CxHxW, but x gives 2x3x4x5");
 }
 
 static void tensors_of_two_graphs(void **state) {
@@ -291,11 +319,11 @@ static void two_inputs(void **state) {
 static void inputs_that_make_no_sense(void **state) {
   static const struct {
     int rank;
-    int64_t dims[3];
+    int64_t dims[5];
     const char *line;
   } inputs[] = {
-      {2, {3, 4}, "x: an input has 1 or 3 dims (F, or C,H,W), not 2"},
-      {0, {0}, "x: an input has 1 or 3 dims (F, or C,H,W), not 0"},
+      {5, {3, 4, 1, 1, 1}, "x: an input has 1 to 4 dims (F, or T,F, or C,H,W), not 5"},
+      {0, {0}, "x: an input has 1 to 4 dims (F, or T,F, or C,H,W), not 0"},
       {3, {3, 0, 4}, "x: dim 1 is 0"},
       {1, {-2}, "x: dim 0 is -2"},
       {3, {INT32_MAX, INT32_MAX, INT32_MAX}, "x: 2147483647x2147483647x2147483647 is too large"},
@@ -371,6 +399,9 @@ int main(void) {
       TEST(convolution_that_makes_no_sense),
       TEST(linear_without_outputs),
       TEST(duplicate_names),
+      TEST(shared_layers),
+      TEST(shared_statistics),
+      TEST(inputs_of_other_ranks),
       TEST(tensors_of_two_graphs),
       TEST(loss_of_another_graph),
       TEST(a_layer_is_no_loss),

@@ -1,7 +1,9 @@
+/* Where the gradients of a plan's parameters are zero whatever the examples: taps of convolutions that meet nothing but
+ * padding, as stretches of the flat arrays. */
 #include "graph/plan.h"
 
 /* A tied parameter has a gradient where any of its steps gives one. */
-static bool is_dead(const ronde__plan *plan, int param, int64_t tap) {
+static bool dead_taps_is_dead(const ronde__plan *plan, int param, int64_t tap) {
   bool dead = false;
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
@@ -15,14 +17,15 @@ static bool is_dead(const ronde__plan *plan, int param, int64_t tap) {
 }
 
 /* Behind those of [n] that are there; where out is NULL they are only counted. */
-static int append(const ronde__plan *plan, const ronde__net_param *params, int param, ronde__range *out, int n) {
+static int dead_taps_append(const ronde__plan *plan, const ronde__net_param *params, int param, ronde__range *out,
+                            int n) {
   const ronde__weight_layout *layout = &params[param].layout;
   /* Elsewhere a tap is no stretch of memory; those are the few weights of layers with few channels. */
   if (params[param].frozen || layout->form != RONDE__BLOCKED) return n;
   size_t slab = params[param].n_packed / (size_t)(ronde__ceil_div(layout->o, layout->block_o) * layout->t);
   bool joins = false;
   for (size_t at = 0; at < params[param].n_packed; at += slab) {
-    bool dead = is_dead(plan, param, (int64_t)(at / slab) % layout->t);
+    bool dead = dead_taps_is_dead(plan, param, (int64_t)(at / slab) % layout->t);
     if (dead && !joins) {
       if (out) out[n] = (ronde__range){params[param].offset + at, 0};
       n++;
@@ -37,10 +40,10 @@ ronde_status ronde__plan_dead_taps(const ronde__plan *plan, const ronde__net_par
                                    int *n_out) {
   ronde__range *dead;
   int n = 0;
-  for (int i = 0; i < plan->n_params; i++) n = append(plan, params, i, NULL, n);
+  for (int i = 0; i < plan->n_params; i++) n = dead_taps_append(plan, params, i, NULL, n);
   RONDE__ALLOC(dead, (size_t)n * sizeof *dead, "network");
   n = 0;
-  for (int i = 0; i < plan->n_params; i++) n = append(plan, params, i, dead, n);
+  for (int i = 0; i < plan->n_params; i++) n = dead_taps_append(plan, params, i, dead, n);
   *dead_out = dead;
   *n_out = n;
   return RONDE_OK;

@@ -24,10 +24,8 @@ static ronde_status follow_tensors(ronde__eager *e, const ronde_graph *graph) {
   return add_external(e, ronde__phys_of_shape(&graph->tensors[input]->shape, e->batch.n), e->batch.x, &value_of[input]);
 }
 
-/* Loss targets lie as the prediction does, logically. */
 static ronde_status bind_target(ronde__eager *e, const ronde__node *loss) {
-  const ronde__phys *prediction = &e->values[e->value_of[loss->in[0]]].phys;
-  ronde__phys phys = ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
+  ronde__phys phys = ronde__phys_of_target(&e->values[e->value_of[loss->in[0]]].phys);
   return add_external(e, phys, e->batch.targets, &e->value_of[loss->in[1]]);
 }
 
@@ -129,42 +127,19 @@ static ronde_status copy_foreign_buffers(ronde__eager *e, ronde__tape_entry *ent
 
 /* ---- calls ---- */
 
-void ronde__eager_bind(const ronde__eager *e, const ronde__tape_entry *entry, ronde__op_call *call) {
-  const ronde__plan_step *step = &entry->step;
-  int n;
-  size_t n_elems;
-  const ronde__net_param *params = ronde__net_params(e->net, &n);
-  const ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
-  *call = (ronde__op_call){.labels = e->batch.labels,
-                           .loss_scale = e->loss_scale,
-                           .pool = e->options.pool,
-                           .training = e->batch.training,
-                           .seed = e->batch.seed,
-                           .step = e->batch.step,
-                           .first_example = e->batch.first_example,
-                           .saved = entry->saved,
-                           .out = e->values[step->out].data};
-  for (int i = 0; i < step->desc.n_inputs; i++) call->in[i] = e->values[step->in[i]].data;
-  for (int i = 0; i < step->desc.n_params; i++)
-    call->param[i] = entry->is_foreign ? entry->param[i] : ronde__net_values(e->net) + params[step->param[i]].offset;
-  for (int i = 0; i < step->desc.n_buffers; i++) {
-    const ronde__net_buffer *b = &buffers[step->buffer[i]];
-    if (b->is_counter) continue;
-    call->buffer[i] = entry->buffer[i] ? entry->buffer[i] : ronde__net_buffer_values(e->net, &n_elems) + b->offset;
-  }
-}
-
-static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
+static ronde_status eager_run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   const ronde__plan_step *step = &entry->step;
   const ronde__net_hooks *hooks = e->hooks;
   ronde__prof *prof = e->options.prof;
   ronde__op_call call;
-  ronde__eager_bind(e, entry, &call);
+  ronde__tape_bind(e, entry, &call);
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
   call.loss_sum = &e->result.loss_sum;
   call.n_correct = &e->result.n_correct;
-  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++)
-    hooks->param_needed(hooks->user, step->param[i]);
+  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++) {
+    if (!e->was_needed[step->param[i]]) hooks->param_needed(hooks->user, step->param[i]);
+    e->was_needed[step->param[i]] = true;
+  }
   uint64_t begin = prof ? ronde__prof_now(prof) : 0;
   ronde_status status = step->desc.form->forward(&step->desc, step->state, &call);
   if (prof && status == RONDE_OK)
@@ -173,25 +148,34 @@ static ronde_status run_forward(ronde__eager *e, ronde__tape_entry *entry) {
   return status;
 }
 
-/* Prepares and executes a step whose op, desc and in are set; its output is a new value. */
+static ronde__plan_options plan_options(const ronde__eager *e) {
+  const ronde__net_options *o = &e->options;
+  return (ronde__plan_options){.n = e->batch.n,
+                               .training = o->training,
+                               .kernels = o->kernels,
+                               .gemm = o->gemm,
+                               .threads = ronde__pool_threads(o->pool),
+                               .prof = o->prof};
+}
+
+/* A new value for an output of a step. */
+static ronde_status add_output(ronde__eager *e, ronde__plan_step *step, int output) {
+  ronde__tape_value out = {.phys = step->desc.out[output], .wants_gradient = step->has_backward && !step->op->is_loss};
+  RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
+  ronde_status status = ronde__tape_value_add(e, &out, &step->out[output]);
+  if (status != RONDE_OK) ronde__blocks_give(e->blocks, out.data);
+  return status;
+}
+
+/* Prepares and executes a step whose op, desc and in are set; its outputs are new values. */
 static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
   ronde__plan_step *step = &entry->step;
-  const ronde__net_options *o = &e->options;
-  ronde__plan_options options = {.n = e->batch.n,
-                                 .training = o->training,
-                                 .kernels = o->kernels,
-                                 .gemm = o->gemm,
-                                 .threads = step->desc.threads,
-                                 .prof = o->prof};
-  ronde__tape_value out = {.phys = step->desc.out, .wants_gradient = step->has_backward && !step->op->is_loss};
+  ronde__plan_options options = plan_options(e);
   RONDE_TRY(ronde__prepared_get(e->prepared, &options, step));
   ronde__tape_entry *entries = ronde__tape_room(e->entries, e->n_entries + 1, &e->capacity.entries, sizeof *e->entries);
   if (!entries) return RONDE_E_MEMORY;
   e->entries = entries;
-  RONDE_TRY(ronde__tape_take(e, ronde__phys_elems(&out.phys), &out.data));
-  ronde_status status = ronde__tape_value_add(e, &out, &step->out);
-  if (status != RONDE_OK) ronde__blocks_give(e->blocks, out.data);
-  RONDE_TRY(status);
+  for (int i = 0; i < step->desc.n_outputs; i++) RONDE_TRY(add_output(e, step, i));
   /* From here on the tape owns what the entry takes. */
   entries[e->n_entries] = *entry;
   entry = &entries[e->n_entries++];
@@ -200,14 +184,8 @@ static ronde_status call_op(ronde__eager *e, ronde__tape_entry *entry) {
   RONDE_TRY(copy_foreign_params(e, entry));
   RONDE_TRY(copy_foreign_buffers(e, entry, false));
   if (e->only_shapes) return RONDE_OK;
-  RONDE_TRY(run_forward(e, entry));
+  RONDE_TRY(eager_run_forward(e, entry));
   return e->batch.training ? copy_foreign_buffers(e, entry, true) : RONDE_OK;
-}
-
-static void set_options(const ronde__eager *e, ronde__op_desc *desc) {
-  desc->kernels = e->options.kernels;
-  desc->gemm = e->options.gemm;
-  desc->threads = ronde__pool_threads(e->options.pool);
 }
 
 /* The value in the wanted form: as it is, or behind a reorder (one that was made already is used again). */
@@ -217,16 +195,16 @@ static ronde_status in_form(ronde__eager *e, int value, const ronde__phys *wante
   if (ronde__phys_equal(&e->values[value].phys, wanted)) return RONDE_OK;
   for (int i = 0; i < e->n_entries; i++) {
     const ronde__plan_step *step = &e->entries[i].step;
-    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out, wanted))
-      return *value_out = step->out, RONDE_OK;
+    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out[0], wanted))
+      return *value_out = step->out[0], RONDE_OK;
   }
   bool wants = e->values[value].wants_gradient;
-  ronde__tape_entry entry = {.step = {.op = op, .in = {value}, .has_backward = wants}};
-  entry.step.desc =
-      (ronde__op_desc){.n_inputs = 1, .in = {e->values[value].phys}, .out = *wanted, .need_dinput = {wants}};
-  set_options(e, &entry.step.desc);
+  ronde__plan_options options = plan_options(e);
+  ronde__tape_entry entry = {.step = ronde__step_of_reorder(&e->values[value].phys, wanted, wants, &options)};
+  entry.step.in[0] = value;
+  entry.step.has_backward = wants;
   RONDE_TRY(call_op(e, &entry));
-  *value_out = e->entries[e->n_entries - 1].step.out;
+  *value_out = e->entries[e->n_entries - 1].step.out[0];
   return RONDE_OK;
 }
 
@@ -234,41 +212,37 @@ static ronde_status run_node(ronde__eager *e, const ronde_graph *graph, int inde
   const ronde__node *node = &graph->nodes[index];
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
-  ronde__tape_entry entry = {.step = {.op = ronde__ops[node->kind]}};
+  const ronde__weight_layout *stored[RONDE__OP_MAX_PARAMS];
+  ronde__plan_options options = plan_options(e);
+  ronde__tape_entry entry = {.step = ronde__step_of_node(node, index, &options)};
   ronde__plan_step *step = &entry.step;
   ronde__op_desc *desc = &step->desc;
-  *desc = (ronde__op_desc){.attr = node->attr,
-                           .n_inputs = node->n_inputs,
-                           .n_params = node->n_params,
-                           .n_buffers = node->n_buffers,
-                           .layer = index};
-  set_options(e, desc);
   if (step->op->is_loss) RONDE_TRY(bind_target(e, node));
-  ronde__shape in[RONDE__OP_MAX_INPUTS];
   /* Layouts follow from which gradients are wanted: in evaluation too, so that weights keep their form. */
   for (int i = 0; i < node->n_params; i++) {
     step->param[i] = e->param_of[node->param[i]];
     desc->frozen[i] = params[step->param[i]].frozen;
+    stored[i] = &params[step->param[i]].layout;
     step->has_backward |= e->options.training && !desc->frozen[i];
   }
   for (int i = 0; i < node->n_inputs; i++) {
     const ronde__tape_value *value = &e->values[e->value_of[node->in[i]]];
-    in[i] = graph->tensors[node->in[i]]->shape;
     desc->in[i] = value->phys;
     desc->need_dinput[i] = value->wants_gradient;
     step->has_backward |= value->wants_gradient;
   }
-  step->op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  ronde__step_lay_out(graph, node, stored, step); /* where that cannot be, the parameters are copied */
   for (int i = 0; i < node->n_inputs; i++) RONDE_TRY(in_form(e, e->value_of[node->in[i]], &desc->in[i], &step->in[i]));
   for (int i = 0; i < node->n_buffers; i++) step->buffer[i] = e->buffer_of[node->buffer[i]];
   if (!step->op->is_view) RONDE_TRY(call_op(e, &entry));
-  e->value_of[node->out] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out;
+  for (int i = 0; i < node->n_outputs; i++)
+    e->value_of[node->out[i]] = step->op->is_view ? step->in[0] : e->entries[e->n_entries - 1].step.out[i];
   return RONDE_OK;
 }
 
 /* ---- the graph's listener ---- */
 
-static ronde_status added(void *user, const ronde_graph *graph, int index) {
+static ronde_status eager_added(void *user, const ronde_graph *graph, int index) {
   ronde__eager *e = user;
   RONDE_TRY(follow_tensors(e, graph));
   RONDE_TRY(follow_params(e, graph));
@@ -282,7 +256,7 @@ static void copy_out(const ronde__eager *e, int value, float *values_out) {
   ronde__reorder(from, e->values[value].data, &to, values_out, false);
 }
 
-static ronde_status values(void *user, const ronde_tensor *x, float *values_out) {
+static ronde_status eager_values(void *user, const ronde_tensor *x, float *values_out) {
   ronde__eager *e = user;
   RONDE_TRY(follow_tensors(e, x->graph));
   if (e->value_of[x->id] < 0)
@@ -294,9 +268,13 @@ static ronde_status values(void *user, const ronde_tensor *x, float *values_out)
 
 /* ---- passes ---- */
 
-static void begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks) {
+static void eager_begin(ronde__eager *e, const ronde__net_batch *batch, float loss_scale,
+                        const ronde__net_hooks *hooks) {
   ronde__tape_clear(e);
   ronde__prepared_trim(e->prepared);
+  int n_params;
+  ronde__net_params(e->net, &n_params);
+  memset(e->was_needed, 0, (size_t)n_params * sizeof *e->was_needed);
   e->batch = *batch;
   e->loss_scale = loss_scale;
   e->hooks = hooks;
@@ -310,7 +288,7 @@ static ronde_status run_loss(ronde__eager *e, const ronde_graph *graph) {
 }
 
 /* Counters of the normalisations that took part; executed operations. */
-static void count(ronde__eager *e) {
+static void eager_count(ronde__eager *e) {
   int n;
   ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
   double flops = 0;
@@ -329,8 +307,8 @@ static void drop_tape(ronde__eager *e) {
 }
 
 /* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
-static ronde_status define(ronde__eager *e, float *output_out) {
-  ronde__graph_listener listener = {added, values, e};
+static ronde_status eager_define(ronde__eager *e, float *output_out) {
+  ronde__graph_listener listener = {eager_added, eager_values, e};
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   graph->listener = &listener;
@@ -344,23 +322,23 @@ static ronde_status define(ronde__eager *e, float *output_out) {
   return status;
 }
 
-static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
-                            const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+static ronde_status eager_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                                  const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   ronde__eager *e = execution;
-  begin(e, batch, loss_scale, hooks);
-  RONDE_TRY(define(e, NULL));
-  if (batch->training) count(e);
+  eager_begin(e, batch, loss_scale, hooks);
+  RONDE_TRY(eager_define(e, NULL));
+  if (batch->training) eager_count(e);
   *result_out = e->result;
   return RONDE_OK;
 }
 
-static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
+static ronde_status eager_predict(void *execution, int64_t n, const float *x, float *y_out) {
   ronde__eager *e = execution;
-  begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
-  return define(e, y_out);
+  eager_begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
+  return eager_define(e, y_out);
 }
 
-static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+static ronde_status eager_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   ronde__eager *e = execution;
   if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward without a pass of training that has ended");
   ronde_status status = ronde__tape_backward(e, accumulate, hooks, touched);
@@ -369,27 +347,27 @@ static ronde_status backward(void *execution, bool accumulate, const ronde__net_
 }
 
 /* The recorded graph shows which ops to expect. */
-static ronde_status prepare(void *execution, int64_t n) {
+static ronde_status eager_prepare(void *execution, int64_t n) {
   ronde__eager *e = execution;
   const ronde_graph *graph = ronde__net_graph(e->net);
-  begin(e, &(ronde__net_batch){.n = n, .training = e->options.training}, 1, NULL);
+  eager_begin(e, &(ronde__net_batch){.n = n, .training = e->options.training}, 1, NULL);
   e->only_shapes = true;
   ronde_status status = RONDE_OK;
-  for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = added(e, graph, i);
+  for (int i = 0; i < graph->n_nodes && status == RONDE_OK; i++) status = eager_added(e, graph, i);
   if (status == RONDE_OK) status = run_loss(e, graph);
   drop_tape(e);
   return status;
 }
 
-static double executed_flops(const void *execution, int64_t n) {
+static double eager_executed_flops(const void *execution, int64_t n) {
   return ((const ronde__eager *)execution)->flops_per_example * (double)n;
 }
 
-static size_t arena_bytes(const void *execution) {
+static size_t eager_arena_bytes(const void *execution) {
   return ronde__blocks_mapped(((const ronde__eager *)execution)->blocks);
 }
 
-static void destroy(void *execution) {
+static void eager_destroy(void *execution) {
   ronde__eager *e = execution;
   if (!e) return;
   if (e->blocks) ronde__tape_clear(e);
@@ -400,27 +378,38 @@ static void destroy(void *execution) {
   free(e->value_of);
   free(e->param_of);
   free(e->buffer_of);
+  ronde__free(e->finisher);
+  ronde__free(e->was_needed);
   ronde__free(e);
 }
 
-static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+static ronde_status eager_allocate(ronde__eager *e) {
+  int n_params;
+  ronde__net_params(e->net, &n_params);
+  RONDE__ALLOC(e->finisher, (size_t)n_params * sizeof *e->finisher, "tape");
+  RONDE__ALLOC(e->was_needed, (size_t)n_params * sizeof *e->was_needed, "tape");
+  return RONDE_OK;
+}
+
+static ronde_status eager_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   ronde__eager *e;
   RONDE__ALLOC(e, sizeof *e, "tape");
   *e = (ronde__eager){.net = net, .options = *options};
-  ronde_status status = ronde__prepared_create(&e->prepared);
+  ronde_status status = eager_allocate(e);
+  if (status == RONDE_OK) status = ronde__prepared_create(&e->prepared);
   if (status == RONDE_OK) status = ronde__blocks_create(&e->blocks);
-  if (status != RONDE_OK) destroy(e);
+  if (status != RONDE_OK) eager_destroy(e);
   else *execution_out = e;
   return status;
 }
 
 const ronde__executor ronde__executor_eager = {
-    .create = create,
-    .destroy = destroy,
-    .prepare = prepare,
-    .forward = forward,
-    .predict = predict,
-    .executed_flops = executed_flops,
-    .backward = backward,
-    .arena_bytes = arena_bytes,
+    .create = eager_create,
+    .destroy = eager_destroy,
+    .prepare = eager_prepare,
+    .forward = eager_forward,
+    .predict = eager_predict,
+    .executed_flops = eager_executed_flops,
+    .backward = eager_backward,
+    .arena_bytes = eager_arena_bytes,
 };

@@ -14,8 +14,7 @@ static int stop_pool(void **unused) {
 
 static ronde_status define(void *user, ronde_graph *graph) {
   const network *network = user;
-  network->build(graph,
-                 ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
+  network->build(graph, input_of(graph, network));
   return ronde__graph_finish(graph);
 }
 
@@ -56,8 +55,8 @@ static void assert_equal_gradients(const char *name, ronde__net *planned, ronde_
   }
 }
 
-static void equals_the_plan(void **unused) {
-  for (size_t i = 0; i < RONDE__COUNT(networks); i++) {
+static void check_networks(const network *networks, size_t n_networks) {
+  for (size_t i = 0; i < n_networks; i++) {
     ronde_graph *graph = graph_of(&networks[i]);
     ronde__net *planned = net_of(graph, NULL), *eager = net_of(graph, &networks[i]);
     static const int64_t batches[] = {7, 1, 42, 7};
@@ -85,6 +84,11 @@ static void equals_the_plan(void **unused) {
     ronde__net_destroy(eager);
     ronde_graph_destroy(graph);
   }
+}
+
+static void equals_the_plan(void **unused) {
+  check_networks(networks, RONDE__COUNT(networks));
+  check_networks(sequence_networks, RONDE__COUNT(sequence_networks));
 }
 
 /* ---- networks that change ---- */

@@ -26,6 +26,10 @@ typedef struct ronde__executor {
   size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients */
 } ronde__executor;
 
+/* net.c: ronde__net_create with this executor. */
+ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options *options,
+                             const ronde__executor *executor, ronde__net **net_out);
+
 extern const ronde__executor ronde__executor_planned, ronde__executor_eager;
 
 #endif

@@ -22,7 +22,7 @@ typedef struct ronde__node {
   ronde__op_attr attr;
   char *label;
   int in[RONDE__OP_MAX_INPUTS], n_inputs; /* tensors */
-  int out;
+  int out[RONDE__OP_MAX_OUTPUTS], n_outputs;
   int param[RONDE__OP_MAX_PARAMS], n_params;
   int buffer[RONDE__OP_MAX_BUFFERS], n_buffers;
 } ronde__node;
@@ -54,7 +54,8 @@ struct ronde_graph {
   ronde__node *nodes;
   ronde__param *params;
   ronde__buffer *buffers;
-  int n_tensors, n_nodes, n_params, n_buffers;
+  char **shared; /* labels of layers that share their parameters */
+  int n_tensors, n_nodes, n_params, n_buffers, n_shared;
   ronde_status status;
   int input, target, output, loss;       /* tensors, -1: none */
   const ronde__graph_listener *listener; /* NULL: the graph is recorded only */

@@ -96,7 +96,7 @@ static void set_initial_buffers(ronde__net *net) {
   }
 }
 
-static ronde_status allocate(ronde__net *net) {
+static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
   net->n_params = net->graph->n_params;
@@ -228,15 +228,15 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   return RONDE_OK;
 }
 
-/* ---- either ---- */
+/* ---- either way of execution ---- */
 
-ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
+ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options *options,
+                             const ronde__executor *executor, ronde__net **net_out) {
   ronde__net *net;
   RONDE__ALLOC(net, sizeof *net, "network");
-  *net = (ronde__net){.graph = graph, .options = *options};
-  ronde_status status = allocate(net);
-  net->executor = options->define ? &ronde__executor_eager : &ronde__executor_planned;
-  if (status == RONDE_OK) status = net->executor->create(net, options, &net->execution);
+  *net = (ronde__net){.graph = graph, .options = *options, .executor = executor};
+  ronde_status status = net_allocate(net);
+  if (status == RONDE_OK) status = executor->create(net, options, &net->execution);
   if (status != RONDE_OK) ronde__net_destroy(net);
   else *net_out = net;
   return status;

@@ -90,6 +90,7 @@ static void check_networks(const network *networks, size_t n_networks) {
 static void gradients_are_slopes_of_the_loss(void **unused) {
   check_networks(networks, RONDE__COUNT(networks));
   check_networks(normed_networks, RONDE__COUNT(normed_networks));
+  check_networks(sequence_networks, RONDE__COUNT(sequence_networks));
 }
 
 static void a_bent_gradient_is_found(void **unused) {

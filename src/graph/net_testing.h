@@ -22,7 +22,7 @@
 
 typedef struct network {
   const char *name;
-  int64_t c, h, w; /* h 0: a vector of c */
+  int64_t c, h, w; /* h 0: a vector of c; a sequence of c steps where w is not 0 */
   void (*build)(ronde_graph *graph, ronde_tensor *x);
 } network;
 
@@ -46,7 +46,7 @@ void build_dead_taps(ronde_graph *graph, ronde_tensor *x);
 /* A loss beside the output, of other values; and a second loss that nobody asked for, of another shape. */
 void build_two_heads(ronde_graph *graph, ronde_tensor *x);
 
-extern const network networks[22];
+extern const network networks[26];
 
 /* ---- networks with batch normalisation: examples are no longer independent of each other ---- */
 
@@ -69,6 +69,10 @@ void build_norm_apart(ronde_graph *graph, ronde_tensor *x);
 
 extern const network normed_networks[6];
 
+/* Networks of sequences, for which there is no interpreter. */
+extern const network sequence_networks[1];
+
+ronde_tensor *input_of(ronde_graph *graph, const network *network);
 ronde_graph *graph_of(const network *network);
 
 /* ---- batches ---- */

@@ -97,31 +97,37 @@ static void what_is_handed_out_is_what_is_kept(void **unused) {
 
 /* ---- tied parameters ---- */
 
-static void build_three_alike(ronde_graph *graph, ronde_tensor *x) {
+/* The third layer's bias is its own. */
+static void build_alike(ronde_graph *graph, ronde_tensor *x, const char *third) {
   x = ronde_tanh(ronde_linear(x, "fc1", 20, true));
-  x = ronde_tanh(ronde_linear(x, "fc2", 20, true));
-  x = ronde_tanh(ronde_linear(x, "fc3", 20, true));
+  x = ronde_tanh(ronde_linear(x, "fc2", 20, false));
+  x = ronde_tanh(ronde_linear(x, third, 20, true));
   ronde_graph_set_output(graph, ronde_linear(x, "fc4", 5, true));
 }
 
-enum { FC2_WEIGHT = 2, FC3_WEIGHT = 4 };
+static void build_three_alike(ronde_graph *graph, ronde_tensor *x) { build_alike(graph, x, "fc3"); }
 
-/* fc3 reads fc2's weights; no public call does this yet. */
-static void tie(ronde_graph *graph) {
-  for (int i = 0; i < graph->n_nodes; i++)
-    if (graph->nodes[i].n_params && graph->nodes[i].param[0] == FC3_WEIGHT) graph->nodes[i].param[0] = FC2_WEIGHT;
+static void build_two_tied(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "fc2");
+  build_alike(graph, x, "fc2");
 }
 
+enum { FC2_WEIGHT = 2, FC3_WEIGHT = 3 };
+
 static void a_tied_parameter_has_one_gradient(void **unused) {
-  static const network alike = {"alike", 13, 0, 0, build_three_alike};
-  ronde_graph *apart_graph = graph_of(&alike), *tied_graph = graph_of(&alike);
-  tie(tied_graph);
+  static const network alike = {"alike", 13, 0, 0, build_three_alike}, two = {"tied", 13, 0, 0, build_two_tied};
+  ronde_graph *apart_graph = graph_of(&alike), *tied_graph = graph_of(&two);
   ronde__net *apart = net_of(apart_graph, false), *kept = net_of(tied_graph, false);
   taken t = {.net = net_of(tied_graph, true)}, of_kept = {.net = kept};
   examples e = examples_make(tied_graph, 5);
   float w[400], sum[400], second[400], tied[400];
   ronde__net_get(kept, FC2_WEIGHT, w);
   ronde__net_set(apart, FC3_WEIGHT, w);
+  float bias[20] = {0}, last[100], last_bias[5] = {0};
+  ronde__net_set(apart, FC3_WEIGHT + 1, bias), ronde__net_set(kept, FC2_WEIGHT + 1, bias);
+  ronde__net_set(t.net, FC2_WEIGHT + 1, bias), ronde__net_set(t.net, FC2_WEIGHT + 3, last_bias);
+  ronde__net_get(kept, FC2_WEIGHT + 2, last), ronde__net_set(apart, FC3_WEIGHT + 2, last);
+  ronde__net_set(kept, FC2_WEIGHT + 3, last_bias), ronde__net_set(apart, FC3_WEIGHT + 3, last_bias);
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(apart, &e.batch, 0.2f, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(apart, false, NULL), RONDE_OK);

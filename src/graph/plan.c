@@ -9,27 +9,35 @@ typedef struct builder {
   const ronde_graph *graph;
   const ronde__plan_options *options;
   ronde__plan *plan;
-  int *value_of;               /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
-  int *n_uses;                 /* [tensors] */
-  bool *wants_gradient;        /* [tensors]: it depends on a parameter that trains */
-  bool *for_loss, *for_output; /* [tensors] */
-  int *fused_into;             /* [nodes]: the node that executes this activation, sum or pooling, -1: itself */
-  int *sum;                    /* [nodes]: the sum that a normalisation executes too, in the sum's place; -1: none */
-  ronde__activation *act;      /* [nodes]: the activation that a node executes beside its own work */
+  int *value_of;                /* [tensors]: the value that holds a tensor as its producer left it, -1: not yet */
+  int *n_uses;                  /* [tensors] */
+  bool *wants_gradient;         /* [tensors]: it depends on a parameter that trains */
+  bool *for_loss, *for_output;  /* [tensors] */
+  int *fused_into;              /* [nodes]: the node that executes this activation, sum or pooling, -1: itself */
+  int *sum;                     /* [nodes]: the sum that a normalisation executes too, in the sum's place; -1: none */
+  ronde__activation *act;       /* [nodes]: the activation that a node executes beside its own work */
+  ronde__weight_layout *stored; /* [params]: as the steps so far want it; o 0: none uses it */
 } builder;
 
 /* ---- facts about the graph ---- */
 
+/* Whether something holds of any output of a node. */
+static bool is_any(const ronde__node *node, const bool *of_tensors) {
+  for (int i = 0; i < node->n_outputs; i++)
+    if (of_tensors[node->out[i]]) return true;
+  return false;
+}
+
 static void mark_needed(const ronde_graph *graph, int tensor, bool *needed) {
   if (tensor >= 0) needed[tensor] = true;
   for (int i = graph->n_nodes - 1; i >= 0; i--)
-    if (needed[graph->nodes[i].out])
+    if (is_any(&graph->nodes[i], needed))
       for (int j = 0; j < graph->nodes[i].n_inputs; j++) needed[graph->nodes[i].in[j]] = true;
 }
 
 /* Nodes that neither the loss nor the output needs are no part of the plan. */
 static bool is_needed(const builder *b, const ronde__node *node) {
-  return b->for_loss[node->out] || b->for_output[node->out];
+  return is_any(node, b->for_loss) || is_any(node, b->for_output);
 }
 
 static int only_reader(const builder *b, int tensor) {
@@ -65,8 +73,8 @@ static int executor_of(const builder *b, int index) {
   const ronde_graph *graph = b->graph;
   const ronde__node *node = &graph->nodes[index];
   int producer = graph->tensors[node->in[0]]->producer;
-  if (node->attr.act == RONDE__ACT_RELU && b->n_uses[node->out] == 1 && node->out != graph->output) {
-    int reader = only_reader(b, node->out);
+  if (node->attr.act == RONDE__ACT_RELU && b->n_uses[node->out[0]] == 1 && node->out[0] != graph->output) {
+    int reader = only_reader(b, node->out[0]);
     if (executes_relu(&graph->nodes[reader])) return reader;
   }
   if (producer < 0 || b->n_uses[node->in[0]] != 1 || node->in[0] == graph->output) return -1;
@@ -90,7 +98,7 @@ static void study(builder *b) {
       depends |= b->wants_gradient[node->in[j]];
       b->n_uses[node->in[j]]++;
     }
-    b->wants_gradient[node->out] = depends && b->options->training;
+    for (int j = 0; j < node->n_outputs; j++) b->wants_gradient[node->out[j]] = depends && b->options->training;
   }
   for (int i = 0; i < graph->n_nodes; i++) b->fused_into[i] = b->sum[i] = -1;
   for (int i = 0; i < graph->n_nodes; i++) {
@@ -114,17 +122,6 @@ static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool ha
   return plan->n_values++;
 }
 
-ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n) {
-  if (shape->rank == 3) return ronde__phys_make(RONDE__ROWS, n, shape->dim[0], shape->dim[1], shape->dim[2]);
-  return ronde__phys_make(RONDE__ROWS, n, ronde__shape_elems(shape), 1, 1);
-}
-
-static void set_options(const builder *b, ronde__op_desc *desc) {
-  desc->kernels = b->options->kernels;
-  desc->gemm = b->options->gemm;
-  desc->threads = b->options->threads;
-}
-
 /* The value of a tensor in the wanted form: as it is, or behind a reorder (one that is there already is used again). */
 static int value_in_form(builder *b, int value, const ronde__phys *wanted, const ronde__plan_step *user) {
   ronde__plan *plan = b->plan;
@@ -132,41 +129,32 @@ static int value_in_form(builder *b, int value, const ronde__phys *wanted, const
   for (int i = 0; i < plan->n_steps; i++) {
     ronde__plan_step *step = &plan->steps[i];
     if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value &&
-        ronde__phys_equal(&step->desc.out, wanted)) {
+        ronde__phys_equal(&step->desc.out[0], wanted)) {
       step->for_loss |= user->for_loss, step->for_output |= user->for_output;
-      return step->out;
+      return step->out[0];
     }
   }
   ronde__plan_step *step = &plan->steps[plan->n_steps++];
-  *step = (ronde__plan_step){
-      .op = ronde__ops[RONDE__OP_REORDER], .for_loss = user->for_loss, .for_output = user->for_output};
-  step->desc = (ronde__op_desc){.n_inputs = 1,
-                                .in = {plan->values[value].phys},
-                                .out = *wanted,
-                                .need_dinput = {plan->values[value].has_gradient}};
-  set_options(b, &step->desc);
+  *step = ronde__step_of_reorder(&plan->values[value].phys, wanted, plan->values[value].has_gradient, b->options);
+  step->for_loss = user->for_loss;
+  step->for_output = user->for_output;
   step->in[0] = value;
-  step->out = add_value(plan, *wanted, false, plan->values[value].has_gradient);
-  return step->out;
+  return step->out[0] = add_value(plan, *wanted, false, plan->values[value].has_gradient);
 }
 
-/* Loss targets lie as the prediction does, logically. */
 static void bind_target(builder *b, const ronde__node *node, const ronde__phys *prediction) {
-  if (b->plan->target < 0)
-    b->plan->target =
-        add_value(b->plan, ronde__phys_make(RONDE__ROWS, b->options->n, prediction->c, prediction->h, prediction->w),
-                  true, false);
+  if (b->plan->target < 0) b->plan->target = add_value(b->plan, ronde__phys_of_target(prediction), true, false);
   b->value_of[node->in[1]] = b->plan->target;
 }
 
 /* The node that alone reads what this one gives, past activations that are executed elsewhere; -1: none. */
 static int follower(const builder *b, const ronde__node *node) {
   const ronde_graph *graph = b->graph;
-  int tensor = node->out, reader;
+  int tensor = node->out[0], reader;
   do {
     if (b->n_uses[tensor] != 1 || tensor == graph->output) return -1;
     reader = only_reader(b, tensor);
-    tensor = graph->nodes[reader].out;
+    tensor = graph->nodes[reader].out[0];
   } while (graph->nodes[reader].kind == RONDE__OP_ACTIVATION && b->fused_into[reader] >= 0);
   return reader;
 }
@@ -178,67 +166,73 @@ static void join_follower(builder *b, int index, const ronde__node *node, ronde_
   const ronde__node *behind = &b->graph->nodes[next];
   ronde__op_attr attr = behind->attr;
   attr.act = b->act[next];
-  if (step->op->join(&step->desc, behind->kind, &attr, &b->graph->tensors[behind->out]->shape))
+  if (step->op->join(&step->desc, behind->kind, &attr, &b->graph->tensors[behind->out[0]]->shape))
     b->fused_into[next] = index;
 }
 
-static void add_step(builder *b, int index, const ronde__node *node) {
+/* Where several nodes use a parameter, the first of them says how it is stored. */
+static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__plan_step *step) {
+  const ronde__weight_layout *stored[RONDE__OP_MAX_PARAMS];
+  for (int i = 0; i < node->n_params; i++) stored[i] = b->stored[node->param[i]].o ? &b->stored[node->param[i]] : NULL;
+  if (!ronde__step_lay_out(b->graph, node, stored, step))
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: an earlier layer stores the shared %s in another order than this layer's input allows; "
+                       "share it between layers whose inputs are both vectors, or both images of equal size",
+                       node->label, b->graph->params[node->param[0]].name);
+  for (int i = 0; i < node->n_params; i++) b->stored[node->param[i]] = step->desc.param[i];
+  return RONDE_OK;
+}
+
+static ronde_status add_step(builder *b, int index, const ronde__node *node) {
   const ronde_graph *graph = b->graph;
   ronde__plan *plan = b->plan;
-  ronde__plan_step step = {
-      .op = ronde__ops[node->kind], .for_loss = b->for_loss[node->out], .for_output = b->for_output[node->out]};
+  ronde__plan_step step = ronde__step_of_node(node, index, b->options);
   ronde__op_desc *desc = &step.desc;
-  *desc = (ronde__op_desc){.attr = node->attr,
-                           .n_inputs = node->n_inputs,
-                           .n_params = node->n_params,
-                           .n_buffers = node->n_buffers,
-                           .layer = index};
-  set_options(b, desc);
+  step.for_loss = is_any(node, b->for_loss);
+  step.for_output = is_any(node, b->for_output);
   for (int i = 0; i < node->n_params; i++) desc->frozen[i] = graph->params[node->param[i]].frozen;
   if (b->act[index]) desc->attr.act = b->act[index];
   if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
-  ronde__shape in[RONDE__OP_MAX_INPUTS];
   for (int i = 0; i < node->n_inputs; i++) {
     const ronde__value *value = &plan->values[b->value_of[node->in[i]]];
-    in[i] = graph->tensors[node->in[i]]->shape;
     desc->in[i] = value->phys;
     desc->need_dinput[i] = value->has_gradient;
   }
-  step.op->layouts(desc, in, &graph->tensors[node->out]->shape);
+  RONDE_TRY(lay_out_step(b, node, &step));
   join_follower(b, index, node, &step);
   for (int i = 0; i < node->n_inputs; i++) step.in[i] = value_in_form(b, b->value_of[node->in[i]], &desc->in[i], &step);
   memcpy(step.param, node->param, sizeof step.param);
   memcpy(step.buffer, node->buffer, sizeof step.buffer);
-  bool gradient = b->wants_gradient[node->out] && b->for_loss[node->out];
-  step.has_backward = gradient;
-  if (step.op->is_view) {
-    b->value_of[node->out] = step.in[0];
-    return;
+  if (step.op->is_view) return b->value_of[node->out[0]] = step.in[0], RONDE_OK;
+  for (int i = 0; i < node->n_outputs; i++) {
+    bool gradient = b->wants_gradient[node->out[i]] && b->for_loss[node->out[i]];
+    step.has_backward |= gradient;
+    step.out[i] = add_value(plan, desc->out[i], false, gradient && !step.op->is_loss);
+    b->value_of[node->out[i]] = step.out[i];
   }
-  step.out = add_value(plan, desc->out, false, gradient && !step.op->is_loss);
-  b->value_of[node->out] = step.out;
   plan->steps[plan->n_steps++] = step;
+  return RONDE_OK;
 }
 
 /* A normalisation and the sum behind it, as one. */
 static ronde__node joined(const ronde_graph *graph, int norm, int sum) {
   ronde__node node = graph->nodes[norm];
   const int *in = graph->nodes[sum].in;
-  node.in[node.n_inputs++] = in[in[0] == node.out];
-  node.out = graph->nodes[sum].out;
+  node.in[node.n_inputs++] = in[in[0] == node.out[0]];
+  node.out[0] = graph->nodes[sum].out[0];
   return node;
 }
 
-static void add_node(builder *b, int index) {
+static ronde_status add_node(builder *b, int index) {
   const ronde__node *node = &b->graph->nodes[index];
   int executor = b->fused_into[index];
-  if (executor < 0 && b->sum[index] < 0) add_step(b, index, node);
-  if (executor >= 0 && b->sum[executor] == index) {
+  if (executor < 0) return b->sum[index] < 0 ? add_step(b, index, node) : RONDE_OK;
+  if (b->sum[executor] == index) {
     ronde__node both = joined(b->graph, executor, index);
-    add_step(b, executor, &both);
-  } else if (executor >= 0) {
-    b->value_of[node->out] = b->value_of[node->in[0]];
+    return add_step(b, executor, &both);
   }
+  b->value_of[node->out[0]] = b->value_of[node->in[0]];
+  return RONDE_OK;
 }
 
 /* ---- backward: who writes a gradient first, and where ---- */
@@ -249,8 +243,8 @@ static void add_node(builder *b, int index) {
 static void share_gradient(ronde__plan *plan, const ronde__plan_step *step) {
   for (int j = step->desc.n_inputs - 1; j >= 0; j--) {
     if (!(step->op->dinput_in_dout >> j & 1) || !step->desc.need_dinput[j] || step->accumulate_dinput[j]) continue;
-    if (!ronde__phys_equal(&step->desc.in[j], &step->desc.out)) continue;
-    plan->values[step->in[j]].gradient_home = plan->values[step->out].gradient_home;
+    if (!ronde__phys_equal(&step->desc.in[j], &step->desc.out[0])) continue;
+    plan->values[step->in[j]].gradient_home = plan->values[step->out[0]].gradient_home;
     return;
   }
 }
@@ -258,7 +252,8 @@ static void share_gradient(ronde__plan *plan, const ronde__plan_step *step) {
 static void order_gradients(ronde__plan *plan, bool *written) {
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     ronde__plan_step *step = &plan->steps[i];
-    if (step->op == ronde__ops[RONDE__OP_REORDER]) step->has_backward = step->desc.need_dinput[0] && written[step->out];
+    if (step->op == ronde__ops[RONDE__OP_REORDER])
+      step->has_backward = step->desc.need_dinput[0] && written[step->out[0]];
     for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++) {
       if (!step->desc.need_dinput[j]) continue;
       step->accumulate_dinput[j] = written[step->in[j]];
@@ -270,7 +265,10 @@ static void order_gradients(ronde__plan *plan, bool *written) {
 
 /* A step that alone makes a parameter's gradient may hand it out in pieces. */
 static void study_params(ronde__plan *plan, bool transient) {
-  for (int i = 0; i < plan->n_params; i++) plan->params[i] = (ronde__plan_param){.first = -1, .last = -1};
+  for (int i = 0; i < plan->n_params; i++) plan->params[i] = (ronde__plan_param){.reader = -1, .first = -1, .last = -1};
+  for (int i = plan->n_steps - 1; i >= 0; i--)
+    for (int j = 0; j < plan->steps[i].desc.n_params && plan->steps[i].for_loss; j++)
+      plan->params[plan->steps[i].param[j]].reader = i;
   for (int i = plan->n_steps - 1; i >= 0; i--)
     for (int j = 0; j < plan->steps[i].desc.n_params && plan->steps[i].has_backward; j++) {
       if (plan->steps[i].desc.frozen[j]) continue;
@@ -303,6 +301,7 @@ static ronde_status builder_create(builder *b) {
   b->for_loss = b->wants_gradient + tensors;
   b->for_output = b->for_loss + tensors;
   for (int i = 0; i < tensors; i++) b->value_of[i] = -1;
+  RONDE__ALLOC(b->stored, (size_t)b->graph->n_params * sizeof *b->stored, "plan");
   return RONDE_OK;
 }
 
@@ -313,7 +312,7 @@ static ronde_status lay_out(builder *b) {
   plan->input = add_value(plan, ronde__phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
   b->value_of[graph->input] = plan->input;
   for (int i = 0; i < graph->n_nodes; i++)
-    if (is_needed(b, &graph->nodes[i])) add_node(b, i);
+    if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
   plan->output = b->value_of[graph->output];
   bool *written;
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
@@ -326,18 +325,20 @@ static ronde_status lay_out(builder *b) {
 }
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
-  size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS);
+  size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS),
+         max_values = (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + RONDE__OP_MAX_INPUTS) + 2;
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
   *plan = (ronde__plan){.n = options->n, .n_params = graph->n_params, .input = -1, .target = -1, .output = -1};
   builder b = {.graph = graph, .options = options, .plan = plan};
   ronde_status status = RONDE_OK;
   if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) ||
-      !(plan->values = ronde__alloc((max_steps + 2) * sizeof *plan->values)) ||
+      !(plan->values = ronde__alloc(max_values * sizeof *plan->values)) ||
       !(plan->params = ronde__alloc((size_t)graph->n_params * sizeof *plan->params)))
     status = ronde__fail(RONDE_E_MEMORY, "plan: no memory for %zu steps", max_steps);
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
+  ronde__free(b.stored);
   ronde__free(b.value_of);
   if (status != RONDE_OK) ronde__plan_destroy(plan);
   else *plan_out = plan;

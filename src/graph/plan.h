@@ -18,7 +18,7 @@ typedef struct ronde__plan_step {
   const ronde__op *op;
   ronde__op_desc desc;
   void *state;
-  int in[RONDE__OP_MAX_INPUTS], out; /* values */
+  int in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS]; /* values */
   int param[RONDE__OP_MAX_PARAMS], buffer[RONDE__OP_MAX_BUFFERS];
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS]; /* another step has written this gradient before, in backward order */
   bool for_loss, for_output;                    /* the loss, or the output, needs it */
@@ -31,6 +31,7 @@ typedef struct ronde__plan_step {
 
 /* A parameter in backward. */
 typedef struct ronde__plan_param {
+  int reader;             /* the first step that reads it on the way to the loss, -1: none does */
   int first, last;        /* the steps that begin and finish its gradient (first >= last), -1: none does */
   bool in_pieces;         /* its step hands the gradient out by itself */
   size_t gradient_offset; /* bytes in the arena, where gradients are transient and not in pieces */
@@ -59,8 +60,22 @@ typedef struct ronde__plan_options {
   const ronde_graph *rows_of; /* the graph whose layers have rows of their own in the ledger; NULL: none */
 } ronde__plan_options;
 
-/* A feature map or vector as in files. */
-ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
+/* describe.c: steps as both executors make them from a graph. */
+
+/* Values that a loss is taken against lie as the prediction does, logically. */
+ronde__phys ronde__phys_of_target(const ronde__phys *prediction);
+/* The op of a node and how many operands it has. Its inputs' layouts as their producers offer them, need_dinput and
+ * frozen are the caller's to set; then ronde__step_lay_out chooses. */
+ronde__plan_step ronde__step_of_node(const ronde__node *node, int layer, const ronde__plan_options *options);
+/* Chooses the layouts of a step. stored: how each parameter is stored already, NULL where nothing has said so yet; inputs
+ * are offered in other layouts until the op stores its parameters that way too. false: none of them leads there, and
+ * the step has the layouts that it would have with parameters of its own. */
+bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, const ronde__weight_layout *const *stored,
+                         ronde__plan_step *step);
+/* Between two layouts of a value. */
+ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__phys *to, bool need_dinput,
+                                        const ronde__plan_options *options);
+
 /* plan_step.c: resolves the kernels of a step whose op, desc (with its form) and has_backward are set; its sizes and
  * its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);

@@ -42,20 +42,24 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
   for (int i = 0; i < s; i++) {
     ronde__plan_step *step = &plan->steps[i];
     int back = 2 * s - 1 - i;
-    first[step->out] = i;
-    last[step->out] = (int)ronde__max(last[step->out], i);
+    ronde__operands again = ronde__op_backward_reads(step->op, &step->desc);
+    for (int j = 0; j < step->desc.n_outputs; j++) {
+      bool kept = step->has_backward && again.out >> j & 1;
+      first[step->out[j]] = i;
+      last[step->out[j]] = (int)ronde__max(last[step->out[j]], kept ? back : i);
+    }
     for (int j = 0; j < step->desc.n_inputs; j++) {
-      bool kept = step->has_backward && step->op->keeps_input && (j == 0 || step->op->is_loss);
-      int until = kept ? back : i;
-      last[step->in[j]] = (int)ronde__max(last[step->in[j]], until);
+      bool kept = step->has_backward && again.in >> j & 1;
+      last[step->in[j]] = (int)ronde__max(last[step->in[j]], kept ? back : i);
     }
     if (step->has_backward) {
-      if (step->op->keeps_output || step->desc.attr.act) last[step->out] = (int)ronde__max(last[step->out], back);
-      int home = plan->values[step->out].gradient_home;
-      gradient_last[home] = (int)ronde__max(gradient_last[home], back);
+      for (int j = 0; j < step->desc.n_outputs; j++) {
+        int home = plan->values[step->out[j]].gradient_home;
+        gradient_last[home] = (int)ronde__max(gradient_last[home], back);
+      }
       for (int j = 0; j < step->desc.n_inputs; j++) {
         if (!step->desc.need_dinput[j]) continue;
-        home = plan->values[step->in[j]].gradient_home;
+        int home = plan->values[step->in[j]].gradient_home;
         gradient_first[home] = (int)ronde__min(gradient_first[home], back);
       }
     }

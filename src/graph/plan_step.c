@@ -16,13 +16,15 @@ static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
 /* What a call must move at least: operands and results once, of backward also what it reads again. */
 static double bytes_moved(const ronde__plan_step *step, bool backward, double taker_bytes) {
   const ronde__op_desc *desc = &step->desc;
-  double elems = (double)ronde__phys_elems(&desc->out), taken = 0;
+  ronde__operands again = ronde__op_backward_reads(step->op, desc);
+  double elems = 0, taken = 0;
+  for (int i = 0; i < desc->n_outputs; i++)
+    elems += (double)ronde__phys_elems(&desc->out[i]) * (1 + (backward && again.out >> i & 1));
   for (int i = 0; i < desc->n_inputs; i++) {
-    bool reads = !backward || (step->op->keeps_input && (i == 0 || step->op->is_loss));
+    bool reads = !backward || (again.in >> i & 1);
     bool writes = backward && desc->need_dinput[i];
     elems += (double)ronde__phys_elems(&desc->in[i]) * (reads + writes);
   }
-  if (backward && (step->op->keeps_output || desc->attr.act)) elems += (double)ronde__phys_elems(&desc->out);
   for (int i = 0; i < desc->n_params; i++) {
     double n = (double)ronde__weight_elems(&desc->param[i]);
     bool is_taken = i == 0 && desc->in_pieces; /* it is updated where it was made, and not written */

@@ -61,7 +61,7 @@ static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
   return RONDE_OK;
 }
 
-static void destroy(void *execution) {
+static void planned_destroy(void *execution) {
   planned *p = execution;
   if (!p) return;
   for (int i = 0; i < p->n_plans; i++) ronde__plan_destroy(p->plans[i]);
@@ -71,13 +71,13 @@ static void destroy(void *execution) {
   ronde__free(p);
 }
 
-static ronde_status allocate(planned *p) {
+static ronde_status planned_allocate(planned *p) {
   RONDE__ALLOC(p->plans, MAX_PLANS * sizeof *p->plans, "network");
   RONDE__ALLOC(p->part, ronde__net_part_elems(p->net) * sizeof *p->part, "network");
   return RONDE_OK;
 }
 
-static ronde_status create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
+static ronde_status planned_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   planned *p;
   RONDE__ALLOC(p, sizeof *p, "network");
   int n_params;
@@ -89,13 +89,13 @@ static ronde_status create(ronde__net *net, const ronde__net_options *options, v
                  .gradients = ronde__net_gradients(net),
                  .buffer_values = ronde__net_buffer_values(net, &n_buffer_elems)};
   p->buffers = ronde__net_buffers(net, &p->n_buffers);
-  ronde_status status = allocate(p);
-  if (status != RONDE_OK) destroy(p);
+  ronde_status status = planned_allocate(p);
+  if (status != RONDE_OK) planned_destroy(p);
   else *execution_out = p;
   return status;
 }
 
-static ronde_status prepare(void *execution, int64_t n) {
+static ronde_status planned_prepare(void *execution, int64_t n) {
   ronde__plan *plan;
   return plan_for(execution, n, &plan);
 }
@@ -111,8 +111,8 @@ static float *gradient_at(const planned *p, int param) {
   return (float *)(p->arena + p->plan->params[param].gradient_offset);
 }
 
-static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
-                 ronde__op_call *call) {
+static void planned_bind(planned *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
+                         ronde__op_call *call) {
   *call = (ronde__op_call){.labels = p->batch.labels,
                            .loss_scale = p->loss_scale,
                            .pool = p->options.pool,
@@ -127,9 +127,11 @@ static void bind(planned *p, const ronde__plan *plan, const ronde__plan_step *st
     if (backward && step->desc.need_dinput[i])
       call->din[i] = (float *)(p->arena + plan->values[step->in[i]].gradient_offset);
   }
-  call->out = value_at(p, plan, step->out);
-  if (backward && plan->values[step->out].has_gradient)
-    call->dout = (float *)(p->arena + plan->values[step->out].gradient_offset);
+  for (int i = 0; i < step->desc.n_outputs; i++) {
+    const ronde__value *out = &plan->values[step->out[i]];
+    call->out[i] = value_at(p, plan, step->out[i]);
+    if (backward && out->has_gradient) call->dout[i] = (float *)(p->arena + out->gradient_offset);
+  }
   for (int i = 0; i < step->desc.n_params; i++) {
     call->param[i] = p->values + p->params[step->param[i]].offset;
     if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]);
@@ -157,26 +159,26 @@ static bool is_shared(const planned *p, const ronde__plan_step *step, const rond
 
 /* The first half of a synchronised op. In the table its two halves are two calls: the exchange between them has a phase
  * of its own. */
-static ronde_status share(planned *p, const ronde__plan_step *step, bool backward, const ronde__net_hooks *hooks,
-                          ronde__op_call *call) {
+static ronde_status planned_share(planned *p, const ronde__plan_step *step, bool backward,
+                                  const ronde__net_hooks *hooks, ronde__op_call *call) {
   uint64_t begin = op_clock(p);
   RONDE_TRY(step->desc.form->contribute(&step->desc, step->state, call, backward));
   ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p), 0);
   return hooks->share(hooks->user, call->part, ronde__plan_step_part_elems(step), &call->parts);
 }
 
-static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_loss, const ronde__net_hooks *hooks,
-                                ronde__net_result *result) {
+static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, bool with_loss,
+                                        const ronde__net_hooks *hooks, ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
     if (!(with_loss ? step->for_loss : step->for_output)) continue;
     ronde__op_call call;
-    bind(p, plan, step, false, &call);
+    planned_bind(p, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
     call.n_correct = &result->n_correct;
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
-      hooks->param_needed(hooks->user, step->param[j]);
-    if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, false, hooks, &call));
+      if (plan->params[step->param[j]].reader == i) hooks->param_needed(hooks->user, step->param[j]);
+    if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, false, hooks, &call));
     RONDE_TRY(run_forward_op(p, step, &call));
   }
   return RONDE_OK;
@@ -191,7 +193,7 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
     const ronde__plan_step *step = &plan->steps[backward ? plan->n_steps - 1 - i : i];
     if (!(backward ? step->has_backward : step->for_loss) || !is_shared(p, step, hooks)) continue;
     ronde__op_call call;
-    bind(p, plan, step, backward, &call);
+    planned_bind(p, plan, step, backward, &call);
     memset(call.part, 0, ronde__plan_step_part_elems(step) * sizeof *call.part);
     RONDE_TRY(hooks->share(hooks->user, call.part, ronde__plan_step_part_elems(step), &call.parts));
     if (backward) continue;
@@ -202,8 +204,8 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
   return RONDE_OK;
 }
 
-static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
-                            const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+static ronde_status planned_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+                                    const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   planned *p = execution;
   ronde__plan *plan;
   RONDE_TRY(plan_for(p, batch->n, &plan));
@@ -211,22 +213,11 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
   p->plan = NULL;
   p->batch = *batch;
   p->loss_scale = loss_scale;
-  RONDE_TRY(run_forward(p, plan, true, hooks, &result));
+  RONDE_TRY(planned_run_forward(p, plan, true, hooks, &result));
   p->plan = plan;
   for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
-}
-
-/* A step adds to the gradient of a tied parameter that an earlier one has begun; its other parameters start from zero
- * then. */
-static bool adds_to_gradients(const planned *p, const ronde__plan_step *step, const bool *touched) {
-  int n_begun = 0;
-  for (int j = 0; j < step->desc.n_params; j++) n_begun += touched[step->param[j]];
-  for (int j = 0; j < step->desc.n_params && n_begun; j++)
-    if (!touched[step->param[j]] && !step->desc.frozen[j])
-      memset(gradient_at(p, step->param[j]), 0, p->params[step->param[j]].n_packed * sizeof(float));
-  return n_begun > 0;
 }
 
 /* Kept gradients of dead taps were zero from the start, where no other step shares the parameter; of transient ones
@@ -252,7 +243,7 @@ static bool finishes(const running *r, int j) {
 }
 
 /* An op's event becomes the network's. */
-static void tell(const running *r, const ronde__gradient *of_op) {
+static void planned_tell(const running *r, const ronde__gradient *of_op) {
   if (!r->hooks || !r->hooks->gradient || !finishes(r, of_op->param)) return;
   ronde__gradient gradient = *of_op;
   gradient.param = r->step->param[of_op->param];
@@ -265,11 +256,11 @@ static void tell(const running *r, const ronde__gradient *of_op) {
  * told when it has ended. */
 static void on_final(void *user, const ronde__gradient *gradient) {
   running *r = user;
-  if (gradient->concurrent) tell(r, gradient);
+  if (gradient->concurrent) planned_tell(r, gradient);
   if (gradient->concurrent || !r->p->gradients) return;
   ronde__prof_op_add(r->p->options.prof, r->step->backward_slot, r->begin, op_clock(r->p), 0);
   r->untold[gradient->param] = gradient->begin;
-  tell(r, gradient);
+  planned_tell(r, gradient);
   r->begin = op_clock(r->p);
 }
 
@@ -278,7 +269,7 @@ static void tell_rest(running *r) {
     int param = r->step->param[j];
     if (r->step->desc.frozen[j]) continue;
     r->touched[param] = true;
-    if (r->untold[j]) tell(r, &(ronde__gradient){j, 0, r->untold[j], gradient_at(r->p, param), false});
+    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], gradient_at(r->p, param), false});
   }
 }
 
@@ -294,44 +285,45 @@ static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   return RONDE_OK;
 }
 
-static ronde_status run_backward(planned *p, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+static ronde_status planned_run_backward(planned *p, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   const ronde__plan *plan = p->plan;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     const ronde__plan_step *step = &plan->steps[i];
     if (!step->has_backward) continue;
     ronde__op_call call;
-    bind(p, plan, step, true, &call);
-    call.accumulate_dparam = accumulate || adds_to_gradients(p, step, touched);
+    planned_bind(p, plan, step, true, &call);
+    /* To the gradient of a shared parameter that a step before has begun, this one adds. */
+    for (int j = 0; j < step->desc.n_params; j++) call.accumulate_dparam[j] = accumulate || touched[step->param[j]];
     call.leaves_dead = leaves_dead(p, step);
-    if (is_shared(p, step, hooks)) RONDE_TRY(share(p, step, true, hooks, &call));
+    if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, true, hooks, &call));
     running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};
     RONDE_TRY(run_backward_op(&r, &call));
   }
   return RONDE_OK;
 }
 
-static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+static ronde_status planned_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   planned *p = execution;
   if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward without a forward pass that has ended");
-  ronde_status status = run_backward(p, accumulate, hooks, touched);
+  ronde_status status = planned_run_backward(p, accumulate, hooks, touched);
   if (status != RONDE_OK) p->plan = NULL;
   return status;
 }
 
-static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
+static ronde_status planned_predict(void *execution, int64_t n, const float *x, float *y_out) {
   planned *p = execution;
   ronde__plan *plan;
   RONDE_TRY(plan_for(p, n, &plan));
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
-  RONDE_TRY(run_forward(p, plan, false, NULL, &ignored));
+  RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
   const ronde__phys *from = &plan->values[plan->output].phys;
   ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
   ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
   return RONDE_OK;
 }
 
-static double executed_flops(const void *execution, int64_t n) {
+static double planned_executed_flops(const void *execution, int64_t n) {
   const planned *p = execution;
   double flops = 0;
   for (int i = 0; i < p->n_plans; i++)
@@ -343,19 +335,19 @@ static double executed_flops(const void *execution, int64_t n) {
   return flops;
 }
 
-static size_t arena_bytes(const void *execution) { return ((const planned *)execution)->arena_bytes; }
+static size_t planned_arena_bytes(const void *execution) { return ((const planned *)execution)->arena_bytes; }
 
-static float *gradient(const void *execution, int param) { return gradient_at(execution, param); }
+static float *planned_gradient(const void *execution, int param) { return gradient_at(execution, param); }
 
 const ronde__executor ronde__executor_planned = {
-    .create = create,
-    .destroy = destroy,
-    .prepare = prepare,
-    .forward = forward,
-    .predict = predict,
-    .executed_flops = executed_flops,
-    .backward = backward,
+    .create = planned_create,
+    .destroy = planned_destroy,
+    .prepare = planned_prepare,
+    .forward = planned_forward,
+    .predict = planned_predict,
+    .executed_flops = planned_executed_flops,
+    .backward = planned_backward,
     .pass_empty = pass_empty,
-    .gradient = gradient,
-    .arena_bytes = arena_bytes,
+    .gradient = planned_gradient,
+    .arena_bytes = planned_arena_bytes,
 };

@@ -40,16 +40,19 @@ int ronde__prepared_count(const ronde__prepared *prepared) { return prepared->n_
 /* The form follows from the rest; the layer only tells calls apart, and is no part of a state. Attributes are compared
  * as bytes: where their padding differed, an op would be prepared twice. */
 static bool same_desc(const ronde__op_desc *a, const ronde__op_desc *b) {
-  if (a->n_inputs != b->n_inputs || a->n_params != b->n_params || a->n_buffers != b->n_buffers) return false;
+  if (a->n_inputs != b->n_inputs || a->n_outputs != b->n_outputs || a->n_params != b->n_params ||
+      a->n_buffers != b->n_buffers)
+    return false;
   for (int i = 0; i < a->n_inputs; i++)
     if (!ronde__phys_equal(&a->in[i], &b->in[i]) || a->need_dinput[i] != b->need_dinput[i]) return false;
   for (int i = 0; i < a->n_params; i++)
     if (!ronde__weight_layout_equal(&a->param[i], &b->param[i]) || a->frozen[i] != b->frozen[i]) return false;
-  return ronde__phys_equal(&a->out, &b->out) && memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
-         ronde__weight_layout_equal(&a->buffer, &b->buffer);
+  for (int i = 0; i < a->n_outputs; i++)
+    if (!ronde__phys_equal(&a->out[i], &b->out[i])) return false;
+  return memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 && ronde__weight_layout_equal(&a->buffer, &b->buffer);
 }
 
-static ronde__plan_step *find(const ronde__prepared *prepared, const ronde__plan_step *step) {
+static ronde__plan_step *prepared_find(const ronde__prepared *prepared, const ronde__plan_step *step) {
   for (int i = 0; i < prepared->n_steps; i++) {
     ronde__plan_step *known = &prepared->steps[i];
     if (known->op == step->op && known->has_backward == step->has_backward && same_desc(&known->desc, &step->desc))
@@ -58,7 +61,8 @@ static ronde__plan_step *find(const ronde__prepared *prepared, const ronde__plan
   return NULL;
 }
 
-static ronde_status add(ronde__prepared *prepared, const ronde__plan_options *options, ronde__plan_step *step) {
+static ronde_status prepared_add(ronde__prepared *prepared, const ronde__plan_options *options,
+                                 ronde__plan_step *step) {
   int n = prepared->n_steps;
   if ((n & (n - 1)) == 0) {
     ronde__plan_step *steps = realloc(prepared->steps, (n ? 2 * (size_t)n : 1) * sizeof *steps);
@@ -74,8 +78,8 @@ static ronde_status add(ronde__prepared *prepared, const ronde__plan_options *op
 
 ronde_status ronde__prepared_get(ronde__prepared *prepared, const ronde__plan_options *options,
                                  ronde__plan_step *step) {
-  const ronde__plan_step *known = find(prepared, step);
-  if (!known) return add(prepared, options, step);
+  const ronde__plan_step *known = prepared_find(prepared, step);
+  if (!known) return prepared_add(prepared, options, step);
   step->desc.form = known->desc.form;
   step->state = known->state;
   step->saved_bytes = known->saved_bytes;

@@ -33,36 +33,43 @@ ronde_status ronde__tape_value_add(ronde__eager *e, const ronde__tape_value *val
   return RONDE_OK;
 }
 
-static void give(ronde__eager *e, float **p) {
+static void tape_give(ronde__eager *e, float **p) {
   ronde__blocks_give(e->blocks, *p);
   *p = NULL;
 }
 
 static void give_data(ronde__eager *e, ronde__tape_value *value) {
-  if (!value->external) give(e, &value->data);
+  if (!value->external) tape_give(e, &value->data);
 }
 
 /* What an entry alone holds. */
 static void give_entry(ronde__eager *e, ronde__tape_entry *entry) {
-  give(e, &entry->saved);
-  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) give(e, &entry->param[i]);
-  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) give(e, &entry->buffer[i]);
+  tape_give(e, &entry->saved);
+  for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) tape_give(e, &entry->param[i]);
+  for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) tape_give(e, &entry->buffer[i]);
 }
 
 void ronde__tape_clear(ronde__eager *e) {
   for (int i = 0; i < e->n_entries; i++) give_entry(e, &e->entries[i]);
   for (int i = 0; i < e->n_values; i++) {
     give_data(e, &e->values[i]);
-    give(e, &e->values[i].gradient);
+    tape_give(e, &e->values[i].gradient);
   }
   e->n_entries = e->n_values = e->n_tensors = e->n_params = e->n_buffers = 0;
+}
+
+static bool is_reached(const ronde__eager *e, const ronde__plan_step *step) {
+  for (int i = 0; i < step->desc.n_outputs; i++)
+    if (e->values[step->out[i]].reached) return true;
+  return false;
 }
 
 void ronde__tape_finish(ronde__eager *e, int loss) {
   for (int i = e->n_entries - 1; i >= 0; i--) {
     ronde__tape_entry *entry = &e->entries[i];
     const ronde__plan_step *step = &entry->step;
-    entry->reached = loss >= 0 && step->has_backward && (i == loss || e->values[step->out].reached);
+    ronde__operands again = ronde__op_backward_reads(step->op, &step->desc);
+    entry->reached = loss >= 0 && step->has_backward && (i == loss || is_reached(e, step));
     if (!entry->reached) {
       give_entry(e, entry);
       continue;
@@ -70,12 +77,41 @@ void ronde__tape_finish(ronde__eager *e, int loss) {
     for (int j = 0; j < step->desc.n_inputs; j++) {
       ronde__tape_value *in = &e->values[step->in[j]];
       if (step->desc.need_dinput[j]) in->reached = true;
-      if (step->op->keeps_input) in->read_last = i;
+      if (again.in >> j & 1) in->read_last = i;
     }
-    if (step->op->keeps_output || step->desc.attr.act) e->values[step->out].read_last = i;
+    for (int j = 0; j < step->desc.n_outputs; j++)
+      if (again.out >> j & 1) e->values[step->out[j]].read_last = i;
+    for (int j = 0; j < step->desc.n_params; j++) e->finisher[step->param[j]] = i;
   }
   for (int i = 0; i < e->n_values; i++)
     if (e->values[i].read_last < 0) give_data(e, &e->values[i]);
+}
+
+/* ---- calls ---- */
+
+void ronde__tape_bind(const ronde__eager *e, const ronde__tape_entry *entry, ronde__op_call *call) {
+  const ronde__plan_step *step = &entry->step;
+  int n;
+  size_t n_elems;
+  const ronde__net_param *params = ronde__net_params(e->net, &n);
+  const ronde__net_buffer *buffers = ronde__net_buffers(e->net, &n);
+  *call = (ronde__op_call){.labels = e->batch.labels,
+                           .loss_scale = e->loss_scale,
+                           .pool = e->options.pool,
+                           .training = e->batch.training,
+                           .seed = e->batch.seed,
+                           .step = e->batch.step,
+                           .first_example = e->batch.first_example,
+                           .saved = entry->saved};
+  for (int i = 0; i < step->desc.n_outputs; i++) call->out[i] = e->values[step->out[i]].data;
+  for (int i = 0; i < step->desc.n_inputs; i++) call->in[i] = e->values[step->in[i]].data;
+  for (int i = 0; i < step->desc.n_params; i++)
+    call->param[i] = entry->is_foreign ? entry->param[i] : ronde__net_values(e->net) + params[step->param[i]].offset;
+  for (int i = 0; i < step->desc.n_buffers; i++) {
+    const ronde__net_buffer *b = &buffers[step->buffer[i]];
+    if (b->is_counter) continue;
+    call->buffer[i] = entry->buffer[i] ? entry->buffer[i] : ronde__net_buffer_values(e->net, &n_elems) + b->offset;
+  }
 }
 
 /* ---- backward ---- */
@@ -93,8 +129,8 @@ static ronde_status add_foreign(ronde__eager *e, const ronde__weight_layout *lay
     for (int64_t i = 0; i < n && accumulate; i++) logical[i] += sum[i];
     ronde__weight_pack(&p->layout, logical, own);
   }
-  give(e, &sum);
-  give(e, &logical);
+  tape_give(e, &sum);
+  tape_give(e, &logical);
   return status;
 }
 
@@ -103,7 +139,7 @@ static ronde_status take_gradients(ronde__eager *e, const ronde__tape_entry *ent
   const ronde__plan_step *step = &entry->step;
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
-  call->dout = e->values[step->out].gradient;
+  for (int i = 0; i < step->desc.n_outputs; i++) call->dout[i] = e->values[step->out[i]].gradient;
   for (int i = 0; i < step->desc.n_inputs; i++) {
     ronde__tape_value *in = &e->values[step->in[i]];
     if (!step->desc.need_dinput[i]) continue;
@@ -126,24 +162,28 @@ static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step,
   ronde_status status = step->desc.form->backward(&step->desc, step->state, call);
   if (prof && status == RONDE_OK)
     ronde__prof_op_add(prof, step->backward_slot, begin, ronde__prof_now(prof), step->backward_flops);
-  give(e, &call->work);
+  tape_give(e, &call->work);
   return status;
 }
 
-static ronde_status run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate) {
+/* To the gradient of a shared parameter that an entry before has begun (touched), this one adds. */
+static ronde_status tape_run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate,
+                                      const bool *touched) {
   const ronde__plan_step *step = &entry->step;
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
   ronde__op_call call;
-  ronde__eager_bind(e, entry, &call);
-  call.accumulate_dparam = accumulate && !entry->is_foreign;
+  ronde__tape_bind(e, entry, &call);
+  for (int i = 0; i < step->desc.n_params; i++)
+    call.accumulate_dparam[i] = !entry->is_foreign && (accumulate || touched[step->param[i]]);
   ronde_status status = take_gradients(e, entry, &call);
   if (status == RONDE_OK) status = call_backward(e, step, &call);
   for (int i = 0; i < step->desc.n_params && entry->is_foreign; i++) {
     if (step->desc.frozen[i]) continue;
     if (status == RONDE_OK)
-      status = add_foreign(e, &step->desc.param[i], call.dparam[i], &params[step->param[i]], accumulate);
-    give(e, &call.dparam[i]);
+      status = add_foreign(e, &step->desc.param[i], call.dparam[i], &params[step->param[i]],
+                           accumulate || touched[step->param[i]]);
+    tape_give(e, &call.dparam[i]);
   }
   return status;
 }
@@ -152,9 +192,11 @@ static ronde_status run_backward(ronde__eager *e, const ronde__tape_entry *entry
 static void give_behind(ronde__eager *e, int index) {
   ronde__tape_entry *entry = &e->entries[index];
   const ronde__plan_step *step = &entry->step;
-  give(e, &e->values[step->out].gradient);
   give_entry(e, entry);
-  if (e->values[step->out].read_last == index) give_data(e, &e->values[step->out]);
+  for (int i = 0; i < step->desc.n_outputs; i++) {
+    tape_give(e, &e->values[step->out[i]].gradient);
+    if (e->values[step->out[i]].read_last == index) give_data(e, &e->values[step->out[i]]);
+  }
   for (int i = 0; i < step->desc.n_inputs; i++)
     if (e->values[step->in[i]].read_last == index) give_data(e, &e->values[step->in[i]]);
 }
@@ -163,12 +205,12 @@ ronde_status ronde__tape_backward(ronde__eager *e, bool accumulate, const ronde_
   for (int i = e->n_entries - 1; i >= 0; i--) {
     const ronde__plan_step *step = &e->entries[i].step;
     if (!e->entries[i].reached) continue;
-    RONDE_TRY(run_backward(e, &e->entries[i], accumulate));
+    RONDE_TRY(tape_run_backward(e, &e->entries[i], accumulate, touched));
     give_behind(e, i);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       if (step->desc.frozen[j]) continue;
       touched[step->param[j]] = true;
-      ronde__net_tell_gradient(e->net, step->param[j], hooks);
+      if (e->finisher[step->param[j]] == i) ronde__net_tell_gradient(e->net, step->param[j], hooks);
     }
   }
   return RONDE_OK;

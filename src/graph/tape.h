@@ -41,14 +41,14 @@ typedef struct ronde__eager {
   ronde__tape_entry *entries;
   int *value_of;             /* [n_tensors] of the graph: its value, -1: none yet */
   int *param_of, *buffer_of; /* of the graph's to the net's */
+  bool *was_needed;          /* [params of the net]: this pass has read it */
+  int *finisher;             /* [params of the net]: the entry whose backward finishes its gradient */
   int n_values, n_entries, n_tensors, n_params, n_buffers;
   struct {
     int values, entries, tensors, params, buffers;
   } capacity;
   double flops_per_example; /* executed, of the last training pass */
 } ronde__eager;
-
-/* ---- tape.c ---- */
 
 /* Room for n items; NULL where there is no memory (logged). */
 void *ronde__tape_room(void *items, int n, int *capacity, size_t size);
@@ -60,12 +60,9 @@ void ronde__tape_clear(ronde__eager *eager);
 /* The forward pass has ended: gives back what its backward will not read. loss: the entry where that begins, -1: there
  * is none. */
 void ronde__tape_finish(ronde__eager *eager, int loss);
+/* The memory of a call of an entry, but for gradients and scratch. */
+void ronde__tape_bind(const ronde__eager *eager, const ronde__tape_entry *entry, ronde__op_call *call);
 /* Walks the tape from its end, giving back as it goes. */
 ronde_status ronde__tape_backward(ronde__eager *eager, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
-
-/* ---- eager.c ---- */
-
-/* The memory of a call of an entry, but for gradients and scratch. */
-void ronde__eager_bind(const ronde__eager *eager, const ronde__tape_entry *entry, ronde__op_call *call);
 
 #endif

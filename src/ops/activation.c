@@ -1,39 +1,31 @@
 /* ReLU, tanh or sigmoid where it could not be fused behind a layer. */
 #include "ops/elementwise.h"
 
-static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_forward(call->in[0] + begin, call->out + begin, n, desc->attr.act);
+static void activation_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
+  desc->kernels->act_forward(call->in[0] + begin, call->out[0] + begin, n, desc->attr.act);
 }
 
-/* sigmoid(0) is not 0: padded channels are set back to zero. */
-static void clear_padding(const ronde__phys *out, float *y) {
-  int64_t tail = out->layout == RONDE__BLOCKS ? out->c % out->block : 0;
-  if (tail == 0) return;
-  int64_t rows = out->h * out->w * out->n;
-  y += (ronde__phys_blocks(out) - 1) * rows * out->block;
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = tail; c < out->block; c++) y[r * out->block + c] = 0;
-}
-
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
-  if (desc->attr.act == RONDE__ACT_SIGMOID) clear_padding(&desc->out, call->out);
+/* sigmoid(0) is not 0. */
+static ronde_status activation_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), activation_forward_range);
+  if (desc->attr.act == RONDE__ACT_SIGMOID) ronde__elementwise_clear_padding(&desc->out[0], call->out[0]);
   return RONDE_OK;
 }
 
-static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_backward(call->dout + begin, call->out + begin, call->din[0] + begin, n, desc->attr.act,
+static void activation_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin,
+                                      int64_t n) {
+  desc->kernels->act_backward(call->dout[0] + begin, call->out[0] + begin, call->din[0] + begin, n, desc->attr.act,
                               call->accumulate_dinput[0]);
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+static ronde_status activation_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), activation_backward_range);
   return RONDE_OK;
 }
 
-static const ronde__form form = {
-    .forward = forward,
-    .backward = backward,
+static const ronde__form activation_form = {
+    .forward = activation_forward,
+    .backward = activation_backward,
     .implementation = ronde__elementwise_implementation,
 };
 
@@ -41,7 +33,7 @@ const ronde__op ronde__op_activation = {
     .name = "activation",
     .infer = ronde__elementwise_infer,
     .layouts = ronde__elementwise_layouts,
-    .keeps_output = true,
+    .backward_reads = {.out = 1},
     .dinput_in_dout = 1,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&activation_form, NULL},
 };

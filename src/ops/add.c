@@ -1,53 +1,36 @@
 /* y = a + b */
 #include "ops/elementwise.h"
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
-  if (!ronde__shape_equal(&in[0], &in[1])) {
-    char a[96], b[96];
-    ronde__shape_text(&in[0], a, sizeof a);
-    ronde__shape_text(&in[1], b, sizeof b);
-    return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, but %s gives %s", label, in_labels[0], a, in_labels[1], b);
-  }
-  *out = in[0];
+static void add_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
+  desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
+}
+
+static ronde_status add_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), add_forward_range);
   return RONDE_OK;
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->in[1] = desc->in[0];
-  desc->out = desc->in[0];
-}
-
-static void forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out + begin, n);
-}
-
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), forward_range);
-  return RONDE_OK;
-}
-
-static void backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
+static void add_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
-    if (call->din[i] && (call->din[i] != call->dout || call->accumulate_dinput[i]))
-      ronde__gradient_add(desc, call->dout + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
+    if (call->din[i] && (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
+      ronde__gradient_add(desc, call->dout[0] + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out), backward_range);
+static ronde_status add_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), add_backward_range);
   return RONDE_OK;
 }
 
-static const ronde__form form = {
-    .forward = forward,
-    .backward = backward,
+static const ronde__form add_form = {
+    .forward = add_forward,
+    .backward = add_backward,
     .implementation = ronde__elementwise_implementation,
 };
 
 const ronde__op ronde__op_add = {
     .name = "add",
-    .infer = infer,
-    .layouts = layouts,
+    .infer = ronde__elementwise_infer_pair,
+    .layouts = ronde__elementwise_layouts_pair,
     .dinput_in_dout = 3,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&add_form, NULL},
 };

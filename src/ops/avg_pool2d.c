@@ -7,10 +7,10 @@ static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
   return 1.0f / (float)places;
 }
 
-static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                          int64_t plane) {
+static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                     int64_t plane) {
   const float *x = call->in[0] + plane * s->in_pixels * s->vector;
-  float *y = call->out + plane * s->out_pixels * s->vector;
+  float *y = call->out[0] + plane * s->out_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
@@ -18,10 +18,10 @@ static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, co
   }
 }
 
-static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                           int64_t plane) {
+static void avg_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                      int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
-  const float *dy = call->dout + plane * s->out_pixels * s->vector;
+  const float *dy = call->dout[0] + plane * s->out_pixels * s->vector;
   bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
@@ -30,13 +30,13 @@ static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, c
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, forward_plane);
+static ronde_status avg_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__pool2d_run(desc, state, call, avg_pool2d_forward_plane);
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+static ronde_status avg_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, avg_pool2d_backward_plane);
   return RONDE_OK;
 }
 
@@ -47,7 +47,7 @@ static ronde__taps adaptive_taps(const ronde__axis *axis, int64_t o) {
 }
 
 static ronde_status adaptive_prepare(const ronde__op_desc *desc, void **state_out) {
-  ronde__axis h = {.in = desc->in[0].h, .out = desc->out.h}, w = {.in = desc->in[0].w, .out = desc->out.w};
+  ronde__axis h = {.in = desc->in[0].h, .out = desc->out[0].h}, w = {.in = desc->in[0].w, .out = desc->out[0].w};
   return ronde__pool2d_prepare_windows(desc, &h, &w, adaptive_taps, state_out);
 }
 
@@ -66,8 +66,8 @@ static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label
 static const ronde__form adaptive_form = {
     .prepare = adaptive_prepare,
     .release = ronde__pool2d_release,
-    .forward = forward,
-    .backward = backward,
+    .forward = avg_pool2d_forward,
+    .backward = avg_pool2d_backward,
     .implementation = ronde__pool2d_implementation,
 };
 
@@ -78,11 +78,11 @@ const ronde__op ronde__op_adaptive_avg_pool2d = {
     .forms = (const ronde__form *const[]){&adaptive_form, NULL},
 };
 
-static const ronde__form form = {
+static const ronde__form avg_pool2d_form = {
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
-    .forward = forward,
-    .backward = backward,
+    .forward = avg_pool2d_forward,
+    .backward = avg_pool2d_backward,
     .implementation = ronde__pool2d_implementation,
 };
 
@@ -90,5 +90,5 @@ const ronde__op ronde__op_avg_pool2d = {
     .name = "avg_pool",
     .infer = ronde__pool2d_infer,
     .layouts = ronde__pool2d_layouts,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&avg_pool2d_form, NULL},
 };

@@ -1,3 +1,4 @@
+/* Which taps of a sliding window meet the input, along one axis: the arithmetic of padding and strides. */
 #include "ops/axis.h"
 
 ronde__axis ronde__axis_make(int64_t in, int kernel, int stride, int padding) {

@@ -12,8 +12,8 @@
 
 enum { CHUNK = 64, MAX_BLOCK = 64, CACHE_BYTES = 512 << 10 }; /* rows, channels: a chunk stays in the first cache */
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status batch_norm2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                       const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 3)
@@ -23,24 +23,25 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+static int batch_norm2d_params(const ronde__op_attr *attr, const ronde__shape *in,
+                               ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   specs[0] = (ronde__param_spec){"weight", {1, {in[0].dim[0]}}, 1, RONDE__INIT_CONSTANT};
   specs[1] = (ronde__param_spec){"bias", {1, {in[0].dim[0]}}, 0, RONDE__INIT_CONSTANT};
   return 2;
 }
 
-static int buffers(const ronde__op_attr *attr, const ronde__shape *in,
-                   ronde__buffer_spec specs[RONDE__OP_MAX_BUFFERS]) {
+static int batch_norm2d_buffers(const ronde__op_attr *attr, const ronde__shape *in,
+                                ronde__buffer_spec specs[RONDE__OP_MAX_BUFFERS]) {
   specs[0] = (ronde__buffer_spec){"running_mean", {1, {in[0].dim[0]}}, 0, false};
   specs[1] = (ronde__buffer_spec){"running_var", {1, {in[0].dim[0]}}, 1, false};
   specs[2] = (ronde__buffer_spec){"num_batches_tracked", {0}, 0, true};
   return 3;
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+static void batch_norm2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
   if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->in[1] = desc->out = *x;
+  desc->in[1] = desc->out[0] = *x;
   desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
 }
 
@@ -49,25 +50,26 @@ static int64_t chunks_of(const ronde__phys *x) { return ronde__ceil_div(rows_of(
 static int64_t padded_channels(const ronde__phys *x) { return ronde__phys_blocks(x) * x->block; }
 
 /* Kept for backward: mean and 1 / sqrt(var + eps), [2][channels]. */
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+static size_t batch_norm2d_saved_elems(const ronde__op_desc *desc, const void *state) {
   return (size_t)(2 * padded_channels(&desc->in[0]));
 }
 
 /* Two sums of each chunk, [blocks][chunks][2][block]; then what each channel is transformed with, [3][channels]. */
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t batch_norm2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return (size_t)(padded_channels(&desc->in[0]) * (2 * chunks_of(&desc->in[0]) + 3));
 }
 
-typedef struct job {
+typedef struct batch_norm2d_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   float *partial, *a, *b, *c, *mean, *factor;
-} job;
+} batch_norm2d_job;
 
-static job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
+static batch_norm2d_job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
   int64_t channels = padded_channels(&desc->in[0]);
   float *a = call->work, *partial = call->work + 3 * channels;
-  return (job){desc, call, partial, a, a + channels, a + 2 * channels, call->saved, call->saved + channels};
+  return (batch_norm2d_job){
+      desc, call, partial, a, a + channels, a + 2 * channels, call->saved, call->saved + channels};
 }
 
 /* Chunk `item` of all blocks' chunks: its first element, rows, and block. */
@@ -85,19 +87,19 @@ typedef struct blocks {
 
 /* The blocks from `first` on whose memory the second of two passes finds in the second cache: as many as fit, at least
  * one. */
-static blocks blocks_in_cache(const job *j, int64_t first, int64_t n_arrays) {
+static blocks blocks_in_cache(const batch_norm2d_job *j, int64_t first, int64_t n_arrays) {
   const ronde__phys *x = &j->desc->in[0];
   int64_t bytes = n_arrays * rows_of(x) * x->block * (int64_t)sizeof(float);
   int64_t n = ronde__max(1, CACHE_BYTES * j->desc->threads / bytes);
   return (blocks){first, ronde__min(first + n, ronde__phys_blocks(x))};
 }
 
-static blocks all_blocks(const job *j) { return (blocks){0, ronde__phys_blocks(&j->desc->in[0])}; }
+static blocks all_blocks(const batch_norm2d_job *j) { return (blocks){0, ronde__phys_blocks(&j->desc->in[0])}; }
 
-typedef void (*chunk_fn)(const job *j, int64_t at, int64_t rows, int64_t block, float *partial);
+typedef void (*chunk_fn)(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial);
 
 typedef struct chunk_job {
-  const job *j;
+  const batch_norm2d_job *j;
   chunk_fn fn;
   blocks blocks;
 } chunk_job;
@@ -113,20 +115,20 @@ static void chunks_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void each_chunk(const job *j, blocks b, chunk_fn fn) {
+static void each_chunk(const batch_norm2d_job *j, blocks b, chunk_fn fn) {
   chunk_job c = {j, fn, b};
   ronde__pool_run(j->call->pool, chunks_part, &c);
 }
 
 /* ---- forward ---- */
 
-static void chunk_moments(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+static void chunk_moments(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block;
   j->desc->kernels->column_moments(j->call->in[0] + at, rows, n, partial, partial + n);
 }
 
 /* Mean and sum of squares of a block's channels, from its chunks. Source: Chan, Golub & LeVeque, 1979. */
-static void join_moments(const job *j, int64_t block, double *mean, double *m2) {
+static void join_moments(const batch_norm2d_job *j, int64_t block, double *mean, double *m2) {
   const ronde__phys *x = &j->desc->in[0];
   const float *partial = j->partial + block * chunks_of(x) * 2 * x->block;
   double done = 0;
@@ -142,7 +144,7 @@ static void join_moments(const job *j, int64_t block, double *mean, double *m2) 
 }
 
 /* A channel's statistics over m values; the running ones follow. */
-static void set_statistics(const job *j, int64_t channel, double mean, double m2, double m) {
+static void set_statistics(const batch_norm2d_job *j, int64_t channel, double mean, double m2, double m) {
   const ronde__op_attr *attr = &j->desc->attr;
   float *running_mean = &j->call->buffer[0][channel], *running_var = &j->call->buffer[1][channel];
   j->mean[channel] = (float)mean;
@@ -152,7 +154,7 @@ static void set_statistics(const job *j, int64_t channel, double mean, double m2
   *running_var += (float)(attr->momentum * (m2 / (m - 1) - *running_var));
 }
 
-static void batch_statistics(const job *j, blocks b) {
+static void batch_statistics(const batch_norm2d_job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   double mean[MAX_BLOCK], m2[MAX_BLOCK], m = (double)rows_of(x);
   each_chunk(j, b, chunk_moments);
@@ -163,7 +165,7 @@ static void batch_statistics(const job *j, blocks b) {
 }
 
 /* The same of all replicas' examples; those without an example have 0 rows. */
-static void shared_statistics(const job *j, blocks b) {
+static void shared_statistics(const batch_norm2d_job *j, blocks b) {
   const ronde__parts *parts = &j->call->parts;
   int64_t channels = padded_channels(&j->desc->in[0]), n = j->desc->in[0].block;
   for (int64_t c = b.first * n; c < b.last * n; c++) {
@@ -180,7 +182,7 @@ static void shared_statistics(const job *j, blocks b) {
   }
 }
 
-static void running_statistics(const job *j, blocks b) {
+static void running_statistics(const batch_norm2d_job *j, blocks b) {
   int64_t n = j->desc->in[0].block;
   for (int64_t c = b.first * n; c < b.last * n; c++) {
     j->mean[c] = j->call->buffer[0][c];
@@ -188,15 +190,15 @@ static void running_statistics(const job *j, blocks b) {
   }
 }
 
-static void chunk_affine(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
   const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
   j->desc->kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
-                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out + at);
+                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out[0] + at);
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = job_of(desc, call);
+static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  batch_norm2d_job j = job_of(desc, call);
   int64_t n = desc->in[0].block;
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
@@ -216,19 +218,19 @@ static ronde_status forward(const ronde__op_desc *desc, const void *state, const
 /* ---- backward ---- */
 
 /* The gradient behind the ReLU becomes the one in front of it, which is the residual's too, while it is in cache. */
-static void chunk_sums(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
-  const float *relu = j->desc->attr.act ? call->out + at : NULL;
-  j->desc->kernels->norm_sums(call->dout + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
+  const float *relu = j->desc->attr.act ? call->out[0] + at : NULL;
+  j->desc->kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
                               partial + n);
-  if (call->din[1] && call->din[1] != call->dout)
-    ronde__gradient_add(j->desc, call->dout + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
+  if (call->din[1] && call->din[1] != call->dout[0])
+    ronde__gradient_add(j->desc, call->dout[0] + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
 }
 
-static void chunk_backward(const job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->norm_backward(j->call->dout + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
+  j->desc->kernels->norm_backward(j->call->dout[0] + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
                                   j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
@@ -237,7 +239,7 @@ typedef struct sums {
   double m, dy, dyx;
 } sums;
 
-static sums own_sums(const job *j, int64_t channel) {
+static sums own_sums(const batch_norm2d_job *j, int64_t channel) {
   const ronde__phys *x = &j->desc->in[0];
   const float *partial = j->partial + channel / x->block * chunks_of(x) * 2 * x->block + channel % x->block;
   sums s = {.m = (double)rows_of(x)};
@@ -248,7 +250,7 @@ static sums own_sums(const job *j, int64_t channel) {
   return s;
 }
 
-static sums shared_sums(const job *j, int64_t channel) {
+static sums shared_sums(const batch_norm2d_job *j, int64_t channel) {
   const ronde__parts *parts = &j->call->parts;
   sums s = {0};
   for (int i = 0; i < parts->n; i++) {
@@ -261,7 +263,7 @@ static sums shared_sums(const job *j, int64_t channel) {
 }
 
 /* Gradients of the parameters are of this replica's examples: they are added up like all others. */
-static void param_gradients(const job *j, blocks b) {
+static void param_gradients(const batch_norm2d_job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
   for (int64_t c = b.first * x->block; c < b.last * x->block; c++) {
@@ -269,16 +271,16 @@ static void param_gradients(const job *j, blocks b) {
     double factor = j->factor[c], a = call->param[0][c] * factor;
     float dweight = (float)(own.dyx * factor), dbias = (float)own.dy;
     float *dw = call->dparam[0], *db = call->dparam[1];
-    if (dw) dw[c] = call->accumulate_dparam ? dw[c] + dweight : dweight;
-    if (db) db[c] = call->accumulate_dparam ? db[c] + dbias : dbias;
+    if (dw) dw[c] = call->accumulate_dparam[0] ? dw[c] + dweight : dweight;
+    if (db) db[c] = call->accumulate_dparam[1] ? db[c] + dbias : dbias;
     j->a[c] = (float)a;
     j->b[c] = (float)(-a * factor * factor * all.dyx / all.m);
     j->c[c] = (float)(-a * all.dy / all.m);
   }
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = job_of(desc, call);
+static ronde_status batch_norm2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  batch_norm2d_job j = job_of(desc, call);
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 2);
@@ -292,13 +294,13 @@ static ronde_status backward(const ronde__op_desc *desc, const void *state, cons
 /* ---- synchronised: what the replicas tell each other; [1 + 2 channels] ----
  * Rows, then mean and sum of squares of each channel, or its two sums of backward. */
 
-static size_t part_elems(const ronde__op_desc *desc) {
+static size_t batch_norm2d_part_elems(const ronde__op_desc *desc) {
   return desc->attr.synchronised ? (size_t)(1 + 2 * padded_channels(&desc->in[0])) : 0;
 }
 
-static ronde_status contribute(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
-                               bool backward) {
-  job j = job_of(desc, call);
+static ronde_status batch_norm2d_contribute(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
+                                            bool backward) {
+  batch_norm2d_job j = job_of(desc, call);
   int64_t channels = padded_channels(&desc->in[0]), n = desc->in[0].block;
   double *first = call->part + 1, *second = first + channels;
   call->part[0] = (double)rows_of(&desc->in[0]);
@@ -312,32 +314,34 @@ static ronde_status contribute(const ronde__op_desc *desc, const void *state, co
   return RONDE_OK;
 }
 
-static ronde_status absorb(const ronde__op_desc *desc, const ronde__op_call *call) {
-  job j = job_of(desc, call);
+static ronde_status batch_norm2d_absorb(const ronde__op_desc *desc, const ronde__op_call *call) {
+  batch_norm2d_job j = job_of(desc, call);
   shared_statistics(&j, all_blocks(&j));
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+static const char *batch_norm2d_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->kernels->isa;
+}
 
-static const ronde__form form = {
-    .work_elems = work_elems,
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
-    .part_elems = part_elems,
-    .contribute = contribute,
-    .absorb = absorb,
-    .implementation = implementation,
+static const ronde__form batch_norm2d_form = {
+    .work_elems = batch_norm2d_work_elems,
+    .saved_elems = batch_norm2d_saved_elems,
+    .forward = batch_norm2d_forward,
+    .backward = batch_norm2d_backward,
+    .part_elems = batch_norm2d_part_elems,
+    .contribute = batch_norm2d_contribute,
+    .absorb = batch_norm2d_absorb,
+    .implementation = batch_norm2d_implementation,
 };
 
 const ronde__op ronde__op_batch_norm2d = {
     .name = "batch_norm",
-    .infer = infer,
-    .params = params,
-    .buffers = buffers,
-    .layouts = layouts,
-    .keeps_input = true,
+    .infer = batch_norm2d_infer,
+    .params = batch_norm2d_params,
+    .buffers = batch_norm2d_buffers,
+    .layouts = batch_norm2d_layouts,
+    .backward_reads = {.in = 1},
     .dinput_in_dout = 3,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&batch_norm2d_form, NULL},
 };

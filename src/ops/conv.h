@@ -27,7 +27,7 @@ static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
 
 /* Whether it is one group between these layouts. */
 static inline bool ronde__conv_is_between(const ronde__op_desc *d, ronde__layout in, ronde__layout out) {
-  return ronde__conv_n_groups(&d->attr) == 1 && d->in[0].layout == in && d->out.layout == out;
+  return ronde__conv_n_groups(&d->attr) == 1 && d->in[0].layout == in && d->out[0].layout == out;
 }
 
 /* One gradient alone, with the state of ronde__conv_blocks. */

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status conv2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 3)
@@ -34,7 +34,8 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+static int conv2d_params(const ronde__op_attr *attr, const ronde__shape *in,
+                         ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   int64_t channels = in[0].dim[0] / ronde__conv_n_groups(attr);
   float bound = (float)(1 / sqrt((double)channels * attr->kernel[0] * attr->kernel[1]));
   specs[0] = (ronde__param_spec){.suffix = "weight",
@@ -48,7 +49,7 @@ static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__par
   return attr->bias ? 2 : 1;
 }
 
-static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
+static int64_t conv2d_flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
   return 2 * ronde__shape_elems(out) * (in[0].dim[0] / ronde__conv_n_groups(attr)) * attr->kernel[0] * attr->kernel[1];
 }
 
@@ -61,12 +62,12 @@ static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, cons
   ronde__weight_form form = depthwise ? RONDE__PANELS : RONDE__PLAIN;
   int64_t n = desc->in[0].n, taps = (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1];
   desc->in[0] = ronde__phys_make(layout, n, in[0].dim[0], in[0].dim[1], in[0].dim[2]);
-  desc->out = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
-  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out.block, 1};
-  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out.block, 1};
+  desc->out[0] = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
+  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out[0].block, 1};
+  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   int64_t groups = ronde__conv_n_groups(&desc->attr);
   if (groups > 1) {
     layouts_of_groups(desc, in, out, groups);
@@ -79,41 +80,30 @@ static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__s
   if (x->layout == RONDE__LANES && !few_out && desc->need_dinput[0])
     *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   bool lanes_out = x->layout == RONDE__LANES && few_out;
-  desc->out = ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
+  desc->out[0] =
+      ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
   ronde__weight_layout *w = &desc->param[0];
-  *w = (ronde__weight_layout){RONDE__BLOCKED,  out->dim[0],
-                              in[0].dim[0],    (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
-                              desc->out.block, x->block};
+  *w = (ronde__weight_layout){RONDE__BLOCKED,     out->dim[0],
+                              in[0].dim[0],       (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
+                              desc->out[0].block, x->block};
   if (x->layout == RONDE__LANES) w->form = lanes_out ? RONDE__PLAIN : RONDE__PANELS;
   desc->param[1] =
-      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
 /* A band of the map in front of the pooling stays in cache, and is never stored whole. */
-static bool join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out) {
+static bool conv2d_join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr,
+                        const ronde__shape *out) {
   if (!ronde__conv_first.takes(desc) || kind != RONDE__OP_MAX_POOL2D) return false;
   for (int d = 0; d < 2; d++)
     if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
   desc->attr.pool =
       (ronde__joined_pool){.kernel = {attr->kernel[0], attr->kernel[1]}, .relu = attr->act == RONDE__ACT_RELU};
-  desc->out.h = out->dim[1], desc->out.w = out->dim[2];
+  desc->out[0].h = out->dim[1], desc->out[0].w = out->dim[2];
   return true;
 }
 
-double ronde__conv_taps_flops(const ronde__op_desc *desc) {
-  ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
-  double taps_h = 0, taps_w = 0;
-  for (int64_t i = 0; i < h.out; i++) taps_h += ronde__axis_forward(&h, i).count;
-  for (int64_t i = 0; i < w.out; i++) taps_w += ronde__axis_forward(&w, i).count;
-  return 2 * taps_h * taps_w *
-         (double)(desc->in[0].n * desc->out.c * (desc->in[0].c / ronde__conv_n_groups(&desc->attr)));
-}
-
-double ronde__conv_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
-  return ronde__conv_taps_flops(desc) * (backward ? desc->need_dinput[0] + !desc->frozen[0] : 1);
-}
-
-static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
+static bool conv2d_dead_tap(const ronde__op_desc *desc, int64_t t) {
   ronde__axis h = ronde__conv_axis_h(desc), w = ronde__conv_axis_w(desc);
   int64_t h0, h1, w0, w1;
   ronde__axis_outputs_of_tap(&h, (int)t / w.kernel, &h0, &h1);
@@ -121,19 +111,19 @@ static bool dead_tap(const ronde__op_desc *desc, int64_t t) {
   return h0 == h1 || w0 == w1;
 }
 
-static const ronde__form *const forms[] = {
+static const ronde__form *const conv2d_forms[] = {
     &ronde__conv_depthwise, &ronde__conv_groups, &ronde__conv_toeplitz, &ronde__conv_winograd,
     &ronde__conv_blocks,    &ronde__conv_lanes,  &ronde__conv_first,    NULL,
 };
 
 const ronde__op ronde__op_conv2d = {
     .name = "convolution",
-    .infer = infer,
-    .params = params,
-    .flops = flops,
-    .layouts = layouts,
-    .join = join,
-    .keeps_input = true,
-    .dead_tap = dead_tap,
-    .forms = forms,
+    .infer = conv2d_infer,
+    .params = conv2d_params,
+    .flops = conv2d_flops,
+    .layouts = conv2d_layouts,
+    .join = conv2d_join,
+    .backward_reads = {.in = 1},
+    .dead_tap = conv2d_dead_tap,
+    .forms = conv2d_forms,
 };

@@ -14,7 +14,7 @@ typedef struct outputs {
   int64_t h0, h1, w0, w1;
 } outputs;
 
-typedef struct state {
+typedef struct conv_blocks_state {
   ronde__axis h, w;
   outputs *outputs; /* [KH*KW] */
   bool *live;       /* [KH*KW]: it falls inside the input somewhere; else it is no operand, and has no gradient */
@@ -23,10 +23,10 @@ typedef struct state {
   ronde__gemm_list pixels;                          /* neighbouring pixels of a row: X, dY */
   int64_t in_pixel, in_block, out_pixel, out_block; /* strides */
   int64_t in_blocks, out_blocks, weight_block;
-} state;
+} conv_blocks_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_blocks_release(const ronde__op_desc *desc, void *opaque) {
+  conv_blocks_state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
   ronde__conv_schedule_release(&s->data);
@@ -36,25 +36,25 @@ static void release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
-                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+static ronde_status conv_blocks_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                                         ronde__conv_schedule *sched, ronde__conv_run *r) {
   int64_t k = dir->from->block, n = dir->to->block;
   ronde__gemm_shape shape = {(int)r->extent, (int)n, (int)k, k, n, n, false, false};
   r->kernel = ronde__conv_schedule_kernel(sched, dir->desc, &shape);
   return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sched, &r->list);
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
-  state *s;
+static ronde_status conv_blocks_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
+  conv_blocks_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
+  *s = (conv_blocks_state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
   s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel, s->in_blocks = ronde__phys_blocks(in);
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
   s->out_blocks = ronde__phys_blocks(out);
   s->weight_block = in->block * out->block;
   int64_t longest = ronde__max(1, ROWS_WANTED / in->n);
-  ronde_status status = ronde__conv_schedules_create(desc, longest, make_run, NULL, &s->forward, &s->data);
+  ronde_status status = ronde__conv_schedules_create(desc, longest, conv_blocks_make_run, NULL, &s->forward, &s->data);
   if (status == RONDE_OK) status = ronde__gemm_list_create(out->w, &s->pixels);
   int taps = s->h.kernel * s->w.kernel;
   s->outputs = ronde__alloc((size_t)taps * sizeof *s->outputs);
@@ -62,7 +62,7 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   if (status == RONDE_OK && (!s->outputs || !s->live))
     status = ronde__fail(RONDE_E_MEMORY, "convolution plan: no memory for %d taps", taps);
   if (status != RONDE_OK) {
-    release(desc, s);
+    conv_blocks_release(desc, s);
     return status;
   }
   for (int t = 0; t < taps; t++) {
@@ -82,27 +82,27 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   return RONDE_OK;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t conv_blocks_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return backward && desc->need_dinput[0] ? (size_t)ronde__weight_elems(&desc->param[0]) : 0;
 }
 
-typedef struct job {
+typedef struct conv_blocks_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const conv_blocks_state *s;
   const ronde__op_call *call;
-} job;
+} conv_blocks_job;
 
 /* The weights of an output block, where they are used once: a single run of pixels takes little longer to multiply than
  * they take to come from memory. */
-static void touch_slab(const state *s, const float *w) {
+static void touch_slab(const conv_blocks_state *s, const float *w) {
   int64_t tap = s->in_blocks * s->weight_block;
   for (int t = 0; t < s->h.kernel * s->w.kernel; t++)
     if (s->live[t]) ronde__weight_touch(w + t * tap, tap);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
+static void conv_blocks_forward_part(void *arg, int thread, int n_threads) {
+  const conv_blocks_job *j = arg;
+  const conv_blocks_state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t begin, end, slab = desc->param[0].t * s->in_blocks * s->weight_block;
@@ -110,7 +110,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->forward.n_runs;
     const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
-    float *out = call->out + ob * s->out_block;
+    float *out = call->out[0] + ob * s->out_block;
     const float *w = call->param[0] + ob * slab;
     if (s->forward.n_runs == 1) touch_slab(s, w);
     ronde__conv_run_sum(&s->forward, r, call->in[0], w, out, false);
@@ -118,35 +118,35 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status conv_blocks_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_blocks_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_blocks_forward_part, &j);
   return RONDE_OK;
 }
 
-static void data_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
+static void conv_blocks_data_part(void *arg, int thread, int n_threads) {
+  const conv_blocks_job *j = arg;
+  const conv_blocks_state *s = j->s;
   int64_t begin, end, slab = j->desc->param[0].t * s->out_blocks * s->weight_block;
   ronde__thread_share(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ib = item / s->data.n_runs;
-    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout, j->call->work + ib * slab,
+    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout[0], j->call->work + ib * slab,
                         j->call->din[0] + ib * s->in_block, j->call->accumulate_dinput[0]);
   }
 }
 
 /* The taps [tap0, tap1) of one pair of blocks: pixels outside, so that the rows of X and dY that neighbouring taps
  * share stay in cache. */
-static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
-  const state *s = j->s;
+static void weight_taps(const conv_blocks_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
+  const conv_blocks_state *s = j->s;
   const ronde__op_call *call = j->call;
-  const float *x = call->in[0] + ib * s->in_block, *dy = call->dout + ob * s->out_block;
+  const float *x = call->in[0] + ib * s->in_block, *dy = call->dout[0] + ob * s->out_block;
   int64_t longest = ronde__max(1, 256 / j->desc->in[0].n), taps = j->desc->param[0].t;
   float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
   int64_t dw_tap = s->in_blocks * s->weight_block;
   for (int64_t t = tap0; t < tap1; t++)
-    if (!s->live[t] && !call->accumulate_dparam && !call->leaves_dead)
+    if (!s->live[t] && !call->accumulate_dparam[0] && !call->leaves_dead)
       memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
@@ -157,14 +157,14 @@ static void weight_taps(const job *j, int64_t ob, int64_t ib, int64_t tap0, int6
         int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
         int64_t iw = begin * s->w.stride + t % s->w.kernel - s->w.padding;
         bool first = oh == o->h0 && begin == o->w0;
-        const ronde__gemm *gemm = first && !call->accumulate_dparam ? &s->weight.set : &s->weight.add;
+        const ronde__gemm *gemm = first && !call->accumulate_dparam[0] ? &s->weight.set : &s->weight.add;
         ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a,
                         dy + (oh * s->w.out + begin) * s->out_pixel, s->pixels.b, end - begin, dw + t * dw_tap);
       }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_blocks_weight_part(void *arg, int thread, int n_threads) {
+  const conv_blocks_job *j = arg;
   int64_t taps = j->desc->param[0].t, begin, end;
   ronde__thread_share(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
@@ -175,17 +175,17 @@ static void weight_part(void *arg, int thread, int n_threads) {
 }
 
 void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, weight_part, &j);
+  conv_blocks_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_blocks_weight_part, &j);
 }
 
 void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+  conv_blocks_job j = {desc, state, call};
   ronde__weight_transpose_taps(desc, &desc->param[0], j.s->live, call->param[0], call->work, call->pool);
-  ronde__pool_run(call->pool, data_part, &j);
+  ronde__pool_run(call->pool, conv_blocks_data_part, &j);
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status conv_blocks_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) ronde__conv_blocks_weight_gradient(desc, state, call);
@@ -194,21 +194,23 @@ static ronde_status backward(const ronde__op_desc *desc, const void *state, cons
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_blocks_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_blocks_state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS); }
+static bool conv_blocks_takes(const ronde__op_desc *desc) {
+  return ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS);
+}
 
 const ronde__form ronde__conv_blocks = {
     .name = "blocks",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_blocks_takes,
+    .prepare = conv_blocks_prepare,
+    .release = conv_blocks_release,
+    .work_elems = conv_blocks_work_elems,
+    .forward = conv_blocks_forward,
+    .backward = conv_blocks_backward,
+    .implementation = conv_blocks_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

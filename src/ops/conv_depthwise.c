@@ -6,93 +6,94 @@
 
 #include <string.h>
 
-typedef struct state {
+typedef struct conv_depthwise_state {
   ronde__axis h, w;
   ronde__conv_schedule forward, data; /* without GEMM kernels */
   int64_t in_pixel, in_block, out_pixel, out_block;
-} state;
+} conv_depthwise_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_depthwise_release(const ronde__op_desc *desc, void *opaque) {
+  conv_depthwise_state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
   ronde__conv_schedule_release(&s->data);
   ronde__free(s);
 }
 
-static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
-                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+static ronde_status conv_depthwise_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                                            ronde__conv_schedule *sched, ronde__conv_run *r) {
   return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, sched, &r->list);
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
-  state *s;
+static ronde_status conv_depthwise_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
+  conv_depthwise_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
+  *s = (conv_depthwise_state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc)};
   s->in_pixel = in->n * in->block, s->in_block = in->h * in->w * s->in_pixel;
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel;
-  ronde_status status = ronde__conv_schedules_create(desc, INT64_MAX, make_run, NULL, &s->forward, &s->data);
-  if (status != RONDE_OK) release(desc, s);
+  ronde_status status =
+      ronde__conv_schedules_create(desc, INT64_MAX, conv_depthwise_make_run, NULL, &s->forward, &s->data);
+  if (status != RONDE_OK) conv_depthwise_release(desc, s);
   else *state_out = s;
   return status;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) { return 0; }
+static size_t conv_depthwise_work_elems(const ronde__op_desc *desc, const void *state, bool backward) { return 0; }
 
-typedef struct job {
+typedef struct conv_depthwise_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const conv_depthwise_state *s;
   const ronde__op_call *call;
-} job;
+} conv_depthwise_job;
 
-static void run_sum(const job *j, const ronde__conv_schedule *sched, const ronde__conv_run *r, int64_t block,
-                    const float *from, float *to, bool accumulate) {
+static void run_sum(const conv_depthwise_job *j, const ronde__conv_schedule *sched, const ronde__conv_run *r,
+                    int64_t block, const float *from, float *to, bool accumulate) {
   const ronde__gemm_list *list = &sched->lists[r->list];
   int64_t n = j->desc->in[0].block;
   j->desc->kernels->depthwise_rows(from + r->a0, list->a, j->call->param[0] + block * j->desc->param[0].t * n, list->b,
                                    list->count, r->extent, n, to + r->c0, accumulate);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_depthwise_forward_part(void *arg, int thread, int n_threads) {
+  const conv_depthwise_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->forward;
   int64_t begin, end;
   ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
     const ronde__conv_run *r = &sched->runs[item % sched->n_runs];
-    float *out = j->call->out + block * j->s->out_block;
+    float *out = j->call->out[0] + block * j->s->out_block;
     run_sum(j, sched, r, block, j->call->in[0] + block * j->s->in_block, out, false);
     ronde__fused_bias_act(j->desc, j->call, block, out + r->c0, r->extent);
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status conv_depthwise_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_depthwise_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_depthwise_forward_part, &j);
   return RONDE_OK;
 }
 
-static void data_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_depthwise_data_part(void *arg, int thread, int n_threads) {
+  const conv_depthwise_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->data;
   int64_t begin, end;
   ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
-    run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout + block * j->s->out_block,
+    run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout[0] + block * j->s->out_block,
             j->call->din[0] + block * j->s->in_block, j->call->accumulate_dinput[0]);
   }
 }
 
 /* The taps [tap0, tap1) of one block: pixels outside, so that the rows which neighbouring taps share stay in cache. */
-static void weight_taps(const job *j, int64_t block, int64_t tap0, int64_t tap1) {
-  const state *s = j->s;
+static void weight_taps(const conv_depthwise_job *j, int64_t block, int64_t tap0, int64_t tap1) {
+  const conv_depthwise_state *s = j->s;
   int64_t n = j->desc->in[0].block, rows = j->desc->in[0].n, longest = ronde__max(1, 256 / rows);
-  const float *x = j->call->in[0] + block * s->in_block, *dy = j->call->dout + block * s->out_block;
+  const float *x = j->call->in[0] + block * s->in_block, *dy = j->call->dout[0] + block * s->out_block;
   float *dw = j->call->dparam[0] + block * j->desc->param[0].t * n;
-  if (!j->call->accumulate_dparam) memset(dw + tap0 * n, 0, (size_t)((tap1 - tap0) * n) * sizeof *dw);
+  if (!j->call->accumulate_dparam[0]) memset(dw + tap0 * n, 0, (size_t)((tap1 - tap0) * n) * sizeof *dw);
   for (int64_t oh = 0; oh < s->h.out; oh++)
     for (int64_t ow0 = 0; ow0 < s->w.out; ow0 += longest)
       for (int64_t t = tap0; t < tap1; t++) {
@@ -110,8 +111,8 @@ static void weight_taps(const job *j, int64_t block, int64_t tap0, int64_t tap1)
       }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_depthwise_weight_part(void *arg, int thread, int n_threads) {
+  const conv_depthwise_job *j = arg;
   int64_t taps = j->desc->param[0].t, begin, end;
   ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
@@ -121,31 +122,33 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+static ronde_status conv_depthwise_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_depthwise_job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0]) ronde__pool_run(call->pool, conv_depthwise_weight_part, &j);
   ronde__op_gradients_final(desc, call);
-  if (call->din[0]) ronde__pool_run(call->pool, data_part, &j);
+  if (call->din[0]) ronde__pool_run(call->pool, conv_depthwise_data_part, &j);
   return RONDE_OK;
 }
 
 /* Its only kernels are the instruction set's own. */
-static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+static const char *conv_depthwise_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->kernels->isa;
+}
 
-static bool takes(const ronde__op_desc *desc) {
+static bool conv_depthwise_takes(const ronde__op_desc *desc) {
   return ronde__conv_n_groups(&desc->attr) > 1 && desc->in[0].layout == RONDE__BLOCKS;
 }
 
 const ronde__form ronde__conv_depthwise = {
     .name = "depthwise",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_depthwise_takes,
+    .prepare = conv_depthwise_prepare,
+    .release = conv_depthwise_release,
+    .work_elems = conv_depthwise_work_elems,
+    .forward = conv_depthwise_forward,
+    .backward = conv_depthwise_backward,
+    .implementation = conv_depthwise_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

@@ -3,13 +3,14 @@
  * both sides. With a max pooling behind it (attr.pool) only the pooled map is stored: forward makes the pixels of a
  * window in scratch, backward the gradient of a few pixels, as they come. */
 #include "ops/conv.h"
+#include "ops/pool2d.h"
 
 #include <string.h>
 
 /* Floats of dY that stay in the first cache. */
 enum { CACHED = 4096 };
 
-typedef struct state {
+typedef struct conv_first_state {
   ronde__axis h, w;
   int64_t lanes, out_pixel, out_block, out_blocks;
   int64_t longest;           /* neighbouring pixels whose dY stays in the first cache while tap rows pass over it */
@@ -19,10 +20,10 @@ typedef struct state {
   ronde__gemm_pair *forward; /* [KW + 1]: by taps of a row */
   ronde__gemm_pair *weight;  /* [KW + 1] */
   ronde__gemm_list pixels;   /* neighbouring pixels of a row: x, dy */
-} state;
+} conv_first_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_first_release(const ronde__op_desc *desc, void *opaque) {
+  conv_first_state *s = opaque;
   if (!s) return;
   for (int i = 0; s->rows && i < (s->h.kernel + 1) * (s->h.kernel + 1); i++) ronde__gemm_list_destroy(&s->rows[i]);
   ronde__free(s->rows);
@@ -33,18 +34,18 @@ static void release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-static ronde__gemm_list *row_list(const state *s, ronde__taps h) {
+static ronde__gemm_list *row_list(const conv_first_state *s, ronde__taps h) {
   return &s->rows[h.first * (s->h.kernel + 1) + h.count];
 }
 
-static ronde_status make_row_list(const ronde__op_desc *desc, const state *s, ronde__taps h) {
+static ronde_status make_row_list(const ronde__op_desc *desc, const conv_first_state *s, ronde__taps h) {
   ronde__gemm_list *list = row_list(s, h);
   if (list->a) return RONDE_OK;
   RONDE_TRY(ronde__gemm_list_create(desc->in[0].c * h.count, list));
   for (int64_t c = 0, term = 0; c < desc->in[0].c; c++)
     for (int y = 0; y < h.count; y++, term++) {
       list->a[term] = (uint64_t)((c * s->h.in + y) * s->w.in * s->lanes) * sizeof(float);
-      list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out.block) * sizeof(float);
+      list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out[0].block) * sizeof(float);
     }
   return RONDE_OK;
 }
@@ -53,7 +54,7 @@ static int64_t n_places(const ronde__op_desc *desc) {
   return (int64_t)desc->attr.pool.kernel[0] * desc->attr.pool.kernel[1];
 }
 
-static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
+static ronde_status conv_first_make_lists(const ronde__op_desc *desc, conv_first_state *s) {
   int kh = s->h.kernel + 1, kw = s->w.kernel + 1;
   RONDE__ALLOC(s->rows, (size_t)kh * kh * sizeof *s->rows, "convolution plan");
   RONDE__ALLOC(s->forward, (size_t)kw * sizeof *s->forward, "convolution plan");
@@ -71,16 +72,16 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   return RONDE_OK;
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
-  state *s;
+static ronde_status conv_first_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
+  conv_first_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
+  *s = (conv_first_state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
   s->out_pixel = out->n * out->block, s->out_block = out->h * out->w * s->out_pixel,
   s->out_blocks = ronde__phys_blocks(out), s->longest = ronde__min(s->w.out, ronde__max(1, CACHED / s->out_pixel));
-  ronde_status status = make_lists(desc, s);
+  ronde_status status = conv_first_make_lists(desc, s);
   if (status != RONDE_OK) {
-    release(desc, s);
+    conv_first_release(desc, s);
     return status;
   }
   for (int k = 1; k <= s->w.kernel; k++) {
@@ -94,24 +95,24 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
 }
 
 /* Scratch of a thread where there is a pooling: a window's pixels, or the gradient of neighbouring ones. */
-static int64_t thread_elems(const ronde__op_desc *desc, const state *s, bool backward) {
+static int64_t thread_elems(const ronde__op_desc *desc, const conv_first_state *s, bool backward) {
   return n_places(desc) ? (backward ? s->longest : n_places(desc)) * s->out_pixel : 0;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t conv_first_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return (size_t)(desc->threads * thread_elems(desc, state, backward));
 }
 
 /* Of a pooling: as its own op has it. */
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
-  return n_places(desc) ? ronde__ops[RONDE__OP_MAX_POOL2D]->forms[0]->saved_elems(desc, NULL) : 0;
+static size_t conv_first_saved_elems(const ronde__op_desc *desc, const void *state) {
+  return n_places(desc) ? ronde__pool2d_places_elems(&desc->out[0]) : 0;
 }
 
-typedef struct job {
+typedef struct conv_first_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const conv_first_state *s;
   const ronde__op_call *call;
-} job;
+} conv_first_job;
 
 /* The pooling adds the bias to what it reads. */
 static bool pool_adds_bias(const ronde__op_desc *desc) {
@@ -119,36 +120,36 @@ static bool pool_adds_bias(const ronde__op_desc *desc) {
 }
 
 /* Pixel (oh, ow) of an output block, before the pooling: y [N][bo]. */
-static void convolve(const job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
-  const state *s = j->s;
+static void convolve(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, float *y) {
+  const conv_first_state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t bo = desc->out.block, slab = desc->param[0].i * desc->param[0].t * bo;
+  int64_t bo = desc->out[0].block, slab = desc->param[0].i * desc->param[0].t * bo;
   ronde__taps h = ronde__axis_forward(&s->h, oh), w = ronde__axis_forward(&s->w, ow);
   if (w.count == 0) h = (ronde__taps){0, 0, 0};
   const ronde__gemm_list *list = row_list(s, h);
   ronde__gemm_sum(&s->forward[ronde__max(1, w.count)], list, list->count,
                   call->in[0] + (h.at * s->w.in + w.at) * s->lanes, call->param[0] + ob * slab + w.first * bo, y,
                   false);
-  if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out.n);
+  if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out[0].n);
 }
 
 /* One output, at element `at`, of the pooling. */
-static void pool_window(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
+static void pool_window(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
   const ronde__joined_pool *pool = &j->desc->attr.pool;
-  int64_t pixel = j->s->out_pixel, bo = j->desc->out.block;
+  int64_t pixel = j->s->out_pixel, bo = j->desc->out[0].block;
   for (int y = 0; y < pool->kernel[0]; y++)
     for (int x = 0; x < pool->kernel[1]; x++)
       convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
   const float *bias = pool_adds_bias(j->desc) ? j->call->param[1] + ob * bo : NULL;
   j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
-                               j->call->out + at, (uint8_t *)j->call->saved + at);
+                               j->call->out[0] + at, (uint8_t *)j->call->saved + at);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
-  const ronde__phys *out = &j->desc->out;
+static void conv_first_forward_part(void *arg, int thread, int n_threads) {
+  const conv_first_job *j = arg;
+  const conv_first_state *s = j->s;
+  const ronde__phys *out = &j->desc->out[0];
   bool pooled = n_places(j->desc) > 0;
   float *window = j->call->work + thread * thread_elems(j->desc, s, false);
   int64_t pixels = out->h * out->w, begin, end;
@@ -156,31 +157,32 @@ static void forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / pixels, oh = item % pixels / out->w, ow = item % out->w, at = item * s->out_pixel;
     if (pooled) pool_window(j, ob, oh, ow, at, window);
-    else convolve(j, ob, oh, ow, j->call->out + at);
+    else convolve(j, ob, oh, ow, j->call->out[0] + at);
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status conv_first_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_first_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_first_forward_part, &j);
   return RONDE_OK;
 }
 
 /* dY of neighbouring pixels from (oh, ow) on: where it lies, or made of the pooled one, zeros but for the maxima; those
  * that are in no window had no part in the result. */
-static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow, int64_t length, float *expanded) {
-  const state *s = j->s;
+static const float *gradient_of(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, int64_t length,
+                                float *expanded) {
+  const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
   const int *kernel = j->desc->attr.pool.kernel;
-  if (!n_places(j->desc)) return call->dout + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+  if (!n_places(j->desc)) return call->dout[0] + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
   for (int64_t i = 0; i < length; i++) {
     float *to = expanded + i * s->out_pixel;
     int64_t y = oh / kernel[0], x = (ow + i) / kernel[1];
-    int64_t from = ob * s->out_block + (y * j->desc->out.w + x) * s->out_pixel;
+    int64_t from = ob * s->out_block + (y * j->desc->out[0].w + x) * s->out_pixel;
     int place = (int)(oh % kernel[0] * kernel[1] + (ow + i) % kernel[1]);
-    if (y < j->desc->out.h && x < j->desc->out.w)
-      j->desc->kernels->max_place_backward(call->dout + from, (const uint8_t *)call->saved + from, place, s->out_pixel,
-                                           to);
+    if (y < j->desc->out[0].h && x < j->desc->out[0].w)
+      j->desc->kernels->max_place_backward(call->dout[0] + from, (const uint8_t *)call->saved + from, place,
+                                           s->out_pixel, to);
     else memset(to, 0, (size_t)s->out_pixel * sizeof *to);
   }
   return expanded;
@@ -189,15 +191,15 @@ static const float *gradient_of(const job *j, int64_t ob, int64_t oh, int64_t ow
 /* Tap rows [row0, row1), of all (c, kh), of one block of dW, [KW][bo] each: pixels outside, so that the rows share dY
  * while it is in the first cache; and the first of them with the bias, summed by rows of pixels. Either may be
  * frozen. */
-static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
-  const state *s = j->s;
+static void weight_rows(const conv_first_job *j, int64_t ob, int64_t row0, int64_t row1, float *expanded) {
+  const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, kernel = s->h.kernel, size = s->w.kernel * bo;
+  int64_t bo = j->desc->out[0].block, kernel = s->h.kernel, size = s->w.kernel * bo;
   const ronde__kernels *kernels = j->desc->kernels;
   float *dw = call->dparam[0] ? call->dparam[0] + ob * j->desc->param[0].i * kernel * size : NULL;
   float *db = row0 == 0 && call->dparam[1] ? call->dparam[1] + ob * bo : NULL;
-  if (!call->accumulate_dparam && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
-  if (!call->accumulate_dparam && db) memset(db, 0, (size_t)bo * sizeof *db);
+  if (!call->accumulate_dparam[0] && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);
+  if (!call->accumulate_dparam[1] && db) memset(db, 0, (size_t)bo * sizeof *db);
   for (int64_t oh = 0; oh < s->h.out; oh++) {
     ronde__taps h = ronde__axis_forward(&s->h, oh);
     float sums[RONDE__MAX_BLOCK] = {0}; /* of dY, in this row */
@@ -212,14 +214,14 @@ static void weight_rows(const job *j, int64_t ob, int64_t row0, int64_t row1, fl
         ronde__gemm_run(&s->weight[w.count].add, x, s->pixels.a, dy, s->pixels.b, length,
                         dw + row * size + w.first * bo);
       }
-      if (db) kernels->column_sums(dy, bo, length * j->desc->out.n, bo, sums);
+      if (db) kernels->column_sums(dy, bo, length * j->desc->out[0].n, bo, sums);
     }
     if (db) kernels->add(db, sums, db, bo);
   }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_first_weight_part(void *arg, int thread, int n_threads) {
+  const conv_first_job *j = arg;
   int64_t rows = j->desc->in[0].c * j->s->h.kernel, begin, end;
   ronde__thread_share(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
   while (begin < end) {
@@ -229,29 +231,31 @@ static void weight_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+static ronde_status conv_first_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_first_job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
-  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, conv_first_weight_part, &j);
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_first_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_first_state *s = opaque;
   return s->forward[s->w.kernel].set.implementation;
 }
 
-static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__BLOCKS); }
+static bool conv_first_takes(const ronde__op_desc *desc) {
+  return ronde__conv_is_between(desc, RONDE__LANES, RONDE__BLOCKS);
+}
 
 const ronde__form ronde__conv_first = {
     .name = "first",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_first_takes,
+    .prepare = conv_first_prepare,
+    .release = conv_first_release,
+    .work_elems = conv_first_work_elems,
+    .saved_elems = conv_first_saved_elems,
+    .forward = conv_first_forward,
+    .backward = conv_first_backward,
+    .implementation = conv_first_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

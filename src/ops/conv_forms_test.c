@@ -31,7 +31,7 @@ static ronde__op_desc describe(const shape *shape, int threads) {
       .n_inputs = 1,
       .n_params = 1,
       .in = {in},
-      .out = out,
+      .out = {out},
       .param = {{RONDE__BLOCKED, shape->out, shape->in, TAPS, out.block, in.block}},
       .need_dinput = {true},
       .kernels = ronde__kernels_available(0),
@@ -65,13 +65,13 @@ static results run(const ronde__form *form, const shape *shape, int threads, boo
   results r = {malloc(o->out * sizeof(float)), values((int64_t)o->in, 4), values((int64_t)o->weights, 5)};
   float *dout = malloc(o->out * sizeof *dout);
   memcpy(dout, o->dy, o->out * sizeof *dout);
-  ronde__op_call call = {.in = {o->x}, .out = r.y, .param = {o->w}, .pool = pool};
+  ronde__op_call call = {.in = {o->x}, .out = {r.y}, .param = {o->w}, .pool = pool};
   call.work = malloc(form->work_elems(&desc, state, false) * sizeof(float));
   assert_int_equal(form->forward(&desc, state, &call), RONDE_OK);
   free(call.work);
   call.work = malloc(form->work_elems(&desc, state, true) * sizeof(float));
-  call.dout = dout, call.din[0] = r.dx, call.dparam[0] = r.dw;
-  call.accumulate_dinput[0] = call.accumulate_dparam = accumulate;
+  call.dout[0] = dout, call.din[0] = r.dx, call.dparam[0] = r.dw;
+  call.accumulate_dinput[0] = call.accumulate_dparam[0] = accumulate;
   assert_int_equal(form->backward(&desc, state, &call), RONDE_OK);
   free(call.work), free(dout);
   form->release(&desc, state);
@@ -95,7 +95,7 @@ static void check_near(const float *x, const float *want, size_t n) {
 static void check(const ronde__form *form, const shape *shape, bool accumulate) {
   ronde__op_desc desc = describe(shape, 1);
   operands o = {.in = (size_t)ronde__phys_elems(&desc.in[0]),
-                .out = (size_t)ronde__phys_elems(&desc.out),
+                .out = (size_t)ronde__phys_elems(&desc.out[0]),
                 .weights = (size_t)ronde__weight_elems(&desc.param[0])};
   o.x = values((int64_t)o.in, 1), o.w = values((int64_t)o.weights, 2), o.dy = values((int64_t)o.out, 3);
   results want = run(&ronde__conv_blocks, shape, 1, accumulate, &o), one = run(form, shape, 1, accumulate, &o);
@@ -193,7 +193,7 @@ static void test_the_choice(void **state) {
 static void test_what_no_form_takes_is_refused(void **state) {
   static const choice blocks = {"blocks", 64, 32, 8, 32, 3, 2, 1, 0, RONDE__BLOCKS, true};
   ronde__op_desc desc = laid_out(&blocks);
-  desc.out.layout = RONDE__ROWS;
+  desc.out[0].layout = RONDE__ROWS;
   assert_int_equal(ronde__form_choose(conv(), &desc), RONDE_E_INTERNAL);
   assert_null(desc.form);
 }

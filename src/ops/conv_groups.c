@@ -2,50 +2,50 @@
  * padding, so that each group is the convolution of few channels by itself. */
 #include "ops/conv.h"
 
-typedef struct state {
+typedef struct conv_groups_state {
   ronde__op_desc group; /* one group's; all are alike */
   void *lanes;
-} state;
+} conv_groups_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_groups_release(const ronde__op_desc *desc, void *opaque) {
+  conv_groups_state *s = opaque;
   if (!s) return;
   ronde__conv_lanes.release(&s->group, s->lanes);
   ronde__free(s);
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status conv_groups_prepare(const ronde__op_desc *desc, void **state_out) {
   int64_t groups = desc->attr.groups;
-  state *s;
+  conv_groups_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.group = *desc};
+  *s = (conv_groups_state){.group = *desc};
   s->group.form = &ronde__conv_lanes;
   s->group.in[0].c /= groups;
-  s->group.out.c /= groups;
+  s->group.out[0].c /= groups;
   s->group.param[0].o /= groups;
   s->group.param[1].o /= groups;
   ronde_status status = ronde__conv_lanes.prepare(&s->group, &s->lanes);
-  if (status != RONDE_OK) release(desc, s);
+  if (status != RONDE_OK) conv_groups_release(desc, s);
   else *state_out = s;
   return status;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
-  const state *s = opaque;
+static size_t conv_groups_work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const conv_groups_state *s = opaque;
   return ronde__conv_lanes.work_elems(&s->group, s->lanes, backward);
 }
 
 static float *past(float *x, int64_t n) { return x ? x + n : NULL; }
 
 /* What a call means for one group. */
-static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, int64_t g) {
-  int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out);
+static ronde__op_call call_of_group(const conv_groups_state *s, const ronde__op_call *call, int64_t g) {
+  int64_t in = ronde__phys_elems(&s->group.in[0]), out = ronde__phys_elems(&s->group.out[0]);
   int64_t weights = ronde__weight_elems(&s->group.param[0]), biases = s->group.param[1].o;
   ronde__op_call c = *call;
   c.listener = (ronde__gradient_listener){0}; /* the other groups' gradients are not there yet */
   c.in[0] += g * in;
-  c.out += g * out;
-  c.dout = past(c.dout, g * out);
+  c.out[0] += g * out;
+  c.dout[0] = past(c.dout[0], g * out);
   c.din[0] = past(c.din[0], g * in);
   c.param[0] += g * weights;
   c.dparam[0] = past(c.dparam[0], g * weights);
@@ -54,8 +54,8 @@ static ronde__op_call call_of_group(const state *s, const ronde__op_call *call, 
   return c;
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
-  const state *s = opaque;
+static ronde_status conv_groups_forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const conv_groups_state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
     RONDE_TRY(ronde__conv_lanes.forward(&s->group, s->lanes, &c));
@@ -63,8 +63,8 @@ static ronde_status forward(const ronde__op_desc *desc, const void *opaque, cons
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
-  const state *s = opaque;
+static ronde_status conv_groups_backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const conv_groups_state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
     RONDE_TRY(ronde__conv_lanes.backward(&s->group, s->lanes, &c));
@@ -72,23 +72,23 @@ static ronde_status backward(const ronde__op_desc *desc, const void *opaque, con
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_groups_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_groups_state *s = opaque;
   return ronde__conv_lanes.implementation(&s->group, s->lanes);
 }
 
-static bool takes(const ronde__op_desc *desc) {
+static bool conv_groups_takes(const ronde__op_desc *desc) {
   return ronde__conv_n_groups(&desc->attr) > 1 && desc->in[0].layout == RONDE__LANES;
 }
 
 const ronde__form ronde__conv_groups = {
     .name = "groups",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_groups_takes,
+    .prepare = conv_groups_prepare,
+    .release = conv_groups_release,
+    .work_elems = conv_groups_work_elems,
+    .forward = conv_groups_forward,
+    .backward = conv_groups_backward,
+    .implementation = conv_groups_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

@@ -6,15 +6,15 @@
 
 #include <string.h>
 
-typedef struct state {
+typedef struct conv_lanes_state {
   ronde__axis h, w;
   ronde__conv_schedule forward, data;
   int64_t lanes;
   int *flipped; /* [KW]: position of tap kw in the transposed weights */
-} state;
+} conv_lanes_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_lanes_release(const ronde__op_desc *desc, void *opaque) {
+  conv_lanes_state *s = opaque;
   if (!s) return;
   ronde__conv_schedule_release(&s->forward);
   ronde__conv_schedule_release(&s->data);
@@ -40,10 +40,10 @@ static ronde_status find_list(const ronde__conv_direction *dir, ronde__taps h, r
 
 /* Weights as the GEMM's A: [to channels][from channels][KH][KW], the taps of a row in the order in which the operand's
  * pixels follow. */
-static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
-                             ronde__conv_schedule *sched, ronde__conv_run *r) {
+static ronde_status conv_lanes_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                                        ronde__conv_schedule *sched, ronde__conv_run *r) {
   const ronde__phys *from = dir->from, *to = dir->to;
-  const state *s = dir->user;
+  const conv_lanes_state *s = dir->user;
   r->b0 = r->a0;
   r->a0 = dir->step_w < 0 && w.count ? s->flipped[w.first] : w.first;
   ronde__gemm_shape shape = {.m = (int)to->c,
@@ -58,7 +58,7 @@ static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ro
 
 /* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order.
  */
-static ronde_status flip_taps(state *s) {
+static ronde_status flip_taps(conv_lanes_state *s) {
   RONDE__ALLOC(s->flipped, (size_t)s->w.kernel * sizeof *s->flipped, "convolution plan");
   int position = 0;
   for (int residue = 0; residue < s->w.stride && residue < s->w.kernel; residue++) {
@@ -68,64 +68,65 @@ static ronde_status flip_taps(state *s) {
   return RONDE_OK;
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status conv_lanes_prepare(const ronde__op_desc *desc, void **state_out) {
   const ronde__phys *in = &desc->in[0];
-  state *s;
+  conv_lanes_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
+  *s = (conv_lanes_state){.h = ronde__conv_axis_h(desc), .w = ronde__conv_axis_w(desc), .lanes = in->block};
   ronde_status status = desc->need_dinput[0] ? flip_taps(s) : RONDE_OK;
-  if (status == RONDE_OK) status = ronde__conv_schedules_create(desc, INT64_MAX, make_run, s, &s->forward, &s->data);
-  if (status != RONDE_OK) release(desc, s);
+  if (status == RONDE_OK)
+    status = ronde__conv_schedules_create(desc, INT64_MAX, conv_lanes_make_run, s, &s->forward, &s->data);
+  if (status != RONDE_OK) conv_lanes_release(desc, s);
   else *state_out = s;
   return status;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t conv_lanes_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return backward && desc->need_dinput[0] ? (size_t)ronde__weight_elems(&desc->param[0]) : 0;
 }
 
-typedef struct job {
+typedef struct conv_lanes_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const conv_lanes_state *s;
   const ronde__op_call *call;
-} job;
+} conv_lanes_job;
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_lanes_forward_part(void *arg, int thread, int n_threads) {
+  const conv_lanes_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->forward;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t begin, end, plane = desc->out.h * desc->out.w * j->s->lanes;
+  int64_t begin, end, plane = desc->out[0].h * desc->out[0].w * j->s->lanes;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     const ronde__conv_run *r = &sched->runs[item];
-    ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out, false);
+    ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out[0], false);
     if (desc->attr.bias || desc->attr.act)
-      for (int64_t o = 0; o < desc->out.c; o++)
-        desc->kernels->bias_act_lanes(call->out + o * plane + r->c0, r->extent, desc->attr.bias ? call->param[1][o] : 0,
-                                      desc->attr.act);
+      for (int64_t o = 0; o < desc->out[0].c; o++)
+        desc->kernels->bias_act_lanes(call->out[0] + o * plane + r->c0, r->extent,
+                                      desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status conv_lanes_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_lanes_job j = {desc, state, call};
+  ronde__pool_run(call->pool, conv_lanes_forward_part, &j);
   return RONDE_OK;
 }
 
-static void data_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_lanes_data_part(void *arg, int thread, int n_threads) {
+  const conv_lanes_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->data;
   int64_t begin, end;
   ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout, j->call->din[0],
+    ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout[0], j->call->din[0],
                         j->call->accumulate_dinput[0]);
   }
 }
 
 /* [O][C][KH][KW] -> [C][O][KH][KW in the order of flip_taps] */
-static void transpose_weights(const state *s, const ronde__weight_layout *l, const float *from, float *to) {
+static void transpose_weights(const conv_lanes_state *s, const ronde__weight_layout *l, const float *from, float *to) {
   for (int64_t c = 0; c < l->i; c++)
     for (int64_t o = 0; o < l->o; o++)
       for (int64_t kh = 0; kh < s->h.kernel; kh++) {
@@ -136,16 +137,16 @@ static void transpose_weights(const state *s, const ronde__weight_layout *l, con
 }
 
 /* The gradient of the KW taps of (all o, c, kh), added up over the output rows that tap row kh reaches. */
-static void weight_row(const job *j, int64_t c, int kh) {
-  const state *s = j->s;
+static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
+  const conv_lanes_state *s = j->s;
   const ronde__op_call *call = j->call;
   const ronde__weight_layout *l = &j->desc->param[0];
   int64_t oh0, oh1, lanes = s->lanes, out_plane = s->h.out * s->w.out * lanes;
   ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
   const float *x = call->in[0] + (c * s->h.in + oh0 * s->h.stride + kh - s->h.padding) * s->w.in * lanes;
-  const float *dy = call->dout + oh0 * s->w.out * lanes;
+  const float *dy = call->dout[0] + oh0 * s->w.out * lanes;
   float *dw = call->dparam[0] + c * l->t + kh * s->w.kernel;
-  if (!call->accumulate_dparam)
+  if (!call->accumulate_dparam[0])
     for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)s->w.kernel * sizeof(float));
   for (int64_t ow = 0; ow < s->w.out && oh0 < oh1;) {
     ronde__taps w = ronde__axis_forward(&s->w, ow);
@@ -158,40 +159,42 @@ static void weight_row(const job *j, int64_t c, int kh) {
   }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_lanes_weight_part(void *arg, int thread, int n_threads) {
+  const conv_lanes_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(j->desc->in[0].c * j->s->h.kernel, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {desc, state, call};
+static ronde_status conv_lanes_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_lanes_job j = {desc, state, call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->dparam[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (call->dparam[0]) ronde__pool_run(call->pool, conv_lanes_weight_part, &j);
   ronde__op_gradients_final(desc, call);
   if (!call->din[0]) return RONDE_OK;
   transpose_weights(state, &desc->param[0], call->param[0], call->work);
-  ronde__pool_run(call->pool, data_part, &j);
+  ronde__pool_run(call->pool, conv_lanes_data_part, &j);
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_lanes_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_lanes_state *s = opaque;
   return s->forward.kernels[0].set.implementation;
 }
 
-static bool takes(const ronde__op_desc *desc) { return ronde__conv_is_between(desc, RONDE__LANES, RONDE__LANES); }
+static bool conv_lanes_takes(const ronde__op_desc *desc) {
+  return ronde__conv_is_between(desc, RONDE__LANES, RONDE__LANES);
+}
 
 const ronde__form ronde__conv_lanes = {
     .name = "lanes",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+    .takes = conv_lanes_takes,
+    .prepare = conv_lanes_prepare,
+    .release = conv_lanes_release,
+    .work_elems = conv_lanes_work_elems,
+    .forward = conv_lanes_forward,
+    .backward = conv_lanes_backward,
+    .implementation = conv_lanes_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

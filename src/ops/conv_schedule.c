@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static ronde_status allocate(ronde__conv_schedule *s, int64_t runs, int64_t lists, int64_t kernels) {
+static ronde_status conv_schedule_allocate(ronde__conv_schedule *s, int64_t runs, int64_t lists, int64_t kernels) {
   RONDE__ALLOC(s->runs, (size_t)runs * sizeof *s->runs, "convolution plan");
   RONDE__ALLOC(s->lists, (size_t)lists * sizeof *s->lists, "convolution plan");
   RONDE__ALLOC(s->list_keys, (size_t)lists * sizeof *s->list_keys, "convolution plan");
@@ -28,13 +28,13 @@ static int64_t pixel_elems(const ronde__phys *phys) {
   return phys->layout == RONDE__LANES ? phys->block : phys->n * phys->block;
 }
 
-static ronde_status create(const ronde__conv_direction *dir, int64_t longest, ronde__conv_run_fn fn,
-                           ronde__conv_schedule *s) {
+static ronde_status conv_schedule_create(const ronde__conv_direction *dir, int64_t longest, ronde__conv_run_fn fn,
+                                         ronde__conv_schedule *s) {
   const ronde__phys *from = dir->from, *to = dir->to;
   int64_t pixels = to->h * to->w, kernel_h = dir->h.kernel + 1, kernel_w = dir->w.kernel + 1;
   int64_t classes = kernel_h * kernel_h * kernel_w * kernel_w;
   longest = ronde__min(longest, to->w);
-  RONDE_TRY(allocate(s, pixels, ronde__min(classes, pixels), longest));
+  RONDE_TRY(conv_schedule_allocate(s, pixels, ronde__min(classes, pixels), longest));
   for (int64_t y = 0; y < to->h; y++) {
     ronde__taps h = dir->taps(&dir->h, y);
     for (int64_t x = 0, length; x < to->w; x += length) {
@@ -60,14 +60,14 @@ ronde_status ronde__conv_schedules_create(const ronde__op_desc *desc, int64_t lo
                                .step_h = 1,
                                .step_w = 1,
                                .from = &desc->in[0],
-                               .to = &desc->out,
+                               .to = &desc->out[0],
                                .user = user};
-  RONDE_TRY(create(&dir, longest, fn, forward));
+  RONDE_TRY(conv_schedule_create(&dir, longest, fn, forward));
   if (!desc->need_dinput[0]) return RONDE_OK;
   dir.taps = ronde__axis_backward;
   dir.step_h = -dir.h.stride, dir.step_w = -dir.w.stride;
-  dir.from = &desc->out, dir.to = &desc->in[0];
-  return create(&dir, longest, fn, data);
+  dir.from = &desc->out[0], dir.to = &desc->in[0];
+  return conv_schedule_create(&dir, longest, fn, data);
 }
 
 ronde_status ronde__conv_schedule_list(ronde__conv_schedule *s, const int key[4], int64_t count, int *index_out,

@@ -32,15 +32,15 @@ typedef struct pass {
   ronde__gemm_pair gemm;
 } pass;
 
-typedef struct state {
+typedef struct conv_winograd_state {
   pass forward, data;
   ronde__winograd_weight weight;
   bool data_by_taps, weight_by_taps;
   void *taps; /* of the BLOCKS form, where it makes a gradient */
-} state;
+} conv_winograd_state;
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void conv_winograd_release(const ronde__op_desc *desc, void *opaque) {
+  conv_winograd_state *s = opaque;
   if (!s) return;
   ronde__winograd_weight_release(&s->weight);
   ronde__conv_blocks.release(desc, s->taps);
@@ -52,22 +52,22 @@ static void release(const ronde__op_desc *desc, void *opaque) {
 /* How many times fewer multiplications there are than with taps. */
 static double saving(const ronde__op_desc *desc, const ronde__phys *to) {
   double tiles = (double)(ronde__ceil_div(to->h, OUT) * ronde__ceil_div(to->w, OUT));
-  double products = 2 * PLACES * tiles * (double)(desc->in[0].n * desc->in[0].c * desc->out.c);
+  double products = 2 * PLACES * tiles * (double)(desc->in[0].n * desc->in[0].c * desc->out[0].c);
   return ronde__conv_taps_flops(desc) / products;
 }
 
-static bool takes(const ronde__op_desc *desc) {
+static bool conv_winograd_takes(const ronde__op_desc *desc) {
   const ronde__op_attr *a = &desc->attr;
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
-  bool many = ronde__winograd_rows_of(&desc->out).count >= MIN_ROWS;
-  return desc->in[0].c >= 32 && desc->out.c >= 32 && many && saving(desc, &desc->out) > MIN_SAVING;
+  bool many = ronde__winograd_rows_of(&desc->out[0]).count >= MIN_ROWS;
+  return desc->in[0].c >= 32 && desc->out[0].c >= 32 && many && saving(desc, &desc->out[0]) > MIN_SAVING;
 }
 
 /* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
  * makes a whole step of. */
-static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out).count < 32; }
+static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out[0]).count < 32; }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
@@ -93,26 +93,26 @@ static pass pass_make(const ronde__op_desc *desc, const ronde__phys *from, const
   return p;
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status conv_winograd_prepare(const ronde__op_desc *desc, void **state_out) {
   int top = desc->attr.padding[0], left = desc->attr.padding[1];
-  state *s;
+  conv_winograd_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
-  *s = (state){.forward = pass_make(desc, &desc->in[0], &desc->out, -top, -left)};
+  *s = (conv_winograd_state){.forward = pass_make(desc, &desc->in[0], &desc->out[0], -top, -left)};
   s->data_by_taps = saving(desc, &desc->in[0]) <= MIN_SAVING;
   s->weight_by_taps = sums_are_short(desc);
   if (desc->need_dinput[0] && !s->data_by_taps)
-    s->data = pass_make(desc, &desc->out, &desc->in[0], top - TAPS + 1, left - TAPS + 1);
+    s->data = pass_make(desc, &desc->out[0], &desc->in[0], top - TAPS + 1, left - TAPS + 1);
   ronde_status status = RONDE_OK;
   if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
   if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps)) status = ronde__conv_blocks.prepare(desc, &s->taps);
-  if (status != RONDE_OK) release(desc, s);
+  if (status != RONDE_OK) conv_winograd_release(desc, s);
   else *state_out = s;
   return status;
 }
 
 /* The data gradient's transposed weights lie behind its scratch. */
-static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
-  const state *s = opaque;
+static size_t conv_winograd_work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const conv_winograd_state *s = opaque;
   if (!backward) return (size_t)s->forward.elems;
   int64_t data = desc->need_dinput[0] ? s->data.elems + ronde__weight_elems(&desc->param[0]) : 0;
   return (size_t)ronde__max(s->weight.elems, data);
@@ -120,7 +120,7 @@ static size_t work_elems(const ronde__op_desc *desc, const void *opaque, bool ba
 
 /* ---- one pass ---------------------------------------------------------------------------------------------------- */
 
-typedef struct job {
+typedef struct conv_winograd_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   const pass *pass;
@@ -128,10 +128,10 @@ typedef struct job {
   float *to;
   bool is_data, accumulate;
   int64_t first_chunk, n_chunks; /* of the group */
-} job;
+} conv_winograd_job;
 
 /* One pair of blocks. For the data gradient the taps are read from the last to the first. */
-static void transform_weights(const job *j, int64_t ob, int64_t ib, float *to) {
+static void transform_weights(const conv_winograd_job *j, int64_t ob, int64_t ib, float *to) {
   const pass *p = j->pass;
   int64_t tap = p->from.blocks * p->weight_block;
   const float *from = j->weights + ob * TAPS * TAPS * tap + ib * p->weight_block;
@@ -141,8 +141,8 @@ static void transform_weights(const job *j, int64_t ob, int64_t ib, float *to) {
   j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
 }
 
-static void weights_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_weights_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_job *j = arg;
   const pass *p = j->pass;
   int64_t begin, end, blocks = p->from.blocks;
   ronde__thread_share(p->to_blocks * blocks, thread, n_threads, &begin, &end);
@@ -152,8 +152,8 @@ static void weights_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void transform_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_transform_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_job *j = arg;
   const pass *p = j->pass;
   int64_t begin, end, blocks = p->from.blocks;
   float *operand = j->call->work + p->operand_at;
@@ -164,7 +164,7 @@ static void transform_part(void *arg, int thread, int n_threads) {
 }
 
 /* From a chunk's products to the output's pixels, with what is fused behind them. */
-static void finish_chunk(const job *j, int64_t chunk, int64_t ob, const float *products) {
+static void finish_chunk(const conv_winograd_job *j, int64_t chunk, int64_t ob, const float *products) {
   const pass *p = j->pass;
   const ronde__phys *to = &p->to;
   float *block = j->to + ob * to->h * to->w * to->n * to->block;
@@ -188,8 +188,8 @@ static void multiply(const pass *p, const float *operand, const float *weights, 
                     weights + i * p->weight_place, &none, 1, products + i * p->product);
 }
 
-static void multiply_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_multiply_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_job *j = arg;
   const pass *p = j->pass;
   const float *weights = j->call->work, *operand = weights + p->operand_at;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
@@ -205,7 +205,7 @@ static void multiply_part(void *arg, int thread, int n_threads) {
 }
 
 static void block_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+  const conv_winograd_job *j = arg;
   const pass *p = j->pass;
   float *weights = j->call->work + thread * PLACES * p->weight_place;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
@@ -220,51 +220,51 @@ static void block_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void run_pass(job j) {
+static void conv_winograd_run_pass(conv_winograd_job j) {
   const pass *p = j.pass;
-  if (!p->block_by_block) ronde__pool_run(j.call->pool, weights_part, &j);
+  if (!p->block_by_block) ronde__pool_run(j.call->pool, conv_winograd_weights_part, &j);
   for (; j.first_chunk < p->rows.n_chunks; j.first_chunk += p->group) {
     j.n_chunks = ronde__min(p->group, p->rows.n_chunks - j.first_chunk);
-    ronde__pool_run(j.call->pool, transform_part, &j);
-    ronde__pool_run(j.call->pool, p->block_by_block ? block_part : multiply_part, &j);
+    ronde__pool_run(j.call->pool, conv_winograd_transform_part, &j);
+    ronde__pool_run(j.call->pool, p->block_by_block ? block_part : conv_winograd_multiply_part, &j);
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
-  const state *s = opaque;
-  run_pass((job){.desc = desc,
-                 .call = call,
-                 .pass = &s->forward,
-                 .from = call->in[0],
-                 .weights = call->param[0],
-                 .to = call->out});
+static ronde_status conv_winograd_forward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const conv_winograd_state *s = opaque;
+  conv_winograd_run_pass((conv_winograd_job){.desc = desc,
+                                             .call = call,
+                                             .pass = &s->forward,
+                                             .from = call->in[0],
+                                             .weights = call->param[0],
+                                             .to = call->out[0]});
   return RONDE_OK;
 }
 
-static void weight_gradient(const ronde__op_desc *desc, const state *s, const ronde__op_call *call) {
+static void weight_gradient(const ronde__op_desc *desc, const conv_winograd_state *s, const ronde__op_call *call) {
   if (s->weight_by_taps) ronde__conv_blocks_weight_gradient(desc, s->taps, call);
   else ronde__winograd_weight_gradient(desc, &s->weight, call);
 }
 
-static void data_gradient(const ronde__op_desc *desc, const state *s, const ronde__op_call *call) {
+static void data_gradient(const ronde__op_desc *desc, const conv_winograd_state *s, const ronde__op_call *call) {
   if (s->data_by_taps) {
     ronde__conv_blocks_data_gradient(desc, s->taps, call);
     return;
   }
   float *transposed = call->work + s->data.elems;
   ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], transposed, call->pool);
-  run_pass((job){.desc = desc,
-                 .call = call,
-                 .pass = &s->data,
-                 .from = call->dout,
-                 .weights = transposed,
-                 .to = call->din[0],
-                 .is_data = true,
-                 .accumulate = call->accumulate_dinput[0]});
+  conv_winograd_run_pass((conv_winograd_job){.desc = desc,
+                                             .call = call,
+                                             .pass = &s->data,
+                                             .from = call->dout[0],
+                                             .weights = transposed,
+                                             .to = call->din[0],
+                                             .is_data = true,
+                                             .accumulate = call->accumulate_dinput[0]});
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
-  const state *s = opaque;
+static ronde_status conv_winograd_backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+  const conv_winograd_state *s = opaque;
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0]) weight_gradient(desc, s, call);
@@ -275,14 +275,14 @@ static ronde_status backward(const ronde__op_desc *desc, const void *opaque, con
 
 /* ---- for the per-op table ---------------------------------------------------------------------------------------- */
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *conv_winograd_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const conv_winograd_state *s = opaque;
   return s->forward.gemm.set.implementation;
 }
 
-static double executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
-  const state *s = opaque;
-  double taps = ronde__conv_taps_flops(desc), forward = taps / saving(desc, &desc->out);
+static double conv_winograd_executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const conv_winograd_state *s = opaque;
+  double taps = ronde__conv_taps_flops(desc), forward = taps / saving(desc, &desc->out[0]);
   if (!backward) return forward;
   double data = s->data_by_taps ? taps : taps / saving(desc, &desc->in[0]);
   double weight = s->weight_by_taps ? taps : forward;
@@ -291,12 +291,12 @@ static double executed_flops(const ronde__op_desc *desc, const void *opaque, boo
 
 const ronde__form ronde__conv_winograd = {
     .name = "winograd f(4,3)",
-    .takes = takes,
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
-    .executed_flops = executed_flops,
+    .takes = conv_winograd_takes,
+    .prepare = conv_winograd_prepare,
+    .release = conv_winograd_release,
+    .work_elems = conv_winograd_work_elems,
+    .forward = conv_winograd_forward,
+    .backward = conv_winograd_backward,
+    .implementation = conv_winograd_implementation,
+    .executed_flops = conv_winograd_executed_flops,
 };

@@ -9,7 +9,7 @@ enum { ALL_ELEMS = 4 << 20, GROUP_ELEMS = 1 << 20 };
 enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WINOGRAD_PLACES };
 
 ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   p->rows = ronde__winograd_rows_of(out);
   p->x =
       ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1], &p->rows);
@@ -40,15 +40,15 @@ ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__wi
 
 void ronde__winograd_weight_release(ronde__winograd_weight *weight) { ronde__gemm_list_destroy(&weight->list); }
 
-typedef struct job {
+typedef struct conv_winograd_weight_job {
   const ronde__op_desc *desc;
   const ronde__winograd_weight *pass;
   const ronde__op_call *call;
   int64_t first_chunk, n_chunks; /* of the group */
-} job;
+} conv_winograd_weight_job;
 
-static void transform_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_weight_transform_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end, blocks = p->x.blocks + p->dy.blocks;
   ronde__thread_share(j->n_chunks * blocks, thread, n_threads, &begin, &end);
@@ -58,13 +58,13 @@ static void transform_part(void *arg, int thread, int n_threads) {
     const ronde__winograd_operand *o = is_x ? &p->x : &p->dy;
     if (!is_x) block -= p->x.blocks;
     float *to = j->call->work + (is_x ? 0 : p->dy_at) + chunk * o->chunk + block * o->block_stride;
-    ronde__winograd_transform(j->desc->kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout,
+    ronde__winograd_transform(j->desc->kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout[0],
                               j->first_chunk + chunk, block, to);
   }
 }
 
 /* One place of one pair of blocks. */
-static void multiply(const job *j, int64_t ib, int64_t ob, int64_t place, float *product) {
+static void multiply(const conv_winograd_weight_job *j, int64_t ib, int64_t ob, int64_t place, float *product) {
   const ronde__winograd_weight *p = j->pass;
   const float *x = j->call->work + ib * p->x.block_stride + place * p->x.place;
   const float *dy = j->call->work + p->dy_at + ob * p->dy.block_stride + place * p->dy.place;
@@ -72,17 +72,18 @@ static void multiply(const job *j, int64_t ib, int64_t ob, int64_t place, float 
 }
 
 /* From a pair's products to its taps, elements [at, at + n) of its block. */
-static void finish(const job *j, int64_t ib, int64_t ob, const float *products, int64_t at, int64_t n) {
+static void conv_winograd_weight_finish(const conv_winograd_weight_job *j, int64_t ib, int64_t ob,
+                                        const float *products, int64_t at, int64_t n) {
   const ronde__winograd_weight *p = j->pass;
   int64_t elems = p->x.phys.block * p->dy.phys.block, tap = p->x.blocks * elems;
   float *dw = j->call->dparam[0] + ob * TAPS * TAPS * tap + ib * elems;
   ronde__winograd_tile in = ronde__winograd_whole_tile(products + at, p->product, IN);
   ronde__winograd_tile out = ronde__winograd_whole_tile(dw + at, tap, TAPS);
-  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam);
+  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam[0]);
 }
 
 static void pair_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+  const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
   int64_t begin, end;
@@ -90,12 +91,12 @@ static void pair_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item % p->dy.blocks, ib = item / p->dy.blocks;
     for (int64_t place = 0; place < PLACES; place++) multiply(j, ib, ob, place, products + place * p->product);
-    finish(j, ib, ob, products, 0, p->x.phys.block * p->dy.phys.block);
+    conv_winograd_weight_finish(j, ib, ob, products, 0, p->x.phys.block * p->dy.phys.block);
   }
 }
 
-static void multiply_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_weight_multiply_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end;
   ronde__thread_share(p->x.blocks * p->dy.blocks * PLACES, thread, n_threads, &begin, &end);
@@ -104,26 +105,27 @@ static void multiply_part(void *arg, int thread, int n_threads) {
              j->call->work + p->products_at + item * p->product);
 }
 
-static void finish_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void conv_winograd_weight_finish_part(void *arg, int thread, int n_threads) {
+  const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end, quanta = p->x.phys.block * p->dy.phys.block / RONDE__QUANTUM;
   ronde__thread_share(p->x.blocks * p->dy.blocks * quanta, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / quanta, first = begin % quanta, count = ronde__min(quanta - first, end - begin);
-    finish(j, pair / p->dy.blocks, pair % p->dy.blocks, j->call->work + p->products_at + pair * PLACES * p->product,
-           first * RONDE__QUANTUM, count * RONDE__QUANTUM);
+    conv_winograd_weight_finish(j, pair / p->dy.blocks, pair % p->dy.blocks,
+                                j->call->work + p->products_at + pair * PLACES * p->product, first * RONDE__QUANTUM,
+                                count * RONDE__QUANTUM);
     begin += count;
   }
 }
 
 void ronde__winograd_weight_gradient(const ronde__op_desc *desc, const ronde__winograd_weight *weight,
                                      const ronde__op_call *call) {
-  job j = {.desc = desc, .pass = weight, .call = call};
+  conv_winograd_weight_job j = {.desc = desc, .pass = weight, .call = call};
   for (; j.first_chunk < weight->rows.n_chunks; j.first_chunk += weight->group) {
     j.n_chunks = ronde__min(weight->group, weight->rows.n_chunks - j.first_chunk);
-    ronde__pool_run(call->pool, transform_part, &j);
-    ronde__pool_run(call->pool, weight->pair_by_pair ? pair_part : multiply_part, &j);
+    ronde__pool_run(call->pool, conv_winograd_weight_transform_part, &j);
+    ronde__pool_run(call->pool, weight->pair_by_pair ? pair_part : conv_winograd_weight_multiply_part, &j);
   }
-  if (!weight->pair_by_pair) ronde__pool_run(call->pool, finish_part, &j);
+  if (!weight->pair_by_pair) ronde__pool_run(call->pool, conv_winograd_weight_finish_part, &j);
 }

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status cross_entropy_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                        const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 1)
@@ -17,13 +17,13 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->out = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
+static void cross_entropy_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  desc->out[0] = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
 }
 
 static int64_t classes_of(const ronde__phys *x) { return x->c * x->h * x->w; }
 
-static size_t saved_elems(const ronde__op_desc *desc, const void *state) {
+static size_t cross_entropy_saved_elems(const ronde__op_desc *desc, const void *state) {
   return (size_t)(desc->in[0].n * classes_of(&desc->in[0]));
 }
 
@@ -47,7 +47,7 @@ static double smoothing_of(const ronde__op_desc *desc, const ronde__op_call *cal
   return call->training ? (double)desc->attr.label_smoothing : 0;
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status cross_entropy_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0];
   int64_t classes = classes_of(x);
   double loss = 0, smoothing = smoothing_of(desc, call);
@@ -73,7 +73,7 @@ static ronde_status forward(const ronde__op_desc *desc, const void *state, const
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status cross_entropy_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0];
   int64_t classes = classes_of(x);
   float *dx = call->din[0];
@@ -87,20 +87,20 @@ static ronde_status backward(const ronde__op_desc *desc, const void *state, cons
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+static const char *cross_entropy_implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
 
-static const ronde__form form = {
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+static const ronde__form cross_entropy_form = {
+    .saved_elems = cross_entropy_saved_elems,
+    .forward = cross_entropy_forward,
+    .backward = cross_entropy_backward,
+    .implementation = cross_entropy_implementation,
 };
 
 const ronde__op ronde__op_cross_entropy = {
     .name = "cross_entropy",
-    .infer = infer,
-    .layouts = layouts,
+    .infer = cross_entropy_infer,
+    .layouts = cross_entropy_layouts,
     .is_loss = true,
     .wants_labels = true,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&cross_entropy_form, NULL},
 };

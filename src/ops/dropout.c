@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status dropout_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                  const char *const *in_labels, ronde__shape *out) {
   if (!(attr->probability >= 0 && attr->probability < 1))
     return ronde__fail(RONDE_E_USAGE, "%s: a probability of dropout is at least 0 and below 1, not %g", label,
                        (double)attr->probability);
@@ -18,16 +18,16 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-typedef struct job {
+typedef struct dropout_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   const float *from;
   float *to;
   bool accumulate;
-} job;
+} dropout_job;
 
 /* One example: four elements from each Philox block. */
-static void drop_example(const job *j, int64_t n) {
+static void drop_example(const dropout_job *j, int64_t n) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
   float p = j->desc->attr.probability, factor = 1 / (1 - p);
@@ -47,43 +47,44 @@ static void drop_example(const job *j, int64_t n) {
   }
 }
 
-static void part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void dropout_part(void *arg, int thread, int n_threads) {
+  const dropout_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(j->desc->in[0].n, thread, n_threads, &begin, &end);
   for (int64_t n = begin; n < end; n++) drop_example(j, n);
 }
 
-static void run(const ronde__op_desc *desc, const ronde__op_call *call, const float *from, float *to, bool accumulate) {
-  job j = {desc, call, from, to, accumulate};
+static void dropout_run(const ronde__op_desc *desc, const ronde__op_call *call, const float *from, float *to,
+                        bool accumulate) {
+  dropout_job j = {desc, call, from, to, accumulate};
   int64_t elems = ronde__phys_elems(&desc->in[0]);
   if (!call->training || desc->attr.probability == 0) {
     ronde__gradient_add(desc, from, to, elems, accumulate);
     return;
   }
   if (!accumulate) memset(to, 0, (size_t)elems * sizeof *to); /* padding */
-  ronde__pool_run(call->pool, part, &j);
+  ronde__pool_run(call->pool, dropout_part, &j);
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  run(desc, call, call->in[0], call->out, false);
+static ronde_status dropout_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  dropout_run(desc, call, call->in[0], call->out[0], false);
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) run(desc, call, call->dout, call->din[0], call->accumulate_dinput[0]);
+static ronde_status dropout_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) dropout_run(desc, call, call->dout[0], call->din[0], call->accumulate_dinput[0]);
   return RONDE_OK;
 }
 
-static const ronde__form form = {
-    .forward = forward,
-    .backward = backward,
+static const ronde__form dropout_form = {
+    .forward = dropout_forward,
+    .backward = dropout_backward,
     .implementation = ronde__elementwise_implementation,
 };
 
 const ronde__op ronde__op_dropout = {
     .name = "dropout",
-    .infer = infer,
+    .infer = dropout_infer,
     .layouts = ronde__elementwise_layouts,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&dropout_form, NULL},
 };

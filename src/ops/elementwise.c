@@ -1,18 +1,19 @@
+/* Ops whose output lies as their inputs do: shape rule, layouts, and flat arrays split over the threads. */
 #include "ops/elementwise.h"
 
 #include "ops/gemm_list.h"
 
 #include <string.h>
 
-typedef struct job {
+typedef struct elementwise_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   int64_t n;
   ronde__range_fn fn;
-} job;
+} elementwise_job;
 
-static void part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void elementwise_part(void *arg, int thread, int n_threads) {
+  const elementwise_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(ronde__ceil_div(j->n, RONDE__QUANTUM), thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
@@ -21,8 +22,8 @@ static void part(void *arg, int thread, int n_threads) {
 }
 
 void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn) {
-  job j = {desc, call, n, fn};
-  ronde__pool_run(call->pool, part, &j);
+  elementwise_job j = {desc, call, n, fn};
+  ronde__pool_run(call->pool, elementwise_part, &j);
 }
 
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {
@@ -37,7 +38,33 @@ ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *la
 }
 
 void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->out = desc->in[0];
+  desc->out[0] = desc->in[0];
+}
+
+ronde_status ronde__elementwise_infer_pair(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                           const char *const *in_labels, ronde__shape *out) {
+  if (!ronde__shape_equal(&in[0], &in[1])) {
+    char a[96], b[96];
+    ronde__shape_text(&in[0], a, sizeof a);
+    ronde__shape_text(&in[1], b, sizeof b);
+    return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, but %s gives %s", label, in_labels[0], a, in_labels[1], b);
+  }
+  *out = in[0];
+  return RONDE_OK;
+}
+
+void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  desc->in[1] = desc->in[0];
+  desc->out[0] = desc->in[0];
+}
+
+void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
+  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
+  if (tail == 0) return;
+  int64_t rows = phys->h * phys->w * phys->n;
+  x += (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = tail; c < phys->block; c++) x[r * phys->block + c] = 0;
 }
 
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {

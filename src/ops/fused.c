@@ -1,3 +1,4 @@
+/* What runs in the epilogue of a layer, and its backward: bias and activation, while the rows are in cache. */
 #include "ops/fused.h"
 
 #include "ops/gemm_list.h"
@@ -6,43 +7,43 @@
 
 void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows) {
   if (!desc->attr.bias && !desc->attr.act) return;
-  int64_t block = desc->out.block, valid = ronde__min(block, desc->out.c - ob * block);
+  int64_t block = desc->out[0].block, valid = ronde__min(block, desc->out[0].c - ob * block);
   const float *bias = desc->attr.bias ? call->param[1] + ob * block : NULL;
   desc->kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
 }
 
-typedef struct job {
+typedef struct fused_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
-} job;
+} fused_job;
 
 static void act_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out), RONDE__QUANTUM);
+  const fused_job *j = arg;
+  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out[0]), RONDE__QUANTUM);
   ronde__thread_share(quanta, thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
-  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out));
-  float *d = j->call->dout + begin;
-  j->desc->kernels->act_backward(d, j->call->out + begin, d, end - begin, j->desc->attr.act, false);
+  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out[0]));
+  float *d = j->call->dout[0] + begin;
+  j->desc->kernels->act_backward(d, j->call->out[0] + begin, d, end - begin, j->desc->attr.act, false);
 }
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
   if (desc->attr.act == RONDE__ACT_NONE) return;
-  job j = {desc, call};
+  fused_job j = {desc, call};
   ronde__pool_run(call->pool, act_part, &j);
 }
 
-static void block_sums(const job *j, int64_t ob) {
-  const ronde__phys *out = &j->desc->out;
+static void block_sums(const fused_job *j, int64_t ob) {
+  const ronde__phys *out = &j->desc->out[0];
   int64_t block = out->block, rows = out->h * out->w * out->n;
   float *db = j->call->dparam[1] + ob * block;
-  if (!j->call->accumulate_dparam) memset(db, 0, (size_t)block * sizeof *db);
-  j->desc->kernels->column_sums(j->call->dout + ob * rows * block, block, rows, block, db);
+  if (!j->call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
+  j->desc->kernels->column_sums(j->call->dout[0] + ob * rows * block, block, rows, block, db);
 }
 
 static void bias_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const ronde__phys *out = &j->desc->out;
+  const fused_job *j = arg;
+  const ronde__phys *out = &j->desc->out[0];
   bool lanes = out->layout == RONDE__LANES;
   int64_t begin, end, plane = out->h * out->w * out->block;
   ronde__thread_share(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
@@ -51,12 +52,12 @@ static void bias_part(void *arg, int thread, int n_threads) {
       block_sums(j, i);
       continue;
     }
-    float sum = j->desc->kernels->sum(j->call->dout + i * plane, plane);
-    j->call->dparam[1][i] = j->call->accumulate_dparam ? j->call->dparam[1][i] + sum : sum;
+    float sum = j->desc->kernels->sum(j->call->dout[0] + i * plane, plane);
+    j->call->dparam[1][i] = j->call->accumulate_dparam[1] ? j->call->dparam[1][i] + sum : sum;
   }
 }
 
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {
-  job j = {desc, call};
+  fused_job j = {desc, call};
   if (call->dparam[1]) ronde__pool_run(call->pool, bias_part, &j);
 }

@@ -1,3 +1,5 @@
+/* Sums of products by lists of operand offsets, in pieces that stay in cache; weights transposed block by block.
+ * Legend: Ob, Ib blocks of output and input channels, bo and bi channels in one; T taps. */
 #include "ops/gemm_list.h"
 
 ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape) {

@@ -11,7 +11,7 @@
 enum { FETCHED = 8 };
 
 /* The input as GEMM operands: terms of k features each, the last one of ROWS and LANES shorter. */
-typedef struct state {
+typedef struct linear_state {
   int64_t terms, k, tail; /* tail: features of one more, shorter term; 0: none */
   int64_t x_term, w_term; /* elements between terms, input and weight */
   int64_t x_ld;
@@ -22,10 +22,10 @@ typedef struct state {
   ronde__gemm_pair forward[2][2]; /* [last piece][tail] */
   ronde__gemm_pair data[2];       /* BLOCKS: a piece's rows; LANES: [tail] features */
   ronde__gemm_pair weight[2];     /* BLOCKS: FETCHED rows of a tile; else [tail] */
-} state;
+} linear_state;
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status linear_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                 const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 1)
@@ -36,33 +36,34 @@ static ronde_status infer(const ronde__op_attr *attr, const char *label, const r
   return RONDE_OK;
 }
 
-static int params(const ronde__op_attr *attr, const ronde__shape *in, ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
+static int linear_params(const ronde__op_attr *attr, const ronde__shape *in,
+                         ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   float bound = (float)(1 / sqrt((double)in[0].dim[0]));
   specs[0] = (ronde__param_spec){.suffix = "weight", .shape = {2, {attr->out_channels, in[0].dim[0]}}, .bound = bound};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   return attr->bias ? 2 : 1;
 }
 
-static int64_t flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
+static int64_t linear_flops(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
   return 2 * in[0].dim[0] * attr->out_channels;
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+static void linear_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->out = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__BLOCKS, x->n, out->dim[0], 1, 1);
   desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
                                           out->dim[0],
                                           x->c,
                                           x->h * x->w,
-                                          desc->out.block,
+                                          desc->out[0].block,
                                           x->block};
-  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out.block, 1};
+  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
-static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
+static ronde_status linear_make_lists(const ronde__op_desc *desc, linear_state *s) {
   const ronde__phys *x = &desc->in[0];
-  int64_t out_blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block, y_block = x->n * bo;
+  int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block, y_block = x->n * bo;
   RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
   RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
   int64_t blocks = ronde__phys_blocks(x), pixels = x->h * x->w;
@@ -79,9 +80,9 @@ static ronde_status make_lists(const ronde__op_desc *desc, state *s) {
   return RONDE_OK;
 }
 
-static void make_kernels(const ronde__op_desc *desc, state *s) {
+static void linear_make_kernels(const ronde__op_desc *desc, linear_state *s) {
   const ronde__phys *x = &desc->in[0];
-  int bo = (int)desc->out.block, n = (int)x->n;
+  int bo = (int)desc->out[0].block, n = (int)x->n;
   bool lanes = x->layout == RONDE__LANES;
   for (int tail = 0; tail < 2; tail++) {
     int k = (int)(tail ? s->tail : s->k), tile_rows = x->layout == RONDE__BLOCKS ? FETCHED : k;
@@ -102,19 +103,19 @@ static void make_kernels(const ronde__op_desc *desc, state *s) {
         ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false});
 }
 
-static void release(const ronde__op_desc *desc, void *opaque) {
-  state *s = opaque;
+static void linear_release(const ronde__op_desc *desc, void *opaque) {
+  linear_state *s = opaque;
   if (!s) return;
   ronde__gemm_list_destroy(&s->list);
   ronde__gemm_list_destroy(&s->data_list);
   ronde__free(s);
 }
 
-static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status linear_prepare(const ronde__op_desc *desc, void **state_out) {
   enum { K = 256 };
   const ronde__phys *x = &desc->in[0];
-  int64_t features = x->c * x->h * x->w, bo = desc->out.block;
-  state *s;
+  int64_t features = x->c * x->h * x->w, bo = desc->out[0].block;
+  linear_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   s->k = x->layout == RONDE__BLOCKS ? x->block : ronde__min(K, features);
   s->terms = x->layout == RONDE__BLOCKS ? ronde__phys_blocks(x) * x->h * x->w : features / s->k;
@@ -124,12 +125,12 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   s->w_term = s->k * bo;
   s->piece = ronde__ceil_div(x->n, desc->threads);
   s->n_pieces = (int)ronde__ceil_div(x->n, s->piece);
-  ronde_status status = make_lists(desc, s);
+  ronde_status status = linear_make_lists(desc, s);
   if (status != RONDE_OK) {
-    release(desc, s);
+    linear_release(desc, s);
     return status;
   }
-  make_kernels(desc, s);
+  linear_make_kernels(desc, s);
   *state_out = s;
   return RONDE_OK;
 }
@@ -137,57 +138,57 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
 /* Scratch of a thread in backward: transposed weights, one piece of the data gradient's sum; a tile of the weight's
  * gradient. */
 static int64_t strip_elems(const ronde__op_desc *desc) {
-  int64_t blocks = ronde__phys_blocks(&desc->out), bo = desc->out.block;
+  int64_t blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block;
   bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__BLOCKS;
   return needed ? ronde__min(blocks, ronde__gemm_piece(blocks, bo)) * bo * desc->in[0].block : 0;
 }
 
-static int64_t thread_elems(const ronde__op_desc *desc, const state *s) {
-  return strip_elems(desc) + (desc->in_pieces ? s->weight[0].set.shape.m * desc->out.block : 0);
+static int64_t thread_elems(const ronde__op_desc *desc, const linear_state *s) {
+  return strip_elems(desc) + (desc->in_pieces ? s->weight[0].set.shape.m * desc->out[0].block : 0);
 }
 
 /* dY transposed. */
 static int64_t lanes_elems(const ronde__op_desc *desc) {
   bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__LANES;
-  return needed ? ronde__phys_blocks(&desc->out) * desc->out.block * desc->in[0].block : 0;
+  return needed ? ronde__phys_blocks(&desc->out[0]) * desc->out[0].block * desc->in[0].block : 0;
 }
 
-static size_t work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t linear_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   return backward ? (size_t)(lanes_elems(desc) + desc->threads * thread_elems(desc, state)) : 0;
 }
 
-typedef struct job {
+typedef struct linear_job {
   const ronde__op_desc *desc;
-  const state *s;
+  const linear_state *s;
   const ronde__op_call *call;
   int64_t ob0, n_obs; /* backward of BLOCKS: the piece of output blocks */
-} job;
+} linear_job;
 
 /* Elements of weight in one output block. */
 static int64_t slab(const ronde__op_desc *desc) {
-  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out);
+  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out[0]);
 }
 
 /* Terms of short rows lie N * k floats apart, often a multiple of the bytes in a way of the first cache: more than a few
  * of them at once push each other out. */
-static int64_t forward_step(const state *s) {
+static int64_t forward_step(const linear_state *s) {
   enum { SHORT = 64 };
   return s->k < SHORT ? ronde__ceil_div(SHORT, s->k) : ronde__gemm_piece(s->terms, s->k);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
+static void linear_forward_part(void *arg, int thread, int n_threads) {
+  const linear_job *j = arg;
+  const linear_state *s = j->s;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t bo = desc->out.block, n = desc->out.n, begin, end;
+  int64_t bo = desc->out[0].block, n = desc->out[0].n, begin, end;
   int64_t row = desc->in[0].layout == RONDE__LANES ? 1 : s->x_ld;
-  ronde__thread_share(ronde__phys_blocks(&desc->out) * s->n_pieces, thread, n_threads, &begin, &end);
+  ronde__thread_share(ronde__phys_blocks(&desc->out[0]) * s->n_pieces, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->n_pieces, piece = item % s->n_pieces, row0 = piece * s->piece;
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
-    float *y = call->out + (ob * n + row0) * bo;
+    float *y = call->out[0] + (ob * n + row0) * bo;
     ronde__gemm_sum_by(&pair[0], &s->list, s->terms, forward_step(s), x, w, y, false);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
@@ -196,59 +197,59 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {.desc = desc, .s = state, .call = call};
-  ronde__pool_run(call->pool, forward_part, &j);
+static ronde_status linear_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  linear_job j = {.desc = desc, .s = state, .call = call};
+  ronde__pool_run(call->pool, linear_forward_part, &j);
   return RONDE_OK;
 }
 
-static float *scratch_of(const job *j, int thread) {
+static float *scratch_of(const linear_job *j, int thread) {
   return j->call->work + lanes_elems(j->desc) + thread * thread_elems(j->desc, j->s);
 }
 
 /* dW of one (output block, term), of its rows from row0 on as many as a product has: X_term^T dY. Only a term of BLOCKS
  * has several. */
-static void weight_rows(const job *j, int64_t ob, int64_t term, int64_t row0, int thread) {
-  const state *s = j->s;
+static void weight_rows(const linear_job *j, int64_t ob, int64_t term, int64_t row0, int thread) {
+  const linear_state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out.block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
+  int64_t bo = j->desc->out[0].block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
   const float *x = call->in[0] + row0;
   x += term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
   const ronde__gemm_pair *pair = &s->weight[term == s->terms];
   float *dw = j->desc->in_pieces ? scratch_of(j, thread) + strip_elems(j->desc) : call->dparam[0] + place;
   uint64_t zero = 0;
-  ronde__gemm_run(call->accumulate_dparam ? &pair->add : &pair->set, x, &zero, call->dout + ob * j->desc->out.n * bo,
-                  &zero, 1, dw);
+  ronde__gemm_run(call->accumulate_dparam[0] ? &pair->add : &pair->set, x, &zero,
+                  call->dout[0] + ob * j->desc->out[0].n * bo, &zero, 1, dw);
   if (!j->desc->in_pieces) return;
   size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
   call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true});
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void linear_weight_part(void *arg, int thread, int n_threads) {
+  const linear_job *j = arg;
   int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->out) * terms, thread, n_threads, &begin, &end);
+  ronde__thread_share(ronde__phys_blocks(&j->desc->out[0]) * terms, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_rows(j, item / terms, item % terms, 0, thread);
 }
 
 /* BLOCKS: a piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
-static void data_piece(const job *j, int64_t term, int thread) {
-  const state *s = j->s;
+static void data_piece(const linear_job *j, int64_t term, int thread) {
+  const linear_state *s = j->s;
   const ronde__op_desc *desc = j->desc;
-  int64_t bi = desc->in[0].block, bo = desc->out.block;
-  bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out);
+  int64_t bi = desc->in[0].block, bo = desc->out[0].block;
+  bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out[0]);
   float *strip = scratch_of(j, thread);
   for (int64_t i = 0; i < j->n_obs; i++)
     desc->kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
                              strip + i * bo * bi, bi);
   const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
-  ronde__gemm_run(gemm, j->call->dout, s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
+  ronde__gemm_run(gemm, j->call->dout[0], s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
 /* BLOCKS: dW of a tile. */
-static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, int thread) {
-  int64_t elems = FETCHED * j->desc->out.block;
+static void weight_tile(const linear_job *j, int64_t ob, int64_t term, int64_t next, int thread) {
+  int64_t elems = FETCHED * j->desc->out[0].block;
   const float *ahead = j->call->param[0] + ob * slab(j->desc) + next * j->s->w_term;
   for (int64_t row0 = 0; row0 < j->s->k; row0 += FETCHED, ahead += elems) {
     for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(ahead + i, 0, 2);
@@ -259,7 +260,7 @@ static void weight_tile(const job *j, int64_t ob, int64_t term, int64_t next, in
 /* BLOCKS: both gradients of the piece in one pass over its weights, while a term's blocks are in cache, and dY of the
  * piece during the whole pass. */
 static void blocks_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+  const linear_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(j->s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
@@ -270,9 +271,9 @@ static void blocks_part(void *arg, int thread, int n_threads) {
 }
 
 /* From the last piece to the first, as the flat arrays are exchanged. */
-static void backward_blocks(job j) {
+static void backward_blocks(linear_job j) {
   if (j.desc->attr.bias) ronde__op_gradient_final(j.call, 1, 0, (size_t)ronde__weight_elems(&j.desc->param[1]));
-  int64_t out_blocks = ronde__phys_blocks(&j.desc->out), piece = ronde__gemm_piece(out_blocks, j.desc->out.block);
+  int64_t out_blocks = ronde__phys_blocks(&j.desc->out[0]), piece = ronde__gemm_piece(out_blocks, j.desc->out[0].block);
   for (int64_t end = out_blocks; end > 0; end = j.ob0) {
     j.ob0 = (end - 1) / piece * piece;
     j.n_obs = end - j.ob0;
@@ -284,8 +285,8 @@ static void backward_blocks(job j) {
 
 /* LANES: dX [F][N] = W [F][O] dY^T [O][N]. */
 static void data_lanes_part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
-  const state *s = j->s;
+  const linear_job *j = arg;
+  const linear_state *s = j->s;
   int64_t terms = s->terms + (s->tail > 0), begin, end;
   ronde__thread_share(terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++)
@@ -295,13 +296,13 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
 
 /* dY [Ob][N][bo] -> [Ob][bo][N] */
 static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *call) {
-  int64_t n = desc->out.n, bo = desc->out.block;
-  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out); ob++)
-    desc->kernels->transpose(call->dout + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
+  int64_t n = desc->out[0].n, bo = desc->out[0].block;
+  for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out[0]); ob++)
+    desc->kernels->transpose(call->dout[0] + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  job j = {.desc = desc, .s = state, .call = call};
+static ronde_status linear_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  linear_job j = {.desc = desc, .s = state, .call = call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (desc->in[0].layout == RONDE__BLOCKS) {
@@ -312,37 +313,37 @@ static ronde_status backward(const ronde__op_desc *desc, const void *state, cons
     transpose_dout(desc, call);
     ronde__pool_run(call->pool, data_lanes_part, &j);
   }
-  if (!desc->frozen[0]) ronde__pool_run(call->pool, weight_part, &j);
+  if (!desc->frozen[0]) ronde__pool_run(call->pool, linear_weight_part, &j);
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *opaque) {
-  const state *s = opaque;
+static const char *linear_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const linear_state *s = opaque;
   return s->forward[1][0].set.implementation;
 }
 
-static double executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
-  double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out.c);
+static double linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
+  double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
-static const ronde__form form = {
-    .prepare = prepare,
-    .release = release,
-    .work_elems = work_elems,
+static const ronde__form linear_form = {
+    .prepare = linear_prepare,
+    .release = linear_release,
+    .work_elems = linear_work_elems,
     .gives_pieces = true,
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
-    .executed_flops = executed_flops,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .implementation = linear_implementation,
+    .executed_flops = linear_executed_flops,
 };
 
 const ronde__op ronde__op_linear = {
     .name = "linear",
-    .infer = infer,
-    .params = params,
-    .flops = flops,
-    .layouts = layouts,
-    .keeps_input = true,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .infer = linear_infer,
+    .params = linear_params,
+    .flops = linear_flops,
+    .layouts = linear_layouts,
+    .backward_reads = {.in = 1},
+    .forms = (const ronde__form *const[]){&linear_form, NULL},
 };

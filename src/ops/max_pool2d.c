@@ -3,64 +3,63 @@
  * the same; where it is not, the place is left out, and no gradient goes there. */
 #include "ops/pool2d.h"
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status max_pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                     const char *const *in_labels, ronde__shape *out) {
   if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
     return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0],
                        attr->kernel[1]);
   return ronde__pool2d_infer(attr, label, in, in_labels, out);
 }
 
-static size_t saved_elems(const ronde__op_desc *desc,
-                          const void *state) { /* a byte for each output: which place of its window */
-  return (size_t)ronde__ceil_div(ronde__phys_elems(&desc->out), (int64_t)sizeof(float));
+static size_t max_pool2d_saved_elems(const ronde__op_desc *desc, const void *state) {
+  return ronde__pool2d_places_elems(&desc->out[0]);
 }
 
-static void forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                          int64_t plane) {
+static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                     int64_t plane) {
   const float *x = call->in[0] + plane * s->in_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
     desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
-                              desc->attr.act == RONDE__ACT_RELU, call->out + at, (uint8_t *)call->saved + at);
+                              desc->attr.act == RONDE__ACT_RELU, call->out[0] + at, (uint8_t *)call->saved + at);
   }
 }
 
-static void backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                           int64_t plane) {
+static void max_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                      int64_t plane) {
   float *dx = call->din[0] + plane * s->in_pixels * s->vector;
   bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window_backward(call->dout + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
+    desc->kernels->max_window_backward(call->dout[0] + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
                                        s->vector, dx + w->at * s->vector, accumulate);
   }
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, forward_plane);
+static ronde_status max_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__pool2d_run(desc, state, call, max_pool2d_forward_plane);
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, backward_plane);
+static ronde_status max_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, max_pool2d_backward_plane);
   return RONDE_OK;
 }
 
-static const ronde__form form = {
+static const ronde__form max_pool2d_form = {
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
-    .saved_elems = saved_elems,
-    .forward = forward,
-    .backward = backward,
+    .saved_elems = max_pool2d_saved_elems,
+    .forward = max_pool2d_forward,
+    .backward = max_pool2d_backward,
     .implementation = ronde__pool2d_implementation,
 };
 
 const ronde__op ronde__op_max_pool2d = {
     .name = "max_pool",
-    .infer = infer,
+    .infer = max_pool2d_infer,
     .layouts = ronde__pool2d_layouts,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&max_pool2d_form, NULL},
 };

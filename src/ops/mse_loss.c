@@ -4,19 +4,19 @@
 
 #include <string.h>
 
-static ronde_status infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
-                          const char *const *in_labels, ronde__shape *out) {
+static ronde_status mse_loss_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                   const char *const *in_labels, ronde__shape *out) {
   *out = (ronde__shape){0};
   return RONDE_OK;
 }
 
-static void layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+static void mse_loss_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   const ronde__phys *x = &desc->in[0];
   desc->in[1] = ronde__phys_make(RONDE__ROWS, x->n, x->c, x->h, x->w); /* targets come as they are */
-  desc->out = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
 }
 
-static ronde_status forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status mse_loss_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   double sum = 0;
@@ -30,7 +30,7 @@ static ronde_status forward(const ronde__op_desc *desc, const void *state, const
   return RONDE_OK;
 }
 
-static ronde_status backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status mse_loss_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   float factor = (float)(2.0 * call->loss_scale / (double)(x->c * pixels)), *dx = call->din[0];
@@ -45,19 +45,19 @@ static ronde_status backward(const ronde__op_desc *desc, const void *state, cons
   return RONDE_OK;
 }
 
-static const char *implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+static const char *mse_loss_implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
 
-static const ronde__form form = {
-    .forward = forward,
-    .backward = backward,
-    .implementation = implementation,
+static const ronde__form mse_loss_form = {
+    .forward = mse_loss_forward,
+    .backward = mse_loss_backward,
+    .implementation = mse_loss_implementation,
 };
 
 const ronde__op ronde__op_mse_loss = {
     .name = "mse_loss",
-    .infer = infer,
-    .layouts = layouts,
-    .keeps_input = true,
+    .infer = mse_loss_infer,
+    .layouts = mse_loss_layouts,
+    .backward_reads = {.in = 3},
     .is_loss = true,
-    .forms = (const ronde__form *const[]){&form, NULL},
+    .forms = (const ronde__form *const[]){&mse_loss_form, NULL},
 };

@@ -8,7 +8,8 @@
 #include "tensor/tensor.h"
 
 #define RONDE__OP_MAX_INPUTS 4
-#define RONDE__OP_MAX_PARAMS 2
+#define RONDE__OP_MAX_OUTPUTS 4
+#define RONDE__OP_MAX_PARAMS 4
 #define RONDE__OP_MAX_BUFFERS 3
 
 typedef enum ronde__op_kind {
@@ -26,14 +27,18 @@ typedef struct ronde__joined_pool {
 
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
-  int64_t out_channels; /* convolution, linear */
+  int64_t out_channels; /* convolution, linear; LSTM: hidden values */
   int kernel[2], stride[2], padding[2];
   int groups; /* convolution; 0 means 1 */
   bool bias, exclude_padding, kaiming_normal;
-  int n_inputs;            /* concatenation */
-  bool synchronised;       /* batch normalisation: by the statistics of all replicas' examples */
-  float eps, momentum;     /* batch normalisation */
-  float probability;       /* dropout: of a zero */
+  int n_inputs;                         /* concatenation, LSTM */
+  int n_outputs;                        /* split */
+  int dim;                              /* softmax: which one; layer normalisation: how many, from the last on */
+  int64_t sizes[RONDE__OP_MAX_OUTPUTS]; /* split: of the pieces */
+  int64_t length, step;                 /* softmax, layer normalisation: of a group's elements, set by layouts() */
+  bool synchronised;                    /* batch normalisation: by the statistics of all replicas' examples */
+  float eps, momentum;                  /* batch normalisation */
+  float probability;                    /* dropout: of a zero */
   float label_smoothing;   /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act;   /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
   ronde__joined_pool pool; /* behind a convolution and its activation */
@@ -67,8 +72,8 @@ typedef struct ronde__form ronde__form;
 typedef struct ronde__op_desc {
   const ronde__form *form; /* chosen last; NULL: a view */
   ronde__op_attr attr;
-  int n_inputs, n_params;
-  ronde__phys in[RONDE__OP_MAX_INPUTS], out;
+  int n_inputs, n_outputs, n_params;
+  ronde__phys in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
   ronde__weight_layout param[RONDE__OP_MAX_PARAMS];
   int n_buffers;
   ronde__weight_layout buffer;            /* of each buffer that is no counter */
@@ -112,18 +117,20 @@ typedef struct ronde__parts {
  * inputs are overwritten, or added to where accumulate_dinput. */
 typedef struct ronde__op_call {
   const float *in[RONDE__OP_MAX_INPUTS];
-  float *out;
+  float *out[RONDE__OP_MAX_OUTPUTS];
   const int64_t *labels; /* losses against classes */
   const float *param[RONDE__OP_MAX_PARAMS];
   float *buffer[RONDE__OP_MAX_BUFFERS]; /* NULL for a counter */
   bool training;                        /* statistics of the batch, dropout; else running statistics, and none */
   uint64_t seed, step;                  /* dropout is a function of these, the layer, the example and the element */
   int64_t first_example;                /* of this batch, in the step's list */
-  float *dout;                          /* may be overwritten: its last use */
-  float *din[RONDE__OP_MAX_INPUTS];     /* one of them may be dout, as dinput_in_dout says */
-  float *dparam[RONDE__OP_MAX_PARAMS];  /* NULL: frozen; not param[0]'s where in_pieces */
+  /* May be overwritten: their last use. NULL: the loss does not depend on this output. Of an op with one output there
+   * is one, and of one with several there is at least one. */
+  float *dout[RONDE__OP_MAX_OUTPUTS];
+  float *din[RONDE__OP_MAX_INPUTS];    /* one of them may be dout[0], as dinput_in_dout says */
+  float *dparam[RONDE__OP_MAX_PARAMS]; /* NULL: frozen; not param[0]'s where in_pieces */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
-  bool accumulate_dparam;
+  bool accumulate_dparam[RONDE__OP_MAX_PARAMS];
   bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
   ronde__gradient_listener listener;
   float *saved;       /* what forward leaves to backward beside in and out */
@@ -175,11 +182,17 @@ struct ronde__form {
   double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
 };
 
+/* Sets of an op's operands: bit i stands for in[i], or out[i]. */
+typedef struct ronde__operands {
+  unsigned in, out;
+} ronde__operands;
+
 /* The mathematics of an op, the same in all its forms. */
 typedef struct ronde__op {
   const char *name; /* in the per-op table */
-  /* Output shape [out] from the inputs' shapes; logs what is wrong, naming `label`, the shapes and the inputs' labels.
-   */
+  /* How many outputs there are. NULL: one. */
+  int (*outputs)(const ronde__op_attr *attr);
+  /* The outputs' shapes out[] from the inputs'; logs what is wrong, naming `label`, the shapes and the inputs' labels. */
   ronde_status (*infer)(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                         const char *const *in_labels, ronde__shape *out);
   /* Parameters of the op; returns how many. NULL: none. */
@@ -190,19 +203,24 @@ typedef struct ronde__op {
   /* Multiply-adds x 2 of one example's forward pass, padding taps counted. NULL: 0. */
   int64_t (*flops)(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out);
   /* Chooses the layouts: in->in[] holds what the producers offer; may be changed to what the op wants (the plan then
-   * reorders); sets out and param[]. need_dinput is set. The choice of layouts must not depend on n. */
+   * reorders); sets out[] and param[]. need_dinput is set. The choice of layouts must not depend on n. */
   void (*layouts)(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
   /* Makes the op execute, behind its own work, the one that alone reads its output and gives shape [out]; false: it
    * cannot, and desc stays as layouts() left it. NULL: never. */
   bool (*join)(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out);
-  bool keeps_input, keeps_output; /* backward reads in[0] (a loss its target too) / out again */
-  unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout lies */
-  bool is_view;                   /* out is in[0] under another shape: no work, no memory */
+  ronde__operands backward_reads; /* again; all else may be gone by then. A fused activation reads out[0] too */
+  unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout[0] lies */
+  bool is_view;                   /* out[0] is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */
   bool (*dead_tap)(const ronde__op_desc *desc, int64_t t);
   const ronde__form *const *forms; /* the first that takes a description is taken; ends with NULL. NULL: a view */
 } ronde__op;
+
+/* What backward of a described op reads again. */
+static inline ronde__operands ronde__op_backward_reads(const ronde__op *op, const ronde__op_desc *desc) {
+  return (ronde__operands){op->backward_reads.in, op->backward_reads.out | (desc->attr.act != RONDE__ACT_NONE)};
+}
 
 /* Completes a description whose layouts and joins are fixed. */
 ronde_status ronde__form_choose(const ronde__op *op, ronde__op_desc *desc);

@@ -1,3 +1,4 @@
+/* What maximum and average pooling share: shape rule, layouts, the windows of each output, planes split over the threads. */
 #include "ops/pool2d.h"
 
 #include "ops/gemm_list.h"
@@ -28,7 +29,7 @@ void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS)
     *x = ronde__phys_make(x->c < RONDE__QUANTUM ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  desc->out = ronde__phys_make(x->layout, x->n, x->c, out->dim[1], out->dim[2]);
+  desc->out[0] = ronde__phys_make(x->layout, x->n, x->c, out->dim[1], out->dim[2]);
 }
 
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out) {
@@ -58,7 +59,7 @@ static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
 
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out) {
-  const ronde__phys *in = &desc->in[0], *out = &desc->out;
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   ronde__pool2d *s;
   RONDE__ALLOC(s, sizeof *s, "pooling plan");
   s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
@@ -98,15 +99,15 @@ bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *
   return !pool->tiles;
 }
 
-typedef struct job {
+typedef struct pool2d_job {
   const ronde__op_desc *desc;
   const ronde__pool2d *pool;
   const ronde__op_call *call;
   ronde__pool2d_fn fn;
-} job;
+} pool2d_job;
 
-static void part(void *arg, int thread, int n_threads) {
-  const job *j = arg;
+static void pool2d_part(void *arg, int thread, int n_threads) {
+  const pool2d_job *j = arg;
   int64_t begin, end;
   ronde__thread_share(j->pool->planes, thread, n_threads, &begin, &end);
   for (int64_t plane = begin; plane < end; plane++) j->fn(j->desc, j->pool, j->call, plane);
@@ -114,6 +115,6 @@ static void part(void *arg, int thread, int n_threads) {
 
 void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
                        ronde__pool2d_fn fn) {
-  job j = {desc, pool, call, fn};
-  ronde__pool_run(call->pool, part, &j);
+  pool2d_job j = {desc, pool, call, fn};
+  ronde__pool_run(call->pool, pool2d_part, &j);
 }

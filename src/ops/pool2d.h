@@ -30,6 +30,11 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
 
+/* Floats that hold a byte for each output: which place of its window a maximum has. */
+static inline size_t ronde__pool2d_places_elems(const ronde__phys *out) {
+  return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
+}
+
 /* Before the windows' gradients of a plane: whether they are added to what is there, which is cleared if it counts for
  * nothing. */
 bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *call, float *dx);

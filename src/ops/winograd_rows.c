@@ -1,3 +1,4 @@
+/* The rows of tiles of a Winograd convolution, as pieces of work. */
 #include "ops/winograd_rows.h"
 
 #include <string.h>

@@ -147,7 +147,7 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
   int64_t sizes[] = {job->batch, last};
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    const ronde__shape *shape = &graph->tensors[node->out]->shape;
+    const ronde__shape *shape = &graph->tensors[node->out[0]]->shape;
     if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
     for (int s = 0; s < 2; s++) {
       int64_t parts =

@@ -16,6 +16,21 @@ ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t
   return phys;
 }
 
+ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n) {
+  const int64_t *d = shape->dim;
+  switch (shape->rank) {
+  case 0: return ronde__phys_make(RONDE__ROWS, n, 1, 1, 1);
+  case 1: return ronde__phys_make(RONDE__ROWS, n, d[0], 1, 1);
+  case 2: return ronde__phys_make(RONDE__ROWS, n, d[0], 1, d[1]);
+  default: return ronde__phys_make(RONDE__ROWS, n, d[0], d[1], ronde__shape_elems(shape) / (d[0] * d[1]));
+  }
+}
+
+ronde__phys ronde__phys_of_shape_in(ronde__layout layout, const ronde__shape *shape, int64_t n) {
+  ronde__phys rows = ronde__phys_of_shape(shape, n);
+  return ronde__phys_make(layout, n, rows.c, rows.h, rows.w);
+}
+
 int64_t ronde__phys_blocks(const ronde__phys *phys) {
   return phys->layout == RONDE__BLOCKS ? ronde__ceil_div(phys->c, phys->block) : 1;
 }

@@ -34,6 +34,10 @@ typedef struct ronde__phys {
 } ronde__phys;
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w);
+/* A tensor as in files: ROWS, whose first dimension is the channels and whose last one is the width. */
+ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
+/* The same in another layout. */
+ronde__phys ronde__phys_of_shape_in(ronde__layout layout, const ronde__shape *shape, int64_t n);
 int64_t ronde__phys_elems(const ronde__phys *phys); /* stored, padding included */
 int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c,
                           int64_t p);                /* c and p within a ROWS example too */

@@ -172,6 +172,35 @@ static void build_groups(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, ronde_tanh(grouped(x, "conv5", 36, 1, 18)), "fc1");
 }
 
+/* One layer three times, of which the first reads the network's input. */
+static void build_shared(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "fc1");
+  for (int i = 0; i < 3; i++) x = ronde_tanh(ronde_linear(x, "fc1", 20, true));
+  ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
+}
+
+static void build_shared_few(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "conv1");
+  for (int i = 0; i < 3; i++) x = ronde_tanh(conv(x, "conv1", 3, 3, 1, 1));
+  classify(graph, x, "fc1");
+}
+
+static void build_shared_many(ronde_graph *graph, ronde_tensor *x) {
+  ronde_graph_share(graph, "conv1");
+  x = conv(ronde_tanh(conv(x, "conv1", 36, 3, 1, 1)), "conv1", 36, 3, 1, 1);
+  classify(graph, ronde_add(x, ronde_tanh(conv(x, "conv1", 36, 3, 1, 1))), "fc1");
+}
+
+/* Several outputs, of which one is read twice, one by nobody, and one is the network's output alone. */
+static void build_split(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *p[3], *q[2];
+  ronde_cut(ronde_tanh(conv(x, "conv1", 54, 3, 1, 1)), 3, (int64_t[]){20, 14, 20}, p);
+  x = ronde_multiply(p[0], ronde_subtract(p[2], ronde_sigmoid(p[0])));
+  ronde_cut(ronde_linear(ronde_flatten(x), "fc1", 8, true), 2, (int64_t[]){5, 3}, q);
+  ronde_graph_set_output(graph, q[1]);
+  ronde_graph_set_loss(graph, ronde_cross_entropy(q[0], ronde_target(graph)));
+}
+
 const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -194,6 +223,10 @@ const network networks[] = {
     {"flatten_input", 3, 5, 5, build_flatten_input},
     {"mixed_sum", 3, 5, 5, build_mixed_sum},
     {"busy_input", 3, 4, 4, build_busy_input},
+    {"split", 3, 5, 4, build_split},
+    {"shared", 20, 0, 0, build_shared},
+    {"shared_few", 3, 5, 4, build_shared_few},
+    {"shared_many", 36, 4, 4, build_shared_many},
     {"two_heads", 6, 0, 0, build_two_heads},
 };
 
@@ -242,6 +275,25 @@ void build_norm_apart(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_loss(graph, ronde_mse_loss(ronde_add(y, x), ronde_target(graph)));
 }
 
+/* What the first LSTM ends with is what the second begins with; the first one's state is also read by itself. */
+static void build_lstm(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *h, *c, *last;
+  ronde_tensor *y = ronde_lstm(x, "lstm1", 10, true, NULL, NULL, &h, &c);
+  ronde_layer_norm_options over_features = {.dims = 1};
+  y = ronde_lstm(ronde_layer_norm(y, "ln1", &over_features), "lstm2", 10, true, h, c, &last, NULL);
+  y = ronde_linear(ronde_flatten(ronde_multiply(y, ronde_softmax(y, 0))), "fc1", 7, true);
+  const ronde_tensor *const all[] = {y, last, h};
+  ronde_graph_set_output(graph, ronde_linear(ronde_concat(all, 3), "fc2", 5, true));
+}
+
+const network sequence_networks[1] = {{"lstm", 6, 0, 9, build_lstm}};
+
+ronde_tensor *input_of(ronde_graph *graph, const network *network) {
+  int64_t sequence[] = {network->c, network->w}, other[] = {network->c, network->h, network->w};
+  if (network->h == 0 && network->w) return ronde_input(graph, "input", 2, sequence);
+  return ronde_input(graph, "input", network->h ? 3 : 1, other);
+}
+
 const network normed_networks[] = {
     {"norm_block", 3, 5, 6, build_norm_block},
     {"norm_downsample", 3, 5, 6, build_norm_downsample},
@@ -254,8 +306,7 @@ const network normed_networks[] = {
 ronde_graph *graph_of(const network *network) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
-  network->build(graph,
-                 ronde_input(graph, "input", network->h ? 3 : 1, (int64_t[]){network->c, network->h, network->w}));
+  network->build(graph, input_of(graph, network));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
   return graph;
 }
@@ -316,10 +367,18 @@ static void interpret_norm(const ronde_graph *graph, const ronde__node *node, co
 
 static void interpret_concat(const ronde_graph *graph, const ronde__node *node, int64_t n, float *const *values,
                              float *y) {
-  int64_t all = elems_of(graph, node->out), first = 0;
+  int64_t all = elems_of(graph, node->out[0]), first = 0;
   for (int i = 0; i < node->n_inputs; first += elems_of(graph, node->in[i++]))
     for (int64_t j = 0, elems = elems_of(graph, node->in[i]); j < n * elems; j++)
       y[j / elems * all + first + j % elems] = values[node->in[i]][j];
+}
+
+static void interpret_split(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                            float *const *values) {
+  int64_t all = elems_of(graph, node->in[0]), first = 0;
+  for (int i = 0; i < node->n_outputs; first += elems_of(graph, node->out[i++]))
+    for (int64_t j = 0, elems = elems_of(graph, node->out[i]); j < n * elems; j++)
+      values[node->out[i]][j] = x[j / elems * all + first + j % elems];
 }
 
 /* Groups by a weight of one group that is 0 between them. */
@@ -358,6 +417,13 @@ static void interpret_node(const ronde_graph *graph, const ronde__node *node, co
   case RONDE__OP_ADD:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];
     break;
+  case RONDE__OP_MULTIPLY:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] * values[node->in[1]][i];
+    break;
+  case RONDE__OP_SUBTRACT:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] - values[node->in[1]][i];
+    break;
+  case RONDE__OP_SPLIT: interpret_split(graph, node, n, x, values); break;
   case RONDE__OP_CONCAT: interpret_concat(graph, node, n, values, y); break;
   case RONDE__OP_CROSS_ENTROPY:
     *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);
@@ -384,8 +450,8 @@ double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__n
   memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    if (node->out == graph->loss || !ronde__ops[node->kind]->is_loss)
-      interpret_node(graph, node, batch, values, params, buffers, values[node->out], &loss);
+    if (node->out[0] == graph->loss || !ronde__ops[node->kind]->is_loss)
+      interpret_node(graph, node, batch, values, params, buffers, values[node->out[0]], &loss);
   }
   memcpy(output_out, values[graph->output], (size_t)(batch->n * elems_of(graph, graph->output)) * sizeof(float));
   for (int i = 0; i < graph->n_tensors; i++) free(values[i]);

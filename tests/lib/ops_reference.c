@@ -19,7 +19,17 @@ int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
 
 int64_t input_channels(const op_case *c, int i) { return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0); }
 
-int64_t elems_of_input(const op_case *c, int i) { return c->n * input_channels(c, i) * c->h * c->w; }
+static bool is_lstm_state(const op_case *c, int i) { return c->kind == RONDE__OP_LSTM && i > 0; }
+
+ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout) {
+  if (is_lstm_state(c, i)) return ronde__phys_make(layout, c->n, c->attr.out_channels, 1, 1);
+  return ronde__phys_make(layout, c->n, input_channels(c, i), c->h, c->w);
+}
+
+int64_t elems_of_input(const op_case *c, int i) {
+  ronde__phys rows = phys_of_input(c, i, RONDE__ROWS);
+  return ronde__phys_elems(&rows);
+}
 
 int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
 
@@ -32,9 +42,10 @@ static ronde__shape window_shape(const op_case *c, int64_t channels) {
 }
 
 static void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
-  r->out_shape = shape;
-  r->out = expected_make(c->n * ronde__shape_elems(&shape), length);
-  r->dout = random_floats(r->out.n);
+  r->out_shape[0] = shape;
+  r->out[0] = expected_make(c->n * ronde__shape_elems(&shape), length);
+  r->n_outputs = 1;
+  r->dout[0] = random_floats(r->out[0].n);
 }
 
 static void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
@@ -50,10 +61,10 @@ static void make_params(reference *r, int64_t n_weight, int64_t n_bias, double f
 /* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those
  * of the sums: no activation has a slope above 1. */
 static float *activate(const op_case *c, reference *r) {
-  float *dz = malloc((size_t)r->out.n * sizeof *dz);
-  ronde__ref_act_forward(c->attr.act, r->out.n, r->out.exact, r->out.exact);
-  ronde__ref_act_backward(c->attr.act, r->out.n, r->out.exact, r->dout, dz);
-  for (int64_t i = 0; i < r->out.n; i++) r->out.magnitude[i] += fabsf(r->out.exact[i]);
+  float *dz = malloc((size_t)r->out[0].n * sizeof *dz);
+  ronde__ref_act_forward(c->attr.act, r->out[0].n, r->out[0].exact, r->out[0].exact);
+  ronde__ref_act_backward(c->attr.act, r->out[0].n, r->out[0].exact, r->dout[0], dz);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->out[0].magnitude[i] += fabsf(r->out[0].exact[i]);
   return dz;
 }
 
@@ -74,13 +85,13 @@ static void conv_reference(const op_case *c, reference *r) {
   ronde__ref_conv p = window_of(c);
   int64_t taps = (int64_t)p.kh * p.kw, groups = c->attr.groups ? c->attr.groups : 1, channels = c->c / groups;
   make_output(c, r, window_shape(c, p.o), (double)(channels * taps + 1));
-  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out.n / p.o));
+  make_params(r, p.o * channels * taps, c->attr.bias ? p.o : 0, (double)(channels * taps), (double)(r->out[0].n / p.o));
   r->din[0] = expected_make(input_elems(c), (double)(p.o / groups * taps));
   float *w = ungroup(c, r->param[0], r->n_param[0]), *dw = ungroup(c, NULL, 0), *dw_magnitude = ungroup(c, NULL, 0);
   float *x = magnitudes_of(r->in[0], input_elems(c)), *w_magnitude = magnitudes_of(w, p.o * p.c * taps);
-  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out.exact);
-  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out.magnitude);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_conv_forward(&p, r->in[0], w, r->param[1], r->out[0].exact);
+  ronde__ref_conv_forward(&p, x, w_magnitude, r->param[1] ? b : NULL, r->out[0].magnitude);
   float *dz = activate(c, r);
   ronde__ref_conv_backward(&p, r->in[0], w, dz, r->din[0].exact, dw, r->dparam[1].exact);
   ronde__ref_conv_backward(&p, x, w_magnitude, dy, r->din[0].magnitude, dw_magnitude, r->dparam[1].magnitude);
@@ -97,9 +108,9 @@ static void linear_reference(const op_case *c, reference *r) {
   make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)c->n);
   r->din[0] = expected_make(input_elems(c), (double)o);
   float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
-  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out.exact);
-  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out.magnitude);
+  float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out[0].exact);
+  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out[0].magnitude);
   float *dz = activate(c, r);
   ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
                              r->dparam[1].exact);
@@ -113,9 +124,9 @@ static void max_pool_reference(const op_case *c, reference *r) {
   make_output(c, r, window_shape(c, c->c), 0);
   r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
   for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] = roundf(r->in[0][i] * 8) / 8; /* ties */
-  ronde__ref_max_pool_forward(&p, r->in[0], r->out.exact);
-  float *dy = magnitudes_of(r->dout, r->out.n), *dz = activate(c, r);
-  memset(r->out.magnitude, 0, (size_t)r->out.n * sizeof(float)); /* values are copied, exactly */
+  ronde__ref_max_pool_forward(&p, r->in[0], r->out[0].exact);
+  float *dy = magnitudes_of(r->dout[0], r->out[0].n), *dz = activate(c, r);
+  memset(r->out[0].magnitude, 0, (size_t)r->out[0].n * sizeof(float)); /* values are copied, exactly */
   ronde__ref_max_pool_backward(&p, r->in[0], dz, r->din[0].exact);
   ronde__ref_max_pool_backward(&p, r->in[0], dy, r->din[0].magnitude);
   free(dy), free(dz);
@@ -126,10 +137,10 @@ static void avg_pool_reference(const op_case *c, reference *r) {
   bool exclude = c->attr.exclude_padding;
   make_output(c, r, window_shape(c, c->c), (double)p.kh * p.kw);
   r->din[0] = expected_make(input_elems(c), (double)p.kh * p.kw);
-  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout, r->out.n);
-  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out.exact);
-  ronde__ref_avg_pool_forward(&p, exclude, x, r->out.magnitude);
-  ronde__ref_avg_pool_backward(&p, exclude, r->dout, r->din[0].exact);
+  float *x = magnitudes_of(r->in[0], input_elems(c)), *dy = magnitudes_of(r->dout[0], r->out[0].n);
+  ronde__ref_avg_pool_forward(&p, exclude, r->in[0], r->out[0].exact);
+  ronde__ref_avg_pool_forward(&p, exclude, x, r->out[0].magnitude);
+  ronde__ref_avg_pool_backward(&p, exclude, r->dout[0], r->din[0].exact);
   ronde__ref_avg_pool_backward(&p, exclude, dy, r->din[0].magnitude);
   free(x), free(dy);
 }
@@ -140,7 +151,7 @@ static void adaptive_pool_reference(const op_case *c, reference *r) {
   make_output(c, r, (ronde__shape){3, {c->c, oh, ow}}, (double)c->h * (double)c->w);
   r->din[0] = expected_make(input_elems(c), (double)oh * (double)ow);
   double *dx = calloc((size_t)input_elems(c), sizeof *dx);
-  for (int64_t i = 0; i < r->out.n; i++) {
+  for (int64_t i = 0; i < r->out[0].n; i++) {
     int64_t plane = i / (oh * ow), y = i / ow % oh, x = i % ow;
     int64_t y0 = y * c->h / oh, y1 = ((y + 1) * c->h + oh - 1) / oh, x0 = x * c->w / ow,
             x1 = ((x + 1) * c->w + ow - 1) / ow;
@@ -148,11 +159,11 @@ static void adaptive_pool_reference(const op_case *c, reference *r) {
     for (int64_t p = 0; p < (y1 - y0) * (x1 - x0); p++) {
       int64_t at = (plane * c->h + y0 + p / (x1 - x0)) * c->w + x0 + p % (x1 - x0);
       sum += r->in[0][at];
-      r->out.magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
-      dx[at] += (double)r->dout[i] / places;
-      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[i]) / places);
+      r->out[0].magnitude[i] += (float)(fabs((double)r->in[0][at]) / places);
+      dx[at] += (double)r->dout[0][i] / places;
+      r->din[0].magnitude[at] += (float)(fabs((double)r->dout[0][i]) / places);
     }
-    r->out.exact[i] = (float)(sum / places);
+    r->out[0].exact[i] = (float)(sum / places);
   }
   for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
   free(dx);
@@ -173,7 +184,7 @@ static void batch_norm_magnitudes(const op_case *c, reference *r, const double *
     for (int64_t i = 0; i < m; i++) {
       int64_t at = (i / pixels * c->c + k) * pixels + i % pixels;
       double x = fabs((double)r->in[0][at]) + fabs(mean[k]);
-      r->out.magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
+      r->out[0].magnitude[at] = (float)((x + 1) * a + fabs((double)r->param[1][k]));
       r->din[0].magnitude[at] = (float)(a * (fabs((double)dz[at]) + dy / (double)m + x / deviation * dyx / (double)m));
     }
     r->dparam[0].magnitude[k] = (float)dyx;
@@ -188,15 +199,15 @@ static void batch_norm_reference(const op_case *c, reference *r) {
   make_params(r, c->c, c->c, 4, (double)(c->n * pixels));
   r->din[0] = expected_make(input_elems(c), (double)(c->n * pixels));
   ronde__ref_batch_norm_forward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], r->param[1],
-                                r->out.exact, mean, var);
-  for (int64_t i = 0; c->residual && i < r->out.n; i++) r->out.exact[i] += r->in[1][i];
+                                r->out[0].exact, mean, var);
+  for (int64_t i = 0; c->residual && i < r->out[0].n; i++) r->out[0].exact[i] += r->in[1][i];
   float *dz = activate(c, r);
   ronde__ref_batch_norm_backward(c->n, c->c, pixels, (double)c->attr.eps, r->in[0], r->param[0], dz, r->din[0].exact,
                                  r->dparam[0].exact, r->dparam[1].exact);
   batch_norm_magnitudes(c, r, mean, var, dz);
-  if (c->residual) r->din[1] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; c->residual && i < r->out.n; i++) {
-    r->out.magnitude[i] += fabsf(r->in[1][i]);
+  if (c->residual) r->din[1] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; c->residual && i < r->out[0].n; i++) {
+    r->out[0].magnitude[i] += fabsf(r->in[1][i]);
     r->din[1].exact[i] = dz[i];
   }
   free(dz), free(mean);
@@ -213,6 +224,9 @@ static bool is_dropped(float probability, int64_t example, int64_t element) {
 
 static ronde__shape shape_of_input(const op_case *c, int i) {
   int64_t channels = input_channels(c, i);
+  if (is_lstm_state(c, i)) return (ronde__shape){1, {c->attr.out_channels}};
+  if (c->rank == 2) return (ronde__shape){2, {channels, c->w}};
+  if (c->rank == 4) return (ronde__shape){4, {channels, c->h, 2, c->w / 2}};
   return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
 }
 
@@ -224,12 +238,12 @@ void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RONDE__OP_MAX_IN
 
 static void activation_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
-  r->din[0] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; i < r->out.n; i++) r->in[0][i] *= 4;
-  memcpy(r->out.exact, r->in[0], (size_t)r->out.n * sizeof(float));
+  r->din[0] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->in[0][i] *= 4;
+  memcpy(r->out[0].exact, r->in[0], (size_t)r->out[0].n * sizeof(float));
   float *dz = activate(c, r);
-  memcpy(r->din[0].exact, dz, (size_t)r->out.n * sizeof(float));
-  for (int64_t i = 0; i < r->out.n; i++) r->din[0].magnitude[i] = fabsf(r->dout[i]);
+  memcpy(r->din[0].exact, dz, (size_t)r->out[0].n * sizeof(float));
+  for (int64_t i = 0; i < r->out[0].n; i++) r->din[0].magnitude[i] = fabsf(r->dout[0][i]);
   free(dz);
 }
 
@@ -237,11 +251,11 @@ static void activation_reference(const op_case *c, reference *r) {
 static void sum_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
   for (int j = 0; j < r->n_inputs; j++) {
-    r->din[j] = expected_make(r->out.n, 0);
-    memcpy(r->din[j].exact, r->dout, (size_t)r->out.n * sizeof(float));
-    for (int64_t i = 0; i < r->out.n; i++) {
-      if (r->n_inputs > 1) r->out.magnitude[i] += fabsf(r->in[j][i]);
-      r->out.exact[i] += r->in[j][i];
+    r->din[j] = expected_make(r->out[0].n, 0);
+    memcpy(r->din[j].exact, r->dout[0], (size_t)r->out[0].n * sizeof(float));
+    for (int64_t i = 0; i < r->out[0].n; i++) {
+      if (r->n_inputs > 1) r->out[0].magnitude[i] += fabsf(r->in[j][i]);
+      r->out[0].exact[i] += r->in[j][i];
     }
   }
 }
@@ -257,26 +271,245 @@ static void concat_reference(const op_case *c, reference *r) {
     r->din[j] = expected_make(c->n * elems, 0);
     for (int64_t i = 0; i < c->n * elems; i++) {
       int64_t at = i / elems * channels * pixels + first * pixels + i % elems;
-      r->out.exact[at] = r->in[j][i];
-      r->din[j].exact[i] = r->dout[at];
+      r->out[0].exact[at] = r->in[j][i];
+      r->din[j].exact[i] = r->dout[0][at];
     }
+  }
+}
+
+static void subtract_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < 2; j++) r->din[j] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    r->out[0].exact[i] = r->in[0][i] - r->in[1][i];
+    r->out[0].magnitude[i] = fabsf(r->in[0][i]) + fabsf(r->in[1][i]);
+    r->din[0].exact[i] = r->dout[0][i];
+    r->din[1].exact[i] = -r->dout[0][i];
+  }
+}
+
+static void multiply_reference(const op_case *c, reference *r) {
+  make_output(c, r, input_shape(c), 0);
+  for (int j = 0; j < 2; j++) r->din[j] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    r->out[0].exact[i] = r->in[0][i] * r->in[1][i];
+    r->out[0].magnitude[i] = fabsf(r->out[0].exact[i]);
+    for (int j = 0; j < 2; j++) {
+      r->din[j].exact[i] = r->dout[0][i] * r->in[1 - j][i];
+      r->din[j].magnitude[i] = fabsf(r->din[j].exact[i]);
+    }
+  }
+}
+
+static void split_reference(const op_case *c, reference *r) {
+  int64_t pixels = c->h * c->w, first = 0;
+  r->n_outputs = c->attr.n_outputs;
+  r->din[0] = expected_make(input_elems(c), 0);
+  for (int k = 0; k < r->n_outputs; first += c->attr.sizes[k++]) {
+    int64_t elems = c->attr.sizes[k] * pixels;
+    r->out_shape[k] = input_shape(c);
+    r->out_shape[k].dim[0] = c->attr.sizes[k];
+    r->out[k] = expected_make(c->n * elems, 0);
+    r->dout[k] = random_floats(r->out[k].n);
+    for (int64_t i = 0; i < r->out[k].n; i++) {
+      int64_t at = i / elems * example_elems(c) + first * pixels + i % elems;
+      if (c->unread >> k & 1) r->dout[k][i] = 0;
+      r->out[k].exact[i] = r->in[0][at];
+      r->din[0].exact[at] = r->dout[k][i];
+    }
+  }
+}
+
+static void softmax_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t length = shape.dim[c->attr.dim], step = 1;
+  for (int d = c->attr.dim + 1; d < shape.rank; d++) step *= shape.dim[d];
+  make_output(c, r, shape, 16); /* the exponent's own error */
+  r->din[0] = expected_make(r->out[0].n, (double)length + 16);
+  for (int64_t i = 0; i < r->out[0].n; i++) r->in[0][i] *= 4;
+  for (int64_t g = 0; g < r->out[0].n / length; g++) {
+    int64_t at = g / step * step * length + g % step;
+    double sum = 0, dot = 0, magnitude = 0;
+    for (int64_t i = 0; i < length; i++) sum += exp((double)r->in[0][at + i * step]);
+    for (int64_t i = 0; i < length; i++) {
+      double y = exp((double)r->in[0][at + i * step]) / sum, dy = (double)r->dout[0][at + i * step];
+      r->out[0].exact[at + i * step] = (float)y;
+      r->out[0].magnitude[at + i * step] = (float)y;
+      dot += y * dy, magnitude += y * fabs(dy);
+    }
+    for (int64_t i = 0; i < length; i++) {
+      double y = exp((double)r->in[0][at + i * step]) / sum, dy = (double)r->dout[0][at + i * step];
+      r->din[0].exact[at + i * step] = (float)(y * (dy - dot));
+      r->din[0].magnitude[at + i * step] = (float)(y * (fabs(dy) + magnitude));
+    }
+  }
+}
+
+static void layer_norm_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t n = 1;
+  for (int d = shape.rank - c->attr.dim; d < shape.rank; d++) n *= shape.dim[d];
+  make_output(c, r, shape, (double)n);
+  int64_t groups = r->out[0].n / n;
+  make_params(r, n, n, 4, (double)groups);
+  r->din[0] = expected_make(r->out[0].n, (double)n);
+  double *sums = calloc((size_t)(4 * n), sizeof *sums);
+  for (int64_t g = 0; g < groups; g++) {
+    const float *x = r->in[0] + g * n, *dy = r->dout[0] + g * n, *w = r->param[0];
+    double mean = 0, variance = 0, mean_e = 0, mean_ez = 0, large_e = 0, large_ez = 0;
+    for (int64_t i = 0; i < n; i++) mean += (double)x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) variance += pow((double)x[i] - mean, 2) / (double)n;
+    double rest = 1 / sqrt(variance + (double)c->attr.eps);
+    for (int64_t i = 0; i < n; i++) {
+      double z = ((double)x[i] - mean) * rest, e = (double)dy[i] * (double)w[i];
+      double large = (fabs((double)x[i]) + fabs(mean)) * rest;
+      mean_e += e / (double)n, mean_ez += e * z / (double)n;
+      large_e += fabs(e) / (double)n, large_ez += fabs(e) * large / (double)n;
+      sums[i] += (double)dy[i] * z, sums[n + i] += (double)dy[i];
+      sums[2 * n + i] += fabs((double)dy[i]) * large, sums[3 * n + i] += fabs((double)dy[i]);
+      r->out[0].exact[g * n + i] = (float)(z * (double)w[i] + (double)r->param[1][i]);
+      r->out[0].magnitude[g * n + i] = (float)(large * fabs((double)w[i]) + fabs((double)r->param[1][i]));
+    }
+    for (int64_t i = 0; i < n; i++) {
+      double z = ((double)x[i] - mean) * rest, e = (double)dy[i] * (double)w[i];
+      double large = (fabs((double)x[i]) + fabs(mean)) * rest;
+      r->din[0].exact[g * n + i] = (float)(rest * (e - mean_e - z * mean_ez));
+      r->din[0].magnitude[g * n + i] = (float)(rest * (fabs(e) + large_e + large * large_ez));
+    }
+  }
+  for (int p = 0; p < 2; p++)
+    for (int64_t i = 0; i < n; i++) {
+      r->dparam[p].exact[i] = (float)sums[p * n + i];
+      r->dparam[p].magnitude[i] = (float)sums[(2 + p) * n + i];
+    }
+  free(sums);
+}
+
+/* What one example of an LSTM holds, in f64, for all steps. gates [T][4H] behind their functions, h and c [T + 1][H] from
+ * the first state on. */
+typedef struct lstm_example {
+  double *gates, *h, *c;
+} lstm_example;
+
+static lstm_example lstm_example_forward(const op_case *c, const reference *r, int64_t n) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
+  lstm_example e = {calloc((size_t)(steps * 4 * h), sizeof(double)), calloc((size_t)((steps + 1) * h), sizeof(double)),
+                    calloc((size_t)((steps + 1) * h), sizeof(double))};
+  for (int64_t k = 0; k < h && r->n_inputs > 1; k++) e.h[k] = r->in[1][n * h + k], e.c[k] = r->in[2][n * h + k];
+  for (int64_t t = 0; t < steps; t++) {
+    double *gates = e.gates + t * 4 * h;
+    for (int64_t k = 0; k < 4 * h; k++) {
+      double z = c->attr.bias ? (double)r->param[2][k] + (double)r->param[3][k] : 0;
+      for (int64_t i = 0; i < f; i++) z += (double)r->param[0][k * f + i] * (double)r->in[0][(n * steps + t) * f + i];
+      for (int64_t i = 0; i < h; i++) z += (double)r->param[1][k * h + i] * e.h[t * h + i];
+      gates[k] = k / h == 2 ? tanh(z) : 1 / (1 + exp(-z));
+    }
+    for (int64_t k = 0; k < h; k++) {
+      e.c[(t + 1) * h + k] = gates[h + k] * e.c[t * h + k] + gates[k] * gates[2 * h + k];
+      e.h[(t + 1) * h + k] = gates[3 * h + k] * tanh(e.c[(t + 1) * h + k]);
+    }
+  }
+  return e;
+}
+
+/* Adds one example's gradients; absolute: of magnitudes, no term of which cancels another. sums: of x, h_0, c_0, then of
+ * the parameters, each as it lies in files. */
+static void lstm_example_backward(const op_case *c, const reference *r, int64_t n, const lstm_example *e, bool absolute,
+                                  double *const *din, double *const *dparam) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
+#define OF(x) (absolute ? fabs((double)(x)) : (double)(x))
+  double *dh = calloc((size_t)(6 * h), sizeof *dh), *dc = dh + h, *d = dh + 2 * h;
+  for (int64_t k = 0; k < h; k++) dh[k] = OF(r->dout[1][n * h + k]), dc[k] = OF(r->dout[2][n * h + k]);
+  for (int64_t t = steps - 1; t >= 0; t--) {
+    const double *gates = e->gates + t * 4 * h;
+    for (int64_t k = 0; k < h; k++) {
+      double i = gates[k], ff = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k];
+      double y = tanh(e->c[(t + 1) * h + k]), of_h = dh[k] + OF(r->dout[0][(n * steps + t) * h + k]);
+      double of_c = dc[k] + of_h * o * (absolute ? 1 : 1 - y * y);
+      d[k] = of_c * OF(g) * i * (absolute ? 1 : 1 - i);
+      d[h + k] = of_c * OF(e->c[t * h + k]) * ff * (absolute ? 1 : 1 - ff);
+      d[2 * h + k] = of_c * i * (absolute ? 1 : 1 - g * g);
+      d[3 * h + k] = of_h * OF(y) * o * (absolute ? 1 : 1 - o);
+      dc[k] = of_c * ff;
+      dh[k] = 0;
+    }
+    for (int64_t k = 0; k < 4 * h; k++) {
+      for (int64_t i = 0; i < h; i++) {
+        dh[i] += d[k] * OF(r->param[1][k * h + i]);
+        dparam[1][k * h + i] += d[k] * OF(e->h[t * h + i]);
+      }
+      for (int64_t i = 0; i < f; i++) {
+        din[0][(n * steps + t) * f + i] += d[k] * OF(r->param[0][k * f + i]);
+        dparam[0][k * f + i] += d[k] * OF(r->in[0][(n * steps + t) * f + i]);
+      }
+      dparam[2][k] += d[k], dparam[3][k] += d[k];
+    }
+  }
+  for (int64_t k = 0; k < h; k++) din[1][n * h + k] = dh[k], din[2][n * h + k] = dc[k];
+#undef OF
+  free(dh);
+}
+
+static void lstm_reference(const op_case *c, reference *r) {
+  int64_t steps = c->c, f = c->w, h = c->attr.out_channels, n_out[] = {c->n * steps * h, c->n * h, c->n * h};
+  int64_t n_in[] = {c->n * steps * f, c->n * h, c->n * h}, n_param[] = {4 * h * f, 4 * h * h, 4 * h, 4 * h};
+  double length = (double)(steps * (f + h) + 16), *din[2][3], *dparam[2][4];
+  r->n_outputs = 3, r->n_params = c->attr.bias ? 4 : 2;
+  for (int k = 0; k < 3; k++) {
+    r->out_shape[k] = k ? (ronde__shape){1, {h}} : (ronde__shape){2, {steps, h}};
+    r->out[k] = expected_make(n_out[k], length);
+    r->dout[k] = random_floats(n_out[k]);
+    if (c->unread >> k & 1) memset(r->dout[k], 0, (size_t)n_out[k] * sizeof(float));
+    if (k < r->n_inputs) r->din[k] = expected_make(n_in[k], length);
+  }
+  for (int p = 0; p < r->n_params; p++) {
+    r->n_param[p] = n_param[p];
+    r->param[p] = random_floats(n_param[p]);
+    r->dparam[p] = expected_make(n_param[p], length * (double)c->n);
+    for (int64_t i = 0; i < n_param[p]; i++) r->param[p][i] /= (float)sqrt((double)(f + h));
+  }
+  for (int a = 0; a < 2; a++) {
+    for (int k = 0; k < 3; k++) din[a][k] = calloc((size_t)n_in[k], sizeof(double));
+    for (int p = 0; p < 4; p++) dparam[a][p] = calloc((size_t)n_param[p], sizeof(double));
+  }
+  for (int64_t n = 0; n < c->n; n++) {
+    lstm_example e = lstm_example_forward(c, r, n);
+    for (int64_t i = 0; i < steps * h; i++) r->out[0].exact[n * steps * h + i] = (float)e.h[h + i];
+    for (int64_t i = 0; i < h; i++) {
+      r->out[1].exact[n * h + i] = (float)e.h[steps * h + i];
+      r->out[2].exact[n * h + i] = (float)e.c[steps * h + i];
+    }
+    for (int a = 0; a < 2; a++) lstm_example_backward(c, r, n, &e, a, din[a], dparam[a]);
+    free(e.gates), free(e.h), free(e.c);
+  }
+  for (int k = 0; k < 3; k++)
+    for (int64_t i = 0; i < n_out[k]; i++) r->out[k].magnitude[i] = 1 + fabsf(r->out[k].exact[i]);
+  for (int k = 0; k < r->n_inputs; k++)
+    for (int64_t i = 0; i < n_in[k]; i++)
+      r->din[k].exact[i] = (float)din[0][k][i], r->din[k].magnitude[i] = (float)din[1][k][i];
+  for (int p = 0; p < r->n_params; p++)
+    for (int64_t i = 0; i < n_param[p]; i++)
+      r->dparam[p].exact[i] = (float)dparam[0][p][i], r->dparam[p].magnitude[i] = (float)dparam[1][p][i];
+  for (int a = 0; a < 2; a++) {
+    for (int k = 0; k < 3; k++) free(din[a][k]);
+    for (int p = 0; p < 4; p++) free(dparam[a][p]);
   }
 }
 
 static void dropout_reference(const op_case *c, reference *r) {
   float factor = 1 / (1 - c->attr.probability);
   make_output(c, r, input_shape(c), 0);
-  r->din[0] = expected_make(r->out.n, 0);
-  for (int64_t i = 0; i < r->out.n; i++) {
+  r->din[0] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
     float kept = is_dropped(c->attr.probability, i / example_elems(c), i % example_elems(c)) ? 0 : factor;
-    r->out.exact[i] = r->in[0][i] * kept;
-    r->din[0].exact[i] = r->dout[i] * kept;
+    r->out[0].exact[i] = r->in[0][i] * kept;
+    r->din[0].exact[i] = r->dout[0][i] * kept;
   }
 }
 
 static void flatten_reference(const op_case *c, reference *r) {
   sum_reference(c, r);
-  r->out_shape = (ronde__shape){1, {example_elems(c)}};
+  r->out_shape[0] = (ronde__shape){1, {example_elems(c)}};
 }
 
 /* (1 - s) times the loss of the label, plus s times the mean of the losses that each class as the label would give. */
@@ -325,6 +558,18 @@ static void mse_reference(const op_case *c, reference *r) {
   for (int64_t i = 0; i < input_elems(c); i++) r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]);
 }
 
+static int n_inputs_of(const op_case *c) {
+  switch (c->kind) {
+  case RONDE__OP_LSTM:
+  case RONDE__OP_CONCAT: return c->attr.n_inputs;
+  case RONDE__OP_ADD:
+  case RONDE__OP_SUBTRACT:
+  case RONDE__OP_MULTIPLY:
+  case RONDE__OP_MSE_LOSS: return 2;
+  default: return c->residual ? 2 : 1;
+  }
+}
+
 /* An op without a row here fails the test. */
 static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = {
     [RONDE__OP_CONV2D] = conv_reference,
@@ -339,13 +584,18 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_ADD] = sum_reference,
     [RONDE__OP_CONCAT] = concat_reference,
     [RONDE__OP_REORDER] = sum_reference,
+    [RONDE__OP_SUBTRACT] = subtract_reference,
+    [RONDE__OP_MULTIPLY] = multiply_reference,
+    [RONDE__OP_SPLIT] = split_reference,
+    [RONDE__OP_SOFTMAX] = softmax_reference,
+    [RONDE__OP_LAYER_NORM] = layer_norm_reference,
+    [RONDE__OP_LSTM] = lstm_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
     [RONDE__OP_MSE_LOSS] = mse_reference,
 };
 
 reference reference_make(const op_case *c) {
-  reference r = {.n_inputs = c->kind == RONDE__OP_ADD || c->kind == RONDE__OP_MSE_LOSS || c->residual ? 2 : 1};
-  if (c->kind == RONDE__OP_CONCAT) r.n_inputs = c->attr.n_inputs;
+  reference r = {.n_inputs = n_inputs_of(c)};
   random_state = (uint32_t)(c->n * 7919 + c->c * 104729 + c->h * 31 + c->w + c->attr.out_channels);
   for (int i = 0; i < r.n_inputs; i++) r.in[i] = random_floats(elems_of_input(c, i));
   references[c->kind](c, &r);
@@ -357,6 +607,6 @@ static void expected_free(expected *e) { free(e->exact), free(e->magnitude); }
 void reference_free(reference *r) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) free(r->in[i]), expected_free(&r->din[i]);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(r->param[i]), expected_free(&r->dparam[i]);
-  expected_free(&r->out);
-  free(r->dout), free(r->labels);
+  for (int i = 0; i < RONDE__OP_MAX_OUTPUTS; i++) free(r->dout[i]), expected_free(&r->out[i]);
+  free(r->labels);
 }

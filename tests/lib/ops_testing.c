@@ -1,6 +1,9 @@
 /* Runs an op at a case and compares it with its reference. */
 #include "ops_testing.h"
 
+const char *const gradient_names[RONDE__OP_MAX_PARAMS] = {"weight gradient", "bias gradient",
+                                                                 "gradient of parameter 2", "gradient of parameter 3"};
+
 char finding[640];
 
 bool found(const op_run *run, const char *format, ...) {
@@ -50,8 +53,9 @@ static bool guards_hold(const op_run *run, const buffer *b, const char *name) {
 }
 
 bool all_guards_hold(const op_run *run) {
-  bool held = guards_hold(run, &run->out, "output") && guards_hold(run, &run->dout, "output gradient") &&
-              guards_hold(run, &run->saved, "saved") && guards_hold(run, &run->work, "work");
+  bool held = guards_hold(run, &run->saved, "saved") && guards_hold(run, &run->work, "work");
+  for (int i = 0; i < RONDE__OP_MAX_OUTPUTS; i++)
+    held = held && guards_hold(run, &run->out[i], "output") && guards_hold(run, &run->dout[i], "output gradient");
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) held = held && guards_hold(run, &run->state_of[i], "buffer");
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++)
     held = held && guards_hold(run, &run->in[i], "input") && guards_hold(run, &run->din[i], "input gradient");
@@ -95,19 +99,23 @@ static bool describe(op_run *run) {
   const op_case *c = run->c;
   const ronde__op *op = run->v->op;
   ronde__op_desc *d = &run->desc;
-  ronde__shape in[RONDE__OP_MAX_INPUTS], out;
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
   const char *const labels[] = {"a", "b", "c", "d"};
   shapes_of_inputs(c, in);
-  if (op->infer(&c->attr, "op", in, labels, &out) != RONDE_OK) return found(run, "the shape is refused");
-  if (!ronde__shape_equal(&out, &run->ref->out_shape)) return found(run, "wrong output shape");
+  if (op->infer(&c->attr, "op", in, labels, out) != RONDE_OK) return found(run, "the shape is refused");
+  if ((op->outputs ? op->outputs(&c->attr) : 1) != run->ref->n_outputs + op->is_loss)
+    return found(run, "another number of outputs");
+  for (int i = 0; i < run->ref->n_outputs; i++)
+    if (!ronde__shape_equal(&out[i], &run->ref->out_shape[i])) return found(run, "wrong shape of output %d", i);
   *d = (ronde__op_desc){.attr = c->attr,
                         .n_inputs = run->ref->n_inputs + op->wants_labels,
+                        .n_outputs = run->ref->n_outputs + op->is_loss,
                         .kernels = run->v->kernels,
                         .gemm = run->v->gemm,
                         .threads = ronde__pool_threads(run->v->pool)};
   for (int i = 0; i < run->ref->n_inputs; i++) {
     bool target = op->is_loss && i == 1;
-    d->in[i] = ronde__phys_make(target ? RONDE__ROWS : run->v->offered, c->n, input_channels(c, i), c->h, c->w);
+    d->in[i] = phys_of_input(c, i, target ? RONDE__ROWS : run->v->offered);
     d->need_dinput[i] = run->v->need >> i & 1;
   }
   ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
@@ -119,7 +127,7 @@ static bool describe(op_run *run) {
   ronde__buffer_spec buffers[RONDE__OP_MAX_BUFFERS];
   d->n_buffers = op->buffers ? op->buffers(&c->attr, in, buffers) : 0;
   d->layer = CALL_LAYER;
-  if (op->layouts) op->layouts(d, in, &out);
+  if (op->layouts) op->layouts(d, in, out);
   for (int i = 0; i < run->ref->n_inputs; i++)
     if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != elems_of_input(c, i))
       return found(run, "layouts changed the input's shape");
@@ -129,7 +137,7 @@ static bool describe(op_run *run) {
 bool op_run_open(op_run *run, const op_case *c, const reference *ref, const variant *v, const ronde__phys *out) {
   *run = (op_run){.c = c, .ref = ref, .v = v};
   if (!describe(run)) return false;
-  if (out) run->desc.out = *out; /* a reorder's, which the plan chooses */
+  if (out) run->desc.out[0] = *out; /* a reorder's, which the plan chooses */
   const ronde__op *op = v->op;
   const ronde__op_desc *d = &run->desc;
   if (ronde__form_choose(op, &run->desc) != RONDE_OK) return found(run, "no form takes it");
@@ -151,9 +159,9 @@ bool op_run_open(op_run *run, const op_case *c, const reference *ref, const vari
   shapes_of_inputs(c, in);
   for (int i = 0; op->buffers && i < op->buffers(&c->attr, in, buffers); i++)
     if (!buffers[i].is_counter) run->state_of[i] = buffer_make(ronde__weight_elems(&d->buffer));
-  if (!op->is_loss) {
-    run->out = buffer_make(ronde__phys_elems(&d->out));
-    run->dout = buffer_make(run->out.n);
+  for (int i = 0; i < ref->n_outputs; i++) {
+    run->out[i] = buffer_make(ronde__phys_elems(&d->out[i]));
+    run->dout[i] = buffer_make(run->out[i].n);
   }
   run->saved = buffer_make(form && form->saved_elems ? (int64_t)form->saved_elems(d, run->state) : 0);
   return true;
@@ -166,7 +174,8 @@ void op_run_close(op_run *run) {
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->param[i].block), free(run->dparam[i].block);
   for (int i = 0; i < RONDE__OP_MAX_BUFFERS; i++) free(run->state_of[i].block);
   for (int i = 0; i < RONDE__OP_MAX_PARAMS; i++) free(run->heard[i]);
-  free(run->out.block), free(run->dout.block), free(run->saved.block), free(run->work.block);
+  for (int i = 0; i < RONDE__OP_MAX_OUTPUTS; i++) free(run->out[i].block), free(run->dout[i].block);
+  free(run->saved.block), free(run->work.block);
 }
 
 /* A number that differs where any bit of a buffer does. */
@@ -194,8 +203,7 @@ void op_run_bind(op_run *run, bool backward) {
   const ronde__form *form = run->desc.form;
   free(run->work.block);
   run->work = buffer_make(form && form->work_elems ? (int64_t)form->work_elems(&run->desc, run->state, backward) : 0);
-  run->call = (ronde__op_call){.out = run->out.at,
-                               .saved = run->saved.at,
+  run->call = (ronde__op_call){.saved = run->saved.at,
                                .work = run->work.at,
                                .pool = run->v->pool,
                                .training = true,
@@ -206,6 +214,7 @@ void op_run_bind(op_run *run, bool backward) {
     run->call.buffer[i] = run->state_of[i].at;
     if (run->state_of[i].at && !backward) put_weight(&run->desc.buffer, NULL, run->state_of[i].at);
   }
+  for (int i = 0; i < run->ref->n_outputs; i++) run->call.out[i] = run->out[i].at;
   run->call.labels = run->ref->labels;
   run->call.loss_scale = 1 / (float)run->c->n;
   for (int i = 0; i < run->ref->n_inputs; i++) run->call.in[i] = run->in[i].at;
@@ -217,13 +226,13 @@ void call_forward(op_run *run) {
 }
 
 void op_run_forward(op_run *run) {
-  poison(&run->out);
+  for (int i = 0; i < run->ref->n_outputs; i++) poison(&run->out[i]);
   poison(&run->saved);
   op_run_bind(run, false);
   run->loss_sum = run->n_correct = 0;
   run->call.loss_sum = &run->loss_sum;
   run->call.n_correct = &run->n_correct;
-  if (run->v->op->is_view) memcpy(run->out.at, run->in[0].at, (size_t)run->out.n * sizeof(float));
+  if (run->v->op->is_view) memcpy(run->out[0].at, run->in[0].at, (size_t)run->out[0].n * sizeof(float));
   else call_forward(run);
 }
 
@@ -231,29 +240,33 @@ void op_run_backward(op_run *run) {
   const ronde__op *op = run->v->op;
   const ronde__op_desc *d = &run->desc;
   op_run_bind(run, true);
+  ronde__operands again = ronde__op_backward_reads(op, d);
   for (int i = 0; i < run->ref->n_inputs; i++)
-    if (!op->keeps_input || (i && !op->is_loss)) poison(&run->in[i]);
-  if (run->out.at && (op->keeps_output || d->attr.act)) put(&d->out, run->ref->out.exact, run->out.at);
-  else poison(&run->out);
-  if (run->dout.at) put_padded(&d->out, run->ref->dout, run->dout.at);
-  run->call.dout = run->dout.at;
-  run->call.accumulate_dparam = run->v->accumulate;
+    if (!(again.in >> i & 1)) poison(&run->in[i]);
+  for (int i = 0; i < run->ref->n_outputs; i++) {
+    if (again.out >> i & 1) put(&d->out[i], run->ref->out[i].exact, run->out[i].at);
+    else poison(&run->out[i]);
+    put_padded(&d->out[i], run->ref->dout[i], run->dout[i].at);
+    run->call.dout[i] = run->c->unread >> i & 1 ? NULL : run->dout[i].at;
+  }
   run->call.listener = (ronde__gradient_listener){hear, run};
   for (int i = 0; i < d->n_params; i++) run->heard_first[i] = (size_t)run->dparam[i].n;
   for (int i = 0; i < run->ref->n_inputs; i++) {
-    run->call.din[i] = i + 1 == run->v->in_dout ? run->dout.at : run->din[i].at;
+    run->call.din[i] = i + 1 == run->v->in_dout ? run->dout[0].at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
     if (run->din[i].at) run->v->accumulate ? put_start(&d->in[i], run->din[i].at) : poison(&run->din[i]);
   }
   for (int i = 0; i < d->n_params; i++) {
     run->call.dparam[i] = d->frozen[i] ? NULL : run->dparam[i].at;
+    run->call.accumulate_dparam[i] = run->v->accumulate;
     run->v->accumulate ? put_weight(&d->param[i], NULL, run->dparam[i].at) : poison(&run->dparam[i]);
   }
   if (op->is_view && run->din[0].at)
-    for (int64_t i = 0; i < run->dout.n; i++)
-      run->din[0].at[i] = run->dout.at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
+    for (int64_t i = 0; i < run->dout[0].n; i++)
+      run->din[0].at[i] = run->dout[0].at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
   if (!op->is_view) assert_int_equal(d->form->backward(d, run->state, &run->call), RONDE_OK);
-  if (run->v->in_dout) memcpy(run->din[run->v->in_dout - 1].at, run->dout.at, (size_t)run->dout.n * sizeof(float));
+  if (run->v->in_dout)
+    memcpy(run->din[run->v->in_dout - 1].at, run->dout[0].at, (size_t)run->dout[0].n * sizeof(float));
 }
 
 planted_op planted;
@@ -315,7 +328,9 @@ static bool forward_holds(op_run *run) {
   for (int i = 0; i < ref->n_inputs; i++)
     for (int64_t j = 0; j < elems_of_input(run->c, i); j++)
       if (run->in[i].at[place_of(&run->desc.in[i], j)] != ref->in[i][j]) return found(run, "forward changed its input");
-  if (!run->v->op->is_loss) return activation_holds(run, "output", &run->desc.out, run->out.at, &ref->out, false);
+  for (int i = 0; i < ref->n_outputs; i++)
+    if (!activation_holds(run, "output", &run->desc.out[i], run->out[i].at, &ref->out[i], false)) return false;
+  if (!run->v->op->is_loss) return true;
   if (run->n_correct != ref->n_correct)
     return found(run, "%lld right instead of %lld", (long long)run->n_correct, (long long)ref->n_correct);
   if (fabs(run->loss_sum - ref->loss_sum) <= ref->loss_bound) return true;
@@ -323,14 +338,13 @@ static bool forward_holds(op_run *run) {
 }
 
 bool backward_holds(op_run *run) {
-  static const char *const weight_names[] = {"weight gradient", "bias gradient"};
   const reference *ref = run->ref;
   bool held = all_guards_hold(run);
   for (int i = 0; i < run->desc.n_params && held; i++) {
     for (int64_t j = 0; j < ref->n_param[i]; j++)
       if (run->param[i].at[weight_place(&run->desc.param[i], j)] != ref->param[i][j])
         return found(run, "backward changed a parameter");
-    held = weight_holds(run, weight_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
+    held = weight_holds(run, gradient_names[i], &run->desc.param[i], &run->dparam[i], &ref->dparam[i]);
   }
   for (int i = 0; i < run->desc.n_params && held; i++) {
     size_t first = run->heard_first[i], n = (size_t)run->dparam[i].n - first;
@@ -376,7 +390,7 @@ bool op_run_check(const op_case *c, const reference *ref, const variant *v, cons
   bool held = op_run_open(&run, c, ref, v, out);
   if (held) op_run_forward(&run);
   held = held && forward_holds(&run);
-  if (held) *bits_out = digest(1, &run.out);
+  for (int i = 0; held && i < RONDE__OP_MAX_OUTPUTS; i++) *bits_out = digest(i ? *bits_out : 1, &run.out[i]);
   if (held && (v->need || run.desc.n_params)) {
     op_run_backward(&run);
     held = backward_holds(&run);

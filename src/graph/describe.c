@@ -1,0 +1,59 @@
+/* From the graph to steps: the one place in which the description of an op is made, for plans and eager passes alike. */
+#include "graph/plan.h"
+
+ronde__phys ronde__phys_of_target(const ronde__phys *prediction) {
+  return ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
+}
+
+static void set_options(ronde__op_desc *desc, const ronde__plan_options *options) {
+  desc->kernels = options->kernels;
+  desc->gemm = options->gemm;
+  desc->threads = options->threads;
+}
+
+ronde__plan_step ronde__step_of_node(const ronde__node *node, int layer, const ronde__plan_options *options) {
+  ronde__plan_step step = {.op = ronde__ops[node->kind]};
+  step.desc = (ronde__op_desc){.attr = node->attr,
+                               .n_inputs = node->n_inputs,
+                               .n_outputs = node->n_outputs,
+                               .n_params = node->n_params,
+                               .n_buffers = node->n_buffers,
+                               .layer = layer};
+  set_options(&step.desc, options);
+  return step;
+}
+
+static bool are_stored_so(const ronde__op_desc *desc, const ronde__weight_layout *const *stored) {
+  for (int i = 0; i < desc->n_params; i++)
+    if (stored[i] && !ronde__weight_layout_equal(&desc->param[i], stored[i])) return false;
+  return true;
+}
+
+bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, const ronde__weight_layout *const *stored,
+                         ronde__plan_step *step) {
+  ronde__shape in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS];
+  for (int i = 0; i < node->n_inputs; i++) in[i] = graph->tensors[node->in[i]]->shape;
+  for (int i = 0; i < node->n_outputs; i++) out[i] = graph->tensors[node->out[i]]->shape;
+  const ronde__op_desc offered = step->desc;
+  step->op->layouts(&step->desc, in, out);
+  if (are_stored_so(&step->desc, stored)) return true;
+  ronde__op_desc own = step->desc;
+  for (ronde__layout layout = RONDE__ROWS; layout <= RONDE__BLOCKS; layout++) {
+    const ronde__phys *x = &offered.in[0];
+    step->desc = offered;
+    step->desc.in[0] = ronde__phys_make(layout, x->n, x->c, x->h, x->w);
+    step->op->layouts(&step->desc, in, out);
+    if (are_stored_so(&step->desc, stored)) return true;
+  }
+  step->desc = own;
+  return false;
+}
+
+ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__phys *to, bool need_dinput,
+                                        const ronde__plan_options *options) {
+  ronde__plan_step step = {.op = ronde__ops[RONDE__OP_REORDER]};
+  step.desc =
+      (ronde__op_desc){.n_inputs = 1, .n_outputs = 1, .in = {*from}, .out = {*to}, .need_dinput = {need_dinput}};
+  set_options(&step.desc, options);
+  return step;
+}

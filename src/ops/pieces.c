@@ -1,0 +1,90 @@
+/* Copies between a tensor and its pieces along the first dimension (channels of images, features of vectors), as runs of
+ * adjacent floats: whole pieces (ROWS, an example at a time), planes (LANES), or the channels that lie in one block on
+ * both sides (BLOCKS). */
+#include "ops/pieces.h"
+
+#include "ops/elementwise.h"
+#include "ops/gemm_list.h"
+
+#include <string.h>
+
+/* `rows` runs of `length` floats, in steps, in the piece and in the whole. */
+typedef struct piece_run {
+  int64_t piece, piece_step, whole, whole_step, rows, length;
+} piece_run;
+
+typedef struct pieces_job {
+  const ronde__op_desc *desc;
+  const ronde__phys *piece_phys, *whole_phys;
+  const float *from;
+  float *to;
+  int64_t offset; /* the channel of the whole that is the piece's first */
+  bool puts, accumulate;
+} pieces_job;
+
+/* The run that begins at channel c of the piece; *next_out: the channel behind it. */
+static piece_run piece_run_at(const pieces_job *j, int64_t c, int64_t *next_out) {
+  const ronde__phys *piece = j->piece_phys, *whole = j->whole_phys;
+  int64_t pixels = piece->h * piece->w, bp = piece->block, bw = whole->block, at = j->offset + c;
+  *next_out = piece->c;
+  switch (piece->layout) {
+  case RONDE__ROWS:
+    return (piece_run){0, piece->c * pixels, j->offset * pixels, whole->c * pixels, piece->n, piece->c * pixels};
+  case RONDE__LANES: return (piece_run){0, pixels * bp, j->offset * pixels * bw, pixels * bw, piece->c, pixels * bp};
+  default:
+    *next_out = ronde__min(piece->c, ronde__min((c / bp + 1) * bp, (at / bw + 1) * bw - j->offset));
+    return (piece_run){ronde__phys_index(piece, 0, c, 0),
+                       bp,
+                       ronde__phys_index(whole, 0, at, 0),
+                       bw,
+                       pixels * piece->n,
+                       *next_out - c};
+  }
+}
+
+static void pieces_zero_tail(const ronde__phys *phys, float *x, int thread, int n_threads) {
+  int64_t rows = phys->h * phys->w * phys->n, begin, end;
+  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
+  float *last = x + (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  ronde__thread_share(rows, thread, n_threads, &begin, &end);
+  for (int64_t r = begin; r < end && tail; r++)
+    memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
+}
+
+static void pieces_move_row(const pieces_job *j, const piece_run *r, int64_t row) {
+  int64_t piece = r->piece + row * r->piece_step, whole = r->whole + row * r->whole_step;
+  float *to = j->to + (j->puts ? whole : piece);
+  if (j->from) ronde__gradient_add(j->desc, j->from + (j->puts ? piece : whole), to, r->length, j->accumulate);
+  else if (!j->accumulate) memset(to, 0, (size_t)r->length * sizeof *to);
+}
+
+static void pieces_part(void *arg, int thread, int n_threads) {
+  const pieces_job *j = arg;
+  int64_t begin, end;
+  for (int64_t c = 0; c < j->piece_phys->c;) {
+    piece_run r = piece_run_at(j, c, &c);
+    ronde__thread_share(r.rows, thread, n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) pieces_move_row(j, &r, row);
+  }
+  if (!j->accumulate && (!j->puts || j->offset == 0))
+    pieces_zero_tail(j->puts ? j->whole_phys : j->piece_phys, j->to, thread, n_threads);
+}
+
+void ronde__piece_put(const ronde__op_desc *desc, ronde__pool *pool, const ronde__phys *piece_phys, const float *piece,
+                      int64_t offset, const ronde__phys *whole_phys, float *whole, bool accumulate) {
+  pieces_job j = {desc, piece_phys, whole_phys, piece, whole, offset, true, accumulate};
+  ronde__pool_run(pool, pieces_part, &j);
+}
+
+void ronde__piece_take(const ronde__op_desc *desc, ronde__pool *pool, const ronde__phys *whole_phys, const float *whole,
+                       int64_t offset, const ronde__phys *piece_phys, float *piece, bool accumulate) {
+  pieces_job j = {desc, piece_phys, whole_phys, whole, piece, offset, false, accumulate};
+  ronde__pool_run(pool, pieces_part, &j);
+}
+
+ronde__layout ronde__pieces_layout(const ronde__phys *operands, int n) {
+  ronde__layout layout = RONDE__ROWS;
+  for (int i = 0; i < n; i++)
+    if (operands[i].layout > layout) layout = operands[i].layout;
+  return layout;
+}
