@@ -9,9 +9,6 @@ nm=${3:-nm}
 
 # Circles that may stay for now: their files, then why. A part of one may stay too; a row that is not needed any more must go.
 allowed='
-src/graph/eager.c src/graph/net.c src/graph/planned.c src/graph/tape.c: net.c names its two executors, which ask it about the net
-src/ops/conv2d.c src/ops/conv_blocks.c src/ops/conv_depthwise.c src/ops/conv_first.c src/ops/conv_groups.c src/ops/conv_lanes.c src/ops/conv_winograd.c src/ops/ops.c: the lists of ops and of forms lie beside what every form calls
-src/strategy/allreduce.c src/strategy/ps_async.c src/strategy/ps_backup.c src/strategy/ps_sync.c src/strategy/server_sync.c src/strategy/single.c src/strategy/worker.c: the list of strategies lies beside what all of them share
 tools/args.c tools/handover.c tools/hooks.c tools/hosts.c tools/launch.c tools/log.c tools/text.c tools/watch.c: launch.c also tells whether this process was launched, which log.c and hooks.c ask
 '
 

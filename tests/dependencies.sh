@@ -61,6 +61,7 @@ src/prof/energy\.c | clock | counters of the machine
 src/record/record\.c | clock | the date of the run
 src/record/steps\.c | clock | how long those who read the file while it grows wait for a line
 src/train/train\.c | clock | set-up in front of the ranks
+src/measure/measurement\.c | clock | how long a look at the load of the machine was
 src/bench/(kernels|stepper|doctor)\.c | clock | they measure the machine
 '
 

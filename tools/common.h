@@ -55,7 +55,7 @@ ronde_status tool_bench_collectives(const tool_call *call);
 ronde_status tool_bench_step(const tool_call *call);
 ronde_status tool_bench_kernels(const tool_call *call);
 
-/* bench.c: the suites of `ronde bench`. */
+/* bench_suites.c: the suites of `ronde bench`. */
 const tool_verb *tool_bench_suite(int i);
 
 /* ---- args.c, help.c -------------------------------------------------------------------------------------------- */

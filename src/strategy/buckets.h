@@ -9,8 +9,8 @@
 /* A stretch of the flat arrays: neighbouring parameters, or a part of one. */
 typedef struct ronde__bucket {
   size_t begin, end;
-  size_t n_packed;            /* elements of it that are a parameter's, and not the padding behind one */
-  size_t n_final;             /* of them: final in this step */
+  size_t n_packed;          /* elements of it that are a parameter's, and not the padding behind one */
+  size_t n_final;           /* of them: final in this step */
   const ronde__range *dead; /* [n_dead] in it, of the net's: nobody need be sent their gradients */
   int n_dead;
   size_t n_live;

@@ -95,7 +95,8 @@ static ronde_status eval_run_ranks(const ronde__job *job, eval_rank *ranks) {
   eval_rank_main(&ranks[0]);
   for (int i = 1; i < n_started; i++) ronde__task_join(NULL, &tasks[i]);
   ronde__free(tasks);
-  if (n_started < job->roles.n_workers) return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
+  if (n_started < job->roles.n_workers)
+    return ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
   for (int i = 0; i < job->roles.n_workers; i++) RONDE_TRY(ranks[i].status);
   return RONDE_OK;
 }
