@@ -255,7 +255,9 @@ typedef struct ronde_hooks {
 /* Trains; the text is run.json ("ronde.run.v1"); of a run that is gone on with and complete, the one that it has. With
  * --dry-run: the plan instead. RONDE_E_USAGE where --out holds another run (--resume, --overwrite), or one writes there. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. */
+/* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. Where there are
+ * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
+ * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input (an image, or a npy file). */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);

@@ -68,6 +68,8 @@ ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
+/* The file that holds an example, and nothing else; NULL where there is none, or where images were left out. */
+const char *ronde__data_example_file(const ronde__data *data, ronde_split split, int64_t id);
 /* From now on, before anything is read, label k of the set is label_of[k] (one for each class that has a name) among
  * `classes`, of which the first n_names are called `names`. What is stored, and its hash, stays. All is copied. */
 ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,

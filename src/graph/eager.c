@@ -328,16 +328,16 @@ static void drop_tape(ronde__eager *e) {
   e->keeps_tape = false;
 }
 
-/* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
-static ronde_status define(ronde__eager *e, float *output_out) {
+/* Lets the model function run; output_out (may be NULL) gets the output's values. */
+static ronde_status define(ronde__eager *e, bool wants_loss, float *output_out) {
   ronde__graph_listener listener = {added, values, e};
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   graph->listener = &listener;
   graph->pass = (ronde_pass){true, e->batch.training, (int64_t)e->batch.step, e->batch.n};
   ronde_status status = e->options.define(e->options.define_user, graph);
-  if (status == RONDE_OK && !output_out) status = run_loss(e, graph);
   if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
+  if (status == RONDE_OK && wants_loss) status = run_loss(e, graph);
   ronde_graph_destroy(graph);
   if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
   else drop_tape(e);
@@ -348,7 +348,7 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
                             const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   ronde__eager *e = execution;
   begin(e, batch, loss_scale, hooks);
-  RONDE_TRY(define(e, NULL));
+  RONDE_TRY(define(e, true, batch->predictions));
   if (batch->training) count(e);
   *result_out = e->result;
   return RONDE_OK;
@@ -357,7 +357,7 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
 static ronde_status predict(void *execution, int64_t n, const float *x, float *y_out) {
   ronde__eager *e = execution;
   begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
-  return define(e, y_out);
+  return define(e, false, y_out);
 }
 
 static ronde_status backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {

@@ -153,6 +153,7 @@ typedef struct ronde__net_batch {
   bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
   uint64_t seed, step;   /* of dropout */
   int64_t first_example; /* of this batch in the step's list of examples */
+  float *predictions;    /* [n][elems of the prediction], ROWS: written by a forward pass; NULL: not wanted */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {

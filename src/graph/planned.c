@@ -169,7 +169,8 @@ static ronde_status run_forward(planned *p, const ronde__plan *plan, bool with_l
                                 ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
-    if (!(with_loss ? step->for_loss : step->for_output)) continue;
+    bool for_output = step->for_output && (!with_loss || p->batch.predictions);
+    if (!for_output && !(with_loss && step->for_loss)) continue;
     ronde__op_call call;
     bind(p, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
@@ -202,6 +203,12 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
   return RONDE_OK;
 }
 
+static void copy_prediction(const planned *p, const ronde__plan *plan, float *y_out) {
+  const ronde__phys *from = &plan->values[plan->output].phys;
+  ronde__phys to = ronde__phys_make(RONDE__ROWS, from->n, from->c, from->h, from->w);
+  ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
+}
+
 static ronde_status forward(void *execution, const ronde__net_batch *batch, float loss_scale,
                             const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   planned *p = execution;
@@ -212,6 +219,7 @@ static ronde_status forward(void *execution, const ronde__net_batch *batch, floa
   p->batch = *batch;
   p->loss_scale = loss_scale;
   RONDE_TRY(run_forward(p, plan, true, hooks, &result));
+  if (batch->predictions) copy_prediction(p, plan, batch->predictions);
   p->plan = plan;
   for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
   *result_out = result;
@@ -325,9 +333,7 @@ static ronde_status predict(void *execution, int64_t n, const float *x, float *y
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
   RONDE_TRY(run_forward(p, plan, false, NULL, &ignored));
-  const ronde__phys *from = &plan->values[plan->output].phys;
-  ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
-  ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
+  copy_prediction(p, plan, y_out);
   return RONDE_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "job/split.h"
 #include "state/weights.h"
 #include "base/json.h"
+#include "verbs/verdicts.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -25,6 +26,7 @@ typedef struct part {
 typedef struct rank {
   const ronde__job *job;
   const part *part;
+  ronde__verdict *verdicts; /* of all ranks' examples; NULL: there are no classes */
   atomic_bool *cancelled;   /* shared by the ranks, */
   ronde__log_group *errors; /* and so is this */
   int number;
@@ -51,6 +53,7 @@ static ronde_status evaluate(rank *r, ronde__net *net) {
                             .rank = r->number,
                             .world = job->world,
                             .chunk = job->local_batch,
+                            .verdicts = r->verdicts,
                             .cancel = is_cancelled,
                             .user = r};
   return ronde__evaluate(net, &what, &r->score);
@@ -173,7 +176,7 @@ static ronde_status choose(ronde__job *job, part *part_out) {
   }
 }
 
-static ronde_status report(const ronde__job *job, const rank *ranks, char **json_out) {
+static ronde_status report(const ronde__job *job, const rank *ranks, const ronde__verdicts *verdicts, char **json_out) {
   ronde__score sum = {0};
   for (int i = 0; i < job->world; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
@@ -185,25 +188,32 @@ static ronde_status report(const ronde__job *job, const rank *ranks, char **json
                              accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
-  char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+  ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, result) : RONDE_OK;
+  if (status == RONDE_OK && job->options->csv) status = ronde__verdicts_write(verdicts, job->options->csv);
+  if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");
-  if (json_out) *json_out = text;
-  else free(text);
-  return RONDE_OK;
+  return status;
 }
 
 static ronde_status eval_part(ronde__job *job, const part *part, char **json_out) {
   job->local_batch = ronde__ceil_div(job->options->batch, job->world);
-  rank *ranks;
+  ronde__verdicts verdicts = {job->data, part->split, part->ids, part->n, NULL};
+  bool has_classes = job->data->source.classes > 0;
+  if (!has_classes)
+    RONDE_TRY(ronde__config_no_effect(job->config, "csv", "it tells of classes, and the targets are values"));
+  rank *ranks = ronde__alloc((size_t)job->world * sizeof *ranks);
+  if (has_classes) verdicts.at = ronde__alloc((size_t)part->n * sizeof *verdicts.at);
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
-  RONDE__ALLOC(ranks, (size_t)job->world * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->world; i++)
-    ranks[i] = (rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
-  ronde_status status = run_ranks(job, ranks);
-  if (status == RONDE_OK) status = report(job, ranks, json_out);
+  ronde_status status =
+      ranks && (verdicts.at || !has_classes) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory");
+  for (int i = 0; i < job->world && status == RONDE_OK; i++)
+    ranks[i] = (rank){
+        .job = job, .part = part, .verdicts = verdicts.at, .cancelled = &cancelled, .errors = &errors, .number = i};
+  if (status == RONDE_OK) status = run_ranks(job, ranks);
+  if (status == RONDE_OK) status = report(job, ranks, &verdicts, json_out);
   ronde__free(ranks);
+  ronde__free(verdicts.at);
   ronde__log_group_clear(&errors);
   return status;
 }
