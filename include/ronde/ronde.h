@@ -261,6 +261,42 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input (an image, or a npy file). */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+
+/* ---- predictors: a trained network in memory ----
+ * Answers again and again, from any number of threads at once. Parameters are held once; each call that runs at the same
+ * time as others has working memory of its own, kept for the next one. */
+typedef struct ronde_predictor ronde_predictor;
+
+/* From a configuration of "predict": --init names the weights, --threads the threads of a call (0: all cores; take 1 where
+ * several threads of yours call); --shape and
+ * --classes where the file does not say them; --normalize as the command line has it. hooks: NULL, or a model function.
+ * RONDE_E_INPUT where the weights do not fit. Destroy it when no call runs; NULL is taken. */
+RONDE_API ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,
+                                              ronde_predictor **predictor_out);
+/* Trains, and hands out the trained network without a file: what --save would write, also where the run was cancelled.
+ * NULL where it failed, and in all processes but rank 0's. Otherwise as ronde_train. */
+RONDE_API ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks *hooks,
+                                             ronde_predictor **predictor_out, char **json_out);
+RONDE_API void ronde_predictor_destroy(ronde_predictor *predictor);
+/* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32: pixels between 0 and 1, or
+ * what npy files of the training data hold; it is normalised here as the training data were. Blocks; the first call with
+ * another n plans the network for it. */
+RONDE_API ronde_status ronde_predictor_run(ronde_predictor *predictor, int64_t n, const float *x, float *y_out);
+/* Of one example: the rank, and the dimensions. */
+RONDE_API int ronde_predictor_shape(const ronde_predictor *predictor, int64_t dims_out[RONDE_MAX_RANK]);
+RONDE_API int64_t ronde_predictor_outputs(const ronde_predictor *predictor);
+/* NULL where the classes have no names. */
+RONDE_API const char *ronde_predictor_class(const ronde_predictor *predictor, int64_t k);
+/* Parameters and buffers by the names of the safetensors file; the i-th, NULL past the end. rank_out and dims_out may be
+ * NULL. */
+RONDE_API const char *ronde_predictor_tensor(const ronde_predictor *predictor, int i, int *rank_out,
+                                             int64_t dims_out[RONDE_MAX_RANK]);
+/* The values of one, row-major; n is their number. _set waits until no call runs. RONDE_E_USAGE where there is no such
+ * tensor, or n is another number. */
+RONDE_API ronde_status ronde_predictor_get(ronde_predictor *predictor, const char *name, float *values_out, int64_t n);
+RONDE_API ronde_status ronde_predictor_set(ronde_predictor *predictor, const char *name, const float *values,
+                                           int64_t n);
+
 /* Writes freshly initialised weights to --output. */
 RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* The models that are built in, each with parameters and FLOPs; name NULL: all, in brief; else that one with its

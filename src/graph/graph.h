@@ -88,6 +88,9 @@ typedef struct ronde__net_options {
    * those of the net's graph. It keeps gradients. NULL: passes follow a plan of that graph. */
   ronde_status (*define)(void *user, ronde_graph *graph);
   void *define_user;
+  /* A net of the same graph that does not train either, and outlives this one: its parameters and buffers are this one's
+   * too. NULL: it has its own. */
+  ronde__net *shares;
 } ronde__net_options;
 
 /* Where a parameter lies. */

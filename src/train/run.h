@@ -22,6 +22,7 @@ typedef struct ronde__run {
   ronde__staleness pushes; /* of all servers: behind staleness */
   ronde__lock *lock;       /* of --out */
   ronde__steps *steps;
+  ronde_predictor **predictor_out; /* NULL: not wanted */
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, begin_cpu_ns, first_step_ns, epoch_cpu_ns;
   int64_t examples_done;
