@@ -240,11 +240,22 @@ typedef struct ronde_progress {
       *tested_on; /* at an epoch's end: "test", or "validation" (--val-split, a folder's val/); NULL: no test data */
 } ronde_progress;
 
+/* The likeliest classes of one example, the likeliest first; valid during the call that tells it. */
+typedef struct ronde_prediction {
+  const char *file; /* that holds the example, */
+  int64_t index;    /* and which of the file's it is, from 0 */
+  int n;            /* classes told: --top, or all that there are */
+  const int64_t *classes;
+  const double *probabilities;
+  const char *const *names; /* [n], each NULL where the weights do not name their classes */
+} ronde_prediction;
+
 /* Callbacks of a job; each may be NULL. Called from rank 0's thread. */
 typedef struct ronde_hooks {
   ronde_model_fn model;       /* instead of --model */
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
+  void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: each example, as it is known */
   bool (*cancel)(void *user); /* asked once a step or batch: true ends the job, RONDE_E_CANCELLED, outputs written */
   void *user;                 /* handed to all of the above */
 } ronde_hooks;
@@ -259,7 +270,8 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
  * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
  * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Classes with probabilities of each example in --input (an image, or a npy file). */
+/* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
+ * line. With json_out NULL only the hook is told, and memory does not grow with the examples. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----

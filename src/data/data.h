@@ -136,10 +136,6 @@ ronde_status ronde__loader_skip(ronde__loader *loader);
 /* Whether this build reads PNG, and JPEG. */
 bool ronde__image_supported(void);
 bool ronde__jpeg_supported(void);
-/* A PNG or JPEG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the
- * file has; transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or a missing
- * library. */
-ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
 /* Brings n planes of f32 to another height and width: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
 /* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken

@@ -227,7 +227,10 @@ static void put_text(FILE *file, const char *text) {
     return;
   }
   putc('"', file);
-  for (; *text; text++) fprintf(file, *text == '"' ? "\"\"" : "%c", *text);
+  for (; *text; text++) {
+    if (*text == '"') putc('"', file);
+    putc(*text, file);
+  }
   putc('"', file);
 }
 
