@@ -41,7 +41,7 @@ holds 'the library gives the public functions' symbols '^ronde_train$'
 check 1 'and nothing else' grep -vE '^ronde_[a-z]' "$stage/symbols"
 check 0 'the installed program runs' "$(find "$stage" -path '*/bin/ronde')" version
 
-cp "$source/examples/custom_net.c" "$stage"
+cp "$source"/examples/*.c "$source"/examples/*.cc "$stage"
 cd "$stage"
 compiler=${CC:-cc}
 check 0 'the example compiles' $compiler -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror custom_net.c \
@@ -57,6 +57,9 @@ int main(void) {
 check 0 'the second header stands by itself' $compiler -std=c11 -Wall -Wextra -Werror measure.c \
   $(pkg-config --cflags --libs ronde) -o measure
 check 0 'and its calls are in the library' ./measure
+check 0 'the example of prediction compiles' $compiler -std=gnu11 -Wall -Wextra -Werror predict.c \
+  $(pkg-config --cflags --libs ronde) -lm -lpthread -o predict
+check 0 'it trains and predicts' ./predict
 echo '#include <ronde/ronde.h>
 int main(void) {
   ronde_statistics *statistics = 0;
@@ -66,6 +69,11 @@ check 1 'the first header has nothing of it' $compiler -std=c11 -c first.c $(pkg
 if command -v c++ >/dev/null 2>&1; then
   cp measure.c plus.cc
   check 0 'the headers are C++ as well' c++ -Wall -Werror plus.cc $(pkg-config --cflags --libs ronde) -o plus
+  check 0 'the example in C++ compiles' c++ -std=c++17 -Wall -Wextra -Werror predict.cc \
+    $(pkg-config --cflags --libs ronde) -o predict_cc
+  check 0 'weights are made' "$(find "$stage" -path '*/bin/ronde')" init --model lenet5 -o weights
+  check 0 'and asked from C++' ./predict_cc weights
+  check 3 'a file that is none is refused' ./predict_cc predict.cc
 fi
 check 0 'cross entropy falls' ./shared classify
 check 0 'squared error falls' ./shared regress

@@ -14,6 +14,9 @@ typedef struct parser {
   tool_call *call;
   char **words;
   int n_words, at; /* at: the word being read */
+  char *list;      /* of many words: the lines so far, */
+  FILE *lines;     /* and what gathers them */
+  size_t list_bytes;
   bool help;
 } parser;
 
@@ -70,6 +73,19 @@ static const char *flag_value(parser *p) {
   return next;
 }
 
+static ronde_status read_format(parser *p, const char *value) {
+  static const char *const formats[] = {"text", "json", "jsonl", "csv"};
+  if (!value && p->at + 1 < p->n_words) value = p->words[++p->at];
+  for (size_t i = 0; value && i < sizeof formats / sizeof *formats; i++) {
+    if (strcmp(value, formats[i]) != 0) continue;
+    p->call->format = (tool_format)i;
+    return RONDE_OK;
+  }
+  char shown[TOOL_SHOWN];
+  return tool_fail(RONDE_E_USAGE, "--format: '%s' is not text, json, jsonl or csv",
+                   tool_shown(value ? value : "", shown));
+}
+
 static ronde_status read_own_flag(parser *p, int flag, const char *value) {
   if (!value) value = flag_value(p);
   bool on = !value || strcmp(value, "on") == 0;
@@ -78,6 +94,7 @@ static ronde_status read_own_flag(parser *p, int flag, const char *value) {
     return tool_fail(RONDE_E_USAGE, "--%s: '%s' is not on or off", own_flags[flag], tool_shown(value, shown));
   }
   if (flag == OWN_JSON) p->call->json = on;
+  if (flag == OWN_JSON) p->call->format = on ? TOOL_JSON : TOOL_TEXT;
   if (flag == OWN_QUIET) p->call->quiet = on;
   if (flag == OWN_HELP) p->help = on;
   return RONDE_OK;
@@ -143,6 +160,7 @@ static ronde_status read_option(parser *p, const char *text) {
   snprintf(name, sizeof name, "%.*s", (int)(equals ? equals - text : (long)strlen(text)), text);
   int own = own_flag(name);
   if (own >= 0) return read_own_flag(p, own, value);
+  if (p->verb->has_formats && strcmp(name, "format") == 0) return read_format(p, value);
   ronde_option option;
   if (find_option(p->verb, name, &option)) {
     if (option.value_name) return read_valued(p, &option, value);
@@ -156,8 +174,28 @@ static ronde_status read_option(parser *p, const char *text) {
   return ronde_config_set(p->call->config, name + 3, "off");
 }
 
+/* A further word of the last option. */
+static ronde_status add_line(parser *p, const char *word) {
+  const char *option = p->verb->word_options[p->verb->max_words - 1];
+  if (!p->lines && (p->lines = open_memstream(&p->list, &p->list_bytes)))
+    fputs(ronde_config_get(p->call->config, option), p->lines);
+  if (!p->lines || fprintf(p->lines, "\n%s", word) < 0) return tool_fail(RONDE_E_MEMORY, "%s: no memory", word);
+  return RONDE_OK;
+}
+
+static ronde_status set_lines(parser *p) {
+  bool whole = fclose(p->lines) == 0;
+  ronde_status status = whole
+                            ? ronde_config_set(p->call->config, p->verb->word_options[p->verb->max_words - 1], p->list)
+                            : tool_fail(RONDE_E_MEMORY, "no memory for the words of the command line");
+  free(p->list);
+  p->lines = NULL;
+  return status;
+}
+
 static ronde_status read_word(parser *p, const char *word) {
   int n = p->call->n_words;
+  if (n >= p->verb->max_words && p->verb->many_words) return add_line(p, word);
   if (n >= p->verb->max_words) {
     const char *words = p->verb->words;
     char shown[TOOL_SHOWN];
@@ -214,6 +252,10 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
   parser p = {.verb = verb, .call = &call, .words = argv, .n_words = argc};
   ronde_status status = verb->has_config ? ronde_config_create(verb->name, &call.config) : RONDE_OK;
   if (!status) status = read_all(&p);
+  if (p.lines) {
+    ronde_status set = set_lines(&p);
+    if (!status) status = set;
+  }
   if (call.quiet) tool_log_quiet();
   if (!status && !p.help && verb->has_config) {
     tool_log_warnings(!tool_is_follower()); /* one process of a run says what all would */

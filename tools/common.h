@@ -16,10 +16,14 @@ typedef struct tool_axis {
   int n_values;
 } tool_axis;
 
+/* How a verb that tells many results prints them. */
+typedef enum tool_format { TOOL_TEXT, TOOL_JSON, TOOL_JSONL, TOOL_CSV } tool_format;
+
 /* A call of a verb, parsed. */
 typedef struct tool_call {
   ronde_config *config; /* NULL where the verb has no options of the library's table */
   bool json, quiet;
+  tool_format format;                /* of verbs that have formats */
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
   const char *verb;
@@ -31,6 +35,8 @@ typedef struct tool_call {
 typedef struct tool_verb {
   const char *name, *words, *about; /* words: what stands behind the name in the usage line, "" for none */
   bool has_config;                  /* the library has options of this name */
+  bool has_formats;                 /* --format */
+  bool many_words;                  /* of the last option: further words are further lines of its value */
   bool has_axes;                    /* a list of values of an option that takes one makes cases */
   int max_words;
   const char *word_options[TOOL_MAX_WORDS]; /* options that words set, in order; all required. NULL: kept in words */

@@ -1,16 +1,102 @@
-/* ronde eval: loss and accuracy of trained weights. */
+/* `ronde eval`: how good trained weights are, over all and class by class. */
 #include "common.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-static void print_figures(const json_t *json) {
+enum { ALL_CLASSES = 20, WORST_CLASSES = 10, NAME_COLUMNS = 24 };
+
+/* "name", or "class 3" where it has none. */
+static const char *eval_class(const json_t *row, const char *number, const char *name, char buffer[64]) {
+  const char *text = tool_string(row, name);
+  if (*text) snprintf(buffer, 64, "%.60s", text);
+  else snprintf(buffer, 64, "class %.0f", tool_number(row, number));
+  return buffer;
+}
+
+static void eval_print_share(double x) {
+  if (isnan(x)) printf("  %9s", "-");
+  else printf("  %9.4f", x);
+}
+
+static void eval_print_class(const json_t *row) {
+  char name[64], examples[32];
+  printf("%-*.*s  %8s", NAME_COLUMNS, NAME_COLUMNS, eval_class(row, "class", "name", name),
+         tool_count(tool_number(row, "examples"), examples));
+  eval_print_share(tool_number(row, "precision"));
+  eval_print_share(tool_number(row, "recall"));
+  eval_print_share(tool_number(row, "f1"));
+  printf("\n");
+}
+
+/* The worst first; classes without examples last. */
+static int eval_by_f1(const void *a, const void *b) {
+  double x = tool_number(*(json_t *const *)a, "f1"), y = tool_number(*(json_t *const *)b, "f1");
+  if (isnan(x) || isnan(y)) return isnan(x) - isnan(y);
+  return (x > y) - (x < y);
+}
+
+static void eval_print_classes(const json_t *classes) {
+  size_t n = json_array_size(classes);
+  const json_t **rows = malloc((n + 1) * sizeof *rows);
+  if (!rows) return;
+  for (size_t i = 0; i < n; i++) rows[i] = json_array_get(classes, i);
+  printf("\n%-*s  %8s  %9s  %9s  %9s\n", NAME_COLUMNS, n > ALL_CLASSES ? "the worst classes" : "class", "examples",
+         "precision", "recall", "f1");
+  if (n > ALL_CLASSES) qsort(rows, n, sizeof *rows, eval_by_f1);
+  for (size_t i = 0; i < (n > ALL_CLASSES ? WORST_CLASSES : n); i++) eval_print_class(rows[i]);
+  free(rows);
+}
+
+static void eval_print_confused(const json_t *confused) {
+  const json_t *row;
+  size_t i;
+  char from[64], to[64], examples[32];
+  if (json_array_size(confused)) printf("\nmost often taken for another\n");
+  json_array_foreach(confused, i, row) {
+    printf("%8s  %s as %s\n", tool_count(tool_number(row, "examples"), examples),
+           eval_class(row, "class", "name", from), eval_class(row, "predicted", "predicted_name", to));
+  }
+}
+
+static void eval_print_mistakes(const json_t *mistakes) {
+  const json_t *row;
+  size_t i;
+  char from[64], to[64];
+  if (json_array_size(mistakes)) printf("\nthe most confident mistakes\n");
+  json_array_foreach(mistakes, i, row) {
+    const char *file = tool_string(row, "file");
+    printf("%8.4f  %s as %s: ", tool_number(row, "confidence"), eval_class(row, "class", "name", from),
+           eval_class(row, "predicted", "predicted_name", to));
+    if (*file) printf("%s\n", file);
+    else printf("example %.0f\n", tool_number(row, "example"));
+  }
+}
+
+static void eval_print_verdicts(const json_t *json) {
+  const json_t *macro = json_object_get(json, "macro"), *calibration = json_object_get(json, "calibration");
+  double top5 = tool_number(json, "top5_accuracy");
+  if (isfinite(top5)) printf("top-5     %.4f\n", top5);
+  printf("macro     precision %.4f, recall %.4f, F1 %.4f\n", tool_number(macro, "precision"),
+         tool_number(macro, "recall"), tool_number(macro, "f1"));
+  printf("confident %.4f on average; calibration error %.4f\n", tool_number(calibration, "mean_confidence"),
+         tool_number(calibration, "error"));
+}
+
+static void eval_print(const json_t *json) {
   char examples[32];
   double accuracy = tool_number(json, "accuracy");
+  const json_t *classes = json_object_get(json, "classes");
   printf("loss      %.9g\n", tool_number(json, "loss"));
   if (isfinite(accuracy)) printf("accuracy  %.4f\n", accuracy);
+  if (classes) eval_print_verdicts(json);
   printf("examples  %s (%s)\n", tool_count(tool_number(json, "examples"), examples), tool_string(json, "split"));
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
+  if (!classes) return;
+  eval_print_classes(classes);
+  eval_print_confused(json_object_get(json, "confused"));
+  eval_print_mistakes(json_object_get(json, "mistakes"));
 }
 
 ronde_status tool_eval(const tool_call *call) {
@@ -18,5 +104,5 @@ ronde_status tool_eval(const tool_call *call) {
   ronde_hooks hooks = tool_hooks(false, 0);
   char *text;
   ronde_status status = ronde_eval(call->config, &hooks, &text);
-  return status ? status : tool_print_result(call, text, print_figures);
+  return status ? status : tool_print_result(call, text, eval_print);
 }

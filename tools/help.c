@@ -66,6 +66,8 @@ void tool_help_verb(FILE *file, const tool_verb *verb) {
     print_options(file, verb);
   }
   fprintf(file, "\nThis command line\n");
+  if (verb->has_formats)
+    fprintf(file, "  --format text|json|jsonl|csv  how results are printed on standard output [text]\n");
   fprintf(file, "  --json                      print the result as JSON on standard output\n");
   fprintf(file, "  --quiet                     nothing but errors on standard error\n");
   fprintf(file, "  --help                      this text\n");

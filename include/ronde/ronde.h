@@ -284,11 +284,22 @@ typedef struct ronde_progress {
   const char *tested_on; /* "test", or "validation" (--val-split, or val/ of a folder); NULL: there is no test data */
 } ronde_progress;
 
+/* The likeliest classes of one example, the likeliest first; valid during the call that tells it. */
+typedef struct ronde_prediction {
+  const char *file; /* that holds the example, */
+  int64_t index;    /* and which of the file's it is, from 0 */
+  int n;            /* classes told: --top, or all that there are */
+  const int64_t *classes;
+  const double *probabilities;
+  const char *const *names; /* [n], each NULL where the weights do not name their classes */
+} ronde_prediction;
+
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */
 typedef struct ronde_hooks {
   ronde_model_fn model;       /* instead of --model */
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
+  void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: each example, as it is known */
   /* Asked once a step or batch. true ends the job with RONDE_E_CANCELLED, after its outputs are written. */
   bool (*cancel)(void *user);
   void *user; /* passed to the callbacks above; a source has its own */
@@ -301,10 +312,49 @@ typedef struct ronde_hooks {
  * that is complete changes nothing and returns its run.json. Errors: RONDE_E_USAGE if --out holds another run and neither
  * --resume nor --overwrite is given, or if another process writes there. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Evaluates the weights of --init on --data: loss and accuracy on the test examples, or on those that --split names. */
+/* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. Where there are
+ * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
+ * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Predicts each example of --input (an image or an npy file): the likeliest classes and their probabilities. */
+/* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
+ * line. With json_out NULL only the hook is told, and memory does not grow with the examples. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
+
+/* ---- predictors: a trained network in memory ----
+ * Answers again and again, from any number of threads at once. Parameters are held once; each call that runs at the same
+ * time as others has working memory of its own, kept for the next one. */
+typedef struct ronde_predictor ronde_predictor;
+
+/* From a configuration of "predict": --init names the weights, --threads the threads of a call (0: all cores; take 1 where
+ * several threads of yours call); --shape and
+ * --classes where the file does not say them; --normalize as the command line has it. hooks: NULL, or a model function.
+ * RONDE_E_INPUT where the weights do not fit. Destroy it when no call runs; NULL is taken. */
+RONDE_API ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,
+                                              ronde_predictor **predictor_out);
+/* Trains, and hands out the trained network without a file: what --save would write, also where the run was cancelled.
+ * NULL where it failed, and in all processes but rank 0's. Otherwise as ronde_train. */
+RONDE_API ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks *hooks,
+                                             ronde_predictor **predictor_out, char **json_out);
+RONDE_API void ronde_predictor_destroy(ronde_predictor *predictor);
+/* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32: pixels between 0 and 1, or
+ * what npy files of the training data hold; it is normalised here as the training data were. Blocks; the first call with
+ * another n plans the network for it. */
+RONDE_API ronde_status ronde_predictor_run(ronde_predictor *predictor, int64_t n, const float *x, float *y_out);
+/* Of one example: the rank, and the dimensions. */
+RONDE_API int ronde_predictor_shape(const ronde_predictor *predictor, int64_t dims_out[RONDE_MAX_RANK]);
+RONDE_API int64_t ronde_predictor_outputs(const ronde_predictor *predictor);
+/* NULL where the classes have no names. */
+RONDE_API const char *ronde_predictor_class(const ronde_predictor *predictor, int64_t k);
+/* Parameters and buffers by the names of the safetensors file; the i-th, NULL past the end. rank_out and dims_out may be
+ * NULL. */
+RONDE_API const char *ronde_predictor_tensor(const ronde_predictor *predictor, int i, int *rank_out,
+                                             int64_t dims_out[RONDE_MAX_RANK]);
+/* The values of one, row-major; n is their number. _set waits until no call runs. RONDE_E_USAGE where there is no such
+ * tensor, or n is another number. */
+RONDE_API ronde_status ronde_predictor_get(ronde_predictor *predictor, const char *name, float *values_out, int64_t n);
+RONDE_API ronde_status ronde_predictor_set(ronde_predictor *predictor, const char *name, const float *values,
+                                           int64_t n);
+
 /* Writes freshly initialised weights to --output. */
 RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* The networks that are built in, with their parameters and FLOPs. name NULL: all of them; otherwise this one, with its

@@ -73,6 +73,8 @@ ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
+/* The file that holds an example, and nothing else; NULL where there is none, or where images were left out. */
+const char *ronde__data_example_file(const ronde__data *data, ronde_split split, int64_t id);
 /* Renumbers the classes: from now on label k of the set is label_of[k] (one for each class that has a name) among
  * `classes`, of which the first n_names have `names`. Call it before anything is read. What is stored, and its hash,
  * does not change. All arguments are copied. */
@@ -141,10 +143,6 @@ ronde_status ronde__loader_skip(ronde__loader *loader);
 /* Whether this build reads PNG, and JPEG. */
 bool ronde__image_supported(void);
 bool ronde__jpeg_supported(void);
-/* A PNG or JPEG as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the
- * file has; transparent pixels lie on black. Errors: RONDE_E_INPUT; RONDE_E_USAGE for other channels or a missing
- * library. */
-ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out);
 /* Resizes n planes of f32: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
 /* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken

@@ -372,6 +372,12 @@ int64_t ronde__data_class_names(const ronde__data *data) {
   return im ? im->set.class_names.n : 0;
 }
 
+const char *ronde__data_example_file(const ronde__data *data, ronde_split split, int64_t id) {
+  const dataset_impl *im = data->impl;
+  if (!im || im->set.kind != &ronde__folder_kind || im->set.files[split].n != im->facts.n[split]) return NULL;
+  return id >= 0 && id < im->set.files[split].n ? im->set.files[split].path[id] : NULL;
+}
+
 static ronde_status dataset_copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
   copy->path = calloc((size_t)n, sizeof *copy->path);
   for (; copy->path && copy->n < n; ++copy->n)

@@ -127,12 +127,3 @@ ronde_status ronde__image_decode(const char *name, const void *data, size_t byte
   *w_out = image.width;
   return RONDE_OK;
 }
-
-ronde_status ronde__image_read(const char *path, int channels, int64_t *h_out, int64_t *w_out, uint8_t **pixels_out) {
-  uint8_t *data;
-  size_t bytes;
-  RONDE_TRY(ronde__image_load(path, &data, &bytes));
-  ronde_status status = ronde__image_decode(path, data, bytes, channels, h_out, w_out, pixels_out);
-  ronde__free(data);
-  return status;
-}

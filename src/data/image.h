@@ -17,7 +17,7 @@ typedef struct ronde__image {
 ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *image_out,
                                char reason[RONDE__REASON_BYTES]);
 /* The pixels, turned upright, as u8 [channels][h][w], owned by the caller (ronde__free). channels: 1 grey, 3 colour, whatever the file
- * has. Errors also: RONDE_E_MEMORY. */
+ * has; transparent pixels lie on black. Errors also: RONDE_E_USAGE for other channels, RONDE_E_MEMORY. */
 ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
                                  uint8_t **planes_out, char reason[RONDE__REASON_BYTES]);
 /* A whole file of at most 256 MiB, owned by the caller (ronde__free). This one logs. */

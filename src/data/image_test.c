@@ -1,6 +1,7 @@
 /* PNG images: planes, grey and colour, transparency, damaged files. */
 #include "data/testing.h"
 
+#include "data/image.h"
 #include "data/set.h"
 
 static test_log lines;
@@ -47,7 +48,11 @@ static void test_pixels_are_read_as_planes(void **state) {
   test_write_bytes(folder, "image.png", encode_colour());
   int64_t h, w;
   uint8_t *x;
-  assert_int_equal(ronde__image_read(path, 3, &h, &w, &x), RONDE_OK);
+  uint8_t *data;
+  size_t bytes;
+  assert_int_equal(ronde__image_load(path, &data, &bytes), RONDE_OK);
+  assert_int_equal(ronde__image_decode(path, data, bytes, 3, &h, &w, &x), RONDE_OK);
+  ronde__free(data);
   assert_int_equal(h, H);
   assert_int_equal(w, W);
   for (int c = 0; c < 3; ++c)

@@ -104,7 +104,7 @@ ronde_status ronde__folder_find(const char *dir, ronde__set *set);
 /* Where DIR has both test/ and val/: uses val/ from now on. */
 ronde_status ronde__folder_take_val(ronde__set *set);
 
-/* The decoded image of ronde__image_read, from memory. */
+/* The pixels of an image, from memory; errors are said. */
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,
                                  int64_t *w_out, uint8_t **pixels_out);
 

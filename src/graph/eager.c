@@ -306,16 +306,16 @@ static void drop_tape(ronde__eager *e) {
   e->keeps_tape = false;
 }
 
-/* Lets the model function run; output_out (NULL: the loss is wanted instead) gets the output's values. */
-static ronde_status eager_define(ronde__eager *e, float *output_out) {
+/* Lets the model function run; output_out (may be NULL) gets the output's values. */
+static ronde_status eager_define(ronde__eager *e, bool wants_loss, float *output_out) {
   ronde__graph_listener listener = {eager_added, eager_values, e};
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   graph->listener = &listener;
   graph->pass = (ronde_pass){true, e->batch.training, (int64_t)e->batch.step, e->batch.n};
   ronde_status status = e->options.define(e->options.define_user, graph);
-  if (status == RONDE_OK && !output_out) status = run_loss(e, graph);
   if (status == RONDE_OK && output_out) copy_out(e, e->value_of[graph->output], output_out);
+  if (status == RONDE_OK && wants_loss) status = run_loss(e, graph);
   ronde_graph_destroy(graph);
   if (status == RONDE_OK) ronde__tape_finish(e, e->keeps_tape ? e->n_entries - 1 : -1);
   else drop_tape(e);
@@ -326,7 +326,7 @@ static ronde_status eager_forward(void *execution, const ronde__net_batch *batch
                                   const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   ronde__eager *e = execution;
   eager_begin(e, batch, loss_scale, hooks);
-  RONDE_TRY(eager_define(e, NULL));
+  RONDE_TRY(eager_define(e, true, batch->predictions));
   if (batch->training) eager_count(e);
   *result_out = e->result;
   return RONDE_OK;
@@ -335,7 +335,7 @@ static ronde_status eager_forward(void *execution, const ronde__net_batch *batch
 static ronde_status eager_predict(void *execution, int64_t n, const float *x, float *y_out) {
   ronde__eager *e = execution;
   eager_begin(e, &(ronde__net_batch){.n = n, .x = x}, 1, NULL);
-  return eager_define(e, y_out);
+  return eager_define(e, false, y_out);
 }
 
 static ronde_status eager_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {

@@ -89,6 +89,9 @@ typedef struct ronde__net_options {
    * those of the net's graph. It keeps gradients. NULL: passes follow a plan of that graph. */
   ronde_status (*define)(void *user, ronde_graph *graph);
   void *define_user;
+  /* A net of the same graph that does not train either, and outlives this one: its parameters and buffers are this one's
+   * too. NULL: it has its own. */
+  ronde__net *shares;
 } ronde__net_options;
 
 /* Where a parameter lies. */
@@ -154,6 +157,7 @@ typedef struct ronde__net_batch {
   bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
   uint64_t seed, step;   /* of dropout */
   int64_t first_example; /* of this batch in the step's list of examples */
+  float *predictions;    /* [n][elems of the prediction], ROWS: written by a forward pass; NULL: not wanted */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {

@@ -102,6 +102,11 @@ static ronde_status net_allocate(ronde__net *net) {
   net->n_params = net->graph->n_params;
   RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
   RONDE_TRY(place_state(net));
+  if (net->options.shares) {
+    net->values = net->options.shares->values;
+    net->buffer_values = net->options.shares->buffer_values;
+    return RONDE_OK;
+  }
   RONDE__ALLOC(net->buffer_values, net->n_buffer_elems * sizeof(float), "network");
   set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
@@ -116,13 +121,13 @@ static ronde_status net_allocate(ronde__net *net) {
 void ronde__net_destroy(ronde__net *net) {
   if (!net) return;
   if (net->executor) net->executor->destroy(net->execution);
-  ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
+  if (!net->options.shares) ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
   ronde__free(net->touched);
   ronde__free(net->dead);
   ronde__free(net->params);
   ronde__free(net->buffers);
-  ronde__free(net->buffer_values);
+  if (!net->options.shares) ronde__free(net->buffer_values);
   ronde__free(net);
 }
 

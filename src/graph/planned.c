@@ -171,7 +171,8 @@ static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, boo
                                         const ronde__net_hooks *hooks, ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
-    if (!(with_loss ? step->for_loss : step->for_output)) continue;
+    bool for_output = step->for_output && (!with_loss || p->batch.predictions);
+    if (!for_output && !(with_loss && step->for_loss)) continue;
     ronde__op_call call;
     planned_bind(p, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
@@ -204,6 +205,12 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
   return RONDE_OK;
 }
 
+static void planned_copy_prediction(const planned *p, const ronde__plan *plan, float *y_out) {
+  const ronde__phys *from = &plan->values[plan->output].phys;
+  ronde__phys to = ronde__phys_make(RONDE__ROWS, from->n, from->c, from->h, from->w);
+  ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
+}
+
 static ronde_status planned_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
                                     const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   planned *p = execution;
@@ -214,6 +221,7 @@ static ronde_status planned_forward(void *execution, const ronde__net_batch *bat
   p->batch = *batch;
   p->loss_scale = loss_scale;
   RONDE_TRY(planned_run_forward(p, plan, true, hooks, &result));
+  if (batch->predictions) planned_copy_prediction(p, plan, batch->predictions);
   p->plan = plan;
   for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
   *result_out = result;
@@ -317,9 +325,7 @@ static ronde_status planned_predict(void *execution, int64_t n, const float *x, 
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
   RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
-  const ronde__phys *from = &plan->values[plan->output].phys;
-  ronde__phys to = ronde__phys_make(RONDE__ROWS, n, from->c, from->h, from->w);
-  ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
+  planned_copy_prediction(p, plan, y_out);
   return RONDE_OK;
 }
 

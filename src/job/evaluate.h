@@ -13,6 +13,13 @@ typedef struct ronde__score {
 /* What is better is larger: the accuracy, or without classes the negative mean loss. NaN where a loss is not finite. */
 double ronde__score_value(const ronde__score *score, bool has_classes);
 
+/* What a classifier said of one example. */
+typedef struct ronde__verdict {
+  int32_t label, predicted; /* classes */
+  float confidence;         /* probability of `predicted` */
+  bool in_top5;             /* fewer than five classes are more probable than the label */
+} ronde__verdict;
+
 typedef struct ronde__evaluation {
   const ronde__data *data;
   ronde_split split;
@@ -20,6 +27,7 @@ typedef struct ronde__evaluation {
   int64_t n;
   int rank, n_workers;        /* whose share of them */
   int64_t chunk;              /* examples at a time, at most */
+  ronde__verdict *verdicts;   /* [n], of which those of the share are written; NULL: not wanted. Needs classes */
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
   void *user;
 } ronde__evaluation;

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-static bool ends(const char *text, const char *with) {
-  size_t n = text ? strlen(text) : 0, m = strlen(with);
-  return n >= m && !strcmp(text + n - m, with);
-}
-
 /* ---- known from the options, the last ones with those of --resume ---- */
 
 static bool is_real_run(const ronde__job *job, const ronde_graph *graph) { return !job->options->dry_run; }
@@ -34,12 +29,13 @@ static bool has_data(const ronde__job *job, const ronde_graph *graph) {
   return job->options->data || job->config->verb == RONDE__VERB_PREDICT;
 }
 
+/* What predict reads is known once it has found its inputs. */
 static bool has_arrays(const ronde__job *job, const ronde_graph *graph) {
-  return ronde__data_is_of_arrays(job->options->data) || ends(job->options->input, ".npy");
+  return ronde__data_is_of_arrays(job->options->data) || job->config->verb == RONDE__VERB_PREDICT;
 }
 
 static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
-  return ronde__data_is_of_images(job->options->data);
+  return ronde__data_is_of_images(job->options->data) || job->config->verb == RONDE__VERB_PREDICT;
 }
 
 /* ---- known with the ranks ---- */

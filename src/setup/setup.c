@@ -10,6 +10,22 @@
 
 /* ---- model and data ---- */
 
+/* Of a network of the caller's: of any rank, "20" or "3x32x32". */
+static ronde_status parse_any_shape(const char *text, ronde__shape *shape_out) {
+  ronde__shape shape = {0};
+  const char *at = text;
+  for (bool more = true; more; at += more) {
+    char *end;
+    long long dim = strtoll(at, &end, 10);
+    if (end == at || dim < 1 || dim > 65536 || shape.rank == RONDE_MAX_RANK || (*end && *end != 'x'))
+      return ronde__fail(RONDE_E_USAGE, "--shape %s: not dimensions such as 20 or 3x32x32", RONDE__SHOWN(text));
+    shape.dim[shape.rank++] = dim;
+    more = *(at = end) == 'x';
+  }
+  *shape_out = shape;
+  return RONDE_OK;
+}
+
 static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
   long long c, h, w;
   int used = 0;
@@ -108,7 +124,11 @@ static void shape_from_data(ronde__job *job) {
 /* Without data, the model's usual input and classes are the default. */
 static ronde_status shape_from_options(ronde__job *job) {
   const ronde__options *o = job->options;
-  if (!job->model) return ronde__fail(RONDE_E_USAGE, "--data is needed for a network of the caller's");
+  if (!job->model) {
+    job->classes = o->classes;
+    if (o->shape) return parse_any_shape(o->shape, &job->shape);
+    return ronde__fail(RONDE_E_USAGE, "--data or --shape is needed for a network of the caller's");
+  }
   job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
   job->classes = o->classes ? o->classes : job->model->classes;
   job->config->options.classes = job->classes;

@@ -168,8 +168,14 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     int64_t first =
         i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
-    ronde__net_batch net_batch = {batch.n, batch.x,      batch.labels,         batch.targets,
-                                  true,    worker->seed, (uint64_t)step->step, first};
+    ronde__net_batch net_batch = {.n = batch.n,
+                                  .x = batch.x,
+                                  .labels = batch.labels,
+                                  .targets = batch.targets,
+                                  .training = true,
+                                  .seed = worker->seed,
+                                  .step = (uint64_t)step->step,
+                                  .first_example = first};
     RONDE_TRY(pass(&w, &net_batch, step, any));
     any |= batch.n > 0;
     if (w.last && batch.n == 0) all_final(&w, any);

@@ -1,4 +1,5 @@
 /* What a run tells: progress, steps.jsonl, run.json, the plan of --dry-run. */
+#include "state/predictor.h"
 #include "train/run.h"
 #include "job/split.h"
 #include "base/json.h"
@@ -305,6 +306,8 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
     if (status == RONDE_OK && o->out && o->save_last && whole) status = save_last(r);
     if (status == RONDE_OK && o->save && whole) status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
+    if (status == RONDE_OK && r->predictor_out && whole)
+      status = ronde__predictor_create(r->job, r->ranks[0].net, &r->job->data->normalization, r->predictor_out);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
   }
   record->status = status == RONDE_OK ? r->status : status;

@@ -19,6 +19,7 @@ typedef struct ronde__run {
   ronde__record_choice choices[4];
   ronde__lock *lock; /* of --out */
   ronde__steps *steps;
+  ronde_predictor **predictor_out; /* NULL: not wanted */
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];
   uint64_t begin_ns, first_step_ns; /* by the clock of the first rank here, once there is one */
   uint64_t begin_cpu_ns, epoch_cpu_ns;

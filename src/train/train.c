@@ -132,7 +132,13 @@ static ronde_status train(ronde__run *run, char **json_out) {
 }
 
 ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
-  ronde__run run = {.begin_ns = ronde__now_ns(), .begin_cpu_ns = ronde__cpu_ns()};
+  return ronde_train_predictor(config, hooks, NULL, json_out);
+}
+
+ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks *hooks,
+                                   ronde_predictor **predictor_out, char **json_out) {
+  if (predictor_out) *predictor_out = NULL;
+  ronde__run run = {.predictor_out = predictor_out, .begin_ns = ronde__now_ns(), .begin_cpu_ns = ronde__cpu_ns()};
   ronde__record_begin(&run.record);
   ronde_status status = ronde__job_create(config, hooks, &run.job);
   if (status != RONDE_OK) {
@@ -143,5 +149,9 @@ ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, c
   status = train(&run, json_out);
   tear_down(&run);
   ronde__job_destroy(run.job);
+  if (predictor_out && status != RONDE_OK && status != RONDE_E_CANCELLED) {
+    ronde_predictor_destroy(*predictor_out);
+    *predictor_out = NULL;
+  }
   return status;
 }

@@ -9,6 +9,7 @@
 #include "job/split.h"
 #include "state/weights.h"
 #include "base/json.h"
+#include "verbs/verdicts.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -25,6 +26,7 @@ typedef struct eval_examples {
 typedef struct eval_rank {
   const ronde__job *job;
   const eval_examples *part;
+  ronde__verdict *verdicts; /* of all ranks' examples; NULL: there are no classes */
   atomic_bool *cancelled;   /* shared by the ranks, */
   ronde__log_group *errors; /* and so is this */
   int number;
@@ -51,6 +53,7 @@ static ronde_status eval_score(eval_rank *r, ronde__net *net) {
                             .rank = r->number,
                             .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch,
+                            .verdicts = r->verdicts,
                             .cancel = eval_is_cancelled,
                             .user = r};
   return ronde__evaluate(net, &what, &r->score);
@@ -177,7 +180,8 @@ static ronde_status eval_choose(ronde__job *job, eval_examples *part_out) {
   }
 }
 
-static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, char **json_out) {
+static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, const ronde__verdicts *verdicts,
+                                char **json_out) {
   ronde__score sum = {0};
   for (int i = 0; i < job->roles.n_workers; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
@@ -189,25 +193,31 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
                              accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
-  char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+  ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, result) : RONDE_OK;
+  if (status == RONDE_OK && job->options->csv) status = ronde__verdicts_write(verdicts, job->options->csv);
+  if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");
-  if (json_out) *json_out = text;
-  else free(text);
-  return RONDE_OK;
+  return status;
 }
 
 static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **json_out) {
   job->local_batch = ronde__ceil_div(job->options->batch, job->roles.n_workers);
-  eval_rank *ranks;
+  ronde__verdicts verdicts = {job->data, part->split, part->ids, part->n, NULL};
+  bool has_classes = job->data->source.classes > 0;
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, has_classes));
+  eval_rank *ranks = ronde__alloc((size_t)job->roles.n_workers * sizeof *ranks);
+  if (has_classes) verdicts.at = ronde__alloc((size_t)part->n * sizeof *verdicts.at);
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
-  RONDE__ALLOC(ranks, (size_t)job->roles.n_workers * sizeof *ranks, "evaluation");
-  for (int i = 0; i < job->roles.n_workers; i++)
-    ranks[i] = (eval_rank){.job = job, .part = part, .cancelled = &cancelled, .errors = &errors, .number = i};
-  ronde_status status = eval_run_ranks(job, ranks);
-  if (status == RONDE_OK) status = eval_report(job, ranks, json_out);
+  ronde_status status =
+      ranks && (verdicts.at || !has_classes) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory");
+  for (int i = 0; i < job->roles.n_workers && status == RONDE_OK; i++)
+    ranks[i] = (eval_rank){
+        .job = job, .part = part, .verdicts = verdicts.at, .cancelled = &cancelled, .errors = &errors, .number = i};
+  if (status == RONDE_OK) status = eval_run_ranks(job, ranks);
+  if (status == RONDE_OK) status = eval_report(job, ranks, &verdicts, json_out);
   ronde__free(ranks);
+  ronde__free(verdicts.at);
   ronde__log_group_clear(&errors);
   return status;
 }

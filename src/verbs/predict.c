@@ -1,72 +1,113 @@
-/* ronde_predict: the most probable classes of images that are given as a file. */
+/* ronde_predict: the most probable classes of images, told one by one. */
+#include "base/json.h"
 #include "job/normalize.h"
-
-#include "io/safetensors.h"
 #include "setup/setup.h"
 #include "state/weights.h"
+#include "verbs/inputs.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct predict_images {
-  float *x; /* [n][C][H][W] */
-  int64_t n;
-  ronde__shape shape;
-} predict_images;
+enum { PREDICT_CHUNK = 64 };
 
-static bool name_ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && strcmp(text + n - m, end) == 0;
-}
+/* A prediction under way. */
+typedef struct prediction {
+  ronde__job *job;
+  ronde__inputs *inputs;
+  ronde__normalization by;
+  ronde_graph *graph;
+  ronde__pool *pool;
+  ronde__net *net;
+  int64_t n_outputs, n_told;
+  int top;
+  float *y; /* [PREDICT_CHUNK][n_outputs] */
+  int64_t *classes;
+  double *probabilities;
+  const char **names; /* [top], and so are the two above */
+  json_t *examples;   /* NULL: nobody wants the whole as JSON */
+} prediction;
 
-/* A picture has as many channels as the network's input. */
-static ronde_status predict_read_picture(const ronde__job *job, predict_images *im) {
-  uint8_t *pixels;
-  int64_t h, w, channels = job->shape.dim[0];
-  RONDE_TRY(ronde__image_read(job->options->input, (int)channels, &h, &w, &pixels));
-  im->n = 1;
-  im->shape = (ronde__shape){3, {channels, h, w}};
-  im->x = ronde__alloc((size_t)(channels * h * w) * sizeof *im->x);
-  if (im->x) job->kernels->from_u8(pixels, 1.0f / 255, 0, im->x, channels * h * w);
-  ronde__free(pixels);
-  return im->x ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the image", job->options->input);
-}
+/* ---- set-up ---- */
 
-static ronde_status predict_read_images(const ronde__job *job, predict_images *im) {
-  const char *path = job->options->input;
-  if (!path) return ronde__fail(RONDE_E_USAGE, "an image or npy file to look at is needed: --input FILE");
-  if (!name_ends_with(path, ".npy")) return predict_read_picture(job, im);
-  im->shape.rank = 3;
-  return ronde__npy_read_images(path, (ronde__image_layout)job->options->layout, &im->n, im->shape.dim, &im->x);
-}
-
-static ronde_status predict_resize(const ronde__job *job, predict_images *im) {
-  if (!job->resize[0]) return RONDE_OK;
-  int64_t *sides = im->shape.dim + 1;
-  RONDE_TRY(ronde__planes_resize(im->n * im->shape.dim[0], sides, job->resize, &im->x));
-  memcpy(sides, job->resize, sizeof job->resize);
-  return RONDE_OK;
+static ronde_status open_inputs(prediction *p) {
+  const ronde__job *job = p->job;
+  const ronde__options *o = job->options;
+  const ronde__inputs_options options = {.spec = o->input ? o->input : "",
+                                         .channels = job->shape.dim[0],
+                                         .resize = {job->resize[0], job->resize[1]},
+                                         .layout = (ronde__image_layout)o->layout,
+                                         .skip_bad = o->skip_bad_images,
+                                         .chunk = PREDICT_CHUNK};
+  RONDE_TRY(ronde__inputs_open(&options, &p->inputs));
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_ARRAYS, ronde__inputs_have_arrays(p->inputs)));
+  return ronde__config_settle(job->config, RONDE__NEED_IMAGE_FILES, ronde__inputs_have_pictures(p->inputs));
 }
 
 /* As the training data were, or as the user says; one value, or one a channel. */
-static ronde_status predict_normalize(ronde__job *job, predict_images *im) {
-  bool usual;
-  ronde__normalization by;
-  RONDE_TRY(ronde__normalize_choose(job, &usual, &by));
-  bool follows = strcmp(job->options->normalize, "auto") == 0;
-  if (by.channels > 1 && by.channels != im->shape.dim[0])
+static ronde_status choose_normalization(prediction *p) {
+  ronde__job *job = p->job;
+  bool usual, follows = strcmp(job->options->normalize, "auto") == 0;
+  RONDE_TRY(ronde__normalize_choose(job, &usual, &p->by));
+  if (p->by.channels > 1 && p->by.channels != job->shape.dim[0])
     return ronde__fail(follows ? RONDE_E_INPUT : RONDE_E_USAGE,
                        "%s: mean and deviation of %d channels do not fit images of %lld channels",
-                       follows ? job->init_path : "--normalize", by.channels, (long long)im->shape.dim[0]);
-  RONDE_TRY(ronde__normalize_settle(job, &by));
-  int64_t plane = im->shape.dim[1] * im->shape.dim[2], n = im->n * im->shape.dim[0] * plane;
-  for (int64_t i = 0; i < n && by.channels; i++) {
-    int64_t c = by.channels == 1 ? 0 : i / plane % by.channels;
-    im->x[i] = (im->x[i] - by.mean[c]) / by.deviation[c];
-  }
+                       follows ? job->init_path : "--normalize", p->by.channels, (long long)job->shape.dim[0]);
+  return ronde__normalize_settle(job, &p->by);
+}
+
+static ronde_status make_net(prediction *p) {
+  ronde__job *job = p->job;
+  RONDE_TRY(ronde__job_graph(job, &p->graph));
+  RONDE_TRY(ronde__weights_check(p->graph, job->init, job->init_path, NULL));
+  RONDE_TRY(ronde__class_names_read(job->init, job->init_path, &job->class_names));
+  RONDE_TRY(ronde__pool_create(job->threads, &p->pool));
+  ronde__net_options options = ronde__job_net_options(job, p->pool, NULL, false);
+  RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
+  ronde__weights_load(p->net, job->init, false);
   return RONDE_OK;
+}
+
+static ronde_status make_room(prediction *p) {
+  p->n_outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
+  p->top = (int)ronde__min(p->job->options->top, p->n_outputs);
+  RONDE__ALLOC(p->y, (size_t)(PREDICT_CHUNK * p->n_outputs) * sizeof *p->y, "prediction");
+  RONDE__ALLOC(p->classes, (size_t)p->top * sizeof *p->classes, "prediction");
+  RONDE__ALLOC(p->probabilities, (size_t)p->top * sizeof *p->probabilities, "prediction");
+  RONDE__ALLOC(p->names, (size_t)p->top * sizeof *p->names, "prediction");
+  return RONDE_OK;
+}
+
+static ronde_status set_up(prediction *p) {
+  if (!p->job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
+  RONDE_TRY(open_inputs(p));
+  RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
+  RONDE_TRY(choose_normalization(p));
+  RONDE_TRY(make_net(p));
+  return make_room(p);
+}
+
+static void tear_down(prediction *p) {
+  ronde__net_destroy(p->net);
+  ronde__pool_destroy(p->pool);
+  ronde_graph_destroy(p->graph);
+  ronde__inputs_close(p->inputs);
+  ronde__free(p->y);
+  ronde__free(p->classes);
+  ronde__free(p->probabilities);
+  ronde__free(p->names);
+  json_decref(p->examples);
+}
+
+/* ---- examples ---- */
+
+static void normalize(const prediction *p, float *x, int64_t n) {
+  const ronde__shape *shape = &p->job->shape;
+  int64_t plane = shape->dim[1] * shape->dim[2], elems = n * shape->dim[0] * plane;
+  for (int64_t i = 0; i < elems && p->by.channels; i++) {
+    int64_t c = p->by.channels == 1 ? 0 : i / plane % p->by.channels;
+    x[i] = (x[i] - p->by.mean[c]) / p->by.deviation[c];
+  }
 }
 
 static void softmax(float *y, int64_t n) {
@@ -77,95 +118,68 @@ static void softmax(float *y, int64_t n) {
   for (int64_t k = 0; k < n; k++) y[k] = (float)(y[k] / sum);
 }
 
-/* The `top` most probable classes, the likeliest first; y is used up. */
-static json_t *best_classes(float *y, int64_t n, int64_t top, const ronde__class_names *names) {
-  json_t *classes = json_array();
-  for (int64_t i = 0; i < ronde__min(top, n); i++) {
+/* The likeliest first; y is used up. */
+static void find_top(prediction *p, float *y) {
+  const ronde__class_names *names = &p->job->class_names;
+  for (int i = 0; i < p->top; i++) {
     int64_t best = 0;
-    for (int64_t k = 1; k < n; k++)
+    for (int64_t k = 1; k < p->n_outputs; k++)
       if (y[k] > y[best]) best = k;
-    json_t *row = json_pack("{s:I, s:f}", "class", (json_int_t)best, "probability", (double)y[best]);
-    if (best < names->n) json_object_set_new(row, "name", json_string(names->name[best]));
-    json_array_append_new(classes, row);
+    p->classes[i] = best;
+    p->probabilities[i] = (double)y[best];
+    p->names[i] = best < names->n ? names->name[best] : NULL;
     y[best] = -1;
   }
-  return classes;
 }
 
-static ronde_status predict_classify(const ronde__job *job, ronde__net *net, const predict_images *im,
-                                     int64_t n_outputs, json_t *examples) {
-  enum { CHUNK = 64 };
-  float *y;
-  int64_t elems = ronde__shape_elems(&im->shape);
-  RONDE__ALLOC(y, (size_t)(CHUNK * n_outputs) * sizeof *y, "prediction");
-  ronde_status status = RONDE_OK;
-  for (int64_t i = 0; i < im->n && status == RONDE_OK; i += CHUNK) {
-    int64_t n = ronde__min(CHUNK, im->n - i);
-    status = job->hooks.cancel && job->hooks.cancel(job->hooks.user) ? RONDE_E_CANCELLED : RONDE_OK;
-    if (status == RONDE_OK) status = ronde__net_predict(net, n, im->x + i * elems, y);
-    for (int64_t j = 0; j < n && status == RONDE_OK; j++) {
-      softmax(y + j * n_outputs, n_outputs);
-      if (isnan(y[j * n_outputs]))
-        status = ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf",
-                             job->options->input, (long long)(i + j));
-      else
-        json_array_append_new(
-            examples, json_pack("{s:I, s:o}", "index", (json_int_t)(i + j), "classes",
-                                best_classes(y + j * n_outputs, n_outputs, job->options->top, &job->class_names)));
-    }
+static void add_json(prediction *p, const ronde_prediction *told) {
+  json_t *classes = json_array();
+  for (int i = 0; i < told->n; i++) {
+    json_t *row = json_pack("{s:I, s:f}", "class", (json_int_t)told->classes[i], "probability", told->probabilities[i]);
+    if (told->names[i]) json_object_set_new(row, "name", ronde__json_text(told->names[i]));
+    json_array_append_new(classes, row);
   }
-  ronde__free(y);
-  return status;
+  json_array_append_new(p->examples, json_pack("{s:o, s:I, s:o}", "file", ronde__json_text(told->file), "index",
+                                               (json_int_t)told->index, "classes", classes));
 }
 
-static ronde_status predict_run_net(ronde__job *job, const predict_images *im, json_t *examples) {
-  ronde_graph *graph = NULL;
-  ronde__pool *pool = NULL;
-  ronde__net *net = NULL;
-  job->shape = im->shape;
-  ronde_status status = ronde__job_graph(job, &graph);
-  if (status == RONDE_OK) status = ronde__weights_check(graph, job->init, job->init_path, NULL);
-  if (status == RONDE_OK) status = ronde__class_names_read(job->init, job->init_path, &job->class_names);
-  if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
-  if (status == RONDE_OK) {
-    ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
-    status = ronde__net_create(graph, &options, &net);
-  }
-  if (status == RONDE_OK) {
-    ronde__weights_load(net, job->init, false);
-    status = predict_classify(job, net, im, ronde__shape_elems(&graph->tensors[graph->output]->shape), examples);
-  }
-  ronde__net_destroy(net);
-  ronde__pool_destroy(pool);
-  ronde_graph_destroy(graph);
-  return status;
-}
-
-static ronde_status predict_job(ronde__job *job, char **json_out) {
-  predict_images im = {0};
-  if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
-  RONDE_TRY(predict_read_images(job, &im));
-  json_t *examples = json_array();
-  ronde_status status = predict_resize(job, &im);
-  if (status == RONDE_OK) status = predict_normalize(job, &im);
-  if (status == RONDE_OK) status = predict_run_net(job, &im, examples);
-  ronde__free(im.x);
-  json_t *result =
-      status == RONDE_OK ? json_pack("{s:s, s:O}", "input", job->options->input, "examples", examples) : NULL;
-  json_decref(examples);
-  if (status != RONDE_OK) return status;
-  char *text = result ? json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-  json_decref(result);
-  if (!text) return ronde__fail(RONDE_E_MEMORY, "prediction: no memory for the result");
-  if (json_out) *json_out = text;
-  else free(text);
+static ronde_status tell_example(prediction *p, const char *file, int64_t index, float *y) {
+  const ronde_hooks *hooks = &p->job->hooks;
+  softmax(y, p->n_outputs);
+  if (isnan(y[0]))
+    return ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf", file,
+                       (long long)index);
+  find_top(p, y);
+  const ronde_prediction told = {file, index, p->top, p->classes, p->probabilities, p->names};
+  if (hooks->prediction) hooks->prediction(hooks->user, &told);
+  if (p->examples) add_json(p, &told);
+  p->n_told++;
   return RONDE_OK;
 }
 
+static ronde_status predict_all(prediction *p) {
+  const ronde_hooks *hooks = &p->job->hooks;
+  for (ronde__inputs_chunk chunk;;) {
+    if (hooks->cancel && hooks->cancel(hooks->user)) return RONDE_E_CANCELLED;
+    RONDE_TRY(ronde__inputs_next(p->inputs, p->pool, &chunk));
+    if (chunk.n == 0) return RONDE_OK;
+    normalize(p, chunk.x, chunk.n);
+    RONDE_TRY(ronde__net_predict(p->net, chunk.n, chunk.x, p->y));
+    for (int64_t i = 0; i < chunk.n; i++)
+      RONDE_TRY(tell_example(p, chunk.file[i], chunk.index[i], p->y + i * p->n_outputs));
+  }
+}
+
 ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
-  ronde__job *job;
-  RONDE_TRY(ronde__job_create(config, hooks, &job));
-  ronde_status status = predict_job(job, json_out);
-  ronde__job_destroy(job);
+  prediction p = {.examples = json_out ? json_array() : NULL};
+  ronde_status status = ronde__job_create(config, hooks, &p.job);
+  if (status == RONDE_OK) status = set_up(&p);
+  if (status == RONDE_OK) status = predict_all(&p);
+  if (status == RONDE_OK && json_out)
+    status = ronde__json_give(
+        json_pack("{s:o, s:O}", "input", ronde__json_text(p.job->options->input), "examples", p.examples), "result",
+        json_out);
+  tear_down(&p);
+  ronde__job_destroy(p.job);
   return status;
 }

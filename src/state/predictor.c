@@ -1,0 +1,258 @@
+/* Predictors: one net holds the parameters, and each call that runs takes a worker, a net of its own working memory that
+ * shares them, from a list of those that are free; the list grows to as many as ever ran at once. */
+#include "state/predictor.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct worker {
+  ronde__net *net;
+  ronde__pool *pool;
+  float *x; /* [room], normalised */
+  int64_t room;
+  struct worker *next;
+} worker;
+
+struct ronde_predictor {
+  ronde_graph *graph;
+  ronde__net *net; /* holds the parameters; no call runs on it */
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;
+  int threads;
+  ronde__shape shape;
+  int64_t outputs;
+  ronde__normalization normalization;
+  char **class_names; /* [n_class_names] */
+  int64_t n_class_names;
+  pthread_rwlock_t values; /* calls read the parameters, ronde_predictor_set writes them */
+  pthread_mutex_t mutex;   /* of free */
+  worker *free;
+};
+
+/* ---- made and ended ---- */
+
+static void worker_destroy(worker *w) {
+  if (!w) return;
+  ronde__net_destroy(w->net);
+  ronde__pool_destroy(w->pool);
+  ronde__free(w->x);
+  ronde__free(w);
+}
+
+static ronde_status worker_create(const ronde_predictor *p, worker **worker_out) {
+  worker *w;
+  RONDE__ALLOC(w, sizeof *w, "predictor");
+  ronde_status status = p->threads > 1 ? ronde__pool_create(p->threads, &w->pool) : RONDE_OK;
+  ronde__net_options options = {.kernels = p->kernels, .gemm = p->gemm, .pool = w->pool, .shares = p->net};
+  if (status == RONDE_OK) status = ronde__net_create(p->graph, &options, &w->net);
+  if (status != RONDE_OK) worker_destroy(w);
+  else *worker_out = w;
+  return status;
+}
+
+void ronde_predictor_destroy(ronde_predictor *p) {
+  if (!p) return;
+  while (p->free) {
+    worker *w = p->free;
+    p->free = w->next;
+    worker_destroy(w);
+  }
+  ronde__net_destroy(p->net);
+  ronde_graph_destroy(p->graph);
+  for (int64_t k = 0; k < p->n_class_names; k++) free(p->class_names[k]);
+  ronde__free(p->class_names);
+  pthread_rwlock_destroy(&p->values);
+  pthread_mutex_destroy(&p->mutex);
+  ronde__free(p);
+}
+
+/* Of the weights, else of the data that were trained on. */
+static const char *class_name(const ronde__job *job, int64_t k) {
+  if (k < job->class_names.n) return job->class_names.name[k];
+  return job->data ? ronde__data_class_name(job->data, k) : NULL;
+}
+
+static ronde_status copy_class_names(const ronde__job *job, ronde_predictor *p) {
+  int64_t n = 0;
+  while (n < p->outputs && class_name(job, n)) n++;
+  RONDE__ALLOC(p->class_names, (size_t)ronde__max(n, 1) * sizeof *p->class_names, "predictor");
+  for (; p->n_class_names < n; p->n_class_names++)
+    if (!(p->class_names[p->n_class_names] = ronde__strdup(class_name(job, p->n_class_names))))
+      return ronde__fail(RONDE_E_MEMORY, "predictor: no memory for the names of its classes");
+  return RONDE_OK;
+}
+
+/* Layouts of the two nets may differ: through logical order. */
+static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
+  int n_params, n_buffers;
+  const ronde__net_param *params = ronde__net_params(to, &n_params);
+  const ronde__net_buffer *buffers = ronde__net_buffers(to, &n_buffers);
+  int64_t most = 1;
+  for (int i = 0; i < n_params; i++) most = ronde__max(most, ronde__shape_elems(&params[i].shape));
+  for (int i = 0; i < n_buffers; i++) most = ronde__max(most, ronde__shape_elems(&buffers[i].shape));
+  float *logical;
+  RONDE__ALLOC(logical, (size_t)most * sizeof *logical, "predictor");
+  for (int i = 0; i < n_params; i++) {
+    ronde__net_get(from, i, logical);
+    ronde__net_set(to, i, logical);
+  }
+  for (int i = 0; i < n_buffers; i++) {
+    if (buffers[i].is_counter) continue;
+    ronde__net_get_buffer(from, i, logical);
+    ronde__net_set_buffer(to, i, logical);
+  }
+  ronde__free(logical);
+  return RONDE_OK;
+}
+
+static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde_predictor *p) {
+  ronde__net_options options = {.kernels = p->kernels, .gemm = p->gemm};
+  RONDE_TRY(ronde__job_graph(job, &p->graph));
+  RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
+  p->outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
+  RONDE_TRY(copy_class_names(job, p));
+  if (trained) return copy_values(p->net, trained);
+  ronde__weights_load(p->net, job->init, false);
+  return RONDE_OK;
+}
+
+ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *trained,
+                                     const ronde__normalization *normalization, ronde_predictor **predictor_out) {
+  ronde_predictor *p;
+  RONDE__ALLOC(p, sizeof *p, "predictor");
+  *p = (ronde_predictor){.kernels = job->kernels,
+                         .gemm = job->gemm,
+                         .threads = (int)job->options->threads,
+                         .shape = job->shape,
+                         .normalization = *normalization};
+  pthread_rwlock_init(&p->values, NULL);
+  pthread_mutex_init(&p->mutex, NULL);
+  ronde_status status = fill(job, trained, p);
+  if (status != RONDE_OK) ronde_predictor_destroy(p);
+  else *predictor_out = p;
+  return status;
+}
+
+/* ---- a call ---- */
+
+static ronde_status take_worker(ronde_predictor *p, worker **worker_out) {
+  pthread_mutex_lock(&p->mutex);
+  worker *w = p->free;
+  if (w) p->free = w->next;
+  pthread_mutex_unlock(&p->mutex);
+  *worker_out = w;
+  return w ? RONDE_OK : worker_create(p, worker_out);
+}
+
+static void give_worker(ronde_predictor *p, worker *w) {
+  pthread_mutex_lock(&p->mutex);
+  w->next = p->free;
+  p->free = w;
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static ronde_status normalize(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float **x,
+                              worker *w) {
+  if (by->channels == 0) return RONDE_OK;
+  int64_t elems = n * ronde__shape_elems(shape), channels = shape->rank > 1 ? shape->dim[0] : 1;
+  if (elems > w->room) {
+    ronde__free(w->x);
+    w->room = 0;
+    RONDE__ALLOC(w->x, (size_t)elems * sizeof *w->x, "predictor");
+    w->room = elems;
+  }
+  int64_t plane = ronde__shape_elems(shape) / channels;
+  for (int64_t i = 0; i < n * channels; i++) {
+    int64_t c = by->channels == 1 ? 0 : i % channels;
+    float factor = 1 / by->deviation[c], shift = -by->mean[c] / by->deviation[c];
+    for (int64_t j = i * plane; j < (i + 1) * plane; j++) w->x[j] = (*x)[j] * factor + shift;
+  }
+  *x = w->x;
+  return RONDE_OK;
+}
+
+ronde_status ronde_predictor_run(ronde_predictor *p, int64_t n, const float *x, float *y_out) {
+  worker *w;
+  if (n < 1) return ronde__fail(RONDE_E_USAGE, "predictor: %lld examples: there must be one or more", (long long)n);
+  RONDE_TRY(take_worker(p, &w));
+  ronde_status status = normalize(&p->normalization, &p->shape, n, &x, w);
+  pthread_rwlock_rdlock(&p->values);
+  if (status == RONDE_OK) status = ronde__net_predict(w->net, n, x, y_out);
+  pthread_rwlock_unlock(&p->values);
+  give_worker(p, w);
+  return status;
+}
+
+/* ---- what it is ---- */
+
+int ronde_predictor_shape(const ronde_predictor *p, int64_t dims_out[RONDE_MAX_RANK]) {
+  memcpy(dims_out, p->shape.dim, (size_t)p->shape.rank * sizeof *dims_out);
+  return p->shape.rank;
+}
+
+int64_t ronde_predictor_outputs(const ronde_predictor *p) { return p->outputs; }
+
+const char *ronde_predictor_class(const ronde_predictor *p, int64_t k) {
+  return k >= 0 && k < p->n_class_names ? p->class_names[k] : NULL;
+}
+
+/* A parameter, or a buffer behind them; counters mean nothing to a prediction, and are left out. */
+typedef struct tensor {
+  const char *name;
+  const ronde__shape *shape;
+  int param, buffer; /* one is -1 */
+} tensor;
+
+static bool tensor_at(const ronde_predictor *p, int i, tensor *tensor_out) {
+  int n_params, n_buffers;
+  const ronde__net_param *params = ronde__net_params(p->net, &n_params);
+  const ronde__net_buffer *buffers = ronde__net_buffers(p->net, &n_buffers);
+  if (i >= 0 && i < n_params) {
+    *tensor_out = (tensor){params[i].name, &params[i].shape, i, -1};
+    return true;
+  }
+  for (int b = 0, at = n_params; b < n_buffers && i >= n_params; b++) {
+    if (buffers[b].is_counter || at++ < i) continue;
+    *tensor_out = (tensor){buffers[b].name, &buffers[b].shape, -1, b};
+    return true;
+  }
+  return false;
+}
+
+const char *ronde_predictor_tensor(const ronde_predictor *p, int i, int *rank_out, int64_t dims_out[RONDE_MAX_RANK]) {
+  tensor t;
+  if (!tensor_at(p, i, &t)) return NULL;
+  if (rank_out) *rank_out = t.shape->rank;
+  if (dims_out) memcpy(dims_out, t.shape->dim, (size_t)t.shape->rank * sizeof *dims_out);
+  return t.name;
+}
+
+static ronde_status find_tensor(const ronde_predictor *p, const char *name, int64_t n, tensor *t) {
+  int i = 0;
+  while (tensor_at(p, i, t) && strcmp(t->name, name) != 0) i++;
+  if (!tensor_at(p, i, t)) return ronde__fail(RONDE_E_USAGE, "predictor: there is no tensor %s", RONDE__SHOWN(name));
+  int64_t elems = ronde__shape_elems(t->shape);
+  if (n == elems) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "predictor: %s has %lld values, not %lld", name, (long long)elems, (long long)n);
+}
+
+ronde_status ronde_predictor_get(ronde_predictor *p, const char *name, float *values_out, int64_t n) {
+  tensor t;
+  RONDE_TRY(find_tensor(p, name, n, &t));
+  pthread_rwlock_rdlock(&p->values);
+  if (t.buffer < 0) ronde__net_get(p->net, t.param, values_out);
+  else ronde__net_get_buffer(p->net, t.buffer, values_out);
+  pthread_rwlock_unlock(&p->values);
+  return RONDE_OK;
+}
+
+ronde_status ronde_predictor_set(ronde_predictor *p, const char *name, const float *values, int64_t n) {
+  tensor t;
+  RONDE_TRY(find_tensor(p, name, n, &t));
+  pthread_rwlock_wrlock(&p->values);
+  if (t.buffer < 0) ronde__net_set(p->net, t.param, values);
+  else ronde__net_set_buffer(p->net, t.buffer, values);
+  pthread_rwlock_unlock(&p->values);
+  return RONDE_OK;
+}

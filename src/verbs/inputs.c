@@ -1,0 +1,324 @@
+/* The inputs of a prediction. Of pictures a chunk is decoded at once, one a thread; an array is held whole while its
+ * examples are handed out. */
+#include "verbs/inputs.h"
+
+#include "data/image.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* A picture on its way into a chunk. */
+typedef struct picture {
+  const char *path;
+  float *x; /* of one example; NULL: not read */
+  int64_t sides[2];
+  ronde_status status;
+  char reason[RONDE__REASON_BYTES];
+} picture;
+
+struct ronde__inputs {
+  ronde__inputs_options options;
+  const ronde__kernels *kernels;
+  char **path; /* [n] */
+  int64_t n, room, at;
+  ronde__shape shape; /* rank 0: not known yet */
+  float *array;       /* of the file at `at`: [array_n][shape]; NULL: none is open */
+  int64_t array_n, array_at;
+  float *x; /* [chunk][shape] */
+  const char **file;
+  int64_t *index;
+  picture *pictures; /* [chunk] */
+  int64_t n_skipped;
+};
+
+/* ---- the list of files ---- */
+
+static bool has_ending(const char *name, const char *ending) {
+  size_t n = strlen(name), m = strlen(ending);
+  return n >= m && strcasecmp(name + n - m, ending) == 0;
+}
+
+static bool is_array(const char *name) { return has_ending(name, ".npy"); }
+
+static bool is_input(const char *name) {
+  return is_array(name) || has_ending(name, ".png") || has_ending(name, ".jpg") || has_ending(name, ".jpeg");
+}
+
+/* Takes over path. */
+static ronde_status add_path(ronde__inputs *in, char *path) {
+  if (path && in->n == in->room) {
+    int64_t room = in->room ? 2 * in->room : 64;
+    char **paths = realloc(in->path, (size_t)room * sizeof *paths);
+    if (paths) in->path = paths, in->room = room;
+  }
+  if (!path || in->n == in->room) {
+    free(path);
+    return ronde__fail(RONDE_E_MEMORY, "prediction: no memory for the names of the inputs");
+  }
+  in->path[in->n++] = path;
+  return RONDE_OK;
+}
+
+static ronde_status add_folder(ronde__inputs *in, const char *folder) {
+  struct dirent **entries;
+  int n = scandir(folder, &entries, NULL, NULL);
+  ronde_status status = RONDE_OK;
+  if (n < 0) return ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", folder, strerror(errno));
+  for (int i = 0; i < n; i++) {
+    const char *name = entries[i]->d_name;
+    char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
+    struct stat info;
+    if (path && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) status = add_folder(in, path);
+    else if (path && is_input(name)) {
+      status = add_path(in, path);
+      path = NULL;
+    }
+    free(path);
+    free(entries[i]);
+  }
+  free(entries);
+  return status;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static ronde_status add_pattern(ronde__inputs *in, const char *pattern) {
+  glob_t found;
+  int error = glob(pattern, 0, NULL, &found);
+  if (error == GLOB_NOSPACE) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for what fits", RONDE__SHOWN(pattern));
+  if (error) return ronde__fail(RONDE_E_INPUT, "%s: no file fits", RONDE__SHOWN(pattern));
+  ronde_status status = RONDE_OK;
+  for (size_t i = 0; i < found.gl_pathc && status == RONDE_OK; i++)
+    status = add_path(in, ronde__strdup(found.gl_pathv[i]));
+  globfree(&found);
+  return status;
+}
+
+static ronde_status add_word(ronde__inputs *in, const char *word) {
+  struct stat info;
+  if (stat(word, &info) != 0) return strpbrk(word, "*?[") ? add_pattern(in, word) : add_path(in, ronde__strdup(word));
+  if (!S_ISDIR(info.st_mode)) return add_path(in, ronde__strdup(word));
+  int64_t first = in->n;
+  RONDE_TRY(add_folder(in, word));
+  if (in->n == first)
+    return ronde__fail(RONDE_E_INPUT, "%s: no .png, .jpg, .jpeg or .npy in this folder", RONDE__SHOWN(word));
+  qsort(in->path + first, (size_t)(in->n - first), sizeof *in->path, by_bytes);
+  return RONDE_OK;
+}
+
+static ronde_status find_files(ronde__inputs *in, const char *spec) {
+  while (*spec) {
+    size_t n = strcspn(spec, "\n");
+    char *word = n ? strndup(spec, n) : NULL;
+    if (n && !word) return ronde__fail(RONDE_E_MEMORY, "prediction: no memory for the names of the inputs");
+    ronde_status status = n ? add_word(in, word) : RONDE_OK;
+    free(word);
+    RONDE_TRY(status);
+    spec += n + (spec[n] == '\n');
+  }
+  return in->n ? RONDE_OK : ronde__fail(RONDE_E_USAGE, "an image or npy file to look at is needed: --input FILE");
+}
+
+ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inputs **inputs_out) {
+  ronde__inputs *in;
+  RONDE__ALLOC(in, sizeof *in, "prediction");
+  in->options = *options;
+  ronde_status status = ronde__kernels_get(&in->kernels);
+  if (status == RONDE_OK) status = find_files(in, options->spec);
+  if (status != RONDE_OK) ronde__inputs_close(in);
+  else *inputs_out = in;
+  return status;
+}
+
+static void release_pictures(ronde__inputs *in) {
+  for (int64_t i = 0; in->pictures && i < in->options.chunk; i++) {
+    ronde__free(in->pictures[i].x);
+    in->pictures[i].x = NULL;
+  }
+}
+
+void ronde__inputs_close(ronde__inputs *in) {
+  if (!in) return;
+  if (in->n_skipped)
+    ronde__log(RONDE_LOG_WARNING, "%lld images that cannot be read are left out", (long long)in->n_skipped);
+  release_pictures(in);
+  for (int64_t i = 0; i < in->n; i++) free(in->path[i]);
+  free(in->path);
+  ronde__free(in->array);
+  ronde__free(in->x);
+  ronde__free(in->file);
+  ronde__free(in->index);
+  ronde__free(in->pictures);
+  ronde__free(in);
+}
+
+static bool have_any(const ronde__inputs *in, bool arrays) {
+  for (int64_t i = 0; i < in->n; i++)
+    if (is_array(in->path[i]) == arrays) return true;
+  return false;
+}
+
+bool ronde__inputs_have_arrays(const ronde__inputs *in) { return have_any(in, true); }
+bool ronde__inputs_have_pictures(const ronde__inputs *in) { return have_any(in, false); }
+
+/* ---- reading ---- */
+
+/* Brings planes to the wanted size; x is replaced. */
+static ronde_status resize_planes(const ronde__inputs *in, int64_t n_planes, int64_t sides[2], float **x) {
+  if (!in->options.resize[0]) return RONDE_OK;
+  RONDE_TRY(ronde__planes_resize(n_planes, sides, in->options.resize, x));
+  memcpy(sides, in->options.resize, sizeof in->options.resize);
+  return RONDE_OK;
+}
+
+static ronde_status decode(const ronde__inputs *in, picture *p) {
+  uint8_t *data, *planes;
+  size_t bytes;
+  ronde__image image;
+  int64_t channels = in->options.channels;
+  RONDE_TRY(ronde__image_load(p->path, &data, &bytes));
+  ronde_status status = ronde__image_planes(data, bytes, (int)channels, &image, &planes, p->reason);
+  ronde__free(data);
+  RONDE_TRY(status);
+  int64_t elems = channels * image.height * image.width;
+  p->sides[0] = image.height;
+  p->sides[1] = image.width;
+  p->x = ronde__alloc((size_t)elems * sizeof *p->x);
+  if (p->x) in->kernels->from_u8(planes, 1.0f / 255, 0, p->x, elems);
+  ronde__free(planes);
+  if (!p->x) return ronde__image_fail(RONDE_E_MEMORY, p->reason, "no memory for the image");
+  return resize_planes(in, channels, p->sides, &p->x);
+}
+
+typedef struct decoding {
+  const ronde__inputs *in;
+  int64_t n;
+} decoding;
+
+static void decode_share(void *arg, int thread, int n_threads) {
+  const decoding *d = arg;
+  for (int64_t i = thread; i < d->n; i += n_threads) d->in->pictures[i].status = decode(d->in, &d->in->pictures[i]);
+}
+
+/* Whether the picture is left out; else the error, said. */
+static ronde_status refuse(ronde__inputs *in, const picture *p, bool *skip_out) {
+  *skip_out = in->options.skip_bad && p->status == RONDE_E_INPUT && p->reason[0];
+  in->n_skipped += *skip_out;
+  if (*skip_out || p->status == RONDE_OK) return RONDE_OK;
+  return p->reason[0] ? ronde__fail(p->status, "%s: %s", p->path, p->reason) : p->status;
+}
+
+static ronde_status check_shape(ronde__inputs *in, const char *path, const ronde__shape *shape) {
+  if (in->shape.rank == 0) {
+    in->shape = *shape;
+    size_t chunk = (size_t)in->options.chunk;
+    RONDE__ALLOC(in->x, chunk * (size_t)ronde__shape_elems(shape) * sizeof *in->x, "prediction");
+    return RONDE_OK;
+  }
+  if (ronde__shape_equal(&in->shape, shape)) return RONDE_OK;
+  char own[64], first[64];
+  ronde__shape_text(shape, own, sizeof own);
+  ronde__shape_text(&in->shape, first, sizeof first);
+  return ronde__fail(RONDE_E_INPUT, "%s: %s, but %s is %s: give --resize HxW", path, own, in->path[0], first);
+}
+
+/* Opens the array at hand. */
+static ronde_status open_array(ronde__inputs *in) {
+  const char *path = in->path[in->at];
+  ronde__shape shape = {.rank = 3};
+  RONDE_TRY(ronde__npy_read_images(path, in->options.layout, &in->array_n, shape.dim, &in->array));
+  RONDE_TRY(resize_planes(in, in->array_n * shape.dim[0], shape.dim + 1, &in->array));
+  in->array_at = 0;
+  return check_shape(in, path, &shape);
+}
+
+/* Pictures from `at` on, up to the next array. */
+static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n_out) {
+  decoding d = {in, 0};
+  while (d.n < in->options.chunk && in->at < in->n && !is_array(in->path[in->at]))
+    in->pictures[d.n++] = (picture){.path = in->path[in->at++]};
+  ronde__pool_run(pool, decode_share, &d);
+  int64_t n = 0;
+  for (int64_t i = 0; i < d.n; i++) {
+    const picture *p = &in->pictures[i];
+    bool skip;
+    RONDE_TRY(refuse(in, p, &skip));
+    if (skip) continue;
+    ronde__shape shape = {3, {in->options.channels, p->sides[0], p->sides[1]}};
+    RONDE_TRY(check_shape(in, p->path, &shape));
+    int64_t elems = ronde__shape_elems(&shape);
+    memcpy(in->x + n * elems, p->x, (size_t)elems * sizeof *p->x);
+    in->file[n] = p->path;
+    in->index[n++] = 0;
+  }
+  release_pictures(in);
+  *n_out = n;
+  return RONDE_OK;
+}
+
+static void read_array(ronde__inputs *in, int64_t *n_out) {
+  int64_t elems = ronde__shape_elems(&in->shape), n = ronde__min(in->options.chunk, in->array_n - in->array_at);
+  memcpy(in->x, in->array + in->array_at * elems, (size_t)(n * elems) * sizeof *in->x);
+  for (int64_t i = 0; i < n; i++) {
+    in->file[i] = in->path[in->at];
+    in->index[i] = in->array_at + i;
+  }
+  in->array_at += n;
+  if (in->array_at == in->array_n) {
+    ronde__free(in->array);
+    in->array = NULL;
+    in->at++;
+  }
+  *n_out = n;
+}
+
+static ronde_status make_room(ronde__inputs *in) {
+  size_t chunk = (size_t)in->options.chunk;
+  if (in->pictures) return RONDE_OK;
+  RONDE__ALLOC(in->file, chunk * sizeof *in->file, "prediction");
+  RONDE__ALLOC(in->index, chunk * sizeof *in->index, "prediction");
+  RONDE__ALLOC(in->pictures, chunk * sizeof *in->pictures, "prediction");
+  return RONDE_OK;
+}
+
+ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
+  RONDE_TRY(make_room(in));
+  for (int64_t i = 0; i < in->n && in->shape.rank == 0; i++) {
+    if (is_array(in->path[i])) {
+      in->at = i;
+      RONDE_TRY(open_array(in));
+      break;
+    }
+    picture p = {.path = in->path[i]};
+    bool skip;
+    p.status = decode(in, &p);
+    ronde__shape shape = {3, {in->options.channels, p.sides[0], p.sides[1]}};
+    ronde__free(p.x);
+    RONDE_TRY(refuse(in, &p, &skip));
+    if (!skip) RONDE_TRY(check_shape(in, p.path, &shape));
+    in->at = i + skip;
+  }
+  if (in->shape.rank == 0) return ronde__fail(RONDE_E_INPUT, "%s: none of the images can be read", in->path[0]);
+  *shape_out = in->shape;
+  return RONDE_OK;
+}
+
+ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inputs_chunk *chunk_out) {
+  int64_t n = 0;
+  RONDE_TRY(make_room(in));
+  while (n == 0 && in->at < in->n) {
+    if (!is_array(in->path[in->at])) {
+      RONDE_TRY(read_pictures(in, pool, &n));
+      continue;
+    }
+    if (!in->array) RONDE_TRY(open_array(in));
+    read_array(in, &n);
+  }
+  *chunk_out = (ronde__inputs_chunk){n, in->file, in->index, in->x};
+  return RONDE_OK;
+}

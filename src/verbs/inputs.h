@@ -1,0 +1,40 @@
+/* What `ronde predict` is to look at: pictures and arrays, by file, folder or pattern, read some at a time. */
+#ifndef RONDE_INPUTS_H
+#define RONDE_INPUTS_H
+
+#include "base/pool.h"
+#include "data/data.h"
+#include "tensor/tensor.h"
+
+typedef struct ronde__inputs_options {
+  const char *spec;           /* files, folders and patterns, one a line */
+  int64_t channels;           /* that pictures are brought to: 1 or 3 */
+  int64_t resize[2];          /* height and width that all are brought to; 0: as they are */
+  ronde__image_layout layout; /* of arrays */
+  bool skip_bad;              /* pictures that cannot be read are left out, and said */
+  int64_t chunk;              /* examples at a time, at most */
+} ronde__inputs_options;
+
+typedef struct ronde__inputs ronde__inputs;
+
+/* Finds the files: a folder stands for all .png, .jpg, .jpeg and .npy below it, in bytewise order. RONDE_E_INPUT where
+ * there is none. The spec must outlive the inputs. */
+ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inputs **inputs_out);
+void ronde__inputs_close(ronde__inputs *inputs); /* NULL is taken */
+bool ronde__inputs_have_arrays(const ronde__inputs *inputs);
+bool ronde__inputs_have_pictures(const ronde__inputs *inputs);
+/* Of one example [C][H][W], as the first that can be read has it; all others must have it too. */
+ronde_status ronde__inputs_shape(ronde__inputs *inputs, ronde__shape *shape_out);
+
+/* Examples in a row; borrowed until the next call. */
+typedef struct ronde__inputs_chunk {
+  int64_t n;         /* 0: that was all */
+  const char **file; /* [n] */
+  int64_t *index;    /* [n] within the file */
+  float *x;          /* [n][C][H][W], pixels of pictures between 0 and 1; the caller may write there */
+} ronde__inputs_chunk;
+
+/* Pictures are decoded by the threads of the pool (may be NULL). RONDE_E_INPUT names the file. */
+ronde_status ronde__inputs_next(ronde__inputs *inputs, ronde__pool *pool, ronde__inputs_chunk *chunk_out);
+
+#endif

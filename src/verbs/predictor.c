@@ -1,0 +1,38 @@
+/* ronde_predictor_create: a predictor from a file of weights. */
+#include "job/normalize.h"
+#include "setup/setup.h"
+#include "state/predictor.h"
+
+static ronde_status find_normalization(ronde__job *job, ronde__normalization *out) {
+  bool usual;
+  RONDE_TRY(ronde__normalize_choose(job, &usual, out));
+  int64_t channels = job->shape.rank > 1 ? job->shape.dim[0] : 1;
+  if (out->channels > 1 && out->channels != channels)
+    return ronde__fail(RONDE_E_INPUT, "%s: mean and deviation of %d channels do not fit an input of %lld channels",
+                       job->init_path, out->channels, (long long)channels);
+  return ronde__normalize_settle(job, out);
+}
+
+static ronde_status make_predictor(ronde__job *job, ronde_predictor **predictor_out) {
+  ronde__normalization normalization;
+  ronde_graph *graph;
+  if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
+  RONDE_TRY(find_normalization(job, &normalization));
+  RONDE_TRY(ronde__job_graph(job, &graph));
+  ronde_status status = ronde__weights_check(graph, job->init, job->init_path, NULL);
+  ronde_graph_destroy(graph);
+  RONDE_TRY(status);
+  RONDE_TRY(ronde__class_names_read(job->init, job->init_path, &job->class_names));
+  return ronde__predictor_create(job, NULL, &normalization, predictor_out);
+}
+
+ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,
+                                    ronde_predictor **predictor_out) {
+  ronde__job *job;
+  if (config->verb != RONDE__VERB_PREDICT)
+    return ronde__fail(RONDE_E_USAGE, "a configuration of \"predict\" is needed");
+  RONDE_TRY(ronde__job_create(config, hooks, &job));
+  ronde_status status = make_predictor(job, predictor_out);
+  ronde__job_destroy(job);
+  return status;
+}
