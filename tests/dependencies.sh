@@ -56,6 +56,7 @@ src/comm/(threads|host|mpi|mpi_beat|mpi_process)\.[ch] | clock sleep lock thread
 src/comm/virtual\.[ch] | sleep thread | virtual time: who runs has the baton
 src/kernel/gemm_xsmm\.c | lock | the process'"'"'s one just-in-time compiler
 src/data/dataset\.c | lock | a file that is mapped once for all ranks; nobody waits for a rank inside it
+src/state/predictor\.c | lock | answers threads of a program, which are no ranks
 src/data/cache\.c | clock | the age of what others have left in a folder
 src/prof/energy\.c | clock | counters of the machine
 src/record/record\.c | clock | the date of the run
