@@ -133,7 +133,7 @@ static void a_busy_host_is_said(void **unused) {
   char command[2048];
   snprintf(command, sizeof command,
            "for i in $(seq $(nproc)); do (while :; do :; done) & all=\"$all $!\"; done; %s compare --model lenet5 %s "
-           "--exec graph,eager --rounds 2 --json; code=$?; kill $all; exit $code",
+           "--exec graph,eager --rounds 2 --steps 300 --json; code=$?; kill $all; exit $code",
            RONDE_BINARY_DIR "/ronde", SMALL);
   FILE *file = popen(command, "r");
   assert_non_null(file);

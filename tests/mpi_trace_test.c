@@ -94,7 +94,7 @@ static void check_trace(bool other_clock) {
   json_array_foreach(events, i, event) add_event(&r, event);
   assert_true(r.first == 0);
   for (int rank = 0; rank < RANKS; rank++) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "rank %d", rank);
     const json_t *clock = json_object_get(clocks, name);
     error_us[rank] = number(clock, "error_us");

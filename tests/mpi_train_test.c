@@ -135,7 +135,7 @@ static void servers_come_to_the_bits_of_threads(void **state) {
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --out ts%d", kinds[i], i));
     check_run(
         0, run("timeout 100 " RONDE " train " SMALL " --strategy ps-sync %s --transport mpi --out ms%d", kinds[i], i));
-    char threads_name[8], mpi_name[8];
+    char threads_name[16], mpi_name[16];
     snprintf(threads_name, sizeof threads_name, "ts%d", i);
     snprintf(mpi_name, sizeof mpi_name, "ms%d", i);
     json_t *threads = record(threads_name), *mpi = record(mpi_name), *rows = json_object_get(mpi, "workers");
@@ -423,7 +423,7 @@ static void several_hosts_train_as_one(void **state) {
   json_t *hosts = record("h"), *threads = record("t3");
   assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
   for (int i = 0; i < 3; i++) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "ronde%d", i + 1);
     json_t *row = json_array_get(json_object_get(hosts, "workers"), (size_t)i);
     assert_string_equal(json_string_value(json_object_get(row, "host")), name);

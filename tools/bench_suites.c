@@ -5,7 +5,7 @@
 static const tool_verb suites[] = {
     {.name = "bench collectives",
      .words = "",
-     .about = "All-reduce and its kin between workers, by size, beside each other",
+     .about = "All-reduce and other collectives between workers, by size",
      .has_config = true,
      .example = "ronde bench collectives --workers 2 --min 4K --max 64M",
      .run = tool_bench_collectives},
@@ -17,7 +17,7 @@ static const tool_verb suites[] = {
      .run = tool_bench_step},
     {.name = "bench kernels",
      .words = "",
-     .about = "The kernels of each layer of a network beside this machine's peaks",
+     .about = "The kernels of each layer of a network, compared with this machine's peaks",
      .has_config = true,
      .example = "ronde bench kernels --model resnet18 --batch 42 --threads 1",
      .run = tool_bench_kernels},

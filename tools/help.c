@@ -59,16 +59,18 @@ void tool_help_verb(FILE *file, const tool_verb *verb) {
   fprintf(file, "ronde %s %s%s[OPTIONS]\n\n%s.\n\n  %s\n", verb->name, verb->words, *verb->words ? " " : "",
           verb->about, verb->example);
   if (verb->has_config) {
-    fprintf(file,
-            "\nDefaults stand in brackets. On/off options may be followed by on or off. Each is also read from the\n");
-    fprintf(file,
-            "environment (--val-split from RONDE_VAL_SPLIT), but --data: RONDE_DATA is the folder of data sets.\n");
+    fprintf(
+        file,
+        "\nDefaults are in brackets. On/off options may be followed by on or off. Every option except --data can\n");
+    fprintf(
+        file,
+        "also be set in the environment: RONDE_VAL_SPLIT for --val-split. RONDE_DATA is the folder of data sets.\n");
     print_options(file, verb);
   }
-  fprintf(file, "\nThis command line\n");
+  fprintf(file, "\nGeneral\n");
   if (verb->has_formats)
     fprintf(file, "  --format text|json|jsonl|csv  how results are printed on standard output [text]\n");
   fprintf(file, "  --json                      print the result as JSON on standard output\n");
-  fprintf(file, "  --quiet                     nothing but errors on standard error\n");
-  fprintf(file, "  --help                      this text\n");
+  fprintf(file, "  --quiet                     print errors only\n");
+  fprintf(file, "  --help                      print this text\n");
 }

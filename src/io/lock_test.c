@@ -38,7 +38,7 @@ static void kill_and_wait(pid_t child) {
 
 static void check_held_by(pid_t pid) {
   ronde__lock *lock = NULL;
-  char host[256] = "", holder[300];
+  char host[256] = "", holder[400];
   gethostname(host, sizeof host - 1);
   snprintf(holder, sizeof holder, "--out x: another run is writing there, process %ld on host %s", (long)pid, host);
   n_lines = 0;
