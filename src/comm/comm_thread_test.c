@@ -1,3 +1,4 @@
+/* The communication thread: jobs run in order, one at a time, held back and skipped as they should be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

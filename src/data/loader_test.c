@@ -1,3 +1,5 @@
+/* Loaders: one global order of examples for every number of workers, places to start at, examples to skip, and sources that
+ * fail. */
 #include "data/testing.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* The arena: blocks that live at the same time never overlap, and little is wasted. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Recording a graph: shapes, parameters, FLOPs, and the message of every call that cannot be. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Taps along one axis of a window, against the definition, at every size, stride and padding up to a bound. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

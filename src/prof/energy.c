@@ -1,3 +1,5 @@
+/* Energy of the processor packages, by the counters of the powercap interface (RAPL), which wrap. Source: the Linux kernel's
+ * documentation, power/powercap. */
 #include "prof/energy.h"
 
 #include <inttypes.h>

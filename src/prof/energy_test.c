@@ -1,3 +1,4 @@
+/* Energy, from counters that a test writes: sums, wraps, pauses that are too long, and counters that vanish. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

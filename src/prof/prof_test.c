@@ -1,3 +1,4 @@
+/* The ledger: phases add up to the time that passed, rows of ops add up, and a trace says the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

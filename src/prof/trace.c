@@ -1,3 +1,4 @@
+/* The Chrome trace of all ranks, written event by event. */
 #include "prof/trace.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Buckets: how gradients are cut into them, when one is ready, and what dead taps leave out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
