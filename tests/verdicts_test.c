@@ -48,7 +48,7 @@ static void test_sums(void **state) {
   ronde__verdicts verdicts;
   ronde__data *data = make_verdicts(at, &verdicts);
   json_t *json = json_object(), *row, *cell;
-  assert_int_equal(ronde__verdicts_tell(&verdicts, json), RONDE_OK);
+  assert_int_equal(ronde__verdicts_tell(&verdicts, NULL, json), RONDE_OK);
   size_t k, p;
   json_array_foreach(json_at(json, "classes"), k, row) check_class(at, (int)k, row);
   assert_int_equal(k, CLASSES);
@@ -78,7 +78,7 @@ static void test_calibration(void **state) {
   at[0].confidence = 1;
   at[1].confidence = 0;
   json_t *json = json_object(), *bin;
-  assert_int_equal(ronde__verdicts_tell(&verdicts, json), RONDE_OK);
+  assert_int_equal(ronde__verdicts_tell(&verdicts, NULL, json), RONDE_OK);
   double error = 0, all = 0;
   size_t b;
   json_array_foreach(json_at(json, "calibration.bins"), b, bin) {
@@ -106,7 +106,7 @@ static void test_mistakes_and_confusions_in_order(void **state) {
   ronde__data *data = make_verdicts(at, &verdicts);
   for (int i = 0; i < N; i += 7) at[i].confidence = .9375f; /* equals: the first example comes first */
   json_t *json = json_object(), *row;
-  assert_int_equal(ronde__verdicts_tell(&verdicts, json), RONDE_OK);
+  assert_int_equal(ronde__verdicts_tell(&verdicts, NULL, json), RONDE_OK);
   bool taken[N] = {false};
   size_t r;
   json_array_foreach(json_at(json, "mistakes"), r, row) {

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #define NAMED_MAX 10 /* images that are skipped and named one by one */
@@ -23,14 +22,6 @@ static bool entry_is(const char *path, entry_kind kind) {
   struct stat st;
   if (stat(path, &st)) return false;
   return kind == KIND_FOLDER ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
-}
-
-static bool is_image(const char *name) {
-  static const char *const ends[] = {".png", ".jpg", ".jpeg"};
-  size_t n = strlen(name);
-  for (size_t i = 0; i < RONDE__COUNT(ends); ++i)
-    if (n > strlen(ends[i]) && !strcasecmp(name + n - strlen(ends[i]), ends[i])) return true;
-  return false;
 }
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -72,7 +63,7 @@ static ronde_status folder_list(const char *folder, entry_kind kind, ronde__file
   while (status == RONDE_OK && (entry = readdir(dir))) {
     if (entry->d_name[0] == '.') continue;
     char *path = ronde__format("%s/%s", folder, entry->d_name);
-    if (path && (!entry_is(path, kind) || (kind == KIND_FILE && !is_image(entry->d_name)))) {
+    if (path && (!entry_is(path, kind) || (kind == KIND_FILE && !ronde__image_name(entry->d_name)))) {
       ++*n_others_out;
       free(path);
       continue;

@@ -4,6 +4,7 @@
 #include "data/set.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define FILE_BYTES_MAX (256 << 20)
 
@@ -126,4 +127,12 @@ ronde_status ronde__image_decode(const char *name, const void *data, size_t byte
   *h_out = image.height;
   *w_out = image.width;
   return RONDE_OK;
+}
+
+bool ronde__image_name(const char *name) {
+  static const char *const ends[] = {".png", ".jpg", ".jpeg"};
+  size_t n = strlen(name);
+  for (size_t i = 0; i < RONDE__COUNT(ends); ++i)
+    if (n > strlen(ends[i]) && !strcasecmp(name + n - strlen(ends[i]), ends[i])) return true;
+  return false;
 }

@@ -20,6 +20,8 @@ ronde_status ronde__image_head(const void *data, size_t bytes, ronde__image *ima
  * has; transparent pixels lie on black. Errors also: RONDE_E_USAGE for other channels, RONDE_E_MEMORY. */
 ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, ronde__image *image_out,
                                  uint8_t **planes_out, char reason[RONDE__REASON_BYTES]);
+/* Whether a file is a picture by its name: .png, .jpg, .jpeg, in any case. */
+bool ronde__image_name(const char *name);
 /* A whole file of at most 256 MiB, owned by the caller (ronde__free). This one logs. */
 ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *bytes_out);
 

@@ -93,3 +93,12 @@ void ronde__normalization_text(const ronde__normalization *normalization, char t
   snprintf(text, RONDE__NORMALIZATION_TEXT, "%s;%s", mean, deviation);
   if (normalization->channels == 0) snprintf(text, RONDE__NORMALIZATION_TEXT, "off");
 }
+
+void ronde__normalization_apply(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float *from,
+                                float *to) {
+  int64_t channels = ronde__normalization_channels(shape), plane = ronde__shape_elems(shape) / channels;
+  for (int64_t i = 0; i < n * channels; i++) {
+    int64_t c = by->channels == 1 ? 0 : i % channels;
+    for (int64_t j = i * plane; j < (i + 1) * plane; j++) to[j] = (from[j] - by->mean[c]) / by->deviation[c];
+  }
+}

@@ -13,6 +13,13 @@ enum {
 bool ronde__normalization_parse(const char *text, ronde__normalization *out);
 /* The two lists by themselves, of as many values. */
 bool ronde__normalization_parse_lists(const char *mean, const char *deviation, ronde__normalization *out);
+/* Channels of an example [C][...]: of a vector 1. */
+static inline int64_t ronde__normalization_channels(const ronde__shape *shape) {
+  return shape->rank > 1 ? shape->dim[0] : 1;
+}
+/* (x - mean) / deviation of n examples of a shape; from and to may be the same. There must be channels. */
+void ronde__normalization_apply(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float *from,
+                                float *to);
 /* Comma-separated, with as few digits as read back as the same values. */
 void ronde__normalization_list(const float *values, int n, char *text, size_t bytes);
 /* "MEAN;STD", or "off" where there are no channels. */

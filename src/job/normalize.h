@@ -12,6 +12,9 @@
  * prediction follow the weights' file, unless the user says something else: then a warning says so. RONDE_E_INPUT where
  * what the file says is no normalisation. */
 ronde_status ronde__normalize_choose(const ronde__job *job, bool *usual_out, ronde__normalization *out);
+/* The same for an input of the job's shape that no data set normalises, and settled. RONDE_E_INPUT, RONDE_E_USAGE where mean
+ * and deviation are of another number of channels. */
+ronde_status ronde__normalize_input(ronde__job *job, ronde__normalization *out);
 /* Puts what is applied into the job's options, for the record. RONDE_E_USAGE where the user asked for what cannot be. */
 ronde_status ronde__normalize_settle(ronde__job *job, const ronde__normalization *applied);
 

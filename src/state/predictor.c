@@ -2,6 +2,8 @@
  * shares them, from a list of those that are free; the list grows to as many as ever ran at once. */
 #include "state/predictor.h"
 
+#include "data/normalization.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +111,7 @@ static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
 static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde_predictor *p) {
   ronde__net_options options = {.kernels = p->kernels, .gemm = p->gemm};
   RONDE_TRY(ronde__job_graph(job, &p->graph));
+  if (!trained) RONDE_TRY(ronde__weights_check(p->graph, job->init, job->init_path, NULL));
   RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
   p->outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
   RONDE_TRY(copy_class_names(job, p));
@@ -155,19 +158,14 @@ static void give_worker(ronde_predictor *p, worker *w) {
 static ronde_status normalize(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float **x,
                               worker *w) {
   if (by->channels == 0) return RONDE_OK;
-  int64_t elems = n * ronde__shape_elems(shape), channels = shape->rank > 1 ? shape->dim[0] : 1;
+  int64_t elems = n * ronde__shape_elems(shape);
   if (elems > w->room) {
     ronde__free(w->x);
     w->room = 0;
     RONDE__ALLOC(w->x, (size_t)elems * sizeof *w->x, "predictor");
     w->room = elems;
   }
-  int64_t plane = ronde__shape_elems(shape) / channels;
-  for (int64_t i = 0; i < n * channels; i++) {
-    int64_t c = by->channels == 1 ? 0 : i % channels;
-    float factor = 1 / by->deviation[c], shift = -by->mean[c] / by->deviation[c];
-    for (int64_t j = i * plane; j < (i + 1) * plane; j++) w->x[j] = (*x)[j] * factor + shift;
-  }
+  ronde__normalization_apply(by, shape, n, *x, w->x);
   *x = w->x;
   return RONDE_OK;
 }

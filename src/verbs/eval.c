@@ -193,8 +193,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
                              accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
-  ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, result) : RONDE_OK;
-  if (status == RONDE_OK && job->options->csv) status = ronde__verdicts_write(verdicts, job->options->csv);
+  ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
   return status;

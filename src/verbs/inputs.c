@@ -38,15 +38,9 @@ struct ronde__inputs {
 
 /* ---- the list of files ---- */
 
-static bool has_ending(const char *name, const char *ending) {
-  size_t n = strlen(name), m = strlen(ending);
-  return n >= m && strcasecmp(name + n - m, ending) == 0;
-}
-
-static bool is_array(const char *name) { return has_ending(name, ".npy"); }
-
-static bool is_input(const char *name) {
-  return is_array(name) || has_ending(name, ".png") || has_ending(name, ".jpg") || has_ending(name, ".jpeg");
+static bool is_array(const char *name) {
+  size_t n = strlen(name);
+  return n >= 4 && strcasecmp(name + n - 4, ".npy") == 0;
 }
 
 /* Takes over path. */
@@ -74,7 +68,7 @@ static ronde_status add_folder(ronde__inputs *in, const char *folder) {
     char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
     struct stat info;
     if (path && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) status = add_folder(in, path);
-    else if (path && is_input(name)) {
+    else if (path && (is_array(name) || ronde__image_name(name))) {
       status = add_path(in, path);
       path = NULL;
     }

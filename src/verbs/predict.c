@@ -44,18 +44,6 @@ static ronde_status open_inputs(prediction *p) {
   return ronde__config_settle(job->config, RONDE__NEED_IMAGE_FILES, ronde__inputs_have_pictures(p->inputs));
 }
 
-/* As the training data were, or as the user says; one value, or one a channel. */
-static ronde_status choose_normalization(prediction *p) {
-  ronde__job *job = p->job;
-  bool usual, follows = strcmp(job->options->normalize, "auto") == 0;
-  RONDE_TRY(ronde__normalize_choose(job, &usual, &p->by));
-  if (p->by.channels > 1 && p->by.channels != job->shape.dim[0])
-    return ronde__fail(follows ? RONDE_E_INPUT : RONDE_E_USAGE,
-                       "%s: mean and deviation of %d channels do not fit images of %lld channels",
-                       follows ? job->init_path : "--normalize", p->by.channels, (long long)job->shape.dim[0]);
-  return ronde__normalize_settle(job, &p->by);
-}
-
 static ronde_status make_net(prediction *p) {
   ronde__job *job = p->job;
   RONDE_TRY(ronde__job_graph(job, &p->graph));
@@ -82,7 +70,7 @@ static ronde_status set_up(prediction *p) {
   if (!p->job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(open_inputs(p));
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
-  RONDE_TRY(choose_normalization(p));
+  RONDE_TRY(ronde__normalize_input(p->job, &p->by));
   RONDE_TRY(make_net(p));
   return make_room(p);
 }
@@ -100,15 +88,6 @@ static void tear_down(prediction *p) {
 }
 
 /* ---- examples ---- */
-
-static void normalize(const prediction *p, float *x, int64_t n) {
-  const ronde__shape *shape = &p->job->shape;
-  int64_t plane = shape->dim[1] * shape->dim[2], elems = n * shape->dim[0] * plane;
-  for (int64_t i = 0; i < elems && p->by.channels; i++) {
-    int64_t c = p->by.channels == 1 ? 0 : i / plane % p->by.channels;
-    x[i] = (x[i] - p->by.mean[c]) / p->by.deviation[c];
-  }
-}
 
 static void softmax(float *y, int64_t n) {
   float max = y[0];
@@ -163,7 +142,7 @@ static ronde_status predict_all(prediction *p) {
     if (hooks->cancel && hooks->cancel(hooks->user)) return RONDE_E_CANCELLED;
     RONDE_TRY(ronde__inputs_next(p->inputs, p->pool, &chunk));
     if (chunk.n == 0) return RONDE_OK;
-    normalize(p, chunk.x, chunk.n);
+    if (p->by.channels) ronde__normalization_apply(&p->by, &p->job->shape, chunk.n, chunk.x, chunk.x);
     RONDE_TRY(ronde__net_predict(p->net, chunk.n, chunk.x, p->y));
     for (int64_t i = 0; i < chunk.n; i++)
       RONDE_TRY(tell_example(p, chunk.file[i], chunk.index[i], p->y + i * p->n_outputs));

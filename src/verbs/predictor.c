@@ -3,25 +3,10 @@
 #include "setup/setup.h"
 #include "state/predictor.h"
 
-static ronde_status find_normalization(ronde__job *job, ronde__normalization *out) {
-  bool usual;
-  RONDE_TRY(ronde__normalize_choose(job, &usual, out));
-  int64_t channels = job->shape.rank > 1 ? job->shape.dim[0] : 1;
-  if (out->channels > 1 && out->channels != channels)
-    return ronde__fail(RONDE_E_INPUT, "%s: mean and deviation of %d channels do not fit an input of %lld channels",
-                       job->init_path, out->channels, (long long)channels);
-  return ronde__normalize_settle(job, out);
-}
-
 static ronde_status make_predictor(ronde__job *job, ronde_predictor **predictor_out) {
   ronde__normalization normalization;
-  ronde_graph *graph;
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
-  RONDE_TRY(find_normalization(job, &normalization));
-  RONDE_TRY(ronde__job_graph(job, &graph));
-  ronde_status status = ronde__weights_check(graph, job->init, job->init_path, NULL);
-  ronde_graph_destroy(graph);
-  RONDE_TRY(status);
+  RONDE_TRY(ronde__normalize_input(job, &normalization));
   RONDE_TRY(ronde__class_names_read(job->init, job->init_path, &job->class_names));
   return ronde__predictor_create(job, NULL, &normalization, predictor_out);
 }

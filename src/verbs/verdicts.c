@@ -202,22 +202,6 @@ static json_t *mistakes_json(const ronde__verdicts *v) {
   return rows;
 }
 
-ronde_status ronde__verdicts_tell(const ronde__verdicts *v, json_t *result) {
-  sums s;
-  RONDE_TRY(sum_up(v, &s));
-  json_t *told = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "top5_accuracy",
-                           figure(s.classes > 5 ? ratio(s.in_top5, v->n) : NAN), "macro", macro_json(&s), "calibration",
-                           calibration_json(v, &s), "classes", classes_json(v, &s), "confusion", confusion_json(&s),
-                           "confused", confused_json(v, &s), "mistakes", mistakes_json(v));
-  sums_release(&s);
-  if (!told || json_object_update(result, told)) {
-    json_decref(told);
-    return ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");
-  }
-  json_decref(told);
-  return RONDE_OK;
-}
-
 /* ---- CSV ---- */
 
 /* In quotes, where the text needs them. */
@@ -305,13 +289,30 @@ static ronde_status write_table(const ronde__verdicts *v, const sums *s, const c
   return status;
 }
 
-ronde_status ronde__verdicts_write(const ronde__verdicts *v, const char *folder) {
-  sums s;
+static ronde_status write_tables(const ronde__verdicts *v, const sums *s, const char *folder) {
   RONDE_TRY(ronde__folder_make(folder));
+  RONDE_TRY(write_table(v, s, folder, "classes.csv", put_classes));
+  RONDE_TRY(write_table(v, s, folder, "confusion.csv", put_confusion));
+  return write_table(v, s, folder, "predictions.csv", put_predictions);
+}
+
+/* ---- both ---- */
+
+static ronde_status add_json(const ronde__verdicts *v, const sums *s, json_t *result) {
+  json_t *told = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "top5_accuracy",
+                           figure(s->classes > 5 ? ratio(s->in_top5, v->n) : NAN), "macro", macro_json(s),
+                           "calibration", calibration_json(v, s), "classes", classes_json(v, s), "confusion",
+                           confusion_json(s), "confused", confused_json(v, s), "mistakes", mistakes_json(v));
+  bool added = told && json_object_update(result, told) == 0;
+  json_decref(told);
+  return added ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");
+}
+
+ronde_status ronde__verdicts_tell(const ronde__verdicts *v, const char *folder, json_t *result) {
+  sums s;
   RONDE_TRY(sum_up(v, &s));
-  ronde_status status = write_table(v, &s, folder, "classes.csv", put_classes);
-  if (status == RONDE_OK) status = write_table(v, &s, folder, "confusion.csv", put_confusion);
-  if (status == RONDE_OK) status = write_table(v, &s, folder, "predictions.csv", put_predictions);
+  ronde_status status = add_json(v, &s, result);
+  if (status == RONDE_OK && folder) status = write_tables(v, &s, folder);
   sums_release(&s);
   return status;
 }
