@@ -300,14 +300,6 @@ static int run_scenario(const char *name) {
 
 /* ---- the launching side ---- */
 
-static const char *why_not(void) {
-#ifndef RONDE_HAVE_MPI
-  return "this build has no MPI";
-#else
-  return system("command -v mpirun.openmpi >/dev/null 2>&1") ? "there is no mpirun.openmpi" : NULL;
-#endif
-}
-
 /* mpirun's exit code, and what it and the ranks printed. */
 static int launch(int ranks, const char *name, char *output, size_t size) {
   char self[4096], command[6000];
@@ -341,8 +333,8 @@ static void by_mpi_alone(bool alone) {
 }
 
 static void scenario(void **state) {
-  if (why_not()) {
-    print_message("SKIP: %s\n", why_not());
+  if (why_no_mpi()) {
+    print_message("SKIP: %s\n", why_no_mpi());
     skip();
   }
   static const int worlds[] = {1, 2, 3, 4, 7};

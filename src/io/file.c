@@ -182,6 +182,11 @@ static ronde_status folder_make_one(const char *path, const char *part) {
   return ronde__fail(RONDE_E_WRITE, "%s: cannot make the folder %s: %s", path, part, strerror(error));
 }
 
+bool ronde__is_folder(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 ronde_status ronde__folder_make(const char *path) {
   char *part = ronde__strdup(path);
   if (!part) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the folder's name", path);

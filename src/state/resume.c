@@ -1,6 +1,7 @@
 /* Going on from a checkpoint: which one, what of its options holds for the run that goes on, its state. */
 #include "state/checkpoint.h"
 #include "config/option.h"
+#include "io/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- the files of a folder ---- */
 
@@ -157,8 +157,7 @@ static ronde_status open_newest(ronde__resume *r) {
 }
 
 static ronde_status open_any(const char *path, ronde__resume *r) {
-  struct stat info;
-  bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  bool is_folder = ronde__is_folder(path);
   char **name = is_folder ? &r->folder : &r->path;
   *name = ronde__strdup(path);
   if (!*name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);

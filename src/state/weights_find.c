@@ -1,14 +1,10 @@
 /* From a path that a user gave to the file of weights that is meant: a run's folder stands for its best weights. */
 #include "state/checkpoint.h"
 
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "io/file.h"
 
-static bool is_folder(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
+#include <stdlib.h>
+#include <unistd.h>
 
 /* The first of the files that the end of a run leaves; NULL: there is none. */
 static ronde_status find_end(const char *folder, char **file_out) {
@@ -42,7 +38,7 @@ static ronde_status find_checkpoint(const char *folder, char **file_out) {
 
 ronde_status ronde__weights_find(const char *path, char **file_out) {
   char *file = NULL;
-  bool folder = is_folder(path);
+  bool folder = ronde__is_folder(path);
   if (folder) RONDE_TRY(find_end(path, &file));
   else file = ronde__strdup(path);
   if (folder && !file) RONDE_TRY(find_checkpoint(path, &file));

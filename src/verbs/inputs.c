@@ -3,6 +3,7 @@
 #include "verbs/inputs.h"
 
 #include "data/image.h"
+#include "io/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 /* A picture on its way into a chunk. */
 typedef struct picture {
@@ -66,8 +67,7 @@ static ronde_status add_folder(ronde__inputs *in, const char *folder) {
   for (int i = 0; i < n; i++) {
     const char *name = entries[i]->d_name;
     char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
-    struct stat info;
-    if (path && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) status = add_folder(in, path);
+    if (path && ronde__is_folder(path)) status = add_folder(in, path);
     else if (path && (is_array(name) || ronde__image_name(name))) {
       status = add_path(in, path);
       path = NULL;
@@ -94,9 +94,9 @@ static ronde_status add_pattern(ronde__inputs *in, const char *pattern) {
 }
 
 static ronde_status add_word(ronde__inputs *in, const char *word) {
-  struct stat info;
-  if (stat(word, &info) != 0) return strpbrk(word, "*?[") ? add_pattern(in, word) : add_path(in, ronde__strdup(word));
-  if (!S_ISDIR(info.st_mode)) return add_path(in, ronde__strdup(word));
+  bool is_pattern = strpbrk(word, "*?[") && access(word, F_OK) != 0;
+  if (is_pattern) return add_pattern(in, word);
+  if (!ronde__is_folder(word)) return add_path(in, ronde__strdup(word));
   int64_t first = in->n;
   RONDE_TRY(add_folder(in, word));
   if (in->n == first)

@@ -2,12 +2,12 @@
  * checkpoint alone. */
 #include "state/checkpoint.h"
 #include "base/json.h"
+#include "io/file.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static size_t inspect_tensor_bytes(const ronde__file_tensor *tensor) {
   return (size_t)ronde__shape_elems(&tensor->shape) * (tensor->dtype == RONDE__FILE_I64 ? 8 : 4);
@@ -74,9 +74,8 @@ static ronde_status verify_folder(const char *folder, json_t *files) {
 }
 
 ronde_status ronde_ckpt_verify(const char *path, char **json_out) {
-  struct stat info;
   json_t *files = json_array();
-  bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  bool is_folder = ronde__is_folder(path);
   ronde_status status = is_folder ? verify_folder(path, files) : verify_file(path, files);
   ronde_status told =
       ronde__json_give(json_pack("{s:b, s:o}", "whole", status == RONDE_OK, "files", files), "result", json_out);

@@ -1,7 +1,9 @@
 /* Trainings by several processes, and on hosts that are network namespaces. */
 #include "mpi_testing.h"
 
-static const char *why_not(void) {
+#include "suites.h"
+
+const char *why_no_mpi(void) {
 #ifndef RONDE_HAVE_MPI
   return "this build has no MPI";
 #else
@@ -10,8 +12,8 @@ static const char *why_not(void) {
 }
 
 void need_mpi(void) {
-  if (!why_not()) return;
-  print_message("SKIP: %s\n", why_not());
+  if (!why_no_mpi()) return;
+  print_message("SKIP: %s\n", why_no_mpi());
   skip();
 }
 

@@ -1,8 +1,10 @@
-/* What a suite may know of how it was started. */
+/* What a suite may know of how it was started, and of the machine. */
 #ifndef RONDE_SUITES_H
 #define RONDE_SUITES_H
 
 /* The word behind the suite's name on the command line; NULL: none. */
 extern const char *suite_argument;
+/* Why this build cannot train by processes here; NULL: it can. */
+const char *why_no_mpi(void);
 
 #endif
