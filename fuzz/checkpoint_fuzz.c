@@ -50,7 +50,7 @@ static char *make_file(const uint8_t *note, size_t size, size_t *bytes_out) {
 }
 
 static void resume_run(const ronde__resume *r) {
-  const ronde__place *p = &r->place;
+  const ronde__progress *p = &r->progress;
   require(p->step >= 0 && p->skipped >= 0 && p->sums.steps <= p->step && p->sums.n_correct <= p->sums.examples);
   require(p->best.epoch == 0 || (p->best.epoch > 0 && p->best.score.n > 0));
   ronde_config *config;

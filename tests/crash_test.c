@@ -76,7 +76,7 @@ static int64_t check_whole(const char *run) {
   for (int i = 0; i < n; ++i) {
     ronde__resume *resume;
     if (ronde__resume_open(paths[i], &resume)) fail_msg("%s: %s", paths[i], lines.error);
-    if (resume->place.step > newest) newest = resume->place.step;
+    if (resume->progress.step > newest) newest = resume->progress.step;
     ronde__resume_close(resume);
     free(paths[i]);
   }

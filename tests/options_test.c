@@ -302,7 +302,7 @@ static void a_run_takes_over_what_it_does_not_ask_once(void **state) {
 static void ranks_share_what_must_be_the_same(void **state) {
   const ronde__option *o;
   ronde_config *config = config_make("train", "");
-  json_t *shared = ronde__config_shared(config);
+  json_t *shared = ronde__config_common(config);
   size_t n = 0;
   for (int i = 0; (o = ronde__option_at(RONDE__VERB_TRAIN, i)); i++) {
     bool is_same = o->ranks == RONDE__RANKS_SAME;

@@ -40,7 +40,7 @@ static void replay_counted(ronde__run *run) {
     memset(sum, 0, bytes);
     for (; next < n_pushes && order[next].step == step; ++next, ++n_counted) {
       int w = (int)order[next].worker;
-      int64_t own = ronde__share_begin(batch, w + 1, backup_workers) - ronde__share_begin(batch, w, backup_workers);
+      int64_t own = ronde__shard_begin(batch, w + 1, backup_workers) - ronde__shard_begin(batch, w, backup_workers);
       gradient_of(net, now, w, backup_workers, first, batch, part);
       for (size_t i = 0; i < n; ++i) sum[i] += (float)own * part[i];
       examples += own;

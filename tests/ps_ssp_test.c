@@ -18,7 +18,7 @@ static void check_bound(ronde__run *run) {
       int w = (int)order[i].worker;
       int64_t slowest = order[i].step - 1;
       for (int v = 0; v < ssp_workers; ++v) {
-        bool none = ronde__share_begin(left, v + 1, ssp_workers) == ronde__share_begin(left, v, ssp_workers);
+        bool none = ronde__shard_begin(left, v + 1, ssp_workers) == ronde__shard_begin(left, v, ssp_workers);
         int64_t now = done[v] + (none && (done[v] + 1) % SSP_EPOCH == 0);
         slowest = ronde__min(slowest, now);
       }

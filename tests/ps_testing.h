@@ -33,8 +33,8 @@ enum { MAX_PART = 12 }; /* examples */
 static inline void gradient_of(ronde__net *net, const float *w, int worker, int n_workers, int64_t first, int64_t batch,
                                float *gradient_out) {
   float x[MAX_PART * SMALL_PIXELS];
-  int64_t labels[MAX_PART], ids[MAX_PART], begin = ronde__share_begin(batch, worker, n_workers);
-  int64_t n = ronde__share_begin(batch, worker + 1, n_workers) - begin;
+  int64_t labels[MAX_PART], ids[MAX_PART], begin = ronde__shard_begin(batch, worker, n_workers);
+  int64_t n = ronde__shard_begin(batch, worker + 1, n_workers) - begin;
   assert_true(n <= MAX_PART);
   for (int64_t i = 0; i < n; ++i) ids[i] = first + begin + i;
   small_read(NULL, RONDE_SPLIT_TRAIN, ids, n, x, labels, NULL);

@@ -99,7 +99,7 @@ static bool local_statistics; /* the planted bug: those of all workers are due *
 static ronde__strategy watching;
 
 static ronde_status create_watched(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
-  if (local_statistics) worker->shared = NULL;
+  if (local_statistics) worker->partials = NULL;
   RONDE_TRY(ronde__strategy_find("allreduce", &(ronde__strategy_settings){0})->create(worker, settings, state_out));
   ranks[worker->transport->rank] = (watched){.worker = worker, .state = *state_out};
   return RONDE_OK;
@@ -238,7 +238,7 @@ static observed oracle(const char *model, int64_t n, int parts, double lr) {
   for (int r = 0; r < parts; ++r) {
     ronde__net *net;
     ronde__net_result result;
-    int64_t begin = ronde__share_begin(n, r, parts), end = ronde__share_begin(n, r + 1, parts);
+    int64_t begin = ronde__shard_begin(n, r, parts), end = ronde__shard_begin(n, r + 1, parts);
     assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
     assert_int_equal(ronde__net_init(net, 1), RONDE_OK);
     ronde__net_batch batch = {.n = end - begin, .x = x + begin * PIXELS, .labels = labels + begin, .training = true};

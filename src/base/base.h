@@ -86,6 +86,6 @@ static inline int64_t ronde__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ronde__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ronde__round_up(int64_t a, int64_t b) { return ronde__ceil_div(a, b) * b; }
 /* The first of n elements in shard r of p. Shards are contiguous; the first (n mod p) are one longer. */
-static inline int64_t ronde__share_begin(int64_t n, int64_t r, int64_t p) { return n / p * r + ronde__min(r, n % p); }
+static inline int64_t ronde__shard_begin(int64_t n, int64_t r, int64_t p) { return n / p * r + ronde__min(r, n % p); }
 
 #endif

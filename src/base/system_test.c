@@ -145,10 +145,10 @@ static void memory_is_zeroed_and_aligned(void **state) {
 static void shares_cover_everything_once(void **state) {
   for (int64_t n = 0; n < 20; n++)
     for (int64_t p = 1; p < 8; p++) {
-      assert_int_equal(ronde__share_begin(n, 0, p), 0);
-      assert_int_equal(ronde__share_begin(n, p, p), n);
+      assert_int_equal(ronde__shard_begin(n, 0, p), 0);
+      assert_int_equal(ronde__shard_begin(n, p, p), n);
       for (int64_t r = 0; r < p; r++)
-        assert_int_equal(ronde__share_begin(n, r + 1, p) - ronde__share_begin(n, r, p), n / p + (r < n % p));
+        assert_int_equal(ronde__shard_begin(n, r + 1, p) - ronde__shard_begin(n, r, p), n / p + (r < n % p));
     }
 }
 

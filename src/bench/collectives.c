@@ -142,7 +142,7 @@ static ronde_status verify_call(const measured *c, rank *r, size_t n, int32_t *w
   RONDE_TRY(call_collective(c, r, n));
   *wrong_out = 0;
   for (int owner = 0; owner < p; owner++)
-    for (int64_t i = ronde__share_begin((int64_t)n, owner, p); i < ronde__share_begin((int64_t)n, owner + 1, p); i++)
+    for (int64_t i = ronde__shard_begin((int64_t)n, owner, p); i < ronde__shard_begin((int64_t)n, owner + 1, p); i++)
       *wrong_out |= !is_right(c, r, n, (size_t)i, owner);
   /* So that sums do not grow from call to call. */
   memset(r->x, 0, n * sizeof *r->x);

@@ -30,8 +30,8 @@ static void peak_thread(void *arg, int thread, int n_threads) {
     work->sink[thread] = work->kernels->multiply_adds(PEAK_TURNS);
     return;
   }
-  int64_t begin = ronde__share_begin(STREAM_ELEMS, thread, n_threads);
-  int64_t end = ronde__share_begin(STREAM_ELEMS, thread + 1, n_threads);
+  int64_t begin = ronde__shard_begin(STREAM_ELEMS, thread, n_threads);
+  int64_t end = ronde__shard_begin(STREAM_ELEMS, thread + 1, n_threads);
   work->kernels->add(work->a + begin, work->b + begin, work->c + begin, end - begin);
 }
 

@@ -80,7 +80,7 @@ ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__ker
                                    size_t n, float *residual, float *scratch);
 size_t ronde__allreduce_bf16_scratch(size_t n, int p);
 
-/* ---- the others: a vector of n is cut into p chunks, chunk r beginning at ronde__share_begin(n, r, p) -------- */
+/* ---- the others: a vector of n is cut into p chunks, chunk r beginning at ronde__shard_begin(n, r, p) -------- */
 
 /* x [n] f32: on return its chunk `rank` is the sum over the ranks, the rest undefined. scratch
  * [ronde__ring_scratch(n, p)]. Cost: (p-1) alpha + (p-1)/p n 4 beta. */

@@ -49,8 +49,8 @@ static ronde_status cube_fold(cube *c, bool back) {
 
 /* The chunks [begin, end) of c->size, as a range of x. */
 static float *cube_range(const cube *c, int begin, int end, int64_t *n_out) {
-  int64_t from = ronde__share_begin(c->n, begin, c->size);
-  *n_out = ronde__share_begin(c->n, end, c->size) - from;
+  int64_t from = ronde__shard_begin(c->n, begin, c->size);
+  *n_out = ronde__shard_begin(c->n, end, c->size) - from;
   return c->x + from;
 }
 

@@ -63,8 +63,8 @@ static ronde_status hierarchical_chunks(const host_groups *h, const ronde__kerne
                                         size_t n, float *scratch) {
   ronde__transport *local = (ronde__transport *)&h->local.head, *across = (ronde__transport *)&h->across.head;
   RONDE_TRY(ronde__reduce_scatter_ring(local, kernels, tag, x, n, scratch));
-  int64_t begin = ronde__share_begin((int64_t)n, local->rank, local->size);
-  int64_t end = ronde__share_begin((int64_t)n, local->rank + 1, local->size);
+  int64_t begin = ronde__shard_begin((int64_t)n, local->rank, local->size);
+  int64_t end = ronde__shard_begin((int64_t)n, local->rank + 1, local->size);
   RONDE_TRY(ronde__allreduce_ring.run(across, kernels, tag, x + begin, (size_t)(end - begin), scratch));
   return ronde__allgather_chunks_ring(local, tag, x, n);
 }

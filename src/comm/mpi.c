@@ -37,23 +37,23 @@ enum {
   BEATS = 8,                /* of which one is to come before a rank is lost */
   /* Below the eager limit of TCP. An all-reduce over three hosts takes 1.05 to 1.09 times the link's limit, against
    * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
-  PART_BYTES = 60 << 10,
-  WINDOW = 8,             /* parts under way */
+  CHUNK_BYTES = 60 << 10,
+  WINDOW = 8,             /* chunks under way */
   SHORT_BYTES = 32 << 10, /* what is longer is one of several under way, and its latency hidden */
   CONTROL_TAG = 0
 };
 
 typedef struct message {
-  struct message *next;      /* among the free ones, or those in parts */
-  MPI_Request parts[WINDOW]; /* part i at i % WINDOW; of a whole message the first */
+  struct message *next;       /* among the free ones, or those in chunks */
+  MPI_Request chunks[WINDOW]; /* chunk i at i % WINDOW; of a whole message the first */
   int peer;
   uint32_t tag;
-  bool is_send, is_near, in_parts; /* is_near: within the host, without MPI */
-  char *data;                      /* only read where is_send */
-  size_t bytes, came;              /* came: of a receive */
+  bool is_send, is_near, in_chunks; /* is_near: within the host, without MPI */
+  char *data;                       /* only read where is_send */
+  size_t bytes, came;               /* came: of a receive */
   ronde__host_transfer near;
-  /* In parts: */
-  int64_t n_parts, n_posted, n_done;
+  /* In chunks: */
+  int64_t n_chunks, n_posted, n_done;
   ronde_status status;
   _Atomic bool done;
 } message;
@@ -65,15 +65,15 @@ typedef struct endpoint {
   MPI_Comm data, control, collective;
   pthread_mutex_t lock; /* guards what follows */
   message *free;
-  message *first, *last; /* in parts, in the order of posting */
+  message *first, *last; /* in chunks, in the order of posting */
   MPI_Request listening;
   int heard; /* a notice */
   ronde__mpi_hosts hosts;
   ronde__mpi_beat beat;
-  _Atomic uint64_t n_parts_ended;
+  _Atomic uint64_t n_chunks_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool aborted;
-  _Atomic int n_in_parts;
+  _Atomic int n_in_chunks;
 } endpoint;
 
 static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
@@ -88,7 +88,7 @@ static ronde_status mpi_failed(int error, const char *what, int peer) {
 
 /* ---- messages ---- */
 
-/* One like `wanted`, without a part under way; NULL: no memory (logged). */
+/* One like `wanted`, without a chunk under way; NULL: no memory (logged). */
 static message *message_take(endpoint *self, message wanted) {
   pthread_mutex_lock(&self->lock);
   message *m = self->free;
@@ -100,7 +100,7 @@ static message *message_take(endpoint *self, message wanted) {
     return NULL;
   }
   *m = wanted;
-  for (int i = 0; i < WINDOW; i++) m->parts[i] = MPI_REQUEST_NULL;
+  for (int i = 0; i < WINDOW; i++) m->chunks[i] = MPI_REQUEST_NULL;
   return m;
 }
 
@@ -111,38 +111,38 @@ static void message_release(endpoint *self, message *m) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static ronde_status post_part(endpoint *self, message *m, char *data, size_t bytes, MPI_Request *request) {
+static ronde_status post_chunk(endpoint *self, message *m, char *data, size_t bytes, MPI_Request *request) {
   int error;
   if (!m->is_send) error = MPI_Irecv(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-  /* MPI would take all parts at once, into memory of the receiver's: each is to be met by its receive. */
-  else if (m->in_parts) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+  /* MPI would take all chunks at once, into memory of the receiver's: each is to be met by its receive. */
+  else if (m->in_chunks) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   else error = MPI_Isend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   return error == MPI_SUCCESS ? RONDE_OK : mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
 }
 
-/* Parts of two messages with one tag must not mix, nor a message overtake the parts of one. With the lock held; m may
+/* Chunks of two messages with one tag must not mix, nor a message overtake the chunks of one. With the lock held; m may
  * be in the list. */
 static bool is_behind_its_like(const endpoint *self, const message *m) {
   const message *o = self->first;
   for (; o && o != m; o = o->next)
-    if (o->peer == m->peer && o->tag == m->tag && o->is_send == m->is_send && o->n_posted < o->n_parts) break;
+    if (o->peer == m->peer && o->tag == m->tag && o->is_send == m->is_send && o->n_posted < o->n_chunks) break;
   return o && o != m;
 }
 
 /* Unless it can go as a whole, and at once. */
 static void enlist(endpoint *self, message *m) {
-  if (m->bytes <= PART_BYTES && !atomic_load_explicit(&self->n_in_parts, memory_order_relaxed)) return;
+  if (m->bytes <= CHUNK_BYTES && !atomic_load_explicit(&self->n_in_chunks, memory_order_relaxed)) return;
   pthread_mutex_lock(&self->lock);
-  m->in_parts = m->bytes > PART_BYTES || is_behind_its_like(self, m);
-  if (!m->in_parts) {
+  m->in_chunks = m->bytes > CHUNK_BYTES || is_behind_its_like(self, m);
+  if (!m->in_chunks) {
     pthread_mutex_unlock(&self->lock);
     return;
   }
-  m->n_parts = ronde__max(1, ronde__ceil_div((int64_t)m->bytes, PART_BYTES));
+  m->n_chunks = ronde__max(1, ronde__ceil_div((int64_t)m->bytes, CHUNK_BYTES));
   if (self->first) self->last->next = m;
   else self->first = m;
   self->last = m;
-  atomic_fetch_add(&self->n_in_parts, 1);
+  atomic_fetch_add(&self->n_in_chunks, 1);
   pthread_mutex_unlock(&self->lock);
 }
 
@@ -162,7 +162,7 @@ static ronde_status post(ronde__transport *transport, message wanted, ronde__req
     ronde__host_post(self->hosts.near, &m->near);
   } else {
     enlist(self, m);
-    if (!m->in_parts) RONDE_TRY(post_part(self, m, m->data, m->bytes, m->parts));
+    if (!m->in_chunks) RONDE_TRY(post_chunk(self, m, m->data, m->bytes, m->chunks));
   }
   request_out->impl = m;
   return RONDE_OK;
@@ -201,9 +201,9 @@ static ronde_status test_near(message *m, bool *done_out) {
              : RONDE_OK;
 }
 
-/* Of a message or a part that has ended, with an error or without. MPI names one that is too long but not by how
+/* Of a message or a chunk that has ended, with an error or without. MPI names one that is too long but not by how
  * much. */
-static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_Status *status) {
+static ronde_status chunk_ended(endpoint *self, message *m, int error, const MPI_Status *status) {
   int class = MPI_SUCCESS, n = 0;
   if (error != MPI_SUCCESS) {
     MPI_Error_class(error, &class);
@@ -214,7 +214,7 @@ static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_
     return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
   }
   ronde__mpi_beat_heard(&self->beat, m->peer);
-  atomic_fetch_add_explicit(&self->n_parts_ended, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&self->n_chunks_ended, 1, memory_order_relaxed);
   if (!m->is_send) MPI_Get_count(status, MPI_BYTE, &n);
   m->came += (size_t)n;
   return RONDE_OK;
@@ -222,22 +222,22 @@ static ronde_status part_ended(endpoint *self, message *m, int error, const MPI_
 
 static ronde_status test_whole(endpoint *self, message *m, bool *done_out) {
   MPI_Status status;
-  int done = 0, error = MPI_Test(m->parts, &done, &status);
+  int done = 0, error = MPI_Test(m->chunks, &done, &status);
   *done_out = done || error != MPI_SUCCESS;
-  return *done_out ? part_ended(self, m, error, &status) : RONDE_OK;
+  return *done_out ? chunk_ended(self, m, error, &status) : RONDE_OK;
 }
 
-static ronde_status post_parts(endpoint *self, message *m) {
-  if (m->n_posted == m->n_parts || is_behind_its_like(self, m)) return RONDE_OK;
-  for (; m->n_posted < m->n_parts && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
-    size_t at = (size_t)m->n_posted * PART_BYTES;
-    size_t bytes = m->bytes - at < PART_BYTES ? m->bytes - at : PART_BYTES;
-    RONDE_TRY(post_part(self, m, m->data + at, bytes, &m->parts[m->n_posted % WINDOW]));
+static ronde_status post_chunks(endpoint *self, message *m) {
+  if (m->n_posted == m->n_chunks || is_behind_its_like(self, m)) return RONDE_OK;
+  for (; m->n_posted < m->n_chunks && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
+    size_t at = (size_t)m->n_posted * CHUNK_BYTES;
+    size_t bytes = m->bytes - at < CHUNK_BYTES ? m->bytes - at : CHUNK_BYTES;
+    RONDE_TRY(post_chunk(self, m, m->data + at, bytes, &m->chunks[m->n_posted % WINDOW]));
   }
   return RONDE_OK;
 }
 
-/* The oldest part under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look
+/* The oldest chunk under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look
  * into the network for all of them: MPI_Test takes one for each. */
 static bool test_heads(endpoint *self, message **at) {
   enum { HEADS = 64 };
@@ -248,15 +248,15 @@ static bool test_heads(endpoint *self, message **at) {
   for (; *at && n < HEADS; *at = (*at)->next) {
     message *m = *at;
     if (m->status != RONDE_OK || m->n_done == m->n_posted) continue;
-    heads[n] = m->parts[m->n_done % WINDOW];
+    heads[n] = m->chunks[m->n_done % WINDOW];
     owners[n++] = m;
   }
   if (!n) return false;
   bool has_errors = MPI_Testsome(n, heads, &n_ended, indices, statuses) != MPI_SUCCESS;
   for (int i = 0; i < n_ended; i++) {
     message *m = owners[indices[i]];
-    m->parts[m->n_done++ % WINDOW] = MPI_REQUEST_NULL;
-    m->status = part_ended(self, m, has_errors ? statuses[i].MPI_ERROR : MPI_SUCCESS, &statuses[i]);
+    m->chunks[m->n_done++ % WINDOW] = MPI_REQUEST_NULL;
+    m->status = chunk_ended(self, m, has_errors ? statuses[i].MPI_ERROR : MPI_SUCCESS, &statuses[i]);
   }
   return n_ended > 0;
 }
@@ -268,12 +268,12 @@ static void delist(endpoint *self, message *gone) {
   if (before) before->next = gone->next;
   else self->first = gone->next;
   if (self->last == gone) self->last = before;
-  atomic_fetch_sub(&self->n_in_parts, 1);
+  atomic_fetch_sub(&self->n_in_chunks, 1);
 }
 
-/* All messages in parts, whoever waits for them: one may be behind another. */
-static void move_all_parts(endpoint *self) {
-  if (!atomic_load_explicit(&self->n_in_parts, memory_order_relaxed)) return;
+/* All messages in chunks, whoever waits for them: one may be behind another. */
+static void move_all_chunks(endpoint *self) {
+  if (!atomic_load_explicit(&self->n_in_chunks, memory_order_relaxed)) return;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
   for (bool ended = true; ended;) {
     ended = false;
@@ -281,8 +281,8 @@ static void move_all_parts(endpoint *self) {
   }
   for (message *m = self->first, *next; m; m = next) {
     next = m->next;
-    if (m->status == RONDE_OK) m->status = post_parts(self, m);
-    if (m->status == RONDE_OK && m->n_done < m->n_parts) continue;
+    if (m->status == RONDE_OK) m->status = post_chunks(self, m);
+    if (m->status == RONDE_OK && m->n_done < m->n_chunks) continue;
     delist(self, m);
     atomic_store_explicit(&m->done, true, memory_order_release);
   }
@@ -291,7 +291,7 @@ static void move_all_parts(endpoint *self) {
 
 static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
   if (m->is_near) RONDE_TRY(test_near(m, done_out));
-  else if (m->in_parts) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
+  else if (m->in_chunks) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
   else RONDE_TRY(test_whole(self, m, done_out));
   if (!*done_out) return RONDE_OK;
   RONDE_TRY(m->status);
@@ -343,7 +343,7 @@ static void notify(endpoint *self, notice what) {
 static ronde_status advance(endpoint *self, ronde__request *requests, int n, int *n_left_out) {
   ronde_status status = self->hosts.near ? ronde__host_advance(self->hosts.near) : RONDE_OK;
   *n_left_out = 0;
-  move_all_parts(self);
+  move_all_chunks(self);
   for (int i = 0; i < n; i++) {
     message *m = requests[i].impl;
     bool done;
@@ -459,7 +459,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     ronde_status status = advance(self, requests, n, &n_left);
     if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
-    uint64_t ended = atomic_load_explicit(&self->n_parts_ended, memory_order_relaxed);
+    uint64_t ended = atomic_load_explicit(&self->n_chunks_ended, memory_order_relaxed);
     if (!begin) begin = now;
     if (begin == now || ended != moved) patience = ronde__patience_of(timeout_ns, now);
     moved = ended;
@@ -496,16 +496,16 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
  * back. Past that the peer is dead and the process about to end. */
 static void message_withdraw(endpoint *self, message *m, uint64_t end_ns) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
-  if (m->in_parts) {
+  if (m->in_chunks) {
     pthread_mutex_lock(&self->lock);
     if (!m->done) delist(self, m);
     pthread_mutex_unlock(&self->lock);
   }
   for (int i = 0; i < WINDOW && !m->is_send; i++)
-    if (m->parts[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->parts[i]);
+    if (m->chunks[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->chunks[i]);
   int done = 0;
   do {
-    if (MPI_Testall(WINDOW, m->parts, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+    if (MPI_Testall(WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
   } while (!done && ronde__now_ns() < end_ns);
   message_release(self, m);
 }
@@ -526,7 +526,7 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   message *m = message_take(self, (message){.peer = transport->rank, .is_send = true});
   if (!m) return RONDE_E_MEMORY;
   m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
-  int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->parts);
+  int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->chunks);
   if (error != MPI_SUCCESS) return mpi_failed(error, "an all-reduce of", m->peer);
   __atomic_fetch_add(&self->head.bytes_received, m->bytes, __ATOMIC_RELAXED);
   ronde__request request = {m};
@@ -596,7 +596,7 @@ static ronde_status set_up(endpoint *self) {
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
-  if (self->hosts.n > 1) self->head.piece_bytes = PART_BYTES;
+  if (self->hosts.n > 1) self->head.piece_bytes = CHUNK_BYTES;
   return RONDE_OK;
 }
 

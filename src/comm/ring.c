@@ -11,11 +11,11 @@ static ronde_status ring_step(ronde__exchange *e, float *x, size_t n, int out, i
   int p = e->transport->size;
   int64_t total = (int64_t)n;
   out = (out % p + p) % p, in = (in % p + p) % p;
-  int64_t out_begin = ronde__share_begin(total, out, p), in_begin = ronde__share_begin(total, in, p);
+  int64_t out_begin = ronde__shard_begin(total, out, p), in_begin = ronde__shard_begin(total, in, p);
   e->out = x + out_begin;
-  e->n_out = ronde__share_begin(total, out + 1, p) - out_begin;
+  e->n_out = ronde__shard_begin(total, out + 1, p) - out_begin;
   e->in = x + in_begin;
-  e->n_in = ronde__share_begin(total, in + 1, p) - in_begin;
+  e->n_in = ronde__shard_begin(total, in + 1, p) - in_begin;
   return ronde__exchange_run(e);
 }
 

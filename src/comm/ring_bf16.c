@@ -24,7 +24,7 @@ size_t ronde__allreduce_bf16_scratch(size_t n, int p) {
   return p == 1 ? 0 : 3 * (size_t)packed_elems(ronde__ceil_div((int64_t)n, p));
 }
 
-static int64_t bf16_begin(const bf16_ring *l, int chunk) { return ronde__share_begin(l->n, chunk, l->p); }
+static int64_t bf16_begin(const bf16_ring *l, int chunk) { return ronde__shard_begin(l->n, chunk, l->p); }
 static int64_t bf16_length(const bf16_ring *l, int chunk) { return bf16_begin(l, chunk + 1) - bf16_begin(l, chunk); }
 
 static ronde_status bf16_pass_on(bf16_ring *l, int phase, uint32_t tag, const uint16_t *out, int out_chunk,

@@ -111,7 +111,7 @@ static void check_group(int p, size_t n) {
   for (int r = 0; r < p; r++) pthread_join(threads[r], NULL);
   for (int r = 0; r < p; r++) assert_int_equal(members[r].status, RONDE_OK);
   for (int owner = 0; owner < p && p > 1; owner++)
-    for (int64_t i = ronde__share_begin((int64_t)n, owner, p); i < ronde__share_begin((int64_t)n, owner + 1, p); i++)
+    for (int64_t i = ronde__shard_begin((int64_t)n, owner, p); i < ronde__shard_begin((int64_t)n, owner + 1, p); i++)
       check_element(&g, owner, (size_t)i);
   for (size_t i = 0; i < CALLS * n && p == 1; i++) assert_true(g.results[0][i] == given((int)(i / n), 0, i % n));
   for (int r = 0; r < p; r++) {

@@ -385,7 +385,7 @@ static json_t *values_of(const ronde_config *config, bool shared) {
 }
 
 json_t *ronde__config_json(const ronde_config *config) { return values_of(config, false); }
-json_t *ronde__config_shared(const ronde_config *config) { return values_of(config, true); }
+json_t *ronde__config_common(const ronde_config *config) { return values_of(config, true); }
 
 json_t *ronde__config_given(const ronde_config *config) {
   json_t *json = json_object();

@@ -66,7 +66,7 @@ ronde_status ronde__config_settle_others(const ronde_config *config);
 /* Every option of the verb, resolved, by name: for run.json. */
 json_t *ronde__config_json(const ronde_config *config);
 /* Of these, what ranks that are processes must have alike. */
-json_t *ronde__config_shared(const ronde_config *config);
+json_t *ronde__config_common(const ronde_config *config);
 /* The options that the user set, by name, as text; what ronde__config_take reads. */
 json_t *ronde__config_given(const ronde_config *config);
 /* Sets each option that was not set from such texts, unless `leave` says so; options of another version are left. */

@@ -187,7 +187,7 @@ static ronde_status find_cifar100(const char *given_dir, ronde__set *set) {
 
 /* ---- folders ----------------------------------------------------------------------------------------------------- */
 
-char *ronde__set_place(const char *name) {
+char *ronde__set_folder(const char *name) {
   static const struct {
     const char *name;
     probe_fn first;

@@ -10,7 +10,7 @@ void ronde__set_release(ronde__set *set);
 
 /* The folder in which a set's files are found where no DIR is given; NULL: none, or no set of this name. The caller
  * frees it. */
-char *ronde__set_place(const char *name);
+char *ronde__set_folder(const char *name);
 /* The folder to download a set into, in which it will be found; NULL where no variable names one. The caller frees
  * it. */
 char *ronde__set_home(const char *name);

@@ -132,7 +132,7 @@ typedef struct ronde__loader_options {
 typedef struct ronde__loader ronde__loader;
 ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
 void ronde__loader_destroy(ronde__loader *loader);
-/* The next batch of this rank: its shard of the global batch, which is contiguous (ronde__share_begin). Blocks until
+/* The next batch of this rank: its shard of the global batch, which is contiguous (ronde__shard_begin). Blocks until
  * it is read; valid until the next call. Continues into the next epoch, without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
 /* Skips the next batch. It is not read, unless reading has begun. Does not block. */

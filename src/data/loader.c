@@ -68,8 +68,8 @@ static ronde_status read_batch(ronde__loader *l, slot *s) {
   RONDE_TRY(begin_epoch(l));
   int64_t first = l->index * l->batch;
   int64_t global_n = ronde__min(l->batch, l->n_examples - first);
-  int64_t begin = ronde__share_begin(global_n, l->options.rank, l->options.world);
-  int64_t n = ronde__share_begin(global_n, l->options.rank + 1, l->options.world) - begin;
+  int64_t begin = ronde__shard_begin(global_n, l->options.rank, l->options.world);
+  int64_t n = ronde__shard_begin(global_n, l->options.rank + 1, l->options.world) - begin;
   int64_t skip = l->options.whole ? begin : 0; /* rows read for other ranks */
   if (l->options.whole) RONDE_TRY(read_examples(l, l->ids + first, global_n, s));
   else RONDE_TRY(read_examples(l, l->ids + first + begin, n, s));

@@ -103,8 +103,8 @@ static int64_t *gather(rig r, int world, bool whole, int prefetch) {
       ronde__batch batch = next(loaders[rank]);
       assert_int_equal(batch.epoch, 1 + b / (batches / 2));
       assert_int_equal(batch.index, b % (batches / 2));
-      assert_int_equal(batch.n, ronde__share_begin(batch.global_n, rank + 1, world) -
-                                    ronde__share_begin(batch.global_n, rank, world));
+      assert_int_equal(batch.n, ronde__shard_begin(batch.global_n, rank + 1, world) -
+                                    ronde__shard_begin(batch.global_n, rank, world));
       for (int64_t i = 0; i < batch.n; ++i, ++end) {
         ids[end] = id_in(&batch, i);
         assert_float_equal(batch.x[i * ELEMS + ELEMS - 1], ids[end] * 10 + ELEMS - 1, 0);

@@ -165,7 +165,7 @@ typedef struct ronde__net_result {
   int64_t n_correct;
 } ronde__net_result;
 
-/* Called from within backward, or forward, on the calling thread. share: hands this replica's part [n] of a
+/* Called from within backward, or forward, on the calling thread. gather_partials: hands what this replica contributes [n] of a
  * synchronised op to all replicas and gets theirs, valid until the next call; every replica calls it for the same ops in
  * the same order. NULL: this replica is alone. */
 typedef struct ronde__net_hooks {
@@ -173,7 +173,7 @@ typedef struct ronde__net_hooks {
   /* Some of a parameter's gradient is final (op.h); parameters in backward order, none frozen, the events of one not
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
-  ronde_status (*share)(void *user, const double *part, size_t n, ronde__parts *parts_out);
+  ronde_status (*gather_partials)(void *user, const double *partial, size_t n, ronde__partials *partials_out);
   void *user;
 } ronde__net_hooks;
 
@@ -191,8 +191,8 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);
 /* For executors: tells that all of a parameter's gradient, which lies where the net keeps it, is final. */
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks);
-/* The longest part that this net shares; 0: none. */
-size_t ronde__net_part_elems(const ronde__net *net);
+/* The longest contribution to a synchronised op of this net; 0: none. */
+size_t ronde__net_partial_elems(const ronde__net *net);
 /* The output without loss: y [n][elems], ROWS. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
 

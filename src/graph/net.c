@@ -19,7 +19,7 @@ struct ronde__net {
   size_t n_buffer_elems;
   const ronde__executor *executor;
   void *execution; /* the executor's */
-  size_t part_elems;
+  size_t partial_elems;
   ronde__range *dead; /* [n_dead] */
   int n_dead;
   bool *touched; /* [n_params]: its gradient has a contribution of this backward */
@@ -77,8 +77,8 @@ static ronde_status place_state(ronde__net *net) {
     place_params(net, layouts, true);
     place_buffers(net, layouts + graph->n_params);
     for (int i = 0; i < plan->n_steps; i++) {
-      size_t elems = ronde__plan_step_part_elems(&plan->steps[i]);
-      if (elems > net->part_elems) net->part_elems = elems;
+      size_t elems = ronde__plan_step_partial_elems(&plan->steps[i]);
+      if (elems > net->partial_elems) net->partial_elems = elems;
     }
     if (!net->options.define) status = ronde__plan_dead_taps(plan, net->params, &net->dead, &net->n_dead);
     ronde__plan_destroy(plan);
@@ -278,10 +278,10 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
 }
 
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks) {
-  return net->part_elems ? net->executor->pass_empty(net->execution, backward, hooks) : RONDE_OK;
+  return net->partial_elems ? net->executor->pass_empty(net->execution, backward, hooks) : RONDE_OK;
 }
 
-size_t ronde__net_part_elems(const ronde__net *net) { return net->part_elems; }
+size_t ronde__net_partial_elems(const ronde__net *net) { return net->partial_elems; }
 
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
   return net->executor->predict(net->execution, n, x, y_out);

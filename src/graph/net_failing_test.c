@@ -102,14 +102,14 @@ static void take(void *user, const ronde__gradient *g) {
 }
 
 /* Of a replica that is alone. */
-static ronde_status share_with_nobody(void *user, const double *part, size_t n, ronde__parts *parts_out) {
-  *parts_out = (ronde__parts){part, (int64_t)n, 1};
+static ronde_status share_with_nobody(void *user, const double *partial, size_t n, ronde__partials *partials_out) {
+  *partials_out = (ronde__partials){partial, (int64_t)n, 1};
   return RONDE_OK;
 }
 
 static void open_subject(subject *s, const network *network, const ronde_graph *graph, mode mode) {
   *s = (subject){.mode = mode, .e = examples_make(graph, 5)};
-  s->hooks = (ronde__net_hooks){.gradient = take, .share = share_with_nobody, .user = s};
+  s->hooks = (ronde__net_hooks){.gradient = take, .gather_partials = share_with_nobody, .user = s};
   assert_int_equal(ronde__prof_create(0, NULL, false, &s->prof), RONDE_OK);
   assert_int_equal(create(graph, network, mode, s->prof, &s->net), RONDE_OK);
   assert_int_equal(ronde__net_init(s->net, 7), RONDE_OK);

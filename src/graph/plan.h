@@ -80,7 +80,7 @@ ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__ph
  * its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);
 /* Of what a synchronised op shares (op.h); 0: it is none. */
-size_t ronde__plan_step_part_elems(const ronde__plan_step *step);
+size_t ronde__plan_step_partial_elems(const ronde__plan_step *step);
 void ronde__plan_step_release(ronde__plan_step *step);
 
 /* plan_memory.c: the offsets of all that lies in the arena, and its size; the steps are prepared. */

@@ -74,9 +74,9 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
   return RONDE_OK;
 }
 
-size_t ronde__plan_step_part_elems(const ronde__plan_step *step) {
+size_t ronde__plan_step_partial_elems(const ronde__plan_step *step) {
   const ronde__form *form = step->desc.form;
-  return form->part_elems ? form->part_elems(&step->desc) : 0;
+  return form->partial_elems ? form->partial_elems(&step->desc) : 0;
 }
 
 void ronde__plan_step_release(ronde__plan_step *step) {

@@ -73,7 +73,7 @@ static void planned_destroy(void *execution) {
 
 static ronde_status planned_allocate(planned *p) {
   RONDE__ALLOC(p->plans, MAX_PLANS * sizeof *p->plans, "network");
-  RONDE__ALLOC(p->part, ronde__net_part_elems(p->net) * sizeof *p->part, "network");
+  RONDE__ALLOC(p->part, ronde__net_partial_elems(p->net) * sizeof *p->part, "network");
   return RONDE_OK;
 }
 
@@ -120,7 +120,7 @@ static void planned_bind(planned *p, const ronde__plan *plan, const ronde__plan_
                            .seed = p->batch.seed,
                            .step = p->batch.step,
                            .first_example = p->batch.first_example,
-                           .part = p->part};
+                           .partial = p->part};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(p, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
@@ -154,7 +154,7 @@ static ronde_status run_forward_op(planned *p, const ronde__plan_step *step, con
 }
 
 static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
-  return p->batch.training && hooks && hooks->share && ronde__plan_step_part_elems(step) > 0;
+  return p->batch.training && hooks && hooks->gather_partials && ronde__plan_step_partial_elems(step) > 0;
 }
 
 /* The first half of a synchronised op. In the table its two halves are two calls: the exchange between them has a phase
@@ -164,7 +164,7 @@ static ronde_status planned_share(planned *p, const ronde__plan_step *step, bool
   uint64_t begin = op_clock(p);
   RONDE_TRY(step->desc.form->contribute(&step->desc, step->state, call, backward));
   ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p), 0);
-  return hooks->share(hooks->user, call->part, ronde__plan_step_part_elems(step), &call->parts);
+  return hooks->gather_partials(hooks->user, call->partial, ronde__plan_step_partial_elems(step), &call->partials);
 }
 
 static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, bool with_loss,
@@ -195,8 +195,8 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
     if (!(backward ? step->has_backward : step->for_loss) || !is_shared(p, step, hooks)) continue;
     ronde__op_call call;
     planned_bind(p, plan, step, backward, &call);
-    memset(call.part, 0, ronde__plan_step_part_elems(step) * sizeof *call.part);
-    RONDE_TRY(hooks->share(hooks->user, call.part, ronde__plan_step_part_elems(step), &call.parts));
+    memset(call.partial, 0, ronde__plan_step_partial_elems(step) * sizeof *call.partial);
+    RONDE_TRY(hooks->gather_partials(hooks->user, call.partial, ronde__plan_step_partial_elems(step), &call.partials));
     if (backward) continue;
     RONDE_TRY(step->desc.form->absorb(&step->desc, &call));
     for (int j = 0; j < step->desc.n_buffers; j++)

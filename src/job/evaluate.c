@@ -65,8 +65,8 @@ double ronde__score_value(const ronde__score *score, bool has_classes) {
 ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ronde__score *score_out) {
   buffers b = {0};
   ronde__score score = {0};
-  int64_t begin = ronde__share_begin(what->n, what->rank, what->n_workers);
-  int64_t end = ronde__share_begin(what->n, what->rank + 1, what->n_workers);
+  int64_t begin = ronde__shard_begin(what->n, what->rank, what->n_workers);
+  int64_t end = ronde__shard_begin(what->n, what->rank + 1, what->n_workers);
   ronde_status status = allocate(&what->data->source, what->chunk, &b);
   if (status == RONDE_OK && what->verdicts)
     if (!(b.logits = ronde__alloc((size_t)(what->chunk * what->data->source.classes) * sizeof *b.logits)))

@@ -187,13 +187,13 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_
   int64_t terms_max = s->k < CHUNK ? CHUNK / s->k : 1;
   int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, CHUNK);
   for (int64_t i = 0; i < term_chunks; i++) {
-    int64_t t = ronde__share_begin(count, i, term_chunks);
-    p.count = ronde__share_begin(count, i + 1, term_chunks) - t;
+    int64_t t = ronde__shard_begin(count, i, term_chunks);
+    p.count = ronde__shard_begin(count, i + 1, term_chunks) - t;
     p.a_offsets = a_offsets + t;
     p.b_offsets = b_offsets + t;
     for (int64_t j = 0; j < k_chunks; j++) {
-      int64_t k = ronde__share_begin(s->k, j, k_chunks);
-      p.k = ronde__share_begin(s->k, j + 1, k_chunks) - k;
+      int64_t k = ronde__shard_begin(s->k, j, k_chunks);
+      p.k = ronde__shard_begin(s->k, j + 1, k_chunks) - k;
       p.a = a + (s->trans_a ? k * s->lda : k);
       p.b = b + k * s->ldb;
       gemm_run_chunk(s, &p);

@@ -108,7 +108,7 @@ static void chunks_part(void *arg, int thread, int n_threads) {
   const chunk_job *c = arg;
   const ronde__phys *x = &c->j->desc->in[0];
   int64_t begin, end, n = c->blocks.last - c->blocks.first;
-  ronde__thread_share(n * chunks_of(x), thread, n_threads, &begin, &end);
+  ronde__thread_chunk(n * chunks_of(x), thread, n_threads, &begin, &end);
   for (int64_t item = begin + c->blocks.first * chunks_of(x), stop = item + end - begin; item < stop; item++) {
     int64_t rows, block, at = chunk_at(x, item, &rows, &block);
     c->fn(c->j, at, rows, block, c->j->partial + item * 2 * x->block);
@@ -166,16 +166,16 @@ static void batch_statistics(const batch_norm2d_job *j, blocks b) {
 
 /* The same of all replicas' examples; those without an example have 0 rows. */
 static void shared_statistics(const batch_norm2d_job *j, blocks b) {
-  const ronde__parts *parts = &j->call->parts;
+  const ronde__partials *partials = &j->call->partials;
   int64_t channels = padded_channels(&j->desc->in[0]), n = j->desc->in[0].block;
   for (int64_t c = b.first * n; c < b.last * n; c++) {
     double done = 0, mean = 0, m2 = 0;
-    for (int i = 0; i < parts->n; i++) {
-      const double *part = parts->at + i * parts->stride;
-      double rows = part[0], all = done + rows, delta = part[1 + c] - mean;
+    for (int i = 0; i < partials->n; i++) {
+      const double *partial = partials->at + i * partials->stride;
+      double rows = partial[0], all = done + rows, delta = partial[1 + c] - mean;
       if (rows == 0) continue;
       mean += delta * rows / all;
-      m2 += part[1 + channels + c] + delta * delta * done * rows / all;
+      m2 += partial[1 + channels + c] + delta * delta * done * rows / all;
       done = all;
     }
     set_statistics(j, c, mean, m2, done);
@@ -203,7 +203,7 @@ static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void 
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 1);
-    if (call->parts.n) shared_statistics(&j, b);
+    if (call->partials.n) shared_statistics(&j, b);
     else if (call->training) batch_statistics(&j, b);
     else running_statistics(&j, b);
     for (int64_t c = b.first * n; c < b.last * n; c++) {
@@ -251,13 +251,13 @@ static sums own_sums(const batch_norm2d_job *j, int64_t channel) {
 }
 
 static sums shared_sums(const batch_norm2d_job *j, int64_t channel) {
-  const ronde__parts *parts = &j->call->parts;
+  const ronde__partials *partials = &j->call->partials;
   sums s = {0};
-  for (int i = 0; i < parts->n; i++) {
-    const double *part = parts->at + i * parts->stride;
-    s.m += part[0];
-    s.dy += part[1 + channel];
-    s.dyx += part[1 + padded_channels(&j->desc->in[0]) + channel];
+  for (int i = 0; i < partials->n; i++) {
+    const double *partial = partials->at + i * partials->stride;
+    s.m += partial[0];
+    s.dy += partial[1 + channel];
+    s.dyx += partial[1 + padded_channels(&j->desc->in[0]) + channel];
   }
   return s;
 }
@@ -267,7 +267,7 @@ static void param_gradients(const batch_norm2d_job *j, blocks b) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
   for (int64_t c = b.first * x->block; c < b.last * x->block; c++) {
-    sums own = own_sums(j, c), all = call->parts.n ? shared_sums(j, c) : own;
+    sums own = own_sums(j, c), all = call->partials.n ? shared_sums(j, c) : own;
     double factor = j->factor[c], a = call->param[0][c] * factor;
     float dweight = (float)(own.dyx * factor), dbias = (float)own.dy;
     float *dw = call->dparam[0], *db = call->dparam[1];
@@ -284,7 +284,7 @@ static ronde_status batch_norm2d_backward(const ronde__op_desc *desc, const void
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 2);
-    if (!call->parts.n) each_chunk(&j, b, chunk_sums);
+    if (!call->partials.n) each_chunk(&j, b, chunk_sums);
     param_gradients(&j, b);
     if (call->din[0]) each_chunk(&j, b, chunk_backward);
   }
@@ -302,8 +302,8 @@ static ronde_status batch_norm2d_contribute(const ronde__op_desc *desc, const vo
                                             bool backward) {
   batch_norm2d_job j = job_of(desc, call);
   int64_t channels = padded_channels(&desc->in[0]), n = desc->in[0].block;
-  double *first = call->part + 1, *second = first + channels;
-  call->part[0] = (double)rows_of(&desc->in[0]);
+  double *first = call->partial + 1, *second = first + channels;
+  call->partial[0] = (double)rows_of(&desc->in[0]);
   each_chunk(&j, all_blocks(&j), backward ? chunk_sums : chunk_moments);
   for (int64_t block = 0; block < channels / n && !backward; block++)
     join_moments(&j, block, first + block * n, second + block * n);
@@ -329,7 +329,7 @@ static const ronde__form batch_norm2d_form = {
     .saved_elems = batch_norm2d_saved_elems,
     .forward = batch_norm2d_forward,
     .backward = batch_norm2d_backward,
-    .part_elems = batch_norm2d_part_elems,
+    .partial_elems = batch_norm2d_part_elems,
     .contribute = batch_norm2d_contribute,
     .absorb = batch_norm2d_absorb,
     .implementation = batch_norm2d_implementation,

@@ -106,7 +106,7 @@ static void conv_blocks_forward_part(void *arg, int thread, int n_threads) {
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t begin, end, slab = desc->param[0].t * s->in_blocks * s->weight_block;
-  ronde__thread_share(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->forward.n_runs;
     const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
@@ -128,7 +128,7 @@ static void conv_blocks_data_part(void *arg, int thread, int n_threads) {
   const conv_blocks_job *j = arg;
   const conv_blocks_state *s = j->s;
   int64_t begin, end, slab = j->desc->param[0].t * s->out_blocks * s->weight_block;
-  ronde__thread_share(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ib = item / s->data.n_runs;
     ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout[0], j->call->work + ib * slab,
@@ -166,7 +166,7 @@ static void weight_taps(const conv_blocks_job *j, int64_t ob, int64_t ib, int64_
 static void conv_blocks_weight_part(void *arg, int thread, int n_threads) {
   const conv_blocks_job *j = arg;
   int64_t taps = j->desc->param[0].t, begin, end;
-  ronde__thread_share(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / taps, tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
     weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);

@@ -59,7 +59,7 @@ static void conv_depthwise_forward_part(void *arg, int thread, int n_threads) {
   const conv_depthwise_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->forward;
   int64_t begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
     const ronde__conv_run *r = &sched->runs[item % sched->n_runs];
@@ -79,7 +79,7 @@ static void conv_depthwise_data_part(void *arg, int thread, int n_threads) {
   const conv_depthwise_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->data;
   int64_t begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(&j->desc->in[0]) * sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / sched->n_runs;
     run_sum(j, sched, &sched->runs[item % sched->n_runs], block, j->call->dout[0] + block * j->s->out_block,
@@ -114,7 +114,7 @@ static void weight_taps(const conv_depthwise_job *j, int64_t block, int64_t tap0
 static void conv_depthwise_weight_part(void *arg, int thread, int n_threads) {
   const conv_depthwise_job *j = arg;
   int64_t taps = j->desc->param[0].t, begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->in[0]) * taps, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(&j->desc->in[0]) * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
     weight_taps(j, begin / taps, tap0, tap1);

@@ -105,7 +105,7 @@ static size_t conv_first_work_elems(const ronde__op_desc *desc, const void *stat
 
 /* Of a pooling: as its own op has it. */
 static size_t conv_first_saved_elems(const ronde__op_desc *desc, const void *state) {
-  return n_places(desc) ? ronde__pool2d_places_elems(&desc->out[0]) : 0;
+  return n_places(desc) ? ronde__pool2d_indices_elems(&desc->out[0]) : 0;
 }
 
 typedef struct conv_first_job {
@@ -153,7 +153,7 @@ static void conv_first_forward_part(void *arg, int thread, int n_threads) {
   bool pooled = n_places(j->desc) > 0;
   float *window = j->call->work + thread * thread_elems(j->desc, s, false);
   int64_t pixels = out->h * out->w, begin, end;
-  ronde__thread_share(s->out_blocks * pixels, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->out_blocks * pixels, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / pixels, oh = item % pixels / out->w, ow = item % out->w, at = item * s->out_pixel;
     if (pooled) pool_window(j, ob, oh, ow, at, window);
@@ -223,7 +223,7 @@ static void weight_rows(const conv_first_job *j, int64_t ob, int64_t row0, int64
 static void conv_first_weight_part(void *arg, int thread, int n_threads) {
   const conv_first_job *j = arg;
   int64_t rows = j->desc->in[0].c * j->s->h.kernel, begin, end;
-  ronde__thread_share(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->s->out_blocks * rows, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t row0 = begin % rows, row1 = ronde__min(rows, row0 + end - begin);
     weight_rows(j, begin / rows, row0, row1, j->call->work + thread * thread_elems(j->desc, j->s, true));

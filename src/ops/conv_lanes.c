@@ -97,7 +97,7 @@ static void conv_lanes_forward_part(void *arg, int thread, int n_threads) {
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t begin, end, plane = desc->out[0].h * desc->out[0].w * j->s->lanes;
-  ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     const ronde__conv_run *r = &sched->runs[item];
     ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out[0], false);
@@ -118,7 +118,7 @@ static void conv_lanes_data_part(void *arg, int thread, int n_threads) {
   const conv_lanes_job *j = arg;
   const ronde__conv_schedule *sched = &j->s->data;
   int64_t begin, end;
-  ronde__thread_share(sched->n_runs, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(sched->n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     ronde__conv_run_sum(sched, &sched->runs[item], j->call->work, j->call->dout[0], j->call->din[0],
                         j->call->accumulate_dinput[0]);
@@ -162,7 +162,7 @@ static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
 static void conv_lanes_weight_part(void *arg, int thread, int n_threads) {
   const conv_lanes_job *j = arg;
   int64_t begin, end;
-  ronde__thread_share(j->desc->in[0].c * j->s->h.kernel, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->desc->in[0].c * j->s->h.kernel, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
 }
 

@@ -124,7 +124,7 @@ static void transform_input_part(void *arg, int thread, int n_threads) {
   const conv_toeplitz_job *j = arg;
   const conv_toeplitz_state *s = j->s;
   int64_t begin, end;
-  ronde__thread_share(s->in_blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->in_blocks, thread, n_threads, &begin, &end);
   for (int64_t b = begin; b < end; b++)
     j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND,
                                grid((float *)j->call->in[0] + b * SIZE * SIZE * s->in_pixel, s->in_pixel, SIZE),
@@ -136,7 +136,7 @@ static void transform_dout_part(void *arg, int thread, int n_threads) {
   const conv_toeplitz_job *j = arg;
   const conv_toeplitz_state *s = j->s;
   int64_t begin, end;
-  ronde__thread_share(s->out_blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->out_blocks, thread, n_threads, &begin, &end);
   for (int64_t b = begin; b < end; b++) {
     ronde__grid dout = grid(j->call->dout[0] + b * SIZE * SIZE * s->out_pixel, s->out_pixel, SIZE);
     j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, mirrored(dout, SIZE),
@@ -156,7 +156,7 @@ static void conv_toeplitz_weights_part(void *arg, int thread, int n_threads) {
   const pass *p = j->pass;
   int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, begin, end;
   float *pair = j->is_data ? j->pairs + thread * PLACES * s->tap_place : NULL;
-  ronde__thread_share(j->n_to * j->n_from, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->n_to * j->n_from, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t to = item / j->n_from, from = item % j->n_from;
     int64_t ob = j->is_data ? j->from0 + from : j->to0 + to, ib = j->is_data ? j->to0 + to : j->from0 + from;
@@ -174,7 +174,7 @@ static void conv_toeplitz_multiply_part(void *arg, int thread, int n_threads) {
   const conv_toeplitz_state *s = j->s;
   const pass *p = j->pass;
   int64_t pixel = j->is_data ? s->out_pixel : s->in_pixel, place = j->is_data ? s->out_place : s->in_place, begin, end;
-  ronde__thread_share(j->n_to * PLACES, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->n_to * PLACES, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++)
     ronde__gemm_run(j->from0 ? &p->gemm.add : &p->gemm.set, j->operand + item % PLACES * place + j->from0 * pixel,
                     p->list.a, j->weights + item * p->weight_place, p->list.b, j->n_from,
@@ -186,7 +186,7 @@ static void conv_toeplitz_finish_part(void *arg, int thread, int n_threads) {
   const conv_toeplitz_state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t pixel = j->is_data ? s->in_pixel : s->out_pixel, begin, end;
-  ronde__thread_share(j->n_to, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->n_to, thread, n_threads, &begin, &end);
   for (int64_t to = begin; to < end; to++) {
     int64_t block = j->to0 + to;
     float *at = (j->is_data ? call->din[0] : call->out[0]) + block * SIZE * SIZE * pixel;
@@ -233,7 +233,7 @@ static void conv_toeplitz_weight_part(void *arg, int thread, int n_threads) {
   const uint64_t none = 0;
   float *products = j->pairs + thread * PLACES * s->tap_place;
   int64_t begin, end;
-  ronde__thread_share(s->out_blocks * s->in_blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->out_blocks * s->in_blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->in_blocks, ib = item % s->in_blocks;
     for (int i = 0; i < PLACES; i++)

@@ -145,7 +145,7 @@ static void conv_winograd_weights_part(void *arg, int thread, int n_threads) {
   const conv_winograd_job *j = arg;
   const pass *p = j->pass;
   int64_t begin, end, blocks = p->from.blocks;
-  ronde__thread_share(p->to_blocks * blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->to_blocks * blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / blocks, ib = item % blocks;
     transform_weights(j, ob, ib, j->call->work + ob * PLACES * p->weight_place + ib * p->weight_block);
@@ -157,7 +157,7 @@ static void conv_winograd_transform_part(void *arg, int thread, int n_threads) {
   const pass *p = j->pass;
   int64_t begin, end, blocks = p->from.blocks;
   float *operand = j->call->work + p->operand_at;
-  ronde__thread_share(j->n_chunks * blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->n_chunks * blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++)
     ronde__winograd_transform(j->desc->kernels, &p->rows, &p->from, j->from, j->first_chunk + item / blocks,
                               item % blocks, operand + item * p->from.block_stride);
@@ -194,7 +194,7 @@ static void conv_winograd_multiply_part(void *arg, int thread, int n_threads) {
   const float *weights = j->call->work, *operand = weights + p->operand_at;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
   int64_t begin, end;
-  ronde__thread_share(p->to_blocks * j->n_chunks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->to_blocks * j->n_chunks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / j->n_chunks, chunk = item % j->n_chunks;
     for (int64_t ib = 0; ib < p->from.blocks; ib++)
@@ -210,7 +210,7 @@ static void block_part(void *arg, int thread, int n_threads) {
   float *weights = j->call->work + thread * PLACES * p->weight_place;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
   int64_t begin, end;
-  ronde__thread_share(p->to_blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->to_blocks, thread, n_threads, &begin, &end);
   for (int64_t ob = begin; ob < end; ob++) {
     for (int64_t ib = 0; ib < p->from.blocks; ib++) {
       transform_weights(j, ob, ib, weights);

@@ -51,7 +51,7 @@ static void conv_winograd_weight_transform_part(void *arg, int thread, int n_thr
   const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end, blocks = p->x.blocks + p->dy.blocks;
-  ronde__thread_share(j->n_chunks * blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->n_chunks * blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t chunk = item / blocks, block = item % blocks;
     bool is_x = block < p->x.blocks;
@@ -87,7 +87,7 @@ static void pair_part(void *arg, int thread, int n_threads) {
   const ronde__winograd_weight *p = j->pass;
   float *products = j->call->work + p->products_at + thread * PLACES * p->product;
   int64_t begin, end;
-  ronde__thread_share(p->x.blocks * p->dy.blocks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->x.blocks * p->dy.blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item % p->dy.blocks, ib = item / p->dy.blocks;
     for (int64_t place = 0; place < PLACES; place++) multiply(j, ib, ob, place, products + place * p->product);
@@ -99,7 +99,7 @@ static void conv_winograd_weight_multiply_part(void *arg, int thread, int n_thre
   const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end;
-  ronde__thread_share(p->x.blocks * p->dy.blocks * PLACES, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->x.blocks * p->dy.blocks * PLACES, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++)
     multiply(j, item / PLACES / p->dy.blocks, item / PLACES % p->dy.blocks, item % PLACES,
              j->call->work + p->products_at + item * p->product);
@@ -109,7 +109,7 @@ static void conv_winograd_weight_finish_part(void *arg, int thread, int n_thread
   const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
   int64_t begin, end, quanta = p->x.phys.block * p->dy.phys.block / RONDE__QUANTUM;
-  ronde__thread_share(p->x.blocks * p->dy.blocks * quanta, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(p->x.blocks * p->dy.blocks * quanta, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / quanta, first = begin % quanta, count = ronde__min(quanta - first, end - begin);
     conv_winograd_weight_finish(j, pair / p->dy.blocks, pair % p->dy.blocks,

@@ -50,7 +50,7 @@ static void drop_example(const dropout_job *j, int64_t n) {
 static void dropout_part(void *arg, int thread, int n_threads) {
   const dropout_job *j = arg;
   int64_t begin, end;
-  ronde__thread_share(j->desc->in[0].n, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->desc->in[0].n, thread, n_threads, &begin, &end);
   for (int64_t n = begin; n < end; n++) drop_example(j, n);
 }
 

@@ -15,7 +15,7 @@ typedef struct elementwise_job {
 static void elementwise_part(void *arg, int thread, int n_threads) {
   const elementwise_job *j = arg;
   int64_t begin, end;
-  ronde__thread_share(ronde__ceil_div(j->n, RONDE__QUANTUM), thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__ceil_div(j->n, RONDE__QUANTUM), thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
   end = ronde__min(end * RONDE__QUANTUM, j->n);
   if (begin < end) j->fn(j->desc, j->call, begin, end - begin);

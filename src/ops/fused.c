@@ -20,7 +20,7 @@ typedef struct fused_job {
 static void act_part(void *arg, int thread, int n_threads) {
   const fused_job *j = arg;
   int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out[0]), RONDE__QUANTUM);
-  ronde__thread_share(quanta, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(quanta, thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
   end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out[0]));
   float *d = j->call->dout[0] + begin;
@@ -46,7 +46,7 @@ static void bias_part(void *arg, int thread, int n_threads) {
   const ronde__phys *out = &j->desc->out[0];
   bool lanes = out->layout == RONDE__LANES;
   int64_t begin, end, plane = out->h * out->w * out->block;
-  ronde__thread_share(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
+  ronde__thread_chunk(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     if (!lanes) {
       block_sums(j, i);

@@ -52,7 +52,7 @@ static void transpose_part(void *arg, int thread, int n_threads) {
   const ronde__weight_layout *l = job->layout;
   int64_t blocks_o = ronde__ceil_div(l->o, l->block_o), blocks_i = ronde__ceil_div(l->i, l->block_i);
   int64_t block = l->block_o * l->block_i, begin, end;
-  ronde__thread_share(blocks_i * l->t * blocks_o, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(blocks_i * l->t * blocks_o, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item % blocks_o, t = item / blocks_o % l->t, ib = item / blocks_o / l->t;
     if (job->live && !job->live[t]) continue;

@@ -50,9 +50,9 @@ void ronde__weight_transpose_taps(const ronde__op_desc *desc, const ronde__weigh
                                   const float *packed, float *transposed, ronde__pool *pool);
 
 /* The calling thread's items [*begin_out, *end_out) of n. */
-static inline void ronde__thread_share(int64_t n, int thread, int n_threads, int64_t *begin_out, int64_t *end_out) {
-  *begin_out = ronde__share_begin(n, thread, n_threads);
-  *end_out = ronde__share_begin(n, thread + 1, n_threads);
+static inline void ronde__thread_chunk(int64_t n, int thread, int n_threads, int64_t *begin_out, int64_t *end_out) {
+  *begin_out = ronde__shard_begin(n, thread, n_threads);
+  *end_out = ronde__shard_begin(n, thread + 1, n_threads);
 }
 
 #endif

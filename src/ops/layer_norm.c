@@ -72,7 +72,7 @@ static void layer_norm_forward_part(void *arg, int thread, int n_threads) {
   const layer_norm_job *j = arg;
   const float *weight = j->call->param[0], *bias = j->call->param[1];
   int64_t n = j->desc->attr.length, begin, end;
-  ronde__thread_share(layer_norm_groups(j->desc), thread, n_threads, &begin, &end);
+  ronde__thread_chunk(layer_norm_groups(j->desc), thread, n_threads, &begin, &end);
   for (int64_t g = begin; g < end; g++) {
     const float *x = j->call->in[0] + g * n;
     float *y = j->call->out[0] + g * n, *saved = j->call->saved + 2 * g;
@@ -92,7 +92,7 @@ static void layer_norm_data_part(void *arg, int thread, int n_threads) {
   const layer_norm_job *j = arg;
   const float *weight = j->call->param[0];
   int64_t n = j->desc->attr.length, begin, end;
-  ronde__thread_share(layer_norm_groups(j->desc), thread, n_threads, &begin, &end);
+  ronde__thread_chunk(layer_norm_groups(j->desc), thread, n_threads, &begin, &end);
   for (int64_t g = begin; g < end; g++) {
     const float *x = j->call->in[0] + g * n, *dy = j->call->dout[0] + g * n;
     float *dx = j->call->din[0] + g * n, mean = j->call->saved[2 * g], r = j->call->saved[2 * g + 1];
@@ -122,7 +122,7 @@ static void layer_norm_params_part(void *arg, int thread, int n_threads) {
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->attr.length, begin, end;
   double *sums = (double *)(void *)call->work, *dots = sums + n;
-  ronde__thread_share(n, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(n, thread, n_threads, &begin, &end);
   memset(sums + begin, 0, (size_t)(end - begin) * sizeof *sums);
   memset(dots + begin, 0, (size_t)(end - begin) * sizeof *dots);
   for (int64_t g = 0; g < layer_norm_groups(j->desc); g++) {

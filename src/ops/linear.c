@@ -183,7 +183,7 @@ static void linear_forward_part(void *arg, int thread, int n_threads) {
   const ronde__op_call *call = j->call;
   int64_t bo = desc->out[0].block, n = desc->out[0].n, begin, end;
   int64_t row = desc->in[0].layout == RONDE__LANES ? 1 : s->x_ld;
-  ronde__thread_share(ronde__phys_blocks(&desc->out[0]) * s->n_pieces, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(&desc->out[0]) * s->n_pieces, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->n_pieces, piece = item % s->n_pieces, row0 = piece * s->piece;
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
@@ -228,7 +228,7 @@ static void weight_rows(const linear_job *j, int64_t ob, int64_t term, int64_t r
 static void linear_weight_part(void *arg, int thread, int n_threads) {
   const linear_job *j = arg;
   int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
-  ronde__thread_share(ronde__phys_blocks(&j->desc->out[0]) * terms, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(&j->desc->out[0]) * terms, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_rows(j, item / terms, item % terms, 0, thread);
 }
 
@@ -262,7 +262,7 @@ static void weight_tile(const linear_job *j, int64_t ob, int64_t term, int64_t n
 static void blocks_part(void *arg, int thread, int n_threads) {
   const linear_job *j = arg;
   int64_t begin, end;
-  ronde__thread_share(j->s->terms, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
     if (j->call->din[0]) data_piece(j, term, thread);
     for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
@@ -288,7 +288,7 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
   const linear_job *j = arg;
   const linear_state *s = j->s;
   int64_t terms = s->terms + (s->tail > 0), begin, end;
-  ronde__thread_share(terms, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++)
     ronde__gemm_sum(&s->data[term == s->terms], &s->data_list, s->data_list.count, j->call->param[0] + term * s->w_term,
                     j->call->work, j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);

@@ -195,7 +195,7 @@ static void lstm_forward_part(void *arg, int thread, int n_threads) {
   const lstm_job *j = arg;
   const lstm_state *s = j->s;
   int64_t begin, end;
-  ronde__thread_share(s->n_pieces, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->n_pieces, thread, n_threads, &begin, &end);
   for (int64_t piece = begin; piece < end; piece++) {
     int64_t n0 = piece * s->piece, m = ronde__min(s->piece, s->n - n0);
     for (int64_t t = 0; t < s->t; t++) {
@@ -254,7 +254,7 @@ static void lstm_backward_part(void *arg, int thread, int n_threads) {
   const ronde__op_call *call = j->call;
   float *all = call->work + s->t * s->n * GATES * s->h;
   int64_t begin, end, h = s->h;
-  ronde__thread_share(s->n_pieces, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->n_pieces, thread, n_threads, &begin, &end);
   for (int64_t piece = begin; piece < end; piece++) {
     int64_t n0 = piece * s->piece, m = ronde__min(s->piece, s->n - n0);
     bool last = piece == s->n_pieces - 1;
@@ -282,7 +282,7 @@ static void lstm_weights_part(void *arg, int thread, int n_threads) {
   const ronde__op_call *call = j->call;
   const bool *adds = call->accumulate_dparam;
   int64_t begin, end, h = s->h;
-  ronde__thread_share(GATES, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(GATES, thread, n_threads, &begin, &end);
   for (int64_t gate = begin; gate < end; gate++) {
     const float *d = call->work + gate * h;
     float *dw = call->dparam[WEIGHT_IH] ? call->dparam[WEIGHT_IH] + gate * h * s->f : NULL;

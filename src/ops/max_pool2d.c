@@ -12,7 +12,7 @@ static ronde_status max_pool2d_infer(const ronde__op_attr *attr, const char *lab
 }
 
 static size_t max_pool2d_saved_elems(const ronde__op_desc *desc, const void *state) {
-  return ronde__pool2d_places_elems(&desc->out[0]);
+  return ronde__pool2d_indices_elems(&desc->out[0]);
 }
 
 static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,

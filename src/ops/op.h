@@ -106,12 +106,12 @@ typedef struct ronde__gradient_listener {
   void *user;
 } ronde__gradient_listener;
 
-/* What each replica contributed to a synchronised op: `n` parts, in the order of replicas, `stride` f64 apart. */
-typedef struct ronde__parts {
+/* What each replica contributed to a synchronised op: `n` partial sums, in the order of replicas, `stride` f64 apart. */
+typedef struct ronde__partials {
   const double *at;
   int64_t stride;
   int n; /* 0: nothing is shared in this call */
-} ronde__parts;
+} ronde__partials;
 
 /* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of
  * inputs are overwritten, or added to where accumulate_dinput. */
@@ -133,13 +133,13 @@ typedef struct ronde__op_call {
   bool accumulate_dparam[RONDE__OP_MAX_PARAMS];
   bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
   ronde__gradient_listener listener;
-  float *saved;       /* what forward leaves to backward beside in and out */
-  float *work;        /* scratch of this call */
-  float loss_scale;   /* losses: factor of each example's gradient, 1 / (examples of the step) */
-  double *loss_sum;   /* losses: the sum of the examples' losses, and of those classified rightly, */
-  int64_t *n_correct; /* are added here; n_correct is untouched where there are no classes */
-  double *part;       /* [part_elems] of a synchronised op: its own contribution, */
-  ronde__parts parts; /* and everybody's */
+  float *saved;             /* what forward leaves to backward beside in and out */
+  float *work;              /* scratch of this call */
+  float loss_scale;         /* losses: factor of each example's gradient, 1 / (examples of the step) */
+  double *loss_sum;         /* losses: the sum of the examples' losses, and of those classified rightly, */
+  int64_t *n_correct;       /* are added here; n_correct is untouched where there are no classes */
+  double *partial;          /* [partial_elems] of a synchronised op: its own contribution, */
+  ronde__partials partials; /* and everybody's */
   ronde__pool *pool;
 } ronde__op_call;
 
@@ -169,10 +169,10 @@ struct ronde__form {
   size_t (*saved_elems)(const ronde__op_desc *desc, const void *state);
   ronde_status (*forward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
   ronde_status (*backward)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
-  /* Ops that may be synchronised: contribute() is the first half of forward or backward and leaves this replica's part;
-   * the second half is forward or backward itself with the parts of all. A replica without an example has a part of
+  /* Ops that may be synchronised: contribute() is the first half of forward or backward and leaves this replica's partial sums;
+   * the second half is forward or backward itself with those of all. A replica without an example has partial sums of
    * zeros, and absorb() is all of its forward. NULL: the op shares nothing. */
-  size_t (*part_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
+  size_t (*partial_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
   ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   bool gives_pieces; /* knows desc.in_pieces */

@@ -46,7 +46,7 @@ static void pieces_zero_tail(const ronde__phys *phys, float *x, int thread, int 
   int64_t rows = phys->h * phys->w * phys->n, begin, end;
   int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   float *last = x + (ronde__phys_blocks(phys) - 1) * rows * phys->block;
-  ronde__thread_share(rows, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(rows, thread, n_threads, &begin, &end);
   for (int64_t r = begin; r < end && tail; r++)
     memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
 }
@@ -63,7 +63,7 @@ static void pieces_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   for (int64_t c = 0; c < j->piece_phys->c;) {
     piece_run r = piece_run_at(j, c, &c);
-    ronde__thread_share(r.rows, thread, n_threads, &begin, &end);
+    ronde__thread_chunk(r.rows, thread, n_threads, &begin, &end);
     for (int64_t row = begin; row < end; row++) pieces_move_row(j, &r, row);
   }
   if (!j->accumulate && (!j->puts || j->offset == 0))

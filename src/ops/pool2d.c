@@ -109,7 +109,7 @@ typedef struct pool2d_job {
 static void pool2d_part(void *arg, int thread, int n_threads) {
   const pool2d_job *j = arg;
   int64_t begin, end;
-  ronde__thread_share(j->pool->planes, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(j->pool->planes, thread, n_threads, &begin, &end);
   for (int64_t plane = begin; plane < end; plane++) j->fn(j->desc, j->pool, j->call, plane);
 }
 

@@ -31,7 +31,7 @@ void ronde__pool2d_release(const ronde__op_desc *desc, void *state);
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state);
 
 /* Floats that hold a byte for each output: which place of its window a maximum has. */
-static inline size_t ronde__pool2d_places_elems(const ronde__phys *out) {
+static inline size_t ronde__pool2d_indices_elems(const ronde__phys *out) {
   return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
 }
 

@@ -14,7 +14,7 @@ static void rows_to_lanes(void *arg, int thread, int n_threads) {
   const ronde__op_call *call = ((const reorder_job *)arg)->call;
   const ronde__phys *in = &desc->in[0];
   int64_t features = in->c * in->h * in->w, begin, end;
-  ronde__thread_share(features, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(features, thread, n_threads, &begin, &end);
   desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out[0] + begin * in->n, in->n);
 }
 

@@ -38,7 +38,7 @@ static void softmax_forward_part(void *arg, int thread, int n_threads) {
   const softmax_job *j = arg;
   const ronde__op_attr *a = &j->desc->attr;
   int64_t begin, end;
-  ronde__thread_share(ronde__phys_elems(&j->desc->out[0]) / a->length, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_elems(&j->desc->out[0]) / a->length, thread, n_threads, &begin, &end);
   for (int64_t group = begin; group < end; group++) {
     const float *x = j->call->in[0] + softmax_group(a, group);
     float *y = j->call->out[0] + softmax_group(a, group), largest = x[0];
@@ -60,7 +60,7 @@ static void softmax_backward_part(void *arg, int thread, int n_threads) {
   const softmax_job *j = arg;
   const ronde__op_attr *a = &j->desc->attr;
   int64_t begin, end;
-  ronde__thread_share(ronde__phys_elems(&j->desc->out[0]) / a->length, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_elems(&j->desc->out[0]) / a->length, thread, n_threads, &begin, &end);
   for (int64_t group = begin; group < end; group++) {
     int64_t at = softmax_group(a, group);
     const float *y = j->call->out[0] + at, *dy = j->call->dout[0] + at;

@@ -173,8 +173,8 @@ typedef struct optim_range_call {
 static void optim_range_chunk(void *arg, int thread, int n_threads) {
   const optim_range_call *call = arg;
   int64_t n = (int64_t)call->n, n_chunks = ronde__ceil_div(n, CHUNK);
-  int64_t begin = ronde__min(ronde__share_begin(n_chunks, thread, n_threads) * CHUNK, n);
-  int64_t end = ronde__min(ronde__share_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
+  int64_t begin = ronde__min(ronde__shard_begin(n_chunks, thread, n_threads) * CHUNK, n);
+  int64_t end = ronde__min(ronde__shard_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
   if (begin < end)
     ronde__optim_range(call->optim, call->w + begin, call->g + begin, call->first + (size_t)begin,
                        (size_t)(end - begin));

@@ -165,15 +165,16 @@ static json_t *epochs_json(const ronde__record *record) {
   return epochs;
 }
 
-static json_t *late_json(const ronde__late_row *row) {
+static json_t *late_json(const ronde__straggler_row *row) {
   if (!row) return json_null();
   json_t *json = json_object();
   record_put(json, "steps", record_count(row->steps));
   record_put(json, "waited_s", record_real(row->waited_s));
   record_put(json, "waited_median_s", record_real(row->steps ? row->waited_median_s : NAN));
-  record_put(json, "cause", record_text(row->steps ? ronde__late_name(ronde__late_row_cause(row)) : NULL));
-#define RONDE_X(name, record_text) record_put(json, record_text "_s", record_real(row->above_s[RONDE__LATE_##name]));
-  RONDE__LATE_LIST(RONDE_X)
+  record_put(json, "cause", record_text(row->steps ? ronde__straggler_name(ronde__straggler_row_cause(row)) : NULL));
+#define RONDE_X(name, record_text) \
+  record_put(json, record_text "_s", record_real(row->above_s[RONDE__STRAGGLER_##name]));
+  RONDE__STRAGGLER_LIST(RONDE_X)
 #undef RONDE_X
   return json;
 }

@@ -58,7 +58,7 @@ typedef struct ronde__record_worker {
   double wall_s, phase_s[RONDE__N_PHASES];
   int64_t peak_rss_bytes;              /* < 0 where workers share a process */
   const char *host;                    /* NULL: this one */
-  const ronde__late_row *late;         /* NULL: nobody waits for it */
+  const ronde__straggler_row *late;    /* NULL: nobody waits for it */
   int64_t dropped_parts, missed_parts; /* that it made too late, and not at all */
 } ronde__record_worker;
 

@@ -79,7 +79,7 @@ static json_t *at(json_t *json, const char *path) {
 
 static void fill_result(ronde__record *record) {
   static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL}, {"collective", "ring", "modelled"}};
-  static const ronde__late_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
+  static const ronde__straggler_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
       {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, NULL, NULL, 0, 0},
       {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, "other", &late, 3, 1},

@@ -34,11 +34,11 @@ static ronde_status fill(const ronde__job *job, card *c) {
   snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);
   const ronde__resume *r = job->resume;
   if (r)
-    snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->place.step,
+    snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->progress.step,
              ronde__checksum(r->file->header, r->file->header_bytes));
   else snprintf(c->start, sizeof c->start, "the first step");
   for (int i = 0; led_option(i); i++) c->led |= (uint32_t)ronde_config_is_given(job->config, led_option(i)->name) << i;
-  json_t *options = ronde__config_shared(job->config);
+  json_t *options = ronde__config_common(job->config);
   size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
   json_decref(options);
   if (n == 0 || n >= sizeof c->options) return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes", n);

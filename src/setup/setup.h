@@ -37,7 +37,7 @@ ronde_status ronde__join_ranks(ronde__job *job);
  * 0's, and so is --out. */
 ronde_status ronde__find_start(ronde__job *job);
 /* Rank 0's bytes on all ranks, which call together: of what a training goes on from. */
-ronde_status ronde__share_start(ronde__transport *transport, void *data, size_t bytes);
+ronde_status ronde__start_broadcast(ronde__transport *transport, void *data, size_t bytes);
 ronde_status ronde__set_up_world(ronde__job *job);
 /* Reads --choices into job->choices, on every rank the same; with the world known. */
 ronde_status ronde__set_up_choices(ronde__job *job);

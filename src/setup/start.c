@@ -17,7 +17,7 @@ typedef struct finding {
 } finding;
 
 /* In pieces, each of which is waited for by itself. */
-ronde_status ronde__share_start(ronde__transport *transport, void *data, size_t bytes) {
+ronde_status ronde__start_broadcast(ronde__transport *transport, void *data, size_t bytes) {
   for (size_t at = 0; at < bytes; at += PIECE_BYTES)
     RONDE_TRY(ronde__broadcast_tree(transport, RONDE__TAG_START, 0, (char *)data + at,
                                     ronde__min(bytes - at, (size_t)PIECE_BYTES)));
@@ -47,7 +47,7 @@ static ronde_status check_finding(finding *f) {
 static ronde_status follow(ronde__job *job, const finding *f) {
   void *header;
   RONDE__ALLOC(header, f->header_bytes, "checkpoint");
-  ronde_status status = ronde__share_start(job->mpi, header, f->header_bytes);
+  ronde_status status = ronde__start_broadcast(job->mpi, header, f->header_bytes);
   if (status == RONDE_OK)
     return ronde__resume_follow(f->path, f->folder, header, f->header_bytes, f->file_bytes, &job->resume);
   ronde__free(header);
@@ -67,7 +67,7 @@ static ronde_status find_together(ronde__job *job, finding *f) {
   if (!leads && *f->out) RONDE_TRY(ronde_config_set(job->config, "out", f->out));
   if (f->header_bytes == 0) return RONDE_OK;
   /* The pages of a mapped file cannot be written, nor will they. */
-  return leads ? ronde__share_start(job->mpi, (void *)job->resume->file->header, f->header_bytes) : follow(job, f);
+  return leads ? ronde__start_broadcast(job->mpi, (void *)job->resume->file->header, f->header_bytes) : follow(job, f);
 }
 
 ronde_status ronde__find_start(ronde__job *job) {

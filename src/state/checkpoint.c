@@ -30,11 +30,11 @@ struct ronde__saver {
   ronde__state state;
   char *folder;
   int64_t last_step; /* that the next save by steps counts from */
-  bool any;          /* `place` was saved, or is being saved */
+  bool any;          /* `progress` was saved, or is being saved */
   uint64_t due_ns;   /* by the clock */
 
   /* The snapshot: belongs to the writer while `busy`. */
-  ronde__place place;
+  ronde__progress progress;
   float *values; /* [n_elems], then [n_arrays][n_trained], then [n_buffer_elems] */
   size_t n_elems, n_trained, n_buffer_elems, bytes;
   int64_t *counts; /* [buffers] */
@@ -69,7 +69,7 @@ static json_t *best_json(const ronde__best *best) {
 }
 
 static json_t *place_json(const ronde__saver *s) {
-  const ronde__place *p = &s->place;
+  const ronde__progress *p = &s->progress;
   int64_t per_epoch = s->job->steps_per_epoch, epoch = p->step ? (p->step - 1) / per_epoch + 1 : 1;
   return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step,
                    "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)epoch, "steps_of_epoch",
@@ -114,7 +114,7 @@ static ronde_status fetch(void *user, int i, int64_t first, const void **data_ou
   *n_out = ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
   *data_out = s->slice;
   if (s->job->kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
-  ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->place.step,
+  ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->progress.step,
              s->tensors[i].name);
   return RONDE_E_NUMERIC;
 }
@@ -135,7 +135,8 @@ static ronde_status write_snapshot(ronde__saver *s) {
   ronde__weights_notes notes;
   ronde__weights_describe(s->job, &notes);
   char *note = note_text(s);
-  char *path = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/step-%" PRId64 ".safetensors", s->folder, s->place.step);
+  char *path =
+      ronde__format("%s/" RONDE__CHECKPOINT_FOLDER "/step-%" PRId64 ".safetensors", s->folder, s->progress.step);
   ronde_status status = RONDE_OK;
   if (!note || !path) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a checkpoint", s->folder);
   if (status == RONDE_OK) {
@@ -158,7 +159,7 @@ static void write_and_note(ronde__saver *s, bool at_leisure) {
   ronde__guard_enter(&s->guard);
   if (status == RONDE_OK) {
     s->saved.written++;
-    s->saved.last_step = s->place.step;
+    s->saved.last_step = s->progress.step;
   } else if (status != RONDE_E_NUMERIC && status != RONDE_E_CANCELLED) {
     s->status = status;
   }
@@ -173,7 +174,7 @@ static void write_and_note(ronde__saver *s, bool at_leisure) {
 /* Of one of the arrays; behind them lie the buffers. */
 static float *state_values(const ronde__saver *s, int i) { return s->values + s->n_elems + (size_t)i * s->n_trained; }
 
-static void take_snapshot(ronde__saver *s, const ronde__place *place) {
+static void take_snapshot(ronde__saver *s, const ronde__progress *progress) {
   uint64_t begin = ronde__time_now(s->time);
   int n_buffers;
   size_t n_buffer_elems;
@@ -187,8 +188,8 @@ static void take_snapshot(ronde__saver *s, const ronde__place *place) {
   s->n_updates = ronde__optim_updates(s->state.optim);
   json_decref(s->note);
   s->note = s->job->strategy->note ? s->job->strategy->note(s->state.strategy_state) : NULL;
-  s->place = *place;
-  s->last_step = place->step;
+  s->progress = *progress;
+  s->last_step = progress->step;
   s->any = true;
   uint64_t end = ronde__time_now(s->time);
   s->due_ns = end + s->job->checkpoint_ns;
@@ -241,9 +242,9 @@ static ronde_status wait_idle(ronde__saver *s) {
   return status;
 }
 
-ronde_status ronde__saver_begin(ronde__saver *s, const ronde__place *place) {
+ronde_status ronde__saver_begin(ronde__saver *s, const ronde__progress *progress) {
   RONDE_TRY(wait_idle(s));
-  take_snapshot(s, place);
+  take_snapshot(s, progress);
   ronde__guard_enter(&s->guard);
   s->handed = true;
   ronde__time_signal(s->time, &s->changed);
@@ -251,19 +252,19 @@ ronde_status ronde__saver_begin(ronde__saver *s, const ronde__place *place) {
   return RONDE_OK;
 }
 
-static bool is_saved(const ronde__saver *s, const ronde__place *place) {
-  return s->any && s->place.step == place->step && s->place.closed == place->closed;
+static bool is_saved(const ronde__saver *s, const ronde__progress *progress) {
+  return s->any && s->progress.step == progress->step && s->progress.closed == progress->closed;
 }
 
 /* Where others use the processors, the thread that is writing may get too little of them to end within the time that is
  * left after a SIGTERM. */
-ronde_status ronde__saver_now(ronde__saver *s, const ronde__place *place, bool hurried) {
-  if (hurried && !is_saved(s, place)) atomic_store(&s->give_up, true);
+ronde_status ronde__saver_now(ronde__saver *s, const ronde__progress *progress, bool hurried) {
+  if (hurried && !is_saved(s, progress)) atomic_store(&s->give_up, true);
   ronde_status status = wait_idle(s);
   atomic_store(&s->give_up, false);
   RONDE_TRY(status);
-  if (is_saved(s, place)) return RONDE_OK;
-  take_snapshot(s, place);
+  if (is_saved(s, progress)) return RONDE_OK;
+  take_snapshot(s, progress);
   write_and_note(s, false);
   return wait_idle(s);
 }
@@ -343,7 +344,7 @@ ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, const
   ronde__saver *s;
   RONDE__ALLOC(s, sizeof *s, "checkpoints");
   *s = (ronde__saver){.job = job, .time = time, .state = *state};
-  if (job->resume) s->last_step = job->resume->place.step;
+  if (job->resume) s->last_step = job->resume->progress.step;
   ronde__guard_init(&s->guard);
   ronde_status status = set_up(s);
   if (status != RONDE_OK) ronde__saver_destroy(s);

@@ -7,7 +7,7 @@
  *   notes     what a file of weights says of itself, so that --init, eval, predict and export take it; and
  *             ronde.checkpoint, JSON: {schema, place{}, data{}, given{}, config{}, choices{}, world{}, and
  *             strategy{}, the strategy's own}
- * Random state needs no saving: order, augmentation and dropout are functions of seed and place.
+ * Random state needs no saving: order, augmentation and dropout are functions of seed and progress.
  *
  * What a strategy keeps beside the optimizer's state is more such tensors, which rank 0 has gathered, and its note.
  *
@@ -43,18 +43,18 @@ typedef struct ronde__best {
 } ronde__best;
 
 /* How far a run has come: all that is not weights or optimizer. */
-typedef struct ronde__place {
+typedef struct ronde__progress {
   int64_t step;     /* updates done, */
   int64_t skipped;  /* and of these left out: see --skip-bad-steps */
   bool closed;      /* the epoch's end after this step is done: tested and reported */
   ronde__sums sums; /* of the epoch of this step */
   ronde__best best;
-} ronde__place;
+} ronde__progress;
 
 /* Whether training is over there, the last test included: the steps are made, or --target-accuracy is reached. */
-bool ronde__place_is_over(const ronde__place *place, const ronde__job *job);
+bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job);
 
-/* What a checkpoint is of, beside the place. arrays: the optimizer's, then the strategy's (strategy.h). */
+/* What a checkpoint is of, beside the progress. arrays: the optimizer's, then the strategy's (strategy.h). */
 typedef struct ronde__state {
   ronde__net *net;
   ronde__optim *optim;
@@ -76,10 +76,10 @@ void ronde__saver_destroy(ronde__saver *saver);
 /* Whether a save is due after this step by --checkpoint-every, and none is under way. */
 bool ronde__saver_due(ronde__saver *saver, int64_t step);
 /* Begins a save. An error is that of an earlier one. */
-ronde_status ronde__saver_begin(ronde__saver *saver, const ronde__place *place);
-/* Saves on the calling thread, unless this place is saved already. hurried: an older state that is being written is given
+ronde_status ronde__saver_begin(ronde__saver *saver, const ronde__progress *progress);
+/* Saves on the calling thread, unless this progress is saved already. hurried: an older state that is being written is given
  * up for it; else it is waited for. */
-ronde_status ronde__saver_now(ronde__saver *saver, const ronde__place *place, bool hurried);
+ronde_status ronde__saver_now(ronde__saver *saver, const ronde__progress *progress, bool hurried);
 
 /* What was written so far. */
 ronde__record_checkpoints ronde__saver_written(ronde__saver *saver);
@@ -92,7 +92,7 @@ typedef struct ronde__resume {
   ronde__safetensors *file;
   void *header; /* of a file that rank 0 has: `file` is this, without the data of tensors. NULL: it is here */
   json_t *json; /* of its note */
-  ronde__place place;
+  ronde__progress progress;
 } ronde__resume;
 
 /* FOLDER/checkpoints/step-N.safetensors, newest first; to be freed, with each text. None is no error. */

@@ -95,7 +95,7 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
                   &loss, "correct", &correct, "examples", &examples) ||
       epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
-  r->place.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
+  r->progress.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
   return RONDE_OK;
 }
 
@@ -110,7 +110,7 @@ static ronde_status read_place(ronde__resume *r) {
       step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
       correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
-  r->place = (ronde__place){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
+  r->progress = (ronde__progress){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
   return read_best(r, json_object_get(place, "best"));
 }
 
@@ -436,9 +436,9 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
   ronde_status status = check_config(r, job, now);
   json_decref(now);
   RONDE_TRY(status);
-  if (job->steps < r->place.step)
+  if (job->steps < r->progress.step)
     return ronde__fail(RONDE_E_USAGE, "%s has %" PRId64 " updates already, and %" PRId64 " are wanted in all", r->path,
-                       r->place.step, job->steps);
+                       r->progress.step, job->steps);
   const char *isa = json_string_value(json_object_get(json_object_get(r->json, "choices"), "isa"));
   if (isa && strcmp(isa, job->kernels->isa))
     ronde__log(RONDE_LOG_WARNING, "%s was computed with the kernels for %s, now it is %s: results differ by rounding",

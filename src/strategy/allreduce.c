@@ -25,13 +25,13 @@ typedef struct state {
   int n_sent, n_begun, n_updated; /* in this order; n_begun: of jobs alone */
   uint64_t n_before;              /* jobs of the thread before this step's */
   float *scratch;
-  float *residual;          /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
-  ronde__part part, *parts; /* [ranks] */
-  ronde_status status;      /* of what was done inside a hook */
+  float *residual;                     /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
+  ronde__local_result found, *results; /* [ranks] */
+  ronde_status status;                 /* of what was done inside a hook */
   bus bus;
 } state;
 
-enum { TAG_PARTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
+enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
 
 /* The i-th that goes out; and the other way round, it is its own inverse. */
 static int bucket_at(const state *s, int i) {
@@ -91,16 +91,16 @@ static ronde_status meet(state *s) {
   send_ready(s, s->cut.n - 1);
   RONDE_TRY(s->status);
   uint64_t begun = ronde__comm_thread_hold(s->thread, 1) - s->n_before;
-  s->part.n_begun = (int32_t)ronde__min((int64_t)begun, s->cut.n - 1);
-  s->parts[transport->rank] = s->part;
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_PARTS, s->parts, sizeof *s->parts));
-  for (int r = 0; r < transport->size; r++) turn = (int)ronde__max(turn, s->parts[r].n_begun);
+  s->found.n_begun = (int32_t)ronde__min((int64_t)begun, s->cut.n - 1);
+  s->results[transport->rank] = s->found;
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  for (int r = 0; r < transport->size; r++) turn = (int)ronde__max(turn, s->results[r].n_begun);
   atomic_store_explicit(&s->turn, turn, memory_order_relaxed);
   ronde__comm_thread_go_on(s->thread);
   send_ready(s, s->cut.n);
   RONDE_TRY(s->status);
   uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  ronde__worker_met(worker, s->parts, begin, met);
+  ronde__worker_met(worker, s->results, begin, met);
   return RONDE_OK;
 }
 
@@ -161,9 +161,9 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
-  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){gradient_final, s}, &s->part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){gradient_final, s}, &s->found));
   RONDE_TRY(meet(s));
-  *result_out = ronde__parts_join(s->parts, transport->size);
+  *result_out = ronde__local_results_join(s->results, transport->size);
   ronde_status status = update(s, step->lr, result_out->broken_rank >= 0);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   return status;
@@ -176,7 +176,7 @@ static void destroy(void *opaque) {
   ronde__buckets_free(&s->cut);
   ronde__free(s->scratch);
   ronde__free(s->residual);
-  ronde__free(s->parts);
+  ronde__free(s->results);
   ronde__free(s);
 }
 
@@ -195,7 +195,7 @@ static ronde_status make_buckets(state *s) {
 static ronde_status set_up(state *s) {
   ronde__transport *transport = s->worker->transport;
   if (transport->size == 1) return RONDE_OK;
-  RONDE__ALLOC(s->parts, (size_t)transport->size * sizeof *s->parts, "all-reduce");
+  RONDE__ALLOC(s->results, (size_t)transport->size * sizeof *s->results, "all-reduce");
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !s->settings->overlap, &s->thread));
   rest(s);

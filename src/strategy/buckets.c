@@ -32,7 +32,7 @@ static int64_t n_pieces(const ronde__net_param *p, int64_t bucket_bytes) {
 static size_t cut_at(const ronde__net *net, const ronde__net_param *p, int64_t k, int64_t n) {
   int n_dead;
   const ronde__range *dead = ronde__net_dead(net, &n_dead);
-  size_t at = p->offset + (size_t)ronde__share_begin((int64_t)p->n_elems / LINE, k, n) * LINE;
+  size_t at = p->offset + (size_t)ronde__shard_begin((int64_t)p->n_elems / LINE, k, n) * LINE;
   size_t end = p->offset + p->n_elems;
   ronde__gaps live = ronde__gaps_of(dead, n_dead, p->offset, end), rest = ronde__gaps_of(dead, n_dead, at, end);
   ronde__range first, next;
@@ -165,7 +165,7 @@ void ronde__buckets_take_dead(ronde__buckets *buckets) {
 
 ronde__range ronde__bucket_piece(const ronde__bucket *bucket, int index, int n_servers) {
   int64_t n = (int64_t)bucket->n_live, n_lines = ronde__ceil_div(n, LINE);
-  int64_t begin = ronde__min(ronde__share_begin(n_lines, index, n_servers) * LINE, n);
-  int64_t end = ronde__min(ronde__share_begin(n_lines, index + 1, n_servers) * LINE, n);
+  int64_t begin = ronde__min(ronde__shard_begin(n_lines, index, n_servers) * LINE, n);
+  int64_t end = ronde__min(ronde__shard_begin(n_lines, index + 1, n_servers) * LINE, n);
   return (ronde__range){bucket->begin + (size_t)begin, (size_t)(end - begin)};
 }

@@ -13,8 +13,8 @@ enum {
   RONDE__PS_VALUES,       /* scheduler to server at the start: its pieces of the parameters, one a message */
   RONDE__PS_STATES,       /* the same of the optimizer's arrays, one after the other; and back, on request */
   RONDE__PS_HEAD,         /* worker to server: ronde__ps_head */
-  RONDE__PS_PART,         /* worker to server: ronde__part */
-  RONDE__PS_PARTS,        /* server 0 to worker: ronde__part [workers] */
+  RONDE__PS_RESULT,       /* worker to server: ronde__local_result */
+  RONDE__PS_RESULTS,      /* server 0 to worker: ronde__local_result [workers] */
   RONDE__PS_NORM,         /* between servers: sums of squares, for clipping */
   RONDE__PS_ANSWER,       /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
   RONDE__PS_UPDATES,      /* server to scheduler, in front of the states: int64 updates so far */
@@ -30,7 +30,7 @@ typedef struct ronde__ps_plan {
 } ronde__ps_plan;
 
 typedef enum ronde__ps_kind {
-  RONDE__PS_STEP,       /* a step begins: pushes and a part follow */
+  RONDE__PS_STEP,       /* a step begins: pushes and a result follow */
   RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
   RONDE__PS_FETCH,      /* asynchronous: the worker wants the parameters as they are */
   RONDE__PS_PASS,       /* bounded: the worker has no example in the step */
@@ -43,7 +43,7 @@ typedef struct ronde__ps_head {
   int64_t step,
       version; /* asynchronous: of the gradients; the version of the server's piece that they were computed on */
   /* Backup: of the worker's part (0: it has none, and no pushes follow), of the step, and how many workers have some. */
-  int64_t examples, step_examples, n_parts;
+  int64_t examples, step_examples, n_contributors;
 } ronde__ps_head;
 
 typedef struct ronde__ps_answer {

@@ -40,20 +40,20 @@ ronde_status ronde__ps_own_step(void *opaque, const ronde__step *step, ronde__st
   ronde__worker *worker = s->worker;
   bool any = step->own_examples > 0;
   ronde__step own = *step;
-  ronde__part part;
+  ronde__local_result found;
   own.examples = ronde__max(1, step->own_examples);
   ronde__ps_begin_buckets(s);
   s->begun = false;
   s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
-  RONDE_TRY(ronde__worker_gradients(worker, &own, (ronde__gradient_listener){any ? gradient_final : NULL, s}, &part));
+  RONDE_TRY(ronde__worker_gradients(worker, &own, (ronde__gradient_listener){any ? gradient_final : NULL, s}, &found));
   ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(s->status);
-  *result_out = ronde__parts_join(&part, 1);
-  if (part.broken) result_out->broken_rank = worker->transport->rank;
+  *result_out = ronde__local_results_join(&found, 1);
+  if (found.broken) result_out->broken_rank = worker->transport->rank;
   for (int i = 0; i < s->n_servers; i++) result_out->cancelled |= s->answers[i].stop != 0;
   if (!any) return RONDE_OK;
-  s->part = part;
+  s->found = found;
   ronde__ps_send_ready(s);
   RONDE_TRY(s->status);
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_end_own_push, s));

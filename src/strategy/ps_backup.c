@@ -58,7 +58,7 @@ static ronde__ps_head head_of(const ronde__worker *worker, const ronde__step *st
                           .step = step->step,
                           .examples = step->own_examples,
                           .step_examples = step->examples,
-                          .n_parts = ronde__min(largest, worker->transport->size)};
+                          .n_contributors = ronde__min(largest, worker->transport->size)};
 }
 
 static ronde_status step_with_backup(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
@@ -75,7 +75,7 @@ static ronde_status step_with_backup(void *opaque, const ronde__step *step, rond
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
   RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){any ? ronde__ps_gradient_final : NULL, s},
-                                    &s->part));
+                                    &s->found));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   if (any) ronde__ps_send_ready(s);
   RONDE_TRY(s->status);

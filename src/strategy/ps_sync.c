@@ -9,9 +9,9 @@ typedef ronde__ps_worker state;
 /* What this rank found goes out behind its gradients; what all have found comes back. */
 static ronde_status end_pushes(void *arg) {
   state *s = arg;
-  uint32_t tag = RONDE__PS_TAG(RONDE__PS_PARTS);
-  RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, 0), tag, s->parts,
-                                 (size_t)s->worker->transport->size * sizeof *s->parts, &s->ends[s->n_servers]));
+  uint32_t tag = RONDE__PS_TAG(RONDE__PS_RESULTS);
+  RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, 0), tag, s->results,
+                                 (size_t)s->worker->transport->size * sizeof *s->results, &s->ends[s->n_servers]));
   RONDE_TRY(ronde__ps_end_own_push(s));
   return ronde__ps_wait(s, s->ends + s->n_servers, 1);
 }
@@ -21,15 +21,15 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   ronde__worker *worker = s->worker;
   ronde__ps_begin_step(s, (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr});
   RONDE_TRY(ronde__comm_thread_submit(s->thread, ronde__ps_send_head, s));
-  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){ronde__ps_gradient_final, s}, &s->part));
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){ronde__ps_gradient_final, s}, &s->found));
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__ps_send_ready(s);
   RONDE_TRY(s->status);
   RONDE_TRY(ronde__comm_thread_submit(s->thread, end_pushes, s));
   RONDE_TRY(ronde__ps_settle(s));
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
-  ronde__worker_met(worker, s->parts, begin, end);
-  *result_out = ronde__parts_join(s->parts, worker->transport->size);
+  ronde__worker_met(worker, s->results, begin, end);
+  *result_out = ronde__local_results_join(s->results, worker->transport->size);
   if (result_out->broken_rank >= 0) return RONDE_OK;
   ronde__optim_begin(worker->optim, step->lr);
   ronde__optim_dead(worker->optim, ronde__net_values(worker->net));

@@ -47,8 +47,8 @@ ronde_status ronde__ps_end_pushes(ronde__ps_worker *s) {
 ronde_status ronde__ps_end_own_push(void *arg) {
   state *s = arg;
   for (int i = 0; i < s->n_servers; i++)
-    RONDE_TRY(s->group->ops->isend(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_PART), &s->part,
-                                   sizeof s->part, &s->ends[i]));
+    RONDE_TRY(s->group->ops->isend(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_RESULT), &s->found,
+                                   sizeof s->found, &s->ends[i]));
   RONDE_TRY(ronde__ps_end_pushes(s));
   return ronde__ps_wait(s, s->ends, s->n_servers);
 }
@@ -265,7 +265,7 @@ static ronde_status set_up(state *s) {
   s->ends = s->replies + s->n_servers;
   RONDE__ALLOC(s->head, (size_t)s->n_servers * sizeof *s->head, "parameter servers");
   RONDE__ALLOC(s->answers, (size_t)s->n_servers * sizeof *s->answers, "parameter servers");
-  RONDE__ALLOC(s->parts, (size_t)workers->size * sizeof *s->parts, "parameter servers");
+  RONDE__ALLOC(s->results, (size_t)workers->size * sizeof *s->results, "parameter servers");
   RONDE_TRY(ronde__comm_thread_create(workers->time, workers->rank, false, &s->thread));
   size_t bytes = ronde__net_n_elems(worker->net) * sizeof(float);
   RONDE_TRY(ronde__broadcast_tree(workers, TAG_WEIGHTS, 0, ronde__net_values(worker->net), bytes));
@@ -280,7 +280,7 @@ void ronde__ps_destroy(void *opaque) {
   ronde__buckets_free(&s->cut);
   ronde__free(s->buckets);
   ronde__free(s->requests);
-  ronde__free(s->parts);
+  ronde__free(s->results);
   ronde__free(s->head);
   ronde__free(s->answers);
   ronde__free(s->news);

@@ -40,9 +40,9 @@ typedef struct ronde__ps_worker {
   ronde__request *replies;  /* [servers] */
   ronde__request *ends;     /* [servers + 1] */
   int n_requests;
-  ronde__part part, *parts; /* [workers] */
-  ronde_status status;      /* of what went wrong inside a hook */
-  ronde__ps_outcome *news;  /* backup: [n_news], how the steps ended up to the one that the parameters are behind */
+  ronde__local_result found, *results; /* [workers] */
+  ronde_status status;                 /* of what went wrong inside a hook */
+  ronde__ps_outcome *news; /* backup: [n_news], how the steps ended up to the one that the parameters are behind */
   int64_t n_news, news_capacity;
   uint64_t waited_ns; /* backup: for others, of this step */
 } ronde__ps_worker;

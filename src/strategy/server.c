@@ -52,7 +52,7 @@ void ronde__server_destroy(void *server) {
   ronde__free(s->values);
   ronde__free(s->pushed);
   ronde__free(s->heads);
-  ronde__free(s->parts);
+  ronde__free(s->results);
   ronde__free(s->squares);
   ronde__free(s->server_ranks);
   ronde__free(s->requests);
@@ -76,7 +76,7 @@ ronde__prof *ronde__server_prof(const void *server) { return ((const ronde__serv
 static ronde_status make_room(ronde__server *s) {
   size_t n_workers = (size_t)s->n_workers, n_servers = (size_t)s->n_servers;
   RONDE__ALLOC(s->heads, n_workers * sizeof *s->heads, "parameter server");
-  RONDE__ALLOC(s->parts, n_workers * sizeof *s->parts, "parameter server");
+  RONDE__ALLOC(s->results, n_workers * sizeof *s->results, "parameter server");
   RONDE__ALLOC(s->squares, n_servers * sizeof *s->squares, "parameter server");
   RONDE__ALLOC(s->requests, n_workers * sizeof *s->requests, "parameter server");
   s->n_requests = s->n_workers;

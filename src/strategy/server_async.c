@@ -23,13 +23,13 @@ static ronde_status note(ronde__server *s, int w) {
 }
 
 static ronde_status update(ronde__server *s, int w) {
-  const ronde__part *part = &s->parts[w];
-  s->stop |= part->cancel || part->broken;
-  if (part->broken) return RONDE_OK;
+  const ronde__local_result *found = &s->results[w];
+  s->stop |= found->cancel || found->broken;
+  if (found->broken) return RONDE_OK;
   RONDE_TRY(note(s, w));
   uint64_t begin_ns = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
   ronde__optim_begin(s->optim, s->heads[w].lr);
-  ronde__optim_range_on(s->optim, s->o.pool, s->values, ronde__client_place(s, w), 0, s->n);
+  ronde__optim_range_on(s->optim, s->o.pool, s->values, ronde__client_slot(s, w), 0, s->n);
   s->version++;
   ronde__prof_op_add(s->prof, s->update_slot, begin_ns, ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE), 0);
   return RONDE_OK;

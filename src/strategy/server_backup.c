@@ -115,8 +115,8 @@ static ronde_status update(backup *b, const ronde__rank_set *counted) {
     RONDE_TRY(ronde__server_note_order(s, w));
     head = &s->heads[w];
     examples += head->examples;
-    if (sum) s->o.kernels->add(sum, ronde__client_place(s, w), sum, (int64_t)s->n);
-    else sum = ronde__client_place(s, w);
+    if (sum) s->o.kernels->add(sum, ronde__client_slot(s, w), sum, (int64_t)s->n);
+    else sum = ronde__client_slot(s, w);
   }
   float scale = (float)((double)head->step_examples / (double)examples);
   if (scale != 1) s->o.kernels->scale(sum, scale, (int64_t)s->n);
@@ -130,19 +130,19 @@ static ronde_status update(backup *b, const ronde__rank_set *counted) {
 static ronde__ps_outcome outcome_of(const backup *b, const ronde__ps_decision *d) {
   const ronde__server *s = b->server;
   ronde__ps_outcome o = {.step = d->step, .cancelled = b->cancelled, .broken_rank = -1, .broken_param = -1};
-  int64_t n_parts = 0;
+  int64_t n_contributors = 0;
   for (int w = 0; w < s->n_workers; w++) {
     if (!ronde__rank_set_has(&d->counted, w)) continue;
-    const ronde__part *part = &s->parts[w];
-    n_parts = s->heads[w].n_parts;
+    const ronde__local_result *found = &s->results[w];
+    n_contributors = s->heads[w].n_contributors;
     o.examples += s->heads[w].examples;
-    o.loss_sum += part->loss_sum;
-    o.n_correct += part->n_correct;
-    if (!part->broken || o.broken_rank >= 0) continue;
+    o.loss_sum += found->loss_sum;
+    o.n_correct += found->n_correct;
+    if (!found->broken || o.broken_rank >= 0) continue;
     o.broken_rank = w;
-    o.broken_param = part->broken - 2;
+    o.broken_param = found->broken - 2;
   }
-  for (int w = 0; w < n_parts; w++)
+  for (int w = 0; w < n_contributors; w++)
     if (!ronde__rank_set_has(&d->counted, w)) ronde__rank_set_add(&o.left_out, w);
   return o;
 }
@@ -182,8 +182,8 @@ static ronde_status close_next(backup *b) {
 
 static ronde_status check_head(const backup *b, int w) {
   const ronde__ps_head *h = &b->server->heads[w];
-  bool fits = h->step == b->news[w].told + 1 && h->examples >= 0 && h->examples <= h->step_examples && h->n_parts > 0 &&
-              h->n_parts <= b->server->n_workers;
+  bool fits = h->step == b->news[w].told + 1 && h->examples >= 0 && h->examples <= h->step_examples &&
+              h->n_contributors > 0 && h->n_contributors <= b->server->n_workers;
   return fits ? RONDE_OK
               : ronde__fail(RONDE_E_INTERNAL,
                             "worker %d has pushed %" PRId64 " examples for step %" PRId64
@@ -200,11 +200,12 @@ static ronde_status decide(backup *b, int w) {
   }
   RONDE_TRY(check_head(b, w));
   b->decided_ns = b->news[w].ready_ns = ronde__time_now(b->server->group->time);
-  if (h->examples > 0) b->cancelled |= b->server->parts[w].cancel != 0;
+  if (h->examples > 0) b->cancelled |= b->server->results[w].cancel != 0;
   if (h->step <= b->step) return answer_apart(b, w);
   if (h->examples == 0) return RONDE_OK;
   ronde__rank_set_add(&b->counted, w);
-  return ++b->n_counted < ronde__max(1, h->n_parts - b->server->o.settings->options->backup) ? RONDE_OK : close_next(b);
+  return ++b->n_counted < ronde__max(1, h->n_contributors - b->server->o.settings->options->backup) ? RONDE_OK
+                                                                                                    : close_next(b);
 }
 
 /* ---- the others follow -------------------------------------------------------------------------------------------- */

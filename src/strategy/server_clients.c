@@ -24,16 +24,16 @@ ronde_status ronde__client_receive(ronde__server *s, int w) {
   for (int b = 0; b < s->n_buckets; b++)
     if (ronde__server_length(s, b))
       RONDE_TRY(group->ops->irecv(group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PUSH + b)),
-                                  ronde__client_place(s, w) + s->begin[b], ronde__server_length(s, b) * sizeof(float),
+                                  ronde__client_slot(s, w) + s->begin[b], ronde__server_length(s, b) * sizeof(float),
                                   &requests[b]));
-  return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_PART), &s->parts[w], sizeof s->parts[w],
+  return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_RESULT), &s->results[w], sizeof s->results[w],
                            &requests[s->n_buckets]);
 }
 
 ronde_status ronde__client_send_values(ronde__server *s, int w) {
   ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
-  float *copy = ronde__client_place(s, w);
+  float *copy = ronde__client_slot(s, w);
   if (s->n) memcpy(copy, s->values, s->n * sizeof *s->values);
   for (int b = s->n_buckets - 1; b >= 0; b--)
     if (ronde__server_length(s, b))

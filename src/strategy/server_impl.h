@@ -28,9 +28,9 @@ struct ronde__server {
   float *values; /* [n] */
   float *pushed; /* [workers][n]; the first becomes their sum */
   ronde__ps_head *heads;
-  ronde__part *parts; /* [workers] */
-  double *squares;    /* [servers] */
-  int *server_ranks;  /* [servers] */
+  ronde__local_result *results; /* [workers] */
+  double *squares;              /* [servers] */
+  int *server_ranks;            /* [servers] */
   ronde__view view;
   ronde__transport *servers; /* through the view */
   /* [n_requests]: [n_buckets][workers], then [workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
@@ -69,7 +69,7 @@ ronde_status ronde__server_take(ronde__server *server, uint32_t tag, void *data,
  * network. Its requests: buckets, then what goes with them (a head, a part or an answer), then one more message. */
 #define RONDE__CLIENT_REQUESTS(server) ((server)->n_buckets + 2)
 
-static inline float *ronde__client_place(const ronde__server *s, int w) { return s->pushed + (size_t)w * s->n; }
+static inline float *ronde__client_slot(const ronde__server *s, int w) { return s->pushed + (size_t)w * s->n; }
 static inline ronde__request *ronde__client_requests(const ronde__server *s, int w) {
   return s->requests + w * RONDE__CLIENT_REQUESTS(s);
 }

@@ -25,23 +25,23 @@ static ronde_status take_heads(ronde__server *s) {
 /* Sums in the order of ranks, whatever came first. */
 static ronde_status take_pushes(ronde__server *s) {
   int n_workers = s->n_workers;
-  ronde__request *parts = s->requests + s->n_buckets * n_workers;
+  ronde__request *results = s->requests + s->n_buckets * n_workers;
   uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
   for (int b = 0; b < s->n_buckets; b++)
     for (int w = 0; w < n_workers && ronde__server_length(s, b); w++)
       RONDE_TRY(receive(s, w, (uint32_t)(RONDE__PS_PUSH + b), s->pushed + (size_t)w * s->n + s->begin[b],
                         ronde__server_length(s, b) * sizeof(float), &s->requests[b * n_workers + w]));
   for (int w = 0; w < n_workers; w++)
-    RONDE_TRY(receive(s, w, RONDE__PS_PART, &s->parts[w], sizeof s->parts[w], &parts[w]));
+    RONDE_TRY(receive(s, w, RONDE__PS_RESULT, &s->results[w], sizeof s->results[w], &results[w]));
   for (int b = 0; b < s->n_buckets; b++) {
     RONDE_TRY(ronde__server_wait(s, s->requests + b * n_workers, n_workers));
     float *sum = s->pushed + s->begin[b];
     for (int w = 1; w < n_workers; w++)
       s->o.kernels->add(sum, sum + (size_t)w * s->n, sum, (int64_t)ronde__server_length(s, b));
   }
-  RONDE_TRY(ronde__server_wait(s, parts, n_workers));
+  RONDE_TRY(ronde__server_wait(s, results, n_workers));
   uint64_t end = ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
-  ronde__parts_waited(s->parts, n_workers, s->prof, s->met_ns, begin, end);
+  ronde__local_results_waited(s->results, n_workers, s->prof, s->met_ns, begin, end);
   s->met_ns = end;
   return RONDE_OK;
 }
@@ -71,9 +71,9 @@ static ronde_status one_step(ronde__server *s) {
   ronde__request *told = s->requests + s->n_buckets * n_workers;
   RONDE_TRY(take_pushes(s));
   for (int w = 0; w < n_workers && s->index == 0; w++)
-    RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_PARTS), s->parts,
-                                (size_t)n_workers * sizeof *s->parts, &told[w]));
-  if (ronde__parts_join(s->parts, n_workers).broken_rank < 0) RONDE_TRY(update_and_send(s));
+    RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_RESULTS), s->results,
+                                (size_t)n_workers * sizeof *s->results, &told[w]));
+  if (ronde__local_results_join(s->results, n_workers).broken_rank < 0) RONDE_TRY(update_and_send(s));
   return group->ops->wait(group, s->requests, s->n_requests, group->timeout_ns);
 }
 

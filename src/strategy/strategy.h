@@ -9,7 +9,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
-#include "strategy/late.h"
+#include "strategy/straggler.h"
 #include "strategy/roles.h"
 
 /* A set of workers. */
@@ -50,12 +50,13 @@ typedef struct ronde__worker {
   void *before_forward_arg;
   int update_slot;   /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
-  double *shared;    /* [size][1 + part_elems of the net]: the ranks' parts of a synchronised op; NULL: there is none */
+  double *
+      partials; /* [size][1 + partial_elems of the net]: what the ranks contribute to a synchronised op; NULL: there is none */
   /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It is
    * the same moment for all, but for what a short message takes to go round: times that are counted from there can be
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
-  ronde__late *late; /* rank 0, where all wait for the last: who was late; else NULL */
+  ronde__straggler *straggler; /* rank 0, where all wait for the last: who was late; else NULL */
   /* Those that the strategy declares, in its order: zeros, or a checkpoint's; and the note of that, or NULL. */
   const ronde__state_array *arrays;
   const json_t *note;
@@ -126,7 +127,7 @@ typedef struct ronde__strategy {
    * worker. NULL: nobody. */
   int (*extra_ranks)(const ronde__strategy_settings *settings);
   ronde_status (*place)(const ronde__strategy_settings *settings, ronde__roles *roles);
-  /* How many workers' parts make a step. NULL: all. */
+  /* How many workers' gradients make a step. NULL: all. */
   int (*n_counted)(const ronde__strategy_settings *settings, int n_workers);
   /* Memory of all ranks together beside parameters, gradients and activations of each worker, given the bytes of all
    * gradients and of the optimizer's state for them. NULL: each worker has that state. */
@@ -177,34 +178,34 @@ const ronde__strategy *ronde__strategy_default(int n_workers);
 /* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
  */
 
-/* What one rank found in its part of a step. */
-typedef struct ronde__part {
+/* What one rank found in its part of the batch. */
+typedef struct ronde__local_result {
   double loss_sum;
   int64_t n_correct;
-  uint64_t ready_ns;                       /* from when the ranks last met until its last gradient was ready */
-  uint64_t spent_ns[RONDE__N_LATE_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
+  uint64_t ready_ns;                            /* from when the ranks last met until its last gradient was ready */
+  uint64_t spent_ns[RONDE__N_STRAGGLER_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
   int32_t cancel;
   int32_t broken;  /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
   int32_t n_begun; /* all-reduce: buckets whose turn can no longer be changed */
-} ronde__part;
+} ronde__local_result;
 
 /* Loads the step's batches and runs forward and backward of this rank's part: gradients of the step's mean loss in the
- * net (zeros where the rank has no example), and what was found in part_out. The listener is told of each gradient that
- * is final, last layers first, with part_out complete but for what later gradients may show; the ledger is then in phase
+ * net (zeros where the rank has no example), and what was found in own_out. The listener is told of each gradient that
+ * is final, last layers first, with own_out complete but for what later gradients may show; the ledger is then in phase
  * backward. Where updates are fused, they are done within, and nobody listens. */
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
-                                     ronde__part *part_out);
-/* The parts [n] of all ranks, in the order of ranks, as the step's result. */
-ronde__step_result ronde__parts_join(const ronde__part *parts, int n);
+                                     ronde__local_result *own_out);
+/* The results [n] of all ranks, in the order of ranks, as the step's result. */
+ronde__step_result ronde__local_results_join(const ronde__local_result *results, int n);
 /* Of an exchange between two times, which the ledger has closed: what the rank waited in it for the last of n to be
  * ready becomes phase wait. met_ns: when they had last met. */
-void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t met_ns, uint64_t begin_ns,
-                         uint64_t end_ns);
+void ronde__local_results_waited(const ronde__local_result *results, int n, ronde__prof *prof, uint64_t met_ns,
+                                 uint64_t begin_ns, uint64_t end_ns);
 /* All ranks have met, just now: in front of the first step. */
 void ronde__worker_start(ronde__worker *worker);
-/* All ranks have met at met_ns within the exchange, where this one has learnt everybody's part: accounts for the
+/* All ranks have met at met_ns within the exchange, where this one has learnt everybody's result: accounts for the
  * waiting, and for who was late. */
-void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns);
+void ronde__worker_met(ronde__worker *worker, const ronde__local_result *results, uint64_t begin_ns, uint64_t met_ns);
 /* Clips and updates all parameters from the net's gradients, in phase update; the phase is other afterwards. */
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* A stretch of an update that was begun, in phase update; the phase is exchange afterwards. */

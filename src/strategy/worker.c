@@ -9,21 +9,21 @@
 typedef struct watch {
   ronde__worker *worker;
   ronde__gradient_listener listener;
-  ronde__part *part;
+  ronde__local_result *own;
   _Atomic int32_t broken; /* of the part: concurrent gradients come from several threads */
   bool last;              /* the gradients of this batch are the step's */
   ronde__phase phase;     /* the present one */
 } watch;
 
 /* Where the rank's time went since the last step's meeting; its waiting is in no cause. */
-static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t spent_ns[RONDE__N_LATE_CAUSES]) {
+static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t spent_ns[RONDE__N_STRAGGLER_CAUSES]) {
   uint64_t ns[RONDE__N_PHASES];
   ronde__prof_totals_at(worker->prof, now_ns, ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) ns[p] -= worker->met_phases_ns[p];
-  spent_ns[RONDE__LATE_LOAD] = ns[RONDE__PHASE_LOAD];
-  spent_ns[RONDE__LATE_COMPUTE] = ns[RONDE__PHASE_FORWARD] + ns[RONDE__PHASE_BACKWARD];
-  spent_ns[RONDE__LATE_EXCHANGE] = ns[RONDE__PHASE_EXCHANGE];
-  spent_ns[RONDE__LATE_OTHER] =
+  spent_ns[RONDE__STRAGGLER_LOAD] = ns[RONDE__PHASE_LOAD];
+  spent_ns[RONDE__STRAGGLER_COMPUTE] = ns[RONDE__PHASE_FORWARD] + ns[RONDE__PHASE_BACKWARD];
+  spent_ns[RONDE__STRAGGLER_EXCHANGE] = ns[RONDE__PHASE_EXCHANGE];
+  spent_ns[RONDE__STRAGGLER_OTHER] =
       ns[RONDE__PHASE_UPDATE] + ns[RONDE__PHASE_OTHER] + ns[RONDE__PHASE_EVAL] + ns[RONDE__PHASE_CHECKPOINT];
 }
 
@@ -73,10 +73,10 @@ static void gradient_final(void *user, const ronde__gradient *g) {
     return;
   }
   if (worker->fused_update && !broken) update_one(worker, g);
-  w->part->broken = w->broken;
+  w->own->broken = w->broken;
   uint64_t now = ronde__time_now(worker->transport->time);
-  w->part->ready_ns = now - worker->met_ns;
-  note_spent(worker, now, w->part->spent_ns);
+  w->own->ready_ns = now - worker->met_ns;
+  note_spent(worker, now, w->own->spent_ns);
   if (w->listener.final) w->listener.final(w->listener.user, g);
 }
 
@@ -88,25 +88,25 @@ static void move_waiting(ronde__prof *prof, uint64_t latest_ns, uint64_t begin_n
 
 /* An all-gather on the rank's own thread, while its communication thread may be exchanging gradients: forward cannot go
  * on without it. Parts travel behind what the rank took to be ready, which tells waiting from exchanging. */
-static ronde_status share(void *user, const double *part, size_t n, ronde__parts *parts_out) {
+static ronde_status gather_partials(void *user, const double *partial, size_t n, ronde__partials *partials_out) {
   const watch *w = user;
   ronde__worker *worker = w->worker;
   ronde__transport *transport = worker->transport;
   size_t stride = n + 1;
-  double *own = worker->shared + (size_t)transport->rank * stride;
+  double *own = worker->partials + (size_t)transport->rank * stride;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE), met = worker->met_ns;
   uint64_t ready = ronde__time_now(transport->time) - met, latest = ready;
   memcpy(own, &ready, sizeof ready);
-  memcpy(own + 1, part, n * sizeof *part);
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->shared, stride * sizeof *own));
+  memcpy(own + 1, partial, n * sizeof *partial);
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->partials, stride * sizeof *own));
   uint64_t end = ronde__prof_switch(worker->prof, w->phase);
   for (int r = 0; r < transport->size; r++) {
-    memcpy(&ready, worker->shared + (size_t)r * stride, sizeof ready);
+    memcpy(&ready, worker->partials + (size_t)r * stride, sizeof ready);
     if (ready > latest) latest = ready;
   }
   move_waiting(worker->prof, met + latest, begin, end);
   worker->met_ns = end;
-  *parts_out = (ronde__parts){worker->shared + 1, (int64_t)stride, transport->size};
+  *partials_out = (ronde__partials){worker->partials + 1, (int64_t)stride, transport->size};
   return RONDE_OK;
 }
 
@@ -132,7 +132,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__worker *worker = w->worker;
   ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
                             .gradient = gradient_final,
-                            .share = worker->shared ? share : NULL,
+                            .gather_partials = worker->partials ? gather_partials : NULL,
                             .user = w};
   ronde__net_result result = {0};
   int n_params;
@@ -140,9 +140,9 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   float loss_scale = (float)(1.0 / (double)step->examples);
   if (batch->n > 0) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
   else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
-  w->part->loss_sum += result.loss_sum;
-  w->part->n_correct += result.n_correct;
-  if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->part->broken = 1;
+  w->own->loss_sum += result.loss_sum;
+  w->own->n_correct += result.n_correct;
+  if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->own->broken = 1;
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
   /* Backward writes all gradients; an exchange of the last ones may still be under way where a pass had no need of
    * them. */
@@ -150,14 +150,14 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   enter(w, RONDE__PHASE_BACKWARD);
   RONDE_TRY(batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
                          : ronde__net_pass_empty(worker->net, true, &hooks));
-  w->part->broken = w->broken; /* also of a gradient that was told concurrently */
+  w->own->broken = w->broken; /* also of a gradient that was told concurrently */
   return RONDE_OK;
 }
 
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
-                                     ronde__part *part_out) {
-  *part_out = (ronde__part){.cancel = step->cancel};
-  watch w = {.worker = worker, .listener = listener, .part = part_out};
+                                     ronde__local_result *own_out) {
+  *own_out = (ronde__local_result){.cancel = step->cancel};
+  watch w = {.worker = worker, .listener = listener, .own = own_out};
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
     w.last = i == step->n_batches - 1;
@@ -167,7 +167,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     enter(&w, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     int64_t first =
-        i * worker->batch + ronde__share_begin(batch.global_n, worker->transport->rank, worker->transport->size);
+        i * worker->batch + ronde__shard_begin(batch.global_n, worker->transport->rank, worker->transport->size);
     ronde__net_batch net_batch = {.n = batch.n,
                                   .x = batch.x,
                                   .labels = batch.labels,
@@ -183,25 +183,25 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
   return RONDE_OK;
 }
 
-ronde__step_result ronde__parts_join(const ronde__part *parts, int n) {
+ronde__step_result ronde__local_results_join(const ronde__local_result *results, int n) {
   ronde__step_result result = {.broken_rank = -1, .broken_param = -1};
   for (int r = 0; r < n; r++) {
-    result.loss_sum += parts[r].loss_sum;
-    result.n_correct += parts[r].n_correct;
-    result.cancelled |= parts[r].cancel != 0;
-    if (parts[r].broken && result.broken_rank < 0) {
+    result.loss_sum += results[r].loss_sum;
+    result.n_correct += results[r].n_correct;
+    result.cancelled |= results[r].cancel != 0;
+    if (results[r].broken && result.broken_rank < 0) {
       result.broken_rank = r;
-      result.broken_param = parts[r].broken - 2;
+      result.broken_param = results[r].broken - 2;
     }
   }
   return result;
 }
 
-void ronde__parts_waited(const ronde__part *parts, int n, ronde__prof *prof, uint64_t met_ns, uint64_t begin_ns,
-                         uint64_t end_ns) {
+void ronde__local_results_waited(const ronde__local_result *results, int n, ronde__prof *prof, uint64_t met_ns,
+                                 uint64_t begin_ns, uint64_t end_ns) {
   uint64_t latest = 0;
   for (int r = 0; r < n; r++)
-    if (parts[r].ready_ns > latest) latest = parts[r].ready_ns;
+    if (results[r].ready_ns > latest) latest = results[r].ready_ns;
   move_waiting(prof, met_ns + latest, begin_ns, end_ns);
 }
 
@@ -210,9 +210,9 @@ void ronde__worker_start(ronde__worker *worker) {
   ronde__prof_totals_at(worker->prof, worker->met_ns, worker->met_phases_ns);
 }
 
-void ronde__worker_met(ronde__worker *worker, const ronde__part *parts, uint64_t begin_ns, uint64_t met_ns) {
-  ronde__parts_waited(parts, worker->transport->size, worker->prof, worker->met_ns, begin_ns, met_ns);
-  if (worker->late) ronde__late_note(worker->late, parts);
+void ronde__worker_met(ronde__worker *worker, const ronde__local_result *results, uint64_t begin_ns, uint64_t met_ns) {
+  ronde__local_results_waited(results, worker->transport->size, worker->prof, worker->met_ns, begin_ns, met_ns);
+  if (worker->straggler) ronde__straggler_note(worker->straggler, results);
   worker->met_ns = met_ns;
   ronde__prof_totals(worker->prof, worker->met_phases_ns);
 }
@@ -237,26 +237,27 @@ void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch) {
                      0);
 }
 
-static void finish_alone(ronde__worker *worker, double lr, const ronde__part *part, ronde__step_result *result_out) {
-  *result_out = ronde__parts_join(part, 1);
+static void finish_alone(ronde__worker *worker, double lr, const ronde__local_result *found,
+                         ronde__step_result *result_out) {
+  *result_out = ronde__local_results_join(found, 1);
   if (result_out->broken_rank < 0 && !worker->fused_update) ronde__worker_update(worker, lr);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
 }
 
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
-  ronde__part part;
-  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){0}, &part));
-  finish_alone(worker, step->lr, &part, result_out);
+  ronde__local_result found;
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){0}, &found));
+  finish_alone(worker, step->lr, &found, result_out);
   return RONDE_OK;
 }
 
 ronde_status ronde__worker_step_on(ronde__worker *worker, const ronde__net_batch *batch, double lr,
                                    ronde__step_result *result_out) {
   ronde__step step = {.step = (int64_t)batch->step, .examples = batch->n, .n_batches = 1, .lr = lr};
-  ronde__part part = {0};
-  watch w = {.worker = worker, .part = &part, .last = true};
+  ronde__local_result found = {0};
+  watch w = {.worker = worker, .own = &found, .last = true};
   enter(&w, RONDE__PHASE_FORWARD);
   RONDE_TRY(pass(&w, batch, &step, false));
-  finish_alone(worker, lr, &part, result_out);
+  finish_alone(worker, lr, &found, result_out);
   return RONDE_OK;
 }

@@ -139,7 +139,7 @@ static ronde_status make_room(const ronde__job *job) {
 static bool find_later(const ronde__resume *r, char **paths, int n, const char **path_out) {
   ronde__log_demote(true);
   *path_out = NULL;
-  for (int i = 0; i < n && !*path_out && step_of(paths[i]) > r->place.step; i++) {
+  for (int i = 0; i < n && !*path_out && step_of(paths[i]) > r->progress.step; i++) {
     ronde__resume *later;
     if (ronde__checkpoint_open(paths[i], &later) != RONDE_OK) continue;
     *path_out = paths[i];
@@ -163,9 +163,9 @@ static ronde_status cut_behind(const ronde__job *job) {
     status = ronde__fail(RONDE_E_USAGE,
                          "%s: %s is behind it: --resume %s goes on from there, --overwrite removes what is behind step "
                          "%" PRId64,
-                         r->path, later, o->out, r->place.step);
+                         r->path, later, o->out, r->progress.step);
   free_paths(paths, n);
-  return status == RONDE_OK ? remove_checkpoints(o->out, r->place.step) : status;
+  return status == RONDE_OK ? remove_checkpoints(o->out, r->progress.step) : status;
 }
 
 static ronde_status prepare(const ronde__job *job) {

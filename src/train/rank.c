@@ -78,12 +78,12 @@ static void restore_buffers(ronde__rank *r) {
 /* No rank has updated; all go on as if the step had had no examples. */
 static void skip(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
   restore_buffers(r);
-  r->place.skipped++;
+  r->progress.skipped++;
   if (r->transport->rank != 0) return;
   char what[256];
   describe(r, result, what, sizeof what);
   ronde__log(RONDE_LOG_WARNING, "step %" PRId64 ": %s: left out (%" PRId64 " of at most %" PRId64 ")", step->step, what,
-             r->place.skipped, r->job->options->skip_bad_steps);
+             r->progress.skipped, r->job->options->skip_bad_steps);
 }
 
 /* Flips the lowest bit of a weight. */
@@ -114,8 +114,8 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__share_begin(batch, r->transport->rank + 1, r->job->roles.n_workers) -
-         ronde__share_begin(batch, r->transport->rank, r->job->roles.n_workers);
+    n += ronde__shard_begin(batch, r->transport->rank + 1, r->job->roles.n_workers) -
+         ronde__shard_begin(batch, r->transport->rank, r->job->roles.n_workers);
   }
   return n;
 }
@@ -125,9 +125,9 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
 static bool is_due(const ronde__rank *r, bool last) {
   const ronde__job *job = r->job;
   if (last) return true;
-  if (r->place.step >= job->steps) return false;
-  if (!job->strategy->meets_to_save) return r->saver && ronde__saver_due(r->saver, r->place.step);
-  return job->checkpoint_steps > 0 && r->place.step % job->checkpoint_steps == 0;
+  if (r->progress.step >= job->steps) return false;
+  if (!job->strategy->meets_to_save) return r->saver && ronde__saver_due(r->saver, r->progress.step);
+  return job->checkpoint_steps > 0 && r->progress.step % job->checkpoint_steps == 0;
 }
 
 /* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
@@ -140,9 +140,9 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
     RONDE_TRY(strategy->gather_state(r->strategy_state));
   if (r->saver && reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
   if (r->saver)
-    RONDE_TRY(last ? ronde__saver_now(r->saver, &r->place, hurried) : ronde__saver_begin(r->saver, &r->place));
+    RONDE_TRY(last ? ronde__saver_now(r->saver, &r->progress, hurried) : ronde__saver_begin(r->saver, &r->progress));
   if (strategy->meets_to_save && !last)
-    RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
+    RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -155,12 +155,12 @@ static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
 /* ---- where asynchronous ranks meet ---- */
 
 /* Their steps' sums as one. */
-static ronde__sums sum_parts(const ronde__epoch_part *parts, int n_workers, int64_t steps) {
+static ronde__sums sum_results(const ronde__epoch_result *results, int n_workers, int64_t steps) {
   ronde__sums sums = {.steps = steps};
   for (int i = 0; i < n_workers; i++) {
-    sums.examples += parts[i].sums.examples;
-    sums.n_correct += parts[i].sums.n_correct;
-    sums.loss_sum += parts[i].sums.loss_sum;
+    sums.examples += results[i].sums.examples;
+    sums.n_correct += results[i].sums.n_correct;
+    sums.loss_sum += results[i].sums.loss_sum;
   }
   return sums;
 }
@@ -171,13 +171,13 @@ static ronde_status meet(ronde__rank *r, const ronde__epoch *epoch, ronde_status
   ronde__transport *transport = r->transport;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
-  r->parts[transport->rank] = (ronde__epoch_part){.end = *status, .sums = epoch->sums};
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
+  r->results[transport->rank] = (ronde__epoch_result){.end = *status, .sums = epoch->sums};
+  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   for (int i = 0; i < r->job->roles.n_workers; i++)
-    if (r->parts[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->parts[i].end;
+    if (r->results[i].end == RONDE_E_NUMERIC || *status == RONDE_OK) *status = (ronde_status)r->results[i].end;
   r->agreed = *status != RONDE_OK;
   r->met = r->agreed;
   return RONDE_OK;
@@ -187,13 +187,13 @@ static ronde_status meet(ronde__rank *r, const ronde__epoch *epoch, ronde_status
  * waits at the same meeting. */
 static ronde_status meet_and_save(ronde__rank *r, const ronde__epoch *epoch) {
   ronde_status status = RONDE_OK;
-  ronde__sums own = r->place.sums;
-  if (r->place.step % r->job->steps_per_epoch == 0 || !is_due(r, false)) return RONDE_OK;
+  ronde__sums own = r->progress.sums;
+  if (r->progress.step % r->job->steps_per_epoch == 0 || !is_due(r, false)) return RONDE_OK;
   RONDE_TRY(meet(r, epoch, &status));
   RONDE_TRY(status);
-  r->place.sums = sum_parts(r->parts, r->job->roles.n_workers, own.steps);
+  r->progress.sums = sum_results(r->results, r->job->roles.n_workers, own.steps);
   RONDE_TRY(write_state(r, false, false));
-  r->place.sums = own;
+  r->progress.sums = own;
   return RONDE_OK;
 }
 
@@ -210,8 +210,8 @@ static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *s
     epoch->sums.loss_sum += result->loss_sum;
     epoch->sums.n_correct += result->n_correct;
   }
-  r->place =
-      (ronde__place){.step = step->step, .skipped = r->place.skipped, .sums = epoch->sums, .best = r->place.best};
+  r->progress = (ronde__progress){
+      .step = step->step, .skipped = r->progress.skipped, .sums = epoch->sums, .best = r->progress.best};
   if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
     r->own.examples += step->own_examples;
   else if (result->missed) r->own.missed++;
@@ -231,7 +231,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   bool skipped = result.broken_rank >= 0;
-  if (skipped && r->place.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
+  if (skipped && r->progress.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
   if (skipped) skip(r, step, &result);
   int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
   count_step(r, epoch, step, &result, n, skipped);
@@ -274,12 +274,12 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
 static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
   RONDE_TRY(share_buffers(r));
-  RONDE_TRY(evaluate(r, &r->parts[r->transport->rank].score));
-  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
+  RONDE_TRY(evaluate(r, &r->results[r->transport->rank].score));
+  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   for (int i = 0; i < r->job->roles.n_workers; i++) {
-    epoch->score.loss_sum += r->parts[i].score.loss_sum;
-    epoch->score.n_correct += r->parts[i].score.n_correct;
-    epoch->score.n += r->parts[i].score.n;
+    epoch->score.loss_sum += r->results[i].score.loss_sum;
+    epoch->score.n_correct += r->results[i].score.n_correct;
+    epoch->score.n += r->results[i].score.n;
   }
   epoch->has_score = epoch->score.n > 0;
   return RONDE_OK;
@@ -300,19 +300,19 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   const ronde__job *job = r->job;
   double value = ronde__score_value(&epoch->score, job->data->source.classes > 0);
   epoch->reached = job->options->target_accuracy > 0 && value >= job->options->target_accuracy;
-  if (!(value > r->place.best.value) || broken_parameter(r) >= 0) return RONDE_OK;
-  r->place.best = (ronde__best){value, epoch->epoch, epoch->last_step, epoch->score};
+  if (!(value > r->progress.best.value) || broken_parameter(r) >= 0) return RONDE_OK;
+  r->progress.best = (ronde__best){value, epoch->epoch, epoch->last_step, epoch->score};
   epoch->is_best = true;
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   if (r->transport->rank == 0) RONDE_TRY(ronde__weights_save(r->net, job->best_path, job));
-  return ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts);
+  return ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results);
 }
 
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
                                 bool with_score) {
-  ronde__epoch_part *own = &r->parts[r->transport->rank];
+  ronde__epoch_result *own = &r->results[r->transport->rank];
   *own = r->own;
   own->sums = epoch->sums;
   RONDE_TRY(settle(r));
@@ -321,13 +321,13 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__prof_totals(r->prof, own->ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
-  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->parts, sizeof *r->parts));
-  epoch->parts = r->parts;
+  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  epoch->results = r->results;
   if (r->job->strategy->asynchronous) {
-    epoch->sums = sum_parts(r->parts, r->job->roles.n_workers, epoch->sums.steps);
+    epoch->sums = sum_results(r->results, r->job->roles.n_workers, epoch->sums.steps);
     epoch->examples = 0;
-    for (int i = 0; i < r->job->roles.n_workers; i++) epoch->examples += r->parts[i].examples;
-    r->place.sums = epoch->sums;
+    for (int i = 0; i < r->job->roles.n_workers; i++) epoch->examples += r->results[i].examples;
+    r->progress.sums = epoch->sums;
   }
   return r->reporter && r->reporter->epoch ? r->reporter->epoch(r->reporter->user, epoch) : RONDE_OK;
 }
@@ -358,16 +358,16 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   const ronde__job *job = r->job;
   ronde__epoch epoch = {.epoch = number};
   uint64_t before[RONDE__N_PHASES];
-  int64_t first = r->place.step - (number - 1) * job->steps_per_epoch;
+  int64_t first = r->progress.step - (number - 1) * job->steps_per_epoch;
   ronde_status status = RONDE_OK;
   if (first > 0) {
-    epoch.sums = r->place.sums;
-    epoch.lr = ronde__schedule_lr(&job->schedule, r->place.step);
+    epoch.sums = r->progress.sums;
+    epoch.lr = ronde__schedule_lr(&job->schedule, r->progress.step);
   }
-  r->own = (ronde__epoch_part){0};
+  r->own = (ronde__epoch_result){0};
   ronde__prof_totals(r->prof, before);
-  for (int64_t i = first; i < job->steps_per_epoch && r->place.step < last_step && status == RONDE_OK; i++) {
-    ronde__step step = {.step = r->place.step + 1};
+  for (int64_t i = first; i < job->steps_per_epoch && r->progress.step < last_step && status == RONDE_OK; i++) {
+    ronde__step step = {.step = r->progress.step + 1};
     step_size(job, i, &step);
     status = one_step(r, &epoch, &step);
   }
@@ -378,35 +378,35 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
     if (met != RONDE_OK) r->agreed = false;
     RONDE_TRY(met);
   }
-  epoch.last_step = r->place.step;
-  bool with_score = status == RONDE_OK && wants_score(r, number, r->place.step == last_step);
+  epoch.last_step = r->progress.step;
+  bool with_score = status == RONDE_OK && wants_score(r, number, r->progress.step == last_step);
   ronde_status closed = close_epoch(r, &epoch, before, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
   *reached_out = epoch.reached;
-  if (status == RONDE_OK) status = check_numbers(r, &epoch, r->place.step);
-  r->place.closed = status == RONDE_OK;
+  if (status == RONDE_OK) status = check_numbers(r, &epoch, r->progress.step);
+  r->progress.closed = status == RONDE_OK;
   return status;
 }
 
-bool ronde__place_is_over(const ronde__place *place, const ronde__job *job) {
+bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job) {
   double target = job->options->target_accuracy;
-  return place->closed && (place->step >= job->steps || (target > 0 && place->best.value >= target));
+  return progress->closed && (progress->step >= job->steps || (target > 0 && progress->best.value >= target));
 }
 
 /* The epoch of the next step; or that of the last one, whose end was not reached, or is all that is left to do. */
 static int64_t first_epoch(const ronde__rank *r) {
-  const ronde__place *place = &r->place;
-  int64_t epoch = place->step / r->job->steps_per_epoch + 1;
-  bool at_end = place->step > 0 && place->step % r->job->steps_per_epoch == 0;
-  return at_end && (!place->closed || ronde__place_is_over(place, r->job)) ? epoch - 1 : epoch;
+  const ronde__progress *progress = &r->progress;
+  int64_t epoch = progress->step / r->job->steps_per_epoch + 1;
+  bool at_end = progress->step > 0 && progress->step % r->job->steps_per_epoch == 0;
+  return at_end && (!progress->closed || ronde__progress_is_over(progress, r->job)) ? epoch - 1 : epoch;
 }
 
 /* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
 static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
   const ronde__job *job = r->job;
   bool due = job->checkpoint_steps ? is_due(r, false) : job->options->save_last;
-  bool saves = job->options->out && job->strategy->asynchronous && r->place.step < last_step;
+  bool saves = job->options->out && job->strategy->asynchronous && r->progress.step < last_step;
   return saves && due ? write_state(r, false, false) : RONDE_OK;
 }
 
@@ -420,7 +420,7 @@ ronde_status ronde__rank_train(ronde__rank *r) {
   do {
     status = one_epoch(r, epoch++, last, &reached);
     if (status == RONDE_OK && !reached) status = save_epoch(r, last);
-  } while (r->place.step < last && status == RONDE_OK && !reached);
+  } while (r->progress.step < last && status == RONDE_OK && !reached);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
   return status == RONDE_OK && saves ? save(r, true, false) : status;
 }

@@ -8,14 +8,14 @@
 #include "state/checkpoint.h"
 
 /* What all ranks learn from each other at the end of an epoch. */
-typedef struct ronde__epoch_part {
+typedef struct ronde__epoch_result {
   uint64_t ns[RONDE__N_PHASES];
   ronde__score score;      /* of its share of the test examples */
   int64_t examples;        /* that it trained on */
   int64_t dropped, missed; /* steps whose part it made too late, or not at all */
   ronde__sums sums;        /* asynchronous: of its own steps */
   int64_t end;             /* asynchronous: the status that its steps ended with */
-} ronde__epoch_part;
+} ronde__epoch_result;
 
 typedef struct ronde__epoch {
   int64_t epoch, steps, examples; /* done here */
@@ -24,9 +24,9 @@ typedef struct ronde__epoch {
   ronde__sums sums;               /* of the whole epoch, with what was done before a resume */
   double lr;
   bool has_score;
-  ronde__score score;             /* over all ranks */
-  bool is_best, reached;          /* the best score so far; one that --target-accuracy asks for */
-  const ronde__epoch_part *parts; /* [workers] */
+  ronde__score score;                 /* over all ranks */
+  bool is_best, reached;              /* the best score so far; one that --target-accuracy asks for */
+  const ronde__epoch_result *results; /* [workers] */
 } ronde__epoch;
 
 typedef struct ronde__step_report {
@@ -72,14 +72,14 @@ typedef struct ronde__rank {
   ronde__worker worker;
   ronde__strategy_settings settings;
   char collective_reason[96];
-  ronde__late *late; /* rank 0 of workers that all wait for the last, else NULL */
+  ronde__straggler *straggler; /* rank 0 of workers that all wait for the last, else NULL */
   void *strategy_state;
   ronde__service services[RONDE__MAX_BESIDE];             /* of this rank, */
   ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
-  ronde__epoch_part *parts;                               /* [workers] */
-  ronde__epoch_part own; /* what it has done of this epoch: examples, dropped, missed */
-  double *shared;        /* of the worker */
-  ronde__place place;
+  ronde__epoch_result *results;                           /* [workers] */
+  ronde__epoch_result own; /* what it has done of this epoch: examples, dropped, missed */
+  double *partials;        /* of the worker */
+  ronde__progress progress;
   float *kept_buffers; /* as they were before the step, where it may be left out */
   int64_t *kept_counts;
   ronde__saver *saver;      /* rank 0, where there is an --out; else NULL */

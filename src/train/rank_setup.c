@@ -40,8 +40,8 @@ static ronde_status prepare_plans(ronde__rank *r) {
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
           sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
-    int64_t n = ronde__share_begin(sizes[i], r->transport->rank + 1, job->roles.n_workers) -
-                ronde__share_begin(sizes[i], r->transport->rank, job->roles.n_workers);
+    int64_t n = ronde__shard_begin(sizes[i], r->transport->rank + 1, job->roles.n_workers) -
+                ronde__shard_begin(sizes[i], r->transport->rank, job->roles.n_workers);
     if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }
   return RONDE_OK;
@@ -129,13 +129,13 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
     r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
   RONDE_TRY(make_net(r));
   RONDE_TRY(prepare_plans(r));
-  size_t part_elems = ronde__net_part_elems(r->net);
-  if (part_elems)
-    RONDE__ALLOC(r->shared, (size_t)job->roles.n_workers * (1 + part_elems) * sizeof *r->shared, "training");
+  size_t partial_elems = ronde__net_partial_elems(r->net);
+  if (partial_elems)
+    RONDE__ALLOC(r->partials, (size_t)job->roles.n_workers * (1 + partial_elems) * sizeof *r->partials, "training");
   if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
-  RONDE__ALLOC(r->parts, (size_t)job->roles.n_workers * sizeof *r->parts, "training");
+  RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
-  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__late_create(job->roles.n_workers, &r->late));
+  if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
@@ -145,12 +145,12 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .prefetch = PREFETCH,
                                   .time = r->transport->time,
                                   .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
-  r->place.best.value = -INFINITY;
-  if (job->resume) r->place = job->resume->place;
+  r->progress.best.value = -INFINITY;
+  if (job->resume) r->progress = job->resume->progress;
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
-    r->place.sums = (ronde__sums){.steps = r->place.sums.steps};
-  find_batch(job, r->place.step, &loader.first_epoch, &loader.first_index);
+    r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};
+  find_batch(job, r->progress.step, &loader.first_epoch, &loader.first_index);
   RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
@@ -170,8 +170,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .batch = job->batch,
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
-                              .shared = r->shared,
-                              .late = r->late,
+                              .partials = r->partials,
+                              .straggler = r->straggler,
                               .arrays = r->state.arrays + ronde__optim_n_states(r->optim),
                               .note = job->resume ? ronde__resume_note(job->resume) : NULL};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
@@ -197,9 +197,9 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde_graph_destroy(r->graph);
   ronde__pool_destroy(r->pool);
   ronde__prof_destroy(r->prof);
-  ronde__late_destroy(r->late);
-  ronde__free(r->shared);
-  ronde__free(r->parts);
+  ronde__straggler_destroy(r->straggler);
+  ronde__free(r->partials);
+  ronde__free(r->results);
   ronde__free(r->facts);
   ronde__free(r->strategy_facts);
   ronde__free(r->clocks);

@@ -8,12 +8,12 @@ static ronde_status share_state(ronde__rank *r) {
   size_t n_elems;
   ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
   float *values = ronde__net_buffer_values(r->net, &n_elems);
-  RONDE_TRY(ronde__share_start(r->transport, values, n_elems * sizeof *values));
+  RONDE_TRY(ronde__start_broadcast(r->transport, values, n_elems * sizeof *values));
   for (int i = 0; i < n_buffers; i++)
-    RONDE_TRY(ronde__share_start(r->transport, &buffers[i].count, sizeof buffers[i].count));
+    RONDE_TRY(ronde__start_broadcast(r->transport, &buffers[i].count, sizeof buffers[i].count));
   size_t n_trained = ronde__net_n_trained(r->net);
   for (int i = 0; i < r->state.n_arrays; i++)
-    RONDE_TRY(ronde__share_start(r->transport, r->state.arrays[i].values, n_trained * sizeof(float)));
+    RONDE_TRY(ronde__start_broadcast(r->transport, r->state.arrays[i].values, n_trained * sizeof(float)));
   return RONDE_OK;
 }
 

@@ -13,7 +13,7 @@
 static double seconds(uint64_t ns) { return (double)ns * 1e-9; }
 
 /* Where this process took over; 0: at the start. */
-static int64_t resumed_step(const ronde__job *job) { return job->resume ? job->resume->place.step : 0; }
+static int64_t resumed_step(const ronde__job *job) { return job->resume ? job->resume->progress.step : 0; }
 
 ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   ronde__run *r = user;
@@ -89,11 +89,11 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   r->epoch_cpu_ns = cpu;
   for (int w = 0; w < job->roles.n_workers; w++) {
     ronde__record_worker *worker = &r->workers[w];
-    worker->examples += e->parts[w].examples;
-    worker->dropped_parts += e->parts[w].dropped;
-    worker->missed_parts += e->parts[w].missed;
+    worker->examples += e->results[w].examples;
+    worker->dropped_parts += e->results[w].dropped;
+    worker->missed_parts += e->results[w].missed;
     for (int p = 0; p < RONDE__N_PHASES; p++) {
-      double s = seconds(e->parts[w].ns[p]);
+      double s = seconds(e->results[w].ns[p]);
       bool apart = p == RONDE__PHASE_EVAL || p == RONDE__PHASE_CHECKPOINT;
       worker->phase_s[p] += s;
       row.phase_s[p] += s / job->roles.n_workers;
@@ -154,9 +154,9 @@ static void fill_model_and_data(ronde__run *r) {
 
 static void fill_resumed(ronde__run *r) {
   const ronde__job *job = r->job;
-  const ronde__best *best = &job->resume->place.best;
+  const ronde__best *best = &job->resume->progress.best;
   double n = (double)ronde__max(1, best->score.n);
-  r->record.resumed = (ronde__record_resumed){job->resume->path, job->resume->place.step};
+  r->record.resumed = (ronde__record_resumed){job->resume->path, job->resume->progress.step};
   if (r->record.best.epoch || !best->epoch) return;
   bool kept = job->best_path && access(job->best_path, R_OK) == 0;
   r->record.best = (ronde__record_best){best->epoch, best->step, best->score.loss_sum / n,
@@ -197,7 +197,7 @@ static void fill_run(ronde__run *r) {
   record->world = (ronde__record_world){job->roles.n_workers, n_servers, job->threads, r->transports[0]->ops->name,
                                         job->strategy->name};
   if (job->resume) fill_resumed(r);
-  record->skipped_steps = r->ranks[0].place.skipped - (job->resume ? job->resume->place.skipped : 0);
+  record->skipped_steps = r->ranks[0].progress.skipped - (job->resume ? job->resume->progress.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
   record->n_workers = job->roles.n_members;
@@ -250,8 +250,8 @@ static ronde_status fill_results(ronde__run *r) {
   const ronde__rank *first = &r->ranks[0];
   int n_ops = first->n_ops;
   fill_facts(r);
-  for (int i = 0; i < r->job->roles.n_workers && first->late; i++) {
-    r->late[i] = ronde__late_row_of(first->late, i);
+  for (int i = 0; i < r->job->roles.n_workers && first->straggler; i++) {
+    r->late[i] = ronde__straggler_row_of(first->straggler, i);
     r->workers[i].late = &r->late[i];
   }
   RONDE_TRY(ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops));

@@ -15,7 +15,7 @@ typedef struct ronde__run {
   int n_ranks;
   ronde__record record;
   ronde__record_worker *workers; /* [members] */
-  ronde__late_row *late;         /* [workers of the run]: behind the workers */
+  ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
   ronde__record_choice choices[4];
   ronde__lock *lock; /* of --out */
   ronde__steps *steps;

@@ -44,10 +44,10 @@ static void say_start(const ronde__job *job) {
                "--strategy %s: the state is kept where the workers meet, %s: an interruption loses what comes behind",
                job->strategy->name,
                job->checkpoint_steps ? "every so many steps as --checkpoint-every says" : "at the end of an epoch");
-  if (r && ronde__place_is_over(&r->place, job))
+  if (r && ronde__progress_is_over(&r->progress, job))
     ronde__log(RONDE_LOG_INFO, "complete at step %" PRId64 " (%s): more --epochs or --steps go on from there",
-               r->place.step, r->path);
-  else if (r) ronde__log(RONDE_LOG_INFO, "going on from step %" PRId64 " (%s)", r->place.step, r->path);
+               r->progress.step, r->path);
+  else if (r) ronde__log(RONDE_LOG_INFO, "going on from step %" PRId64 " (%s)", r->progress.step, r->path);
 }
 
 /* Outputs that cannot be written are found before training. complete_out: the run is, its record too; nothing of it is
@@ -63,8 +63,8 @@ static ronde_status open_outputs(ronde__run *run, char **json_out, bool *complet
   if (!o->out) return RONDE_OK;
   RONDE_TRY(ronde__outputs_claim(job, &run->lock));
   bool goes_on = ronde__outputs_go_on(job);
-  char *record = goes_on && ronde__place_is_over(&job->resume->place, job) ? ronde__outputs_record(job) : NULL;
-  if (!record) return ronde__steps_open(o->out, goes_on ? job->resume->place.step : 0, &run->steps);
+  char *record = goes_on && ronde__progress_is_over(&job->resume->progress, job) ? ronde__outputs_record(job) : NULL;
+  if (!record) return ronde__steps_open(o->out, goes_on ? job->resume->progress.step : 0, &run->steps);
   *complete_out = true;
   if (json_out) *json_out = record;
   else free(record);
@@ -76,7 +76,7 @@ static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
   ronde__transport *transport = run->transports[0];
   const ronde__job *job = run->job;
   uint8_t word = *complete;
-  if (!job->mpi || !job->resume || !ronde__place_is_over(&job->resume->place, job)) return RONDE_OK;
+  if (!job->mpi || !job->resume || !ronde__progress_is_over(&job->resume->progress, job)) return RONDE_OK;
   ronde_status status = ronde__broadcast_tree(transport, RONDE__TAG_COMPLETE, 0, &word, sizeof word);
   *complete = word;
   return status;

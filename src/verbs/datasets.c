@@ -16,7 +16,7 @@ ronde_status ronde_data_list(char **json_out) {
   json_t *sets = json_array();
   const ronde__remote *r;
   for (int i = 0; (r = ronde__remote_at(i)); ++i) {
-    char *place = ronde__set_place(r->name);
+    char *place = ronde__set_folder(r->name);
     int64_t bytes = 0;
     for (int f = 0; f < RONDE__REMOTE_FILES && r->files[f].name; ++f) bytes += r->files[f].bytes;
     json_array_append_new(
