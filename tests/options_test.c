@@ -144,6 +144,7 @@ static const struct {
     [RONDE__NEED_ARRAYS] = {RUN "steps=1"},
     [RONDE__NEED_IMAGE_FILES] = {RUN "steps=1"},
     [RONDE__NEED_TESTS] = {"batch=4 steps=1", small_model, true, false, true},
+    [RONDE__NEED_PATIENCE] = {RUN "steps=1"},
     [RONDE__NEED_CLASSES] = {"batch=4 steps=1", small_regression, true, true},
     [RONDE__NEED_MPI] = {RUN "steps=1"},
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},

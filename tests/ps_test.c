@@ -61,8 +61,11 @@ static void short_last_batches_and_accumulation(void **state) {
 /* The state of each lives on the servers, a piece on each; clipping needs what all of them hold. */
 static void every_optimizer_and_clipping(void **state) {
   static const char *const kinds[] = {"optimizer=sgd momentum=0.9 nesterov=on weight-decay=0.01",
-                                      "optimizer=adam eps=0.001", "optimizer=adamw eps=0.001",
-                                      "optimizer=adagrad eps=0.001", "optimizer=sgd clip=0.05"};
+                                      "optimizer=adam eps=0.001",
+                                      "optimizer=adamw eps=0.001",
+                                      "optimizer=adagrad eps=0.001",
+                                      "optimizer=rmsprop eps=0.01 momentum=0.5",
+                                      "optimizer=sgd clip=0.05"};
   observed fresh = train(21, NULL, "steps=1 lr=0 batch=7");
   for (size_t k = 0; k < RONDE__COUNT(kinds); ++k)
     for (int dedicated = 0; dedicated < 2; ++dedicated) {

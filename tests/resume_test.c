@@ -24,8 +24,11 @@ static const char *const optimizers[] = {"sgd momentum=0.9",
                                          "sgd",
                                          "adam clip=1",
                                          "adamw betas=0.8,0.99 freeze=conv1",
-                                         "adagrad lr=0.05"};
-static const char *const schedules[] = {"constant warmup=5", "step lr-step=1 lr-gamma=0.3", "cosine warmup=2"};
+                                         "adagrad lr=0.05",
+                                         "rmsprop momentum=0.5 lr=0.005 alpha=0.9"};
+static const char *const schedules[] = {"constant warmup=5", "step lr-step=1 lr-gamma=0.3", "cosine warmup=2",
+                                        "one-cycle lr-rise=0.4",
+                                        "plateau lr-patience=1 min-delta=0.9 lr-gamma=0.5 warmup=3"};
 
 /* Stopped after some steps (once more after some others), and gone on with. */
 static void check_bits(int optimizer, int schedule, int workers) {

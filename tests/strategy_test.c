@@ -324,6 +324,7 @@ static void test_every_optimizer_on_many_workers(void **state) {
       "optimizer=adam eps=0.001 betas=0.5,0.9 weight-decay=0.1",
       "optimizer=adamw eps=0.001",
       "optimizer=adagrad eps=0.001",
+      "optimizer=rmsprop eps=0.001 alpha=0.9",
   };
   observed fresh = train(&problems[0], 21, NULL, "steps=1 lr=0 batch=7");
   char hashes[RONDE__COUNT(optimizers)][RONDE__SHA256_HEX];

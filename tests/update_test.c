@@ -38,6 +38,7 @@ static void test_a_fused_update_is_the_same_update(void **state) {
       "optimizer=adam lr=0.01 weight-decay=0.01",
       "optimizer=adamw lr=0.01 weight-decay=0.1",
       "optimizer=adagrad lr=0.01 weight-decay=0.01",
+      "optimizer=rmsprop lr=0.001 momentum=0.9",
   };
   static const char *const ways[] = {"", "threads=3", "strategy=allreduce", "strategy=allreduce transport=threads"};
   for (size_t p = 0; p < RONDE__COUNT(problems); ++p)

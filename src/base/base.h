@@ -3,6 +3,7 @@
 #ifndef RONDE_BASE_H
 #define RONDE_BASE_H
 
+#include <locale.h>
 #include <ronde/ronde.h>
 
 #define RONDE__COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -47,6 +48,8 @@ int ronde__edit_distance(const char *a, const char *b);
 bool ronde__is_near(const char *meant, int distance);
 
 static inline bool ronde__is_empty(const char *text) { return !text || !*text; }
+/* Numbers are read and written in it: an embedder's locale may have a decimal comma. */
+locale_t ronde__c_locale(void);
 char *ronde__strdup(const char *text); /* NULL for NULL or where there is no memory; free() */
 char *ronde__format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* free() */
 

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include <ronde/measure.h>
 
+#include <pthread.h>
 #include <string.h>
 
 #define SHOWN_MAX 80
@@ -15,6 +16,15 @@ const char *ronde__shown(const char *text, char out[RONDE__SHOWN_BYTES]) {
   }
   strcpy(out + kept, n > kept ? "..." : "");
   return out;
+}
+
+static locale_t c_locale;
+static void make_c_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+
+locale_t ronde__c_locale(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_c_locale);
+  return c_locale;
 }
 
 /* Source: Wagner & Fischer, "The string-to-string correction problem", 1974. */

@@ -151,9 +151,9 @@ static void test_bad_values_are_named(void **state) {
       {"normalize", "0.5,;1", NOT_A_NORMALISATION("0.5,;1")},
       {"normalize", ";1", NOT_A_NORMALISATION(";1")},
       {"normalize", "0.5;1;2", NOT_A_NORMALISATION("0.5;1;2")},
-      {"optimizer", "sdg", "--optimizer: 'sdg' is not sgd, adam, adamw or adagrad"},
-      {"optimizer", "sgd|adam", "--optimizer: 'sgd|adam' is not sgd, adam, adamw or adagrad"},
-      {"optimizer", "", "--optimizer: '' is not sgd, adam, adamw or adagrad"},
+      {"optimizer", "sdg", "--optimizer: 'sdg' is not sgd, adam, adamw, adagrad or rmsprop"},
+      {"optimizer", "sgd|adam", "--optimizer: 'sgd|adam' is not sgd, adam, adamw, adagrad or rmsprop"},
+      {"optimizer", "", "--optimizer: '' is not sgd, adam, adamw, adagrad or rmsprop"},
       {"shard", "whol", "--shard: 'whol' is not static or whole"},
       {"dtype", "bf16", "--dtype: 'bf16' is not f32"},
       {"save", "", "--save: needs a value"},
@@ -204,7 +204,7 @@ static void test_environment_is_checked(void **state) {
   ronde_status status = ronde_config_set_environment(*state);
   unsetenv("RONDE_LR_SCHEDULE");
   assert_int_equal(status, RONDE_E_USAGE);
-  assert_string_equal(last_error, "RONDE_LR_SCHEDULE: 'slow' is not constant, step or cosine");
+  assert_string_equal(last_error, "RONDE_LR_SCHEDULE: 'slow' is not constant, step, cosine, one-cycle or plateau");
 }
 
 static void test_neutral_values_are_not_set(void **state) {

@@ -23,16 +23,6 @@ bool ronde__normalize_is_good(const char *text) {
 
 /* ---- text to value --------------------------------------------------------------------------------------------- */
 
-static locale_t c_locale;
-static void make_c_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
-
-/* An embedder's locale may write numbers with a comma. */
-static locale_t numbers_locale(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, make_c_locale);
-  return c_locale;
-}
-
 /* Digits only, read as decimal: "010" is ten. */
 static bool parse_int(const char *text, int64_t *value_out) {
   const char *digits = text + (*text == '-' || *text == '+');
@@ -47,7 +37,7 @@ static bool parse_int(const char *text, int64_t *value_out) {
 static bool parse_real(const char *text, const char *end, double *value_out) {
   if (end == text || text + strspn(text, "+-.0123456789eE") != end) return false;
   char *stop;
-  *value_out = strtod_l(text, &stop, numbers_locale());
+  *value_out = strtod_l(text, &stop, ronde__c_locale());
   return stop == end && isfinite(*value_out);
 }
 
@@ -164,7 +154,7 @@ static char *real_text(double value) {
 char *ronde__option_text(const ronde__option *o, const ronde__options *options) {
   const void *field = (const char *)options + o->offset;
   const double *real = field;
-  locale_t before = uselocale(numbers_locale());
+  locale_t before = uselocale(ronde__c_locale());
   char *text = NULL;
   switch (o->kind) {
   case RONDE__OPTION_KIND_BOOL: text = ronde__strdup(*(const bool *)field ? "on" : "off"); break;

@@ -9,7 +9,7 @@
 
 /* Parses comma-separated values in [text, end). Returns how many, or 0 where it is no such list. */
 static int normalization_parse_values(const char *text, const char *end, float values[RONDE__NORMALIZED_MAX]) {
-  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+  locale_t before = uselocale(ronde__c_locale());
   int n = 0;
   for (bool more = true; more && n < RONDE__NORMALIZED_MAX; n++) {
     char *stop;
@@ -22,7 +22,6 @@ static int normalization_parse_values(const char *text, const char *end, float v
     text = stop + more;
   }
   uselocale(before);
-  if (c) freelocale(c);
   return text == end ? n : 0;
 }
 
@@ -77,13 +76,12 @@ static int digits_of(float value) {
 }
 
 void ronde__normalization_list(const float *values, int n, char *text, size_t bytes) {
-  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+  locale_t before = uselocale(ronde__c_locale());
   size_t used = 0;
   *text = 0;
   for (int i = 0; i < n && used < bytes; i++)
     used += (size_t)snprintf(text + used, bytes - used, "%s%.*g", i ? "," : "", digits_of(values[i]), values[i]);
   uselocale(before);
-  if (c) freelocale(c);
 }
 
 void ronde__normalization_text(const ronde__normalization *normalization, char text[RONDE__NORMALIZATION_TEXT]) {

@@ -59,6 +59,10 @@ typedef struct ronde__adam_args {
 typedef struct ronde__adagrad_args {
   float lr, eps, weight_decay;
 } ronde__adagrad_args;
+typedef struct ronde__rmsprop_args {
+  float lr, alpha, eps, momentum, weight_decay;
+  float rest; /* 1 - alpha, rounded once */
+} ronde__rmsprop_args;
 
 /* Winograd's minimal filtering F(4x4, 3x3): tiles of 4x4 outputs, 6x6 inputs, 3x3 weights, and the maps between them
  * and the 6x6 products, each applied from both sides. The last two are the transposes of OUTPUT and WEIGHT. */
@@ -194,6 +198,8 @@ typedef struct ronde__kernels {
   void (*sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);
   void (*adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);
   void (*adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n);
+  /* velocity: NULL where momentum is 0 */
+  void (*rmsprop)(const ronde__rmsprop_args *args, float *w, const float *g, float *square, float *velocity, int64_t n);
 } ronde__kernels;
 
 /* The table in use: the best that the CPU has, or what RONDE_ISA asks for (avx512|avx2|sse2|neon). Resolved once;

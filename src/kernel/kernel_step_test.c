@@ -108,6 +108,53 @@ static void test_adagrad(void **state) {
   check_step(&(ronde__adagrad_args){.lr = 0.1f, .eps = 1e-10f, .weight_decay = 0.1f}, adagrad_step, adagrad_exact);
 }
 
+static void rmsprop_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->rmsprop(args, w, g, a, b, n);
+}
+static void rmsprop_plain_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
+  kernels->rmsprop(args, w, g, a, NULL, n);
+}
+static void rmsprop_exact(const void *user, exact *e, double g) {
+  const ronde__rmsprop_args *args = user;
+  double d = g + (double)args->weight_decay * e->w;
+  e->a = (double)args->alpha * e->a + (double)args->rest * d * d;
+  e->b = (double)args->momentum * e->b + d / (sqrt(e->a) + (double)args->eps);
+  e->w -= (double)args->lr * e->b;
+}
+
+static void test_rmsprop(void **state) {
+  ronde__rmsprop_args args = {.lr = 0.01f, .alpha = 0.99f, .rest = 0.01f, .eps = 1e-8f};
+  check_step(&args, rmsprop_plain_step, rmsprop_exact);
+  args.weight_decay = 0.05f;
+  check_step(&args, rmsprop_plain_step, rmsprop_exact);
+}
+
+static void test_rmsprop_with_momentum(void **state) {
+  /* Momentum sums steps of both signs: what is left of them is small beside their rounding. */
+  static const int64_t n = 77;
+  const ronde__rmsprop_args args = {.lr = 0.01f, .alpha = 0.9f, .rest = 0.1f, .eps = 1e-6f, .momentum = 0.9f};
+  floats w = floats_make(n, 1), a = floats_make(n, 2), b = floats_make(n, 3), g = floats_make(n, 5);
+  memset(a.at, 0, (size_t)n * sizeof(float));
+  memset(b.at, 0, (size_t)n * sizeof(float));
+  floats w2 = floats_copy(&w, 4), a2 = floats_copy(&a, 1), b2 = floats_copy(&b, 0);
+  exact e[77] = {{0}};
+  for (int64_t i = 0; i < n; i++) e[i].w = w.at[i];
+  for (int s = 0; s < STEPS; s++) {
+    for (int64_t i = 0; i < n; i++) g.at[i] = random_float();
+    rmsprop_step(&args, w.at, g.at, a.at, b.at, n);
+    rmsprop_step(&args, w2.at + 30, g.at + 30, a2.at + 30, b2.at + 30, n - 30);
+    rmsprop_step(&args, w2.at, g.at, a2.at, b2.at, 30);
+    for (int64_t i = 0; i < n; i++) {
+      rmsprop_exact(&args, &e[i], g.at[i]);
+      assert_true(fabs((double)w.at[i] - e[i].w) < 4e-6);
+      assert_true(fabs((double)b.at[i] - e[i].b) < 2e-5);
+    }
+  }
+  assert_true(same_bits(w.at, w2.at, n) && same_bits(a.at, a2.at, n) && same_bits(b.at, b2.at, n));
+  floats_free(&w), floats_free(&a), floats_free(&b), floats_free(&g);
+  floats_free(&w2), floats_free(&a2), floats_free(&b2);
+}
+
 static void test_nan_reaches_the_weight(void **state) {
   const ronde__adam_args adam_args = {.beta1 = 0.9f,
                                       .beta2 = 0.9f,
@@ -124,6 +171,9 @@ static void test_nan_reaches_the_weight(void **state) {
     for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
     w[i] = 0, a[i] = 0;
     kernels->adam(&adam_args, w, g, a, b, 20);
+    for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
+    w[i] = 0, a[i] = 0;
+    kernels->rmsprop(&(ronde__rmsprop_args){.lr = 0.1f, .alpha = 0.9f, .rest = 0.1f, .eps = 1e-6f}, w, g, a, NULL, 20);
     for (int j = 0; j < 20; j++) assert_true(isnan(w[j]) == (i == j));
   }
 }
@@ -166,6 +216,10 @@ static void test_weights_without_gradient(void **state) {
                            .inv_sqrt_bias2 = 1,
                            .decay = 1};
   check_still(&args, adam_step, adam_exact, false);
+  ronde__rmsprop_args rmsprop_args = {.lr = 0.01f, .alpha = 0.9f, .rest = 0.1f, .eps = 1e-6f, .momentum = 0.9f};
+  check_still(&rmsprop_args, rmsprop_step, rmsprop_exact, false);
+  rmsprop_args.weight_decay = 0.1f;
+  check_still(&rmsprop_args, rmsprop_step, rmsprop_exact, true);
   args.decay = 0.9f;
   check_still(&args, adam_step, adam_exact, true);
   args.decay = 1, args.weight_decay = 0.1f;
@@ -177,6 +231,8 @@ int main(void) {
       cmocka_unit_test(test_sgd),
       cmocka_unit_test(test_adam),
       cmocka_unit_test(test_adagrad),
+      cmocka_unit_test(test_rmsprop),
+      cmocka_unit_test(test_rmsprop_with_momentum),
       cmocka_unit_test(test_nan_reaches_the_weight),
       cmocka_unit_test(test_weights_without_gradient),
   };

@@ -135,5 +135,7 @@ void NAME(from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_
 void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);
 void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);
 void NAME(adagrad)(const ronde__adagrad_args *args, float *w, const float *g, float *sum, int64_t n);
+void NAME(rmsprop)(const ronde__rmsprop_args *args, float *w, const float *g, float *square, float *velocity,
+                   int64_t n);
 
 #endif

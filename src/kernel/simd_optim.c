@@ -63,9 +63,9 @@ void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *vel
 }
 
 /* Whole vectors only, and compiled once: the compiler chooses which of two added products it fuses. */
-static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args, float *w, const float *g, float *m,
-                                                   float *v, int64_t n) {
-  const ronde__adam_args a = *args;
+static __attribute__((noinline)) void adam_vectors(const void *args, float *w, const float *g, float *m, float *v,
+                                                   int64_t n) {
+  const ronde__adam_args a = *(const ronde__adam_args *)args;
   for (int64_t i = 0; i < n; i += LANES) {
     vec weight = load(w + i), d = load(g + i) + a.weight_decay * weight;
     vec mean = a.beta1 * load(m + i) + a.rest1 * d;
@@ -76,16 +76,37 @@ static __attribute__((noinline)) void adam_vectors(const ronde__adam_args *args,
   }
 }
 
-static void adam_piece(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
+/* velocity: NULL without momentum. */
+static __attribute__((noinline)) void rmsprop_vectors(const void *args, float *w, const float *g, float *square,
+                                                      float *velocity, int64_t n) {
+  const ronde__rmsprop_args a = *(const ronde__rmsprop_args *)args;
+  for (int64_t i = 0; i < n; i += LANES) {
+    vec weight = load(w + i), d = load(g + i) + a.weight_decay * weight;
+    vec s = a.alpha * load(square + i) + a.rest * (d * d);
+    vec scaled = d / (square_root(s) + a.eps);
+    store(square + i, s);
+    if (velocity) {
+      scaled = a.momentum * load(velocity + i) + scaled;
+      store(velocity + i, scaled);
+    }
+    store(w + i, weight - a.lr * scaled);
+  }
+}
+
+typedef void vectors_step(const void *args, float *w, const float *g, float *a, float *b, int64_t n);
+
+/* The step on any n: what is behind the last whole vector is computed in one of its own. b: NULL where the step has one
+ * array of state. */
+static void in_vectors(vectors_step *step, const void *args, float *w, const float *g, float *a, float *b, int64_t n) {
   int64_t body = n / LANES * LANES, rest = n - body;
-  adam_vectors(args, w, g, m, v, body);
+  step(args, w, g, a, b, body);
   if (!rest) return;
   float tail[4][LANES] = {{0}};
-  float *const from[] = {w + body, m + body, v + body};
-  for (int i = 0; i < 3; i++) memcpy(tail[i], from[i], (size_t)rest * sizeof(float));
+  float *const from[] = {w + body, a + body, b ? b + body : NULL};
+  for (int i = 0; i < 3 && from[i]; i++) memcpy(tail[i], from[i], (size_t)rest * sizeof(float));
   memcpy(tail[3], g + body, (size_t)rest * sizeof(float));
-  adam_vectors(args, tail[0], tail[3], tail[1], tail[2], LANES);
-  for (int i = 0; i < 3; i++) memcpy(from[i], tail[i], (size_t)rest * sizeof(float));
+  step(args, tail[0], tail[3], tail[1], b ? tail[2] : NULL, LANES);
+  for (int i = 0; i < 3 && from[i]; i++) memcpy(from[i], tail[i], (size_t)rest * sizeof(float));
 }
 
 void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n) {
@@ -93,7 +114,7 @@ void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t some = ronde__min(PIECE, n - i);
     if (still && all_zero(g + i, some) && all_zero(m + i, some) && all_zero(v + i, some)) continue;
-    adam_piece(args, w + i, g + i, m + i, v + i, some);
+    in_vectors(adam_vectors, args, w + i, g + i, m + i, v + i, some);
   }
 }
 
@@ -116,5 +137,16 @@ void NAME(adagrad)(const ronde__adagrad_args *args, float *w, const float *g, fl
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t m = ronde__min(PIECE, n - i);
     if (!still || !all_zero(g + i, m) || !all_zero(sum + i, m)) adagrad_piece(args, w + i, g + i, sum + i, m);
+  }
+}
+
+void NAME(rmsprop)(const ronde__rmsprop_args *args, float *w, const float *g, float *square, float *velocity,
+                   int64_t n) {
+  const bool still = args->weight_decay == 0 && args->eps > 0;
+  for (int64_t i = 0; i < n; i += PIECE) {
+    int64_t m = ronde__min(PIECE, n - i);
+    float *v = velocity ? velocity + i : NULL;
+    if (still && all_zero(g + i, m) && all_zero(square + i, m) && (!v || all_zero(v, m))) continue;
+    in_vectors(rmsprop_vectors, args, w + i, g + i, square + i, v, m);
   }
 }

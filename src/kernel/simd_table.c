@@ -40,4 +40,5 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .sgd = NAME(sgd),
     .adam = NAME(adam),
     .adagrad = NAME(adagrad),
+    .rmsprop = NAME(rmsprop),
 };

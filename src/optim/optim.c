@@ -6,7 +6,7 @@
 
 #define CHUNK 4096 /* elements: a thread's part of each array starts on a page of its own */
 
-/* Sources of the definitions: the algorithm boxes of torch.optim.SGD, Adam, AdamW and Adagrad (PyTorch 2). */
+/* Sources of the definitions: the algorithm boxes of torch.optim.SGD, Adam, AdamW, Adagrad and RMSprop (PyTorch 2). */
 struct ronde__optim {
   ronde__optim_options options;
   const ronde__kernels *kernels;
@@ -21,10 +21,15 @@ struct ronde__optim {
     ronde__sgd_args sgd;
     ronde__adam_args adam;
     ronde__adagrad_args adagrad;
+    ronde__rmsprop_args rmsprop;
   } args; /* of the present update */
 };
 
-static const char *const adam_states[] = {"exp_avg", "exp_avg_sq"};
+static const char *const state_names[][2] = {[RONDE__OPTIM_SGD] = {"momentum_buffer"},
+                                             [RONDE__OPTIM_ADAM] = {"exp_avg", "exp_avg_sq"},
+                                             [RONDE__OPTIM_ADAMW] = {"exp_avg", "exp_avg_sq"},
+                                             [RONDE__OPTIM_ADAGRAD] = {"sum"},
+                                             [RONDE__OPTIM_RMSPROP] = {"square_avg", "momentum_buffer"}};
 
 static int states_needed(ronde__optim_kind kind, double momentum) {
   switch (kind) {
@@ -32,13 +37,9 @@ static int states_needed(ronde__optim_kind kind, double momentum) {
   case RONDE__OPTIM_ADAM:
   case RONDE__OPTIM_ADAMW: return 2;
   case RONDE__OPTIM_ADAGRAD: return 1;
+  case RONDE__OPTIM_RMSPROP: return momentum != 0 ? 2 : 1;
   }
   return 0;
-}
-
-static const char *state_name(ronde__optim_kind kind, int i) {
-  if (kind == RONDE__OPTIM_SGD) return "momentum_buffer";
-  return kind == RONDE__OPTIM_ADAGRAD ? "sum" : adam_states[i];
 }
 
 size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n) {
@@ -76,7 +77,7 @@ void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_
   optim->looked = false;
 }
 
-/* Adam and Adagrad divide by eps where the state is zero. */
+/* All but SGD divide by eps where the state is zero. */
 static bool optim_stays(const ronde__optim *optim) {
   const ronde__optim_options *o = &optim->options;
   if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return false;
@@ -117,6 +118,9 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
     optim->args.sgd = (ronde__sgd_args){(float)lr, (float)o->momentum, (float)o->weight_decay, o->nesterov};
   } else if (o->kind == RONDE__OPTIM_ADAGRAD) {
     optim->args.adagrad = (ronde__adagrad_args){(float)lr, (float)o->eps, (float)o->weight_decay};
+  } else if (o->kind == RONDE__OPTIM_RMSPROP) {
+    optim->args.rmsprop = (ronde__rmsprop_args){(float)lr,          (float)o->alpha,        (float)o->eps,
+                                                (float)o->momentum, (float)o->weight_decay, (float)(1 - o->alpha)};
   } else {
     optim->args.adam = adam_args(optim, lr);
   }
@@ -125,11 +129,13 @@ void ronde__optim_begin(ronde__optim *optim, double lr) {
 static void optim_update(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   int64_t elems = (int64_t)n;
   float *state = optim->n_states > 0 ? optim->state[0] + first : NULL;
+  float *second = optim->n_states > 1 ? optim->state[1] + first : NULL;
   switch (optim->options.kind) {
   case RONDE__OPTIM_SGD: optim->kernels->sgd(&optim->args.sgd, w, g, state, elems); break;
   case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w, g, state, elems); break;
   case RONDE__OPTIM_ADAM:
-  case RONDE__OPTIM_ADAMW: optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems); break;
+  case RONDE__OPTIM_ADAMW: optim->kernels->adam(&optim->args.adam, w, g, state, second, elems); break;
+  case RONDE__OPTIM_RMSPROP: optim->kernels->rmsprop(&optim->args.rmsprop, w, g, state, second, elems); break;
   }
 }
 
@@ -195,7 +201,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
 
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
-  *name_out = state_name(optim->options.kind, i);
+  *name_out = state_names[optim->options.kind][i];
   return optim->state[i];
 }
 

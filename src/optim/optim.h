@@ -10,7 +10,8 @@ typedef enum ronde__optim_kind {
   RONDE__OPTIM_SGD,
   RONDE__OPTIM_ADAM,
   RONDE__OPTIM_ADAMW,
-  RONDE__OPTIM_ADAGRAD
+  RONDE__OPTIM_ADAGRAD,
+  RONDE__OPTIM_RMSPROP
 } ronde__optim_kind;
 
 typedef struct ronde__optim_options {
@@ -18,12 +19,14 @@ typedef struct ronde__optim_options {
   double lr, momentum, weight_decay;
   bool nesterov;
   double beta1, beta2, eps;
+  double alpha; /* of RMSprop's running average of squares */
 } ronde__optim_options;
 
 typedef struct ronde__optim ronde__optim;
 
 /* n elements of parameters; state starts as PyTorch's does (zeros, no updates). kernels must outlive it.
- * eps is the caller's choice: PyTorch's default is 1e-8 for Adam and AdamW, 1e-10 for Adagrad. */
+ * eps is the caller's choice: PyTorch's default is 1e-8 for Adam, AdamW and RMSprop, 1e-10 for
+ * Adagrad. */
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
                                  ronde__optim **optim_out);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
@@ -47,7 +50,8 @@ void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *
                            size_t n);
 /* begin and the whole range; w and g are those of the whole. */
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
-/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of
+/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum",
+ * "square_avg"), and the number of
  * updates, which is to be set when arrays were. */
 int ronde__optim_n_states(const ronde__optim *optim);
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
@@ -62,7 +66,9 @@ float ronde__clip_factor(double sum_squares, double clip);
 typedef enum ronde__schedule_kind {
   RONDE__SCHEDULE_CONSTANT,
   RONDE__SCHEDULE_STEP,
-  RONDE__SCHEDULE_COSINE
+  RONDE__SCHEDULE_COSINE,
+  RONDE__SCHEDULE_ONE_CYCLE,
+  RONDE__SCHEDULE_PLATEAU
 } ronde__schedule_kind;
 
 /* The rate of update `step`, from 1 to `steps`, is lr times two factors:
@@ -72,12 +78,28 @@ typedef enum ronde__schedule_kind {
  *   COSINE    (1 + cos(pi k / (steps - warmup_steps))) / 2 for k = step - warmup_steps - 1, and 1 during the warm-up:
  *             CosineAnnealingLR stepped once an update. Step warmup_steps + 1 gets lr; the last step the rate just
  *             before 0, so that no update is spent on a rate of 0; steps beyond the last get 0.
+ *   ONE_CYCLE OneCycleLR stepped once an update, with its div_factor of 25, final_div_factor of 10^4 and cosines: lr is
+ *             the peak. From lr / 25 at step 1 up to lr at update rise x steps, then down to lr / 25 / 10^4 at the last.
+ *             It has its own warm-up: warmup_steps is not used.
+ *   PLATEAU   ronde__plateau's, which depends on the tests; 1 here
  * STEP needs step_epochs and steps_per_epoch of at least 1. */
 typedef struct ronde__schedule {
   ronde__schedule_kind kind;
   double lr, gamma;
   int64_t step_epochs, steps_per_epoch, steps, warmup_steps;
+  double rise; /* of ONE_CYCLE: the fraction of the steps in which the rate rises */
 } ronde__schedule;
 double ronde__schedule_lr(const ronde__schedule *schedule, int64_t step);
+
+/* Tests that bring nothing, counted. Zeros but for a best of -Inf before the first. */
+typedef struct ronde__plateau {
+  double best;   /* of the tests that were better than the one before them by more than min_delta */
+  int64_t tests; /* since then */
+  int64_t drops; /* of the learning rate so far */
+  int64_t waits; /* tests since then, or since the last drop */
+} ronde__plateau;
+/* A test. There is a drop where `patience` tests in a row have brought nothing, as Keras's ReduceLROnPlateau counts them
+ * (PyTorch's waits for one more); 0: never. NaN is no better than anything. */
+void ronde__plateau_add(ronde__plateau *plateau, double value, double min_delta, int64_t patience);
 
 #endif

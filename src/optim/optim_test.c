@@ -33,6 +33,9 @@ static const optimizer_case cases[] = {
     {"adamw", {.kind = RONDE__OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1}},
     {"adagrad", {.kind = RONDE__OPTIM_ADAGRAD, .lr = 0.05, .eps = 1e-10}},
     {"adagrad-decay", {.kind = RONDE__OPTIM_ADAGRAD, .lr = 0.05, .eps = 1e-10, .weight_decay = 0.01}},
+    {"rmsprop", {.kind = RONDE__OPTIM_RMSPROP, .lr = 0.01, .alpha = 0.99, .eps = 1e-8}},
+    {"rmsprop-momentum",
+     {.kind = RONDE__OPTIM_RMSPROP, .lr = 0.01, .alpha = 0.9, .eps = 1e-6, .momentum = 0.8, .weight_decay = 0.01}},
 };
 
 /* ---- the weights and gradients of the golden script, at any size ---- */
@@ -77,7 +80,7 @@ static ronde__optim *run_steps(const ronde__optim_options *options, const ronde_
 /* ---- the definitions in f64 ---- */
 
 typedef struct exact {
-  double w, first, second; /* first: momentum_buffer, exp_avg or sum */
+  double w, first, second; /* first: momentum_buffer, exp_avg, sum or square_avg */
 } exact;
 
 static void exact_update(const ronde__optim_options *o, double lr, double g, int t, exact *x) {
@@ -89,6 +92,10 @@ static void exact_update(const ronde__optim_options *o, double lr, double g, int
   } else if (o->kind == RONDE__OPTIM_ADAGRAD) {
     x->first += g * g;
     x->w -= lr * g / (sqrt(x->first) + o->eps);
+  } else if (o->kind == RONDE__OPTIM_RMSPROP) {
+    x->first = o->alpha * x->first + (1 - o->alpha) * g * g;
+    x->second = o->momentum * x->second + g / (sqrt(x->first) + o->eps);
+    x->w -= lr * x->second;
   } else {
     x->first = o->beta1 * x->first + (1 - o->beta1) * g;
     x->second = o->beta2 * x->second + (1 - o->beta2) * g * g;
@@ -265,6 +272,8 @@ static void states_are_named_and_counted(void **state) {
       {"adam", {"exp_avg", "exp_avg_sq"}, 2},
       {"adamw", {"exp_avg", "exp_avg_sq"}, 2},
       {"adagrad", {"sum"}, 1},
+      {"rmsprop", {"square_avg"}, 1},
+      {"rmsprop-momentum", {"square_avg", "momentum_buffer"}, 2},
   };
   for (size_t i = 0; i < RONDE__COUNT(wanted); ++i) {
     const optimizer_case *c = cases;

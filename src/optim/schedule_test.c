@@ -86,6 +86,51 @@ static void step_is_pytorchs(void **state) {
   }
 }
 
+/* torch.optim.lr_scheduler.OneCycleLR(max_lr=0.4, total_steps=n, pct_start=rise), PyTorch 2.15; where the rise is
+ * shorter than a step it begins on the way down. */
+static void one_cycle_is_pytorchs(void **state) {
+  static const struct {
+    double rise;
+    int n;
+    double want[10];
+  } runs[] = {
+      {0.3,
+       10,
+       {0.016000000000000014, 0.20800000000000002, 0.40000000000000002, 0.38019385280538953, 0.32469826157990522,
+        0.24450480877451572, 0.15549679122548429, 0.075303338420094804, 0.019807747194610516, 1.5999999999999999e-06}},
+      {0.5,
+       7,
+       {0.016000000000000014, 0.1486687370800101, 0.36333126291998991, 0.38019385280538953, 0.24450480877451572,
+        0.075303338420094804, 1.5999999999999999e-06}},
+      {0.1,
+       9,
+       {0.39984959110248403, 0.38207265990287659, 0.33724857858043644, 0.2720360568187622, 0.19612254915870056,
+        0.12078516365598148, 0.057215424232207872, 0.014856746725397349, 1.5999999999999999e-06}}};
+  for (size_t r = 0; r < RONDE__COUNT(runs); ++r) {
+    const ronde__schedule s = {
+        .kind = RONDE__SCHEDULE_ONE_CYCLE, .lr = 0.4, .steps = runs[r].n, .rise = runs[r].rise, .warmup_steps = 3};
+    for (int i = 0; i < runs[r].n; ++i) assert_near(ronde__schedule_lr(&s, i + 1), runs[r].want[i]);
+  }
+}
+
+static void tests_that_bring_nothing_are_counted(void **state) {
+  static const struct {
+    double value;
+    int64_t tests, drops, waits;
+  } steps[] = {{0.5, 0, 0, 0}, {0.5, 1, 0, 1}, {0.6, 2, 1, 0}, {0.59, 3, 1, 1}, {0.61, 0, 1, 0},
+               {0.1, 1, 1, 1}, {NAN, 2, 2, 0}, {0.7, 3, 2, 1}, {0.75, 0, 2, 0}};
+  ronde__plateau p = {.best = -INFINITY};
+  for (size_t i = 0; i < RONDE__COUNT(steps); ++i) {
+    ronde__plateau_add(&p, steps[i].value, 0.1, 2);
+    if (p.tests != steps[i].tests || p.drops != steps[i].drops || p.waits != steps[i].waits)
+      fail_msg("after test %d: %d tests, %d drops, %d waits", (int)i + 1, (int)p.tests, (int)p.drops, (int)p.waits);
+  }
+  assert_true(p.best == 0.75);
+  p = (ronde__plateau){.best = -INFINITY};
+  for (int i = 0; i < 9; ++i) ronde__plateau_add(&p, -1, 0, 0);
+  assert_true(p.tests == 8 && p.drops == 0);
+}
+
 static void clip_factor_is_pytorchs(void **state) {
   assert_true(ronde__clip_factor(0, 1) == 1);
   assert_true(ronde__clip_factor(25, 5.1) == 1);
@@ -106,6 +151,8 @@ int main(void) {
       cmocka_unit_test(cosine_starts_after_the_warm_up),
       cmocka_unit_test(cosine_is_pytorchs),
       cmocka_unit_test(step_is_pytorchs),
+      cmocka_unit_test(one_cycle_is_pytorchs),
+      cmocka_unit_test(tests_that_bring_nothing_are_counted),
       cmocka_unit_test(clip_factor_is_pytorchs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -317,6 +317,16 @@ static json_t *target_json(const ronde__record_target *target) {
   return json;
 }
 
+static json_t *early_stop_json(const ronde__record_early_stop *stop) {
+  if (stop->patience == 0) return json_null();
+  json_t *json = json_object();
+  record_put(json, "patience", record_count(stop->patience));
+  record_put(json, "stopped", json_boolean(stop->stopped));
+  record_put(json, "epoch", record_count(stop->stopped ? stop->epoch : -1));
+  record_put(json, "step", record_count(stop->stopped ? stop->step : -1));
+  return json;
+}
+
 static json_t *record_result_json(const ronde__record *record) {
   ronde__record_epoch none = {.train_loss = NAN, .test_loss = NAN, .test_accuracy = NAN};
   const ronde__record_epoch *last = record->n_epochs ? &record->epochs[record->n_epochs - 1] : &none;
@@ -328,6 +338,7 @@ static json_t *record_result_json(const ronde__record *record) {
   record_put(json, "state_sha256", record_text(record->state_sha256));
   record_put(json, "best", record_best_json(&record->best));
   record_put(json, "target", target_json(&record->target));
+  record_put(json, "early_stop", early_stop_json(&record->early_stop));
   return json;
 }
 

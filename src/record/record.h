@@ -82,6 +82,13 @@ typedef struct ronde__record_target {
   double train_s, wall_s;
 } ronde__record_target;
 
+/* --patience. */
+typedef struct ronde__record_early_stop {
+  int64_t patience; /* 0: none was asked for */
+  bool stopped;
+  int64_t epoch, step;
+} ronde__record_early_stop;
+
 /* Where a resumed run started. */
 typedef struct ronde__record_resumed {
   const char *file; /* NULL: it did not */
@@ -122,6 +129,7 @@ typedef struct ronde__record {
   const char *weights_sha256, *state_sha256;
   ronde__record_best best;
   ronde__record_target target;
+  ronde__record_early_stop early_stop;
   char started_at[32]; /* ISO 8601, UTC */
 } ronde__record;
 
@@ -136,6 +144,13 @@ ronde_status ronde__record_add_ops(ronde__record *record, const ronde__prof_op *
 ronde_status ronde__record_json(const ronde__record *record, char **json_out);
 /* The text as FOLDER/run.json, whole or absent. */
 ronde_status ronde__record_write(const char *folder, const char *json);
+
+/* ---- epochs.csv: a row an epoch, by RFC 4180 (epochs.c) --------------------------------------------------------- */
+
+/* Of FOLDER/epochs.csv, the rows of epochs before `first` stay; with first 1 there will be no file. RONDE_E_WRITE. */
+ronde_status ronde__epochs_cut(const char *folder, int64_t first);
+/* Adds a row, to a file that this begins where there is none. last_step: of the run's. RONDE_E_WRITE. */
+ronde_status ronde__epochs_add(const char *folder, const ronde__record_epoch *epoch, int64_t last_step);
 
 /* ---- steps.jsonl: one line a step ------------------------------------------------------------------------------
  * One thread writes. The first error is logged once and kept: later calls return it. */

@@ -21,7 +21,6 @@ struct ronde__steps {
   char *path;
   ronde_status status;
   uint64_t flushed_ns;
-  locale_t c_locale; /* an embedder may have chosen a locale whose decimal point is a comma */
 };
 
 static ronde_status steps_write_failed(ronde__steps *steps) {
@@ -127,8 +126,7 @@ ronde_status ronde__steps_open(const char *folder, int64_t kept, ronde__steps **
   RONDE_TRY(ronde__folder_make(folder));
   ronde__steps *steps = calloc(1, sizeof *steps);
   ronde_status status = RONDE_E_MEMORY;
-  if (!steps || !(steps->path = ronde__format("%s/steps.jsonl", folder)) ||
-      !(steps->c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0))) {
+  if (!steps || !(steps->path = ronde__format("%s/steps.jsonl", folder))) {
     ronde__fail(status, "%s/steps.jsonl: no memory", folder);
     goto close;
   }
@@ -176,7 +174,7 @@ static const char *steps_ranks(const ronde__rank_set *set, char text_out[RANKS_B
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line) {
   if (steps->status) return steps->status;
   char loss[32], lr[32], wall[32], left_out[RANKS_BYTES];
-  locale_t before = uselocale(steps->c_locale);
+  locale_t before = uselocale(ronde__c_locale());
   int written = fprintf(
       steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
       (long long)line->step, (long long)line->epoch, line_number(line->loss, 9, loss), line_number(line->lr, 15, lr),
@@ -199,7 +197,6 @@ ronde_status ronde__steps_close(ronde__steps *steps) {
   if (!steps) return RONDE_OK;
   if (steps->file && fclose(steps->file) && !steps->status) steps_write_failed(steps);
   ronde_status status = steps->status;
-  if (steps->c_locale) freelocale(steps->c_locale);
   free(steps->path);
   free(steps);
   return status;

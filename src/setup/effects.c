@@ -25,6 +25,10 @@ static bool has_dropout(const ronde__job *job, const ronde_graph *graph) {
   return job->model && job->model->dropout > 0;
 }
 
+static bool has_patience(const ronde__job *job, const ronde_graph *graph) {
+  return job->options->patience > 0 || job->options->lr_schedule == RONDE__LR_SCHEDULE_PLATEAU;
+}
+
 static bool has_data(const ronde__job *job, const ronde_graph *graph) {
   return job->options->data || job->config->verb == RONDE__VERB_PREDICT;
 }
@@ -73,6 +77,7 @@ static const struct {
     [RONDE__NEED_NEW_OUT] = {RONDE__KNOWN_OPTIONS, has_new_out},
     [RONDE__NEED_MODEL_PADDING] = {RONDE__KNOWN_OPTIONS, has_padding},
     [RONDE__NEED_MODEL_DROPOUT] = {RONDE__KNOWN_OPTIONS, has_dropout},
+    [RONDE__NEED_PATIENCE] = {RONDE__KNOWN_OPTIONS, has_patience},
     [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},

@@ -15,9 +15,10 @@ static ronde_status resolve_optimizer(ronde__job *job) {
   static const ronde__optim_kind kinds[] = {[RONDE__OPTIMIZER_SGD] = RONDE__OPTIM_SGD,
                                             [RONDE__OPTIMIZER_ADAM] = RONDE__OPTIM_ADAM,
                                             [RONDE__OPTIMIZER_ADAMW] = RONDE__OPTIM_ADAMW,
-                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD};
-  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
-                                      o->nesterov,         o->betas[0], o->betas[1], o->eps};
+                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD,
+                                            [RONDE__OPTIMIZER_RMSPROP] = RONDE__OPTIM_RMSPROP};
+  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay, o->nesterov,
+                                      o->betas[0],         o->betas[1], o->eps,      o->alpha};
   return RONDE_OK;
 }
 
@@ -37,9 +38,11 @@ static ronde_status resolve_schedule(ronde__job *job) {
   const ronde__options *o = job->options;
   static const ronde__schedule_kind kinds[] = {[RONDE__LR_SCHEDULE_CONSTANT] = RONDE__SCHEDULE_CONSTANT,
                                                [RONDE__LR_SCHEDULE_STEP] = RONDE__SCHEDULE_STEP,
-                                               [RONDE__LR_SCHEDULE_COSINE] = RONDE__SCHEDULE_COSINE};
+                                               [RONDE__LR_SCHEDULE_COSINE] = RONDE__SCHEDULE_COSINE,
+                                               [RONDE__LR_SCHEDULE_ONE_CYCLE] = RONDE__SCHEDULE_ONE_CYCLE,
+                                               [RONDE__LR_SCHEDULE_PLATEAU] = RONDE__SCHEDULE_PLATEAU};
   job->schedule = (ronde__schedule){kinds[o->lr_schedule], o->lr,      o->lr_gamma, o->lr_step,
-                                    job->steps_per_epoch,  job->steps, o->warmup};
+                                    job->steps_per_epoch,  job->steps, o->warmup,   o->lr_rise};
   return RONDE_OK;
 }
 
@@ -123,6 +126,12 @@ static ronde_status resolve_steps(ronde__job *job) {
 static ronde_status resolve_tests(ronde__job *job) {
   const ronde__options *o = job->options;
   int64_t n_tests = ronde__job_tests(job).n;
+  bool drops = o->lr_schedule == RONDE__LR_SCHEDULE_PLATEAU;
+  if (drops && n_tests == 0)
+    return ronde__fail(RONDE_E_USAGE, "--lr-schedule plateau can have no effect: the data have no test examples");
+  if ((drops || o->patience) && o->eval_every == 0)
+    return ronde__fail(RONDE_E_USAGE, "--%s can have no effect: with --eval-every 0 the only test is at the end",
+                       drops ? "lr-schedule plateau" : "patience");
   if (o->out && o->save_best && n_tests > 0 && !(job->best_path = ronde__format("%s/" RONDE__BEST_NAME, o->out)))
     return ronde__fail(RONDE_E_MEMORY, "%s/" RONDE__BEST_NAME ": no memory", o->out);
   return RONDE_OK;

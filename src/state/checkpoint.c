@@ -68,15 +68,21 @@ static json_t *best_json(const ronde__best *best) {
                    "examples", (json_int_t)best->score.n);
 }
 
+static json_t *plateau_json(const ronde__plateau *plateau) {
+  return json_pack("{s:o, s:I, s:I, s:I}", "best", isfinite(plateau->best) ? json_real(plateau->best) : json_null(),
+                   "tests", (json_int_t)plateau->tests, "drops", (json_int_t)plateau->drops, "waits",
+                   (json_int_t)plateau->waits);
+}
+
 static json_t *place_json(const ronde__saver *s) {
   const ronde__progress *p = &s->progress;
   int64_t per_epoch = s->job->steps_per_epoch, epoch = p->step ? (p->step - 1) / per_epoch + 1 : 1;
-  return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o}", "step", (json_int_t)p->step,
+  return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:{s:I, s:I, s:I, s:f}, s:o, s:o}", "step", (json_int_t)p->step,
                    "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)epoch, "steps_of_epoch",
                    (json_int_t)(p->step - (epoch - 1) * per_epoch), "closed", p->closed, "optimizer_updates",
                    (json_int_t)s->n_updates, "epoch_sums", "steps", (json_int_t)p->sums.steps, "examples",
                    (json_int_t)p->sums.examples, "correct", (json_int_t)p->sums.n_correct, "loss", p->sums.loss_sum,
-                   "best", best_json(&p->best));
+                   "best", best_json(&p->best), "plateau", plateau_json(&p->plateau));
 }
 
 static char *note_text(const ronde__saver *s) {

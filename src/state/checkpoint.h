@@ -21,6 +21,7 @@
 #include "record/record.h"
 #include "state/weights.h"
 #include <jansson.h>
+#include <math.h>
 
 #define RONDE__CHECKPOINT_SCHEMA "ronde.checkpoint.v1"
 #define RONDE__CHECKPOINT_NOTE RONDE__RESERVED "checkpoint"
@@ -49,10 +50,21 @@ typedef struct ronde__progress {
   bool closed;      /* the epoch's end after this step is done: tested and reported */
   ronde__sums sums; /* of the epoch of this step */
   ronde__best best;
+  ronde__plateau plateau; /* its tests that brought nothing */
 } ronde__progress;
 
-/* Whether training is over there, the last test included: the steps are made, or --target-accuracy is reached. */
+/* Of a run that has not begun. */
+static inline ronde__progress ronde__progress_none(void) {
+  return (ronde__progress){.best.value = -INFINITY, .plateau.best = -INFINITY};
+}
+
+/* Whether training is over there, the last test included: the steps are made, --target-accuracy is reached, or
+ * --patience is at its end. */
 bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job);
+/* Whether so many tests brought nothing that --patience ends it. */
+bool ronde__progress_gave_up(const ronde__progress *progress, const ronde__job *job);
+/* The epoch of the next step; or that of the last one, whose end was not reached, or is all that is left to do. */
+int64_t ronde__progress_epoch(const ronde__progress *progress, const ronde__job *job);
 
 /* What a checkpoint is of, beside the progress. arrays: the optimizer's, then the strategy's (strategy.h). */
 typedef struct ronde__state {

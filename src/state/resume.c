@@ -99,6 +99,18 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
   return RONDE_OK;
 }
 
+/* Checkpoints of older versions have none. */
+static ronde_status read_plateau(ronde__resume *r, json_t *plateau) {
+  json_int_t tests, drops, waits;
+  json_t *best;
+  if (!plateau) return RONDE_OK;
+  if (json_unpack(plateau, "{s:o, s:I, s:I, s:I}", "best", &best, "tests", &tests, "drops", &drops, "waits", &waits) ||
+      (!json_is_number(best) && !json_is_null(best)) || tests < 0 || drops < 0 || waits < 0 || waits > tests)
+    return ronde__fail(RONDE_E_INPUT, "%s: its count of tests without a better one is damaged", r->path);
+  r->progress.plateau = (ronde__plateau){json_is_null(best) ? -INFINITY : json_number_value(best), tests, drops, waits};
+  return RONDE_OK;
+}
+
 static ronde_status read_place(ronde__resume *r) {
   json_t *place = json_object_get(r->json, "place");
   json_int_t step, skipped, updates, steps, examples, correct;
@@ -110,8 +122,14 @@ static ronde_status read_place(ronde__resume *r) {
       step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
       correct > examples)
     return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
-  r->progress = (ronde__progress){step, skipped, closed, {steps, examples, correct, loss}, {.value = -INFINITY}};
-  return read_best(r, json_object_get(place, "best"));
+  r->progress = ronde__progress_none();
+  r->progress.step = step;
+  r->progress.skipped = skipped;
+  r->progress.closed = closed;
+  r->progress.sums = (ronde__sums){steps, examples, correct, loss};
+  RONDE_TRY(read_best(r, json_object_get(place, "best")));
+  r->progress.plateau.best = r->progress.best.value;
+  return read_plateau(r, json_object_get(place, "plateau"));
 }
 
 static ronde_status read_note(ronde__resume *r) {

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* What a run writes, beside its checkpoints. The record goes last, so that a removal that is broken off is seen. */
-static const char *const names[] = {"trace.json", RONDE__BEST_NAME, RONDE__LAST_NAME, "steps.jsonl", "run.json"};
+static const char *const names[] = {"trace.json", RONDE__BEST_NAME, RONDE__LAST_NAME,
+                                    "epochs.csv", "steps.jsonl",    "run.json"};
 
 static ronde_status fail_memory(const char *folder) {
   return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", folder);

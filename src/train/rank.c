@@ -210,18 +210,24 @@ static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *s
     epoch->sums.loss_sum += result->loss_sum;
     epoch->sums.n_correct += result->n_correct;
   }
-  r->progress = (ronde__progress){
-      .step = step->step, .skipped = r->progress.skipped, .sums = epoch->sums, .best = r->progress.best};
+  r->progress.step = step->step;
+  r->progress.closed = false;
+  r->progress.sums = epoch->sums;
   if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
     r->own.examples += step->own_examples;
   else if (result->missed) r->own.missed++;
   else r->own.dropped++;
 }
 
+static double rate(const ronde__rank *r, int64_t step) {
+  const ronde__schedule *schedule = &r->job->schedule;
+  return ronde__schedule_lr(schedule, step) * pow(schedule->gamma, (double)r->progress.plateau.drops);
+}
+
 static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step) {
   const ronde__job *job = r->job;
   ronde__step_result result;
-  step->lr = ronde__schedule_lr(&job->schedule, step->step);
+  step->lr = rate(r, step->step);
   step->own_examples = own_examples(r, step);
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -298,8 +304,12 @@ static int broken_parameter(const ronde__rank *r) {
 /* Replicas and scores are equal, so all ranks judge alike; rank 0 writes, and the others wait in the same phase. */
 static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   const ronde__job *job = r->job;
+  const ronde__options *o = job->options;
   double value = ronde__score_value(&epoch->score, job->data->source.classes > 0);
-  epoch->reached = job->options->target_accuracy > 0 && value >= job->options->target_accuracy;
+  ronde__plateau_add(&r->progress.plateau, value, o->min_delta,
+                     o->lr_schedule == RONDE__LR_SCHEDULE_PLATEAU ? o->lr_patience : 0);
+  epoch->gave_up = ronde__progress_gave_up(&r->progress, job);
+  epoch->reached = o->target_accuracy > 0 && value >= o->target_accuracy;
   if (!(value > r->progress.best.value) || broken_parameter(r) >= 0) return RONDE_OK;
   r->progress.best = (ronde__best){value, epoch->epoch, epoch->last_step, epoch->score};
   epoch->is_best = true;
@@ -354,7 +364,7 @@ static bool wants_score(const ronde__rank *r, int64_t epoch, bool at_end) {
   return r->max_steps == 0 && (at_end || (every > 0 && epoch % every == 0));
 }
 
-static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step, bool *reached_out) {
+static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step, bool *ends_out) {
   const ronde__job *job = r->job;
   ronde__epoch epoch = {.epoch = number};
   uint64_t before[RONDE__N_PHASES];
@@ -362,7 +372,7 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   ronde_status status = RONDE_OK;
   if (first > 0) {
     epoch.sums = r->progress.sums;
-    epoch.lr = ronde__schedule_lr(&job->schedule, r->progress.step);
+    epoch.lr = rate(r, r->progress.step);
   }
   r->own = (ronde__epoch_result){0};
   ronde__prof_totals(r->prof, before);
@@ -383,23 +393,26 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   ronde_status closed = close_epoch(r, &epoch, before, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
-  *reached_out = epoch.reached;
+  *ends_out = epoch.reached || epoch.gave_up;
   if (status == RONDE_OK) status = check_numbers(r, &epoch, r->progress.step);
   r->progress.closed = status == RONDE_OK;
   return status;
 }
 
-bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job) {
-  double target = job->options->target_accuracy;
-  return progress->closed && (progress->step >= job->steps || (target > 0 && progress->best.value >= target));
+bool ronde__progress_gave_up(const ronde__progress *progress, const ronde__job *job) {
+  return job->options->patience > 0 && progress->plateau.tests >= job->options->patience;
 }
 
-/* The epoch of the next step; or that of the last one, whose end was not reached, or is all that is left to do. */
-static int64_t first_epoch(const ronde__rank *r) {
-  const ronde__progress *progress = &r->progress;
-  int64_t epoch = progress->step / r->job->steps_per_epoch + 1;
-  bool at_end = progress->step > 0 && progress->step % r->job->steps_per_epoch == 0;
-  return at_end && (!progress->closed || ronde__progress_is_over(progress, r->job)) ? epoch - 1 : epoch;
+bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job) {
+  double target = job->options->target_accuracy;
+  bool reached = target > 0 && progress->best.value >= target;
+  return progress->closed && (progress->step >= job->steps || reached || ronde__progress_gave_up(progress, job));
+}
+
+int64_t ronde__progress_epoch(const ronde__progress *progress, const ronde__job *job) {
+  int64_t epoch = progress->step / job->steps_per_epoch + 1;
+  bool at_end = progress->step > 0 && progress->step % job->steps_per_epoch == 0;
+  return at_end && (!progress->closed || ronde__progress_is_over(progress, job)) ? epoch - 1 : epoch;
 }
 
 /* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
@@ -412,15 +425,15 @@ static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
 
 ronde_status ronde__rank_train(ronde__rank *r) {
   int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
-  int64_t epoch = first_epoch(r);
+  int64_t epoch = ronde__progress_epoch(&r->progress, r->job);
   ronde_status status = RONDE_OK;
-  bool reached = false;
+  bool ends = false;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__worker_start(&r->worker);
   do {
-    status = one_epoch(r, epoch++, last, &reached);
-    if (status == RONDE_OK && !reached) status = save_epoch(r, last);
-  } while (r->progress.step < last && status == RONDE_OK && !reached);
+    status = one_epoch(r, epoch++, last, &ends);
+    if (status == RONDE_OK && !ends) status = save_epoch(r, last);
+  } while (r->progress.step < last && status == RONDE_OK && !ends);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
   return status == RONDE_OK && saves ? save(r, true, false) : status;
 }

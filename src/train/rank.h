@@ -25,7 +25,9 @@ typedef struct ronde__epoch {
   double lr;
   bool has_score;
   ronde__score score;                 /* over all ranks */
-  bool is_best, reached;              /* the best score so far; one that --target-accuracy asks for */
+  bool is_best;                       /* the best score so far */
+  bool reached;                       /* what --target-accuracy asks for */
+  bool gave_up;                       /* --patience is at its end */
   const ronde__epoch_result *results; /* [workers] */
 } ronde__epoch;
 

@@ -145,8 +145,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .prefetch = PREFETCH,
                                   .time = r->transport->time,
                                   .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
-  r->progress.best.value = -INFINITY;
-  if (job->resume) r->progress = job->resume->progress;
+  r->progress = job->resume ? job->resume->progress : ronde__progress_none();
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
     r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};

@@ -63,6 +63,14 @@ static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_
   if (e->is_best)
     record->best = (ronde__record_best){e->epoch, e->last_step, row->test_loss, row->test_accuracy,
                                         r->job->best_path ? RONDE__BEST_NAME : NULL};
+  if (e->gave_up) {
+    record->early_stop = (ronde__record_early_stop){r->job->options->patience, true, e->epoch, e->last_step};
+    ronde__log(RONDE_LOG_INFO,
+               "stopped after epoch %" PRId64 ": the last %" PRId64
+               " tests were no better than that of "
+               "epoch %" PRId64,
+               e->epoch, record->early_stop.patience, record->best.epoch);
+  }
   if (!e->reached) return;
   ronde__record_target *target = &record->target;
   *target = (ronde__record_target){.reached = true, .epoch = e->epoch, .step = e->last_step};
@@ -102,6 +110,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   }
   ronde__energy_update(&r->record.energy);
   RONDE_TRY(ronde__record_add_epoch(&r->record, &row));
+  if (job->options->out) RONDE_TRY(ronde__epochs_add(job->options->out, &row, e->last_step));
   note_test(r, e, &row);
   warn_of_loss(r, &row);
   if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
@@ -188,6 +197,7 @@ static void fill_run(ronde__run *r) {
   r->choices[2] = (ronde__record_choice){.choice = "update", .value = job->fused_update ? "fused" : "apart"};
   record->n_choices = 3;
   record->target.accuracy = job->options->target_accuracy;
+  record->early_stop.patience = job->options->patience;
   const ronde__allreduce *collective = r->ranks[0].settings.collective;
   if (job->roles.n_workers > 1 && collective)
     r->choices[record->n_choices++] =

@@ -64,7 +64,10 @@ static ronde_status open_outputs(ronde__run *run, char **json_out, bool *complet
   RONDE_TRY(ronde__outputs_claim(job, &run->lock));
   bool goes_on = ronde__outputs_go_on(job);
   char *record = goes_on && ronde__progress_is_over(&job->resume->progress, job) ? ronde__outputs_record(job) : NULL;
-  if (!record) return ronde__steps_open(o->out, goes_on ? job->resume->progress.step : 0, &run->steps);
+  if (!record) {
+    RONDE_TRY(ronde__epochs_cut(o->out, goes_on ? ronde__progress_epoch(&job->resume->progress, job) : 1));
+    return ronde__steps_open(o->out, goes_on ? job->resume->progress.step : 0, &run->steps);
+  }
   *complete_out = true;
   if (json_out) *json_out = record;
   else free(record);

@@ -22,6 +22,8 @@ CASES = [
     ("adamw", torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
     ("adagrad", torch.optim.Adagrad, dict(lr=0.05)),
     ("adagrad-decay", torch.optim.Adagrad, dict(lr=0.05, weight_decay=0.01)),
+    ("rmsprop", torch.optim.RMSprop, dict(lr=0.01)),
+    ("rmsprop-momentum", torch.optim.RMSprop, dict(lr=0.01, alpha=0.9, eps=1e-6, momentum=0.8, weight_decay=0.01)),
 ]
 
 
@@ -35,7 +37,7 @@ def small(i, step):
 def arrays(optimizer, weight):
     yield "weight", weight.detach()
     state = optimizer.state[weight]
-    for name in ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"):
+    for name in ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum", "square_avg"):
         if state.get(name) is not None:
             yield name, state[name]
 
