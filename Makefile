@@ -21,7 +21,7 @@ check:
 
 install:
 	@$(CMAKE) -S . -B $(BUILD) -G "Unix Makefiles" -DCMAKE_INSTALL_PREFIX=$(PREFIX)
-	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target product
 	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
 
 clean:

@@ -39,7 +39,61 @@ check 0 'the library has a soname' sh -c "objdump -p '$libdir/libronde.so' | gre
 nm -D --defined-only "$libdir/libronde.so" | awk '{ print $NF }' >"$stage/symbols"
 holds 'the library gives the public functions' symbols '^ronde_train$'
 check 1 'and nothing else' grep -vE '^ronde_[a-z]' "$stage/symbols"
-check 0 'the installed program runs' "$(find "$stage" -path '*/bin/ronde')" version
+ronde=$(find "$stage" -path '*/bin/ronde')
+check 0 'the installed program runs' "$ronde" version
+check 0 'and says its version' "$ronde" -V
+holds 'by its number' output '^ronde *[0-9]'
+
+# The manual and the completions are those of the installed program.
+page=$(find "$stage" -path '*/man1/ronde.1')
+check 0 'the manual page is installed' test -s "$page"
+check 0 'it has every option of training' sh -c "'$ronde' train --help | sed -n 's/^  --\(\[no-\]\)\{0,1\}\([a-z-]*\).*/\2/p' |
+  while read -r name; do grep -q -- \"\$(echo \$name | sed 's/-/\\\\\\\\-/g')\" '$page' || { echo no \$name; exit 1; }; done"
+if command -v groff >/dev/null 2>&1; then
+  groff -man -Tascii -ww "$page" >"$stage/formatted" 2>"$stage/warnings"
+  check 1 'groff finds nothing wrong with it' test -s "$stage/warnings"
+fi
+completion=$(find "$stage" -path '*/bash-completion/completions/ronde')
+cat >"$stage/complete.bash" <<'END'
+compopt() { :; } # of an interactive shell alone
+source "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+_ronde
+printf '%s\n' "${COMPREPLY[@]}"
+END
+if command -v bash >/dev/null 2>&1; then
+  complete() { check 0 'completion runs' bash "$stage/complete.bash" "$completion" "$@"; }
+  complete ronde tr
+  holds 'of verbs' output '^train$'
+  complete ronde train --strat
+  holds 'of options' output '^--strategy$'
+  complete ronde train --strategy ps-
+  holds 'of choices' output '^ps-sync$'
+  complete ronde train --model res
+  holds 'of networks' output '^resnet50$'
+  complete ronde bench st
+  holds 'of suites' output '^step$'
+  complete ronde ckpt ver
+  holds 'of actions' output '^verify$'
+fi
+for shell in zsh fish; do
+  command -v $shell >/dev/null 2>&1 || continue
+  "$ronde" manual $shell >"$stage/completion"
+  check 0 "$shell reads it" $shell -n "$stage/completion"
+done
+for action in 'data list' 'data info' 'data get' 'data convert' 'ckpt info' 'ckpt verify' 'ckpt diff' 'manual man'; do
+  "$ronde" $action >"$stage/output" 2>&1 || true
+  cp "$stage/output" "$stage/said"
+  check 1 "$action is one" grep -q 'no such' "$stage/said"
+  check 0 'and completed' grep -q "${action#* }" "$completion"
+done
+for form in bash-completion/completions/ronde site-functions/_ronde vendor_completions.d/ronde.fish; do
+  check 0 "$form is installed" grep -q strategy "$(find "$stage" -path "*/$form")"
+done
+for document in README.md LICENSE docs/using.md examples/custom_net.c; do
+  check 0 "$document is installed" test -s "$(find "$stage" -path "*/doc/ronde/$document")"
+done
 
 cp "$source"/examples/*.c "$source"/examples/*.cc "$stage"
 cd "$stage"

@@ -27,6 +27,7 @@ typedef struct tool_call {
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
   const char *verb;
+  const struct tool_verb *verbs; /* all, up to one without a name */
   char **argv;                   /* of the process, whole */
   tool_axis axes[TOOL_MAX_AXES]; /* where the verb has them */
   int n_axes;
@@ -39,6 +40,7 @@ typedef struct tool_verb {
   bool many_words;                  /* of the last option: further words are further lines of its value */
   bool has_axes;                    /* a list of values of an option that takes one makes cases */
   int max_words;
+  const char *actions;                      /* "info|get": the words of which the first is one; NULL: any */
   const char *word_options[TOOL_MAX_WORDS]; /* options that words set, in order; all required. NULL: kept in words */
   const char *example;
   ronde_status (*run)(const tool_call *call);
@@ -57,6 +59,7 @@ ronde_status tool_ckpt(const tool_call *call);
 ronde_status tool_export(const tool_call *call);
 ronde_status tool_doctor(const tool_call *call);
 ronde_status tool_version(const tool_call *call);
+ronde_status tool_manual(const tool_call *call);
 ronde_status tool_bench_collectives(const tool_call *call);
 ronde_status tool_bench_step(const tool_call *call);
 ronde_status tool_bench_kernels(const tool_call *call);
@@ -71,9 +74,11 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
 void tool_call_end(tool_call *call);
 /* Seconds that an option says; 0 where the verb has no such option. */
 double tool_seconds(const tool_call *call, const char *option);
-void tool_help(FILE *file, const tool_verb *verbs, int n_verbs);
+void tool_help(FILE *file, const tool_verb *verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
+/* "2 wrong usage": the i-th exit code and what it says; NULL past the end. */
+const char *tool_exit_code(int i);
 /* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */
 ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n);
 

@@ -6,21 +6,35 @@
 
 #define INDENT 30
 
-void tool_help(FILE *file, const tool_verb *verbs, int n_verbs) {
+static const char *const exit_codes[] = {"0 done",
+                                         "1 internal error",
+                                         "2 wrong usage",
+                                         "3 bad input",
+                                         "4 a worker was lost",
+                                         "5 NaN or Inf in the numbers",
+                                         "6 cannot write, or out of memory",
+                                         "7 a check found a difference",
+                                         "130 interrupted by Ctrl-C",
+                                         "143 interrupted by SIGTERM"};
+enum { N_EXIT_CODES = sizeof exit_codes / sizeof exit_codes[0] };
+
+const char *tool_exit_code(int i) { return i < N_EXIT_CODES ? exit_codes[i] : NULL; }
+
+void tool_help(FILE *file, const tool_verb *verbs) {
   fprintf(file, "Ronde %s trains neural networks on CPUs.\n\n", ronde_version());
   fprintf(file, "  ronde VERB [OPTIONS]\n\nVerbs\n");
-  for (int i = 0; i < n_verbs; i++) {
+  for (const tool_verb *verb = verbs; verb->name; verb++) {
     char left[80];
-    snprintf(left, sizeof left, "%s %s", verbs[i].name, verbs[i].words);
-    fprintf(file, "  %-22s %s\n", left, verbs[i].about);
+    snprintf(left, sizeof left, "%s %s", verb->name, verb->words);
+    fprintf(file, "  %-22s %s\n", left, verb->about);
   }
   fprintf(file, "\n`ronde VERB --help` lists the options of a verb. A first run:\n\n");
   fprintf(file, "  ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5\n\n");
   fprintf(file, "Exit codes\n");
-  fprintf(
-      file,
-      "  0 done; 1 internal error; 2 wrong usage; 3 bad input; 4 a worker was lost; 5 NaN or Inf in the numbers;\n");
-  fprintf(file, "  6 cannot write, or out of memory; 7 a check found a difference; 130, 143 interrupted\n");
+  for (int i = 0; i < N_EXIT_CODES; i++) {
+    int digits = (int)strcspn(exit_codes[i], " ");
+    fprintf(file, "  %3.*s %s\n", digits, exit_codes[i], exit_codes[i] + digits + 1);
+  }
 }
 
 void tool_help_parts(FILE *file, const tool_verb *verb) {

@@ -58,6 +58,7 @@ static const tool_verb verbs[] = {
      .about = "Lists, describes (info), downloads (get) or converts (to npy) data sets",
      .has_config = true,
      .max_words = 2,
+     .actions = "list|info|get|convert",
      .word_options = {NULL, "data"},
      .example = "ronde data get cifar10",
      .run = tool_data},
@@ -65,6 +66,7 @@ static const tool_verb verbs[] = {
      .words = "ACTION A [B]",
      .about = "Describes (info), checks (verify) or compares (diff) checkpoints",
      .max_words = 3,
+     .actions = "info|verify|diff",
      .example = "ronde ckpt verify runs/1",
      .run = tool_ckpt},
     {.name = "export",
@@ -90,8 +92,16 @@ static const tool_verb verbs[] = {
      .about = "Shows what this build and this machine offer",
      .example = "ronde version --json",
      .run = tool_version},
+    {.name = "manual",
+     .words = "FORM",
+     .about = "Prints the manual page (man), or completions for a shell (bash, zsh, fish)",
+     .max_words = 1,
+     .actions = "man|bash|zsh|fish",
+     .example = "ronde manual bash > ~/.local/share/bash-completion/completions/ronde",
+     .run = tool_manual},
+    {0},
 };
-enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] - 1 };
 
 /* Where stdin, stdout or stderr is closed, the next file that is opened would take its place, and be printed into. */
 static void keep_standard_files(void) {
@@ -157,6 +167,7 @@ static ronde_status run_verb(const tool_verb *verb, int n, char **words, char **
   ronde_status status = tool_parse(verb, n, words, &call, &help);
   if (status) return status;
   call.argv = argv;
+  call.verbs = verbs;
   if (help) tool_help_verb(stdout, verb);
   else status = verb->run(&call);
   tool_call_end(&call);
@@ -165,17 +176,17 @@ static ronde_status run_verb(const tool_verb *verb, int n, char **words, char **
 
 static ronde_status run_words(int argc, char **argv) {
   if (argc < 2) {
-    tool_help(stderr, verbs, N_VERBS);
+    tool_help(stderr, verbs);
     return tool_fail(RONDE_E_USAGE, "a verb is missing");
   }
   const char *first = argv[1];
   char shown[TOOL_SHOWN];
   bool help = is_help(first);
   if (help && argc == 2) {
-    tool_help(stdout, verbs, N_VERBS);
+    tool_help(stdout, verbs);
     return RONDE_OK;
   }
-  if (strcmp(first, "--version") == 0) first = "version";
+  if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) first = "version";
   const char *name = help ? argv[2] : first;
   const tool_verb *verb = find_verb(name);
   if (!verb && name[0] == '-')
