@@ -387,6 +387,52 @@ static void signals_go_on_to_the_training(void **unused) {
   }
 }
 
+/* One worker once; each other number at the same batch, and at the same batch of each. */
+static void scaling(void **unused) {
+  json_t *bench = bench_of(
+      "--model lenet5 --data synthetic:1x28x28:10:80 --batch 10 --scaling 1,2,4 --threads 1 --rounds 2 --json", 0);
+  static const struct {
+    const char *name, *strategy;
+    int workers, batch, steps;
+  } wanted[] = {{"workers=1,scaling=strong", "single", 1, 10, 8},
+                {"workers=2,scaling=strong", "allreduce", 2, 10, 8},
+                {"workers=2,scaling=weak", "allreduce", 2, 20, 4},
+                {"workers=4,scaling=strong", "allreduce", 4, 10, 8},
+                {"workers=4,scaling=weak", "allreduce", 4, 40, 2}};
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 5);
+  for (size_t i = 0; i < 5; i++) {
+    assert_string_equal(json_string_value(field(bench, i, NULL, "name")), wanted[i].name);
+    assert_string_equal(json_string_value(field(bench, i, NULL, "strategy")), wanted[i].strategy);
+    assert_int_equal(json_integer_value(field(bench, i, NULL, "workers")), wanted[i].workers);
+    assert_int_equal(json_integer_value(field(bench, i, NULL, "batch")), wanted[i].batch);
+    assert_int_equal(json_integer_value(field(bench, i, NULL, "steps")), wanted[i].steps);
+    assert_int_equal(json_integer_value(field(bench, i, NULL, "threads")), 1);
+    double of_one = json_number_value(json_array_get(field(bench, 0, "examples_per_s", "samples"), 1));
+    double of_all = json_number_value(json_array_get(field(bench, i, "examples_per_s", "samples"), 1));
+    double efficiency = json_number_value(json_array_get(field(bench, i, "efficiency", "samples"), 1));
+    assert_true(fabs(efficiency * wanted[i].workers * of_one / of_all - 1) < 1e-9);
+  }
+  assert_non_null(strstr(json_string_value(json_object_get(bench, "advice")), "worker"));
+  json_decref(bench);
+}
+
+static void scaling_is_checked(void **unused) {
+  static const char *const refused[][2] = {
+      {"--scaling 2,4", "begin with 1"},
+      {"--scaling 1,4,2", "ascending"},
+      {"--scaling 1,x", "ascending"},
+      {"--scaling 1", "nothing to be compared"},
+      {"--scaling 1,2 --workers 2", "beside it"},
+      {"--scaling 1,2 --local-batch 5", "beside it"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    char options[200], text[4096];
+    snprintf(options, sizeof options, "--model lenet5 " SMALL "%s", refused[i][0]);
+    assert_int_equal(run(options, "2>&1", text, sizeof text), 2);
+    if (!strstr(text, refused[i][1])) fail_msg("%s: %s", refused[i][0], text);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eager_beside_graph),
@@ -403,6 +449,8 @@ int main(void) {
       cmocka_unit_test(nothing_is_left_behind),
       cmocka_unit_test(an_earlier_comparison_is_not_overwritten),
       cmocka_unit_test(signals_go_on_to_the_training),
+      cmocka_unit_test(scaling),
+      cmocka_unit_test(scaling_is_checked),
       cmocka_unit_test(wrong_usage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

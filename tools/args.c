@@ -238,6 +238,50 @@ static ronde_status expand_strategies(parser *p) {
   return *list && find_option(p->verb, "strategy", &option) ? add_axis(p, &option, list) : RONDE_OK;
 }
 
+/* The list, ascending from one worker. */
+static ronde_status check_scaling(const char *list, int64_t *most_out) {
+  char *end, shown[TOOL_SHOWN];
+  int64_t before = 0;
+  for (const char *at = list;; at = end + 1) {
+    int64_t n = strtoll(at, &end, 10);
+    if (end == at || (*end && *end != ',') || n <= before || (before == 0 && n != 1))
+      return tool_fail(RONDE_E_USAGE, "--scaling %s: not ascending numbers of workers that begin with 1, such as 1,2,4",
+                       tool_shown(list, shown));
+    before = n;
+    if (!*end) break;
+  }
+  *most_out = before;
+  return before > 1 ? RONDE_OK : tool_fail(RONDE_E_USAGE, "--scaling 1: one worker has nothing to be compared with");
+}
+
+/* Cases of so many workers, at the same batch and at the same batch of each. Without --threads each worker has as many
+ * as it has among the most. */
+static ronde_status expand_scaling(parser *p) {
+  tool_call *call = p->call;
+  const char *list = p->verb->has_axes ? ronde_config_get(call->config, "scaling") : "";
+  ronde_option workers, scaling;
+  int64_t most;
+  if (!*list) return RONDE_OK;
+  ronde_status status = check_scaling(list, &most);
+  if (status) return status;
+  if (strcmp(ronde_config_get(call->config, "local-batch"), "0") ||
+      strcmp(ronde_config_get(call->config, "workers"), "1"))
+    return tool_fail(RONDE_E_USAGE,
+                     "--scaling says how many workers there are, and --batch is that of one: --workers and "
+                     "--local-batch can have no effect beside it");
+  call->scaling.batch = strtoll(ronde_config_get(call->config, "batch"), NULL, 10);
+  snprintf(call->scaling.strategy, sizeof call->scaling.strategy, "%s", ronde_config_get(call->config, "strategy"));
+  if (!find_option(p->verb, "workers", &workers) || !find_option(p->verb, "scaling", &scaling)) return RONDE_E_INTERNAL;
+  if (strcmp(ronde_config_get(call->config, "threads"), "0") == 0) {
+    int64_t each = ronde_host_load_since(NULL).cores / most;
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)(each > 1 ? each : 1));
+    status = ronde_config_set(call->config, "threads", text);
+  }
+  if (!status) status = add_axis(p, &workers, list);
+  return status ? status : add_axis(p, &scaling, "strong,weak");
+}
+
 static ronde_status require_words(const parser *p) {
   for (int i = 0; i < p->verb->max_words && p->verb->word_options[i]; i++) {
     const char *value = ronde_config_get(p->call->config, p->verb->word_options[i]);
@@ -262,6 +306,7 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
     if (!tool_is_ours()) status = ronde_config_set_environment(call.config);
     tool_log_warnings(true);
     if (!status) status = expand_strategies(&p);
+    if (!status) status = expand_scaling(&p);
     if (!status) status = require_words(&p);
   }
   if (status) {

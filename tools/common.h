@@ -31,6 +31,11 @@ typedef struct tool_call {
   char **argv;                   /* of the process, whole */
   tool_axis axes[TOOL_MAX_AXES]; /* where the verb has them */
   int n_axes;
+  /* compare --scaling, which sets batch and strategy of each case: what the user gave. batch 0: without it. */
+  struct {
+    int64_t batch;
+    char strategy[40];
+  } scaling;
 } tool_call;
 
 typedef struct tool_verb {

@@ -138,6 +138,8 @@ static void warn_of_load(void) {
 static ronde_status report_comparison(const comparison *c, bool is_measured) {
   const char *difference = ronde_measurement_difference(c->record);
   ronde_status status = tool_comparison_rank(c->record, &c->cases);
+  bool scales = c->call->scaling.batch > 0 && is_measured && !difference;
+  if (!status && scales) status = tool_scaling_rank(c->call, &c->cases, c->record);
   if (!status && !c->is_temporary) status = ronde_measurement_write(c->record, c->folder);
   if (!status && (is_measured || c->call->json)) status = tool_bench_show(c->call, c->record, tool_comparison_print);
   if (!status && difference)
@@ -147,6 +149,7 @@ static ronde_status report_comparison(const comparison *c, bool is_measured) {
 
 static ronde_status measure_cases(comparison *c) {
   warn_of_load();
+  if (c->call->scaling.batch) tool_scaling_warn(&c->cases);
   ronde_measurement_begin(c->record);
   ronde_status status = run_all_cases(c);
   if (status) return status;

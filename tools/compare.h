@@ -1,5 +1,5 @@
 /* The cases of a comparison: compare_cases.c finds out which there are, compare.c runs them in rounds, compare_report.c
- * records what was measured, and prints it. */
+ * records what was measured, and prints it; compare_scaling.c draws what --scaling asks for. */
 #ifndef TOOL_COMPARE_H
 #define TOOL_COMPARE_H
 
@@ -44,5 +44,11 @@ bool tool_comparison_is_same_work(ronde_measurement *record, const tool_cases *c
 /* Adds what stands at the end of all rounds, and ranks. */
 ronde_status tool_comparison_rank(ronde_measurement *record, const tool_cases *cases);
 void tool_comparison_print(const json_t *bench);
+
+/* compare_scaling.c: says before it is measured where workers share cores; adds efficiency and advice to what is ranked;
+ * prints them. */
+void tool_scaling_warn(const tool_cases *cases);
+ronde_status tool_scaling_rank(const tool_call *call, const tool_cases *cases, ronde_measurement *record);
+void tool_scaling_print(const json_t *bench);
 
 #endif

@@ -20,13 +20,34 @@ static bool is_for_others(const tool_call *call, const char *option) {
   if (strcmp(option, "workers") == 0 && strcmp(ronde_config_get(call->config, option), "1") == 0) return false;
   for (int a = 0; a < call->n_axes; a++)
     if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
-  if (!axis || ronde_config_understands(call->config, ronde_config_get(call->config, "strategy"), option)) return false;
+  if (ronde_config_understands(call->config, ronde_config_get(call->config, "strategy"), option)) return false;
+  if (!axis) return call->scaling.batch && ronde_config_understands(call->config, call->scaling.strategy, option);
   for (int i = 0; i < axis->n_values; i++)
     if (ronde_config_understands(call->config, axis->values[i], option)) return true;
   return false;
 }
 
 /* ---- names and commands ---- */
+
+static bool has_axis(const tool_call *call, const char *name) {
+  for (int a = 0; a < call->n_axes; a++)
+    if (strcmp(call->axes[a].name, name) == 0) return true;
+  return false;
+}
+
+/* Whether the case that is set is one worker's: what weak and strong scaling begin with, by any strategy. */
+static bool is_one_worker(const tool_call *call) { return strcmp(ronde_config_get(call->config, "workers"), "1") == 0; }
+static bool is_weak(const tool_call *call) { return strcmp(ronde_config_get(call->config, "scaling"), "weak") == 0; }
+
+/* --scaling: the batch of a case of so many workers, and its strategy. */
+static ronde_status set_scaling(const tool_call *call) {
+  char batch[32];
+  int64_t n = is_weak(call) ? strtoll(ronde_config_get(call->config, "workers"), NULL, 10) : 1;
+  snprintf(batch, sizeof batch, "%lld", (long long)(call->scaling.batch * n));
+  ronde_status status = ronde_config_set(call->config, "batch", batch);
+  if (status || (has_axis(call, "strategy") && !is_one_worker(call))) return status;
+  return ronde_config_set(call->config, "strategy", is_one_worker(call) ? "single" : call->scaling.strategy);
+}
 
 /* The last axis changes fastest. */
 static ronde_status set_case(const tool_call *call, int index) {
@@ -36,7 +57,7 @@ static ronde_status set_case(const tool_call *call, int index) {
     if (status) return status;
     index /= axis->n_values;
   }
-  return RONDE_OK;
+  return call->scaling.batch ? set_scaling(call) : RONDE_OK;
 }
 
 /* Of the case that is set: its values of the axes that it goes by. */
@@ -236,7 +257,8 @@ static ronde_status add_case(tool_cases *cases, const tool_call *call, int index
   find_values(call, one);
   case_name(call, one, true, name, sizeof name);
   case_name(call, one, false, one->name, sizeof one->name);
-  bool is_left_out = is_repeated(cases, one, name);
+  bool is_left_out = call->scaling.batch && is_one_worker(call) && cases->n > 0; /* the first one is all of them */
+  if (!is_left_out) is_left_out = is_repeated(cases, one, name);
   if (!is_left_out && !*ronde_config_get(call->config, "resume")) {
     status = plan_case(cases, one, one->name);
     is_left_out = status || is_repeated(cases, one, name);

@@ -330,5 +330,6 @@ void tool_comparison_print(const json_t *bench) {
          tool_number(first, "runs"));
   print_cases(cases);
   print_phases(cases);
-  print_ranking(bench);
+  if (json_object_get(bench, "advice")) tool_scaling_print(bench);
+  else print_ranking(bench);
 }
