@@ -324,17 +324,54 @@ static void check_says(const char *words, bool on_stdout, const char *const text
 #define SET "--data synthetic:1x28x28:10:60 "
 
 static void test_training_is_told_on_stderr(void **state) {
-  static const char *const epochs[] = {
-      "epoch 1  loss ",    "epoch 2  loss ", "test loss ",  "accuracy ",    "examples/s",
-      "completed: lenet5", "2 workers",      "6 steps",     "120 examples", "forward",
-      "communication",     "evaluation",     "convolution", "run/run.json", NULL};
+  static const char *const epochs[] = {"epoch  train loss  accuracy   test loss  accuracy   examples/s      time\n",
+                                       "\n    1 ",
+                                       "\n    2 ",
+                                       "completed: lenet5",
+                                       "2 workers",
+                                       "6 steps",
+                                       "120 examples",
+                                       "  test        accuracy 0.",
+                                       "  training    accuracy 0.",
+                                       "  time, %     ",
+                                       " forward ",
+                                       "run/run.json (-v prints its tables)",
+                                       NULL};
   static const char *const steps[] = {"step 2/3  epoch 1", "lr 0.05", NULL};
   check_says("train --model lenet5 --batch 20 --epochs 2 --workers 2 --out run " SET, false, epochs);
   check_says("train --model lenet5 --batch 20 --log-every 2 --lr 0.05 " SET, false, steps);
   static const char *const late[] = {"last to come", "mostly by", "  compute\n", NULL};
-  check_says("train --model lenet5 --batch 20 --workers 2 --drill slow:1:40 " SET, false, late);
-  static const char *const tables[] = {"phase", "worker", NULL};
-  check_says("train --model lenet5 --batch 20 --no-shuffle --cache on --drop-last " SET, false, tables);
+  check_says("train --model lenet5 --batch 20 --workers 2 --drill slow:1:40 -v " SET, false, late);
+  static const char *const tables[] = {"phase", "rank", "convolution", "evaluation", NULL};
+  check_says("train --model lenet5 --batch 20 --no-shuffle --cache on --drop-last --verbose " SET, false, tables);
+}
+
+/* Without -v: a table of epochs, at most ten lines behind it, none longer than a terminal; with it no longer ones either. */
+static void test_what_is_told_fits_a_terminal(void **state) {
+  static const char *const levels[] = {"", "-v"};
+  for (int v = 0; v < 2; v++) {
+    char words[200];
+    outcome outcome;
+    snprintf(words, sizeof words, "train --model lenet5 --batch 20 --epochs 3 --workers 3 --out told%d %s " SET, v,
+             levels[v]);
+    run(words, NULL, &outcome);
+    const char *end = strstr(outcome.err, "\ncompleted");
+    assert_non_null(end);
+    int n_lines = 0;
+    for (const char *line = outcome.err, *next; *line; line = next) {
+      size_t bytes = strcspn(line, "\n");
+      next = line + bytes + (line[bytes] != 0);
+      if (bytes > 80) fail_msg("%zu columns: %.*s", bytes, (int)bytes, line);
+      n_lines += line > end;
+    }
+    assert_int_equal(n_lines <= 10, v == 0);
+  }
+  outcome outcome;
+  run("train --model lenet5 -v --quiet " SET, NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 2);
+  assert_non_null(strstr(outcome.err, "--quiet and --verbose contradict each other"));
+  run("models -v", NULL, &outcome);
+  assert_int_equal(outcome.exit_code, 2);
 }
 
 /* What a run will keep, and where it begins, is said; a complete one says so and ends. */
@@ -353,8 +390,7 @@ static void test_what_is_kept_is_told(void **state) {
   static const char *const complete[] = {"complete at step 3 (kept/checkpoints/step-3.safetensors): more --epochs",
                                          NULL};
   check_says("train --resume kept", false, complete);
-  static const char *const longer[] = {"going on from step 3 (kept/checkpoints/step-3.safetensors)", "epoch 2  loss ",
-                                       NULL};
+  static const char *const longer[] = {"going on from step 3 (kept/checkpoints/step-3.safetensors)", "\n    2 ", NULL};
   check_says("train --resume kept --epochs 2", false, longer);
   check_says(TRAIN "--out kept --overwrite " SET, false, first);
   run(TRAIN "--dry-run " SET, NULL, &outcome);
@@ -424,9 +460,8 @@ static void test_weights_go_from_verb_to_verb(void **state) {
 
 /* What is kept out of training is validated, not tested. */
 static void test_validation_is_called_so(void **state) {
-  static const char *const tested[] = {"  test loss ", "\n  test accuracy 0.", ", test loss ", NULL};
-  static const char *const validated[] = {"  validation loss ", "\n  validation accuracy 0.", ", validation loss ",
-                                          NULL};
+  static const char *const tested[] = {"  test loss ", "\n  test        accuracy 0.", NULL};
+  static const char *const validated[] = {"  val. loss ", "\n  validation  accuracy 0.", NULL};
   static const char *const evaluated[] = {"examples  12 (val)", NULL};
   outcome outcome;
   check_says("train --model lenet5 --batch 20 " SET, false, tested);
@@ -462,6 +497,7 @@ int main(void) {
       cmocka_unit_test(test_version_and_models_print_results),
       cmocka_unit_test(test_output_that_is_lost_is_an_error),
       cmocka_unit_test_setup_teardown(test_training_is_told_on_stderr, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_what_is_told_fits_a_terminal, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_what_is_kept_is_told, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_quiet_and_json, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_a_plan_is_a_result, enter_folder, leave_folder),

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* The flags of the command line itself: the library knows nothing of them. */
-static const char *const own_flags[] = {"json", "quiet", "help"};
-enum { OWN_JSON, OWN_QUIET, OWN_HELP, N_OWN_FLAGS };
+static const char *const own_flags[] = {"json", "quiet", "help", "verbose"};
+enum { OWN_JSON, OWN_QUIET, OWN_HELP, OWN_VERBOSE, N_OWN_FLAGS };
 
 typedef struct parser {
   const tool_verb *verb;
@@ -40,8 +40,11 @@ static bool find_option(const tool_verb *verb, const char *name, ronde_option *o
   return false;
 }
 
-static int own_flag(const char *name) {
-  for (int i = 0; i < N_OWN_FLAGS; i++) {
+/* Of a verb: the last one only where it has more to say. */
+static int n_own_flags(const tool_verb *verb) { return verb->has_verbose ? N_OWN_FLAGS : OWN_VERBOSE; }
+
+static int own_flag(const tool_verb *verb, const char *name) {
+  for (int i = 0; i < n_own_flags(verb); i++) {
     if (strcmp(own_flags[i], name) == 0) return i;
   }
   return -1;
@@ -53,11 +56,11 @@ static ronde_status fail_unknown(const parser *p, const char *name) {
   const char *names[MOST];
   int n = 0;
   ronde_option option;
-  for (; n < N_OWN_FLAGS; n++) names[n] = own_flags[n];
+  for (; n < n_own_flags(p->verb); n++) names[n] = own_flags[n];
   for (int i = 0; n < MOST && p->verb->has_config && ronde_config_option(p->verb->name, i, &option); i++)
     names[n++] = option.name;
   int nearest = ronde_nearest_word(name, names, n);
-  if (nearest >= 0 && nearest < N_OWN_FLAGS)
+  if (nearest >= 0 && nearest < n_own_flags(p->verb))
     return tool_fail(RONDE_E_USAGE, "unknown option --%s; the nearest is --%s", name, names[nearest]);
   if (p->verb->has_config) return ronde_config_set(p->call->config, name, "");
   return tool_fail(RONDE_E_USAGE, "unknown option --%s; `ronde %s --help` lists them", name, p->verb->name);
@@ -96,6 +99,7 @@ static ronde_status read_own_flag(parser *p, int flag, const char *value) {
   if (flag == OWN_JSON) p->call->json = on;
   if (flag == OWN_JSON) p->call->format = on ? TOOL_JSON : TOOL_TEXT;
   if (flag == OWN_QUIET) p->call->quiet = on;
+  if (flag == OWN_VERBOSE) p->call->verbose = on;
   if (flag == OWN_HELP) p->help = on;
   return RONDE_OK;
 }
@@ -158,7 +162,7 @@ static ronde_status read_option(parser *p, const char *text) {
   char name[80];
   const char *equals = strchr(text, '='), *value = equals ? equals + 1 : NULL;
   snprintf(name, sizeof name, "%.*s", (int)(equals ? equals - text : (long)strlen(text)), text);
-  int own = own_flag(name);
+  int own = own_flag(p->verb, name);
   if (own >= 0) return read_own_flag(p, own, value);
   if (p->verb->has_formats && strcmp(name, "format") == 0) return read_format(p, value);
   ronde_option option;
@@ -219,6 +223,8 @@ static ronde_status read_all(parser *p) {
       continue;
     } else if (strcmp(word, "-h") == 0) {
       status = read_option(p, "help");
+    } else if (strcmp(word, "-v") == 0 && p->verb->has_verbose) {
+      status = read_option(p, "verbose");
     } else if (strcmp(word, "-o") == 0) {
       status = read_option(p, "output");
     } else if (strncmp(word, "--", 2) == 0) {
@@ -300,6 +306,8 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
     ronde_status set = set_lines(&p);
     if (!status) status = set;
   }
+  if (!status && call.quiet && call.verbose)
+    status = tool_fail(RONDE_E_USAGE, "--quiet and --verbose contradict each other: take one of them");
   if (call.quiet) tool_log_quiet();
   if (!status && !p.help && verb->has_config) {
     tool_log_warnings(!tool_is_follower()); /* one process of a run says what all would */

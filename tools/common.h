@@ -22,7 +22,7 @@ typedef enum tool_format { TOOL_TEXT, TOOL_JSON, TOOL_JSONL, TOOL_CSV } tool_for
 /* A call of a verb, parsed. */
 typedef struct tool_call {
   ronde_config *config; /* NULL where the verb has no options of the library's table */
-  bool json, quiet;
+  bool json, quiet, verbose;
   tool_format format;                /* of verbs that have formats */
   const char *words[TOOL_MAX_WORDS]; /* without dashes, where the verb has no config that takes them */
   int n_words;
@@ -42,6 +42,7 @@ typedef struct tool_verb {
   const char *name, *words, *about; /* words: what stands behind the name in the usage line, "" for none */
   bool has_config;                  /* the library has options of this name */
   bool has_formats;                 /* --format */
+  bool has_verbose;                 /* -v, --verbose */
   bool many_words;                  /* of the last option: further words are further lines of its value */
   bool has_axes;                    /* a list of values of an option that takes one makes cases */
   int max_words;
@@ -213,7 +214,7 @@ ronde_status tool_flush(void);
 double tool_epochs_sum(const json_t *run, const char *field);
 /* The tables at the end of a training (stderr): whole ones of one that completed, a few lines of one that was broken
  * off, nothing of one that failed; and the plan of a dry run (stdout). */
-void tool_summary(const json_t *run, const char *folder);
+void tool_summary(const json_t *run, const char *folder, bool verbose);
 void tool_plan(const json_t *plan);
 
 #endif

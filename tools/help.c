@@ -85,6 +85,8 @@ void tool_help_verb(FILE *file, const tool_verb *verb) {
   if (verb->has_formats)
     fprintf(file, "  --format text|json|jsonl|csv  how results are printed on standard output [text]\n");
   fprintf(file, "  --json                      print the result as JSON on standard output\n");
+  if (verb->has_verbose)
+    fprintf(file, "  -v, --verbose               also print the tables of phases, workers and operators\n");
   fprintf(file, "  --quiet                     print errors only\n");
   fprintf(file, "  --help                      print this text\n");
 }

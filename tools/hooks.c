@@ -92,17 +92,30 @@ static bool is_job_cancelled(void *user) {
 static struct {
   int64_t log_every;
   double redrawn_s;
+  bool has_head; /* of the table of epochs */
 } shown;
 
+/* A figure of the table, or a dash where it was not measured. */
+static const char *cell(double value, bool is_known, char text[32]) {
+  snprintf(text, 32, is_known ? "%.4f" : "-", value);
+  return text;
+}
+
+/* A row of a table whose head is said before the first. */
 static void say_epoch(const ronde_progress *progress) {
-  char rate[32], elapsed[32], test[64] = "";
-  if (progress->test_accuracy >= 0) {
-    snprintf(test, sizeof test, "  %s loss %.5g  accuracy %.4f", progress->tested_on, progress->test_loss,
-             progress->test_accuracy);
-  } else if (isfinite(progress->test_loss) && progress->test_loss > 0) {
-    snprintf(test, sizeof test, "  %s loss %.5g", progress->tested_on, progress->test_loss);
+  char texts[4][32], rate[32], elapsed[32];
+  bool has_test = progress->tested_on && isfinite(progress->test_loss) && progress->test_loss > 0;
+  if (!shown.has_head) {
+    bool validates = progress->tested_on && strcmp(progress->tested_on, "validation") == 0;
+    tool_say("%5s %11s %9s %11s %9s %12s %9s", "epoch", "train loss", "accuracy", validates ? "val. loss" : "test loss",
+             "accuracy", "examples/s", "time");
   }
-  tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch, progress->loss, test,
+  shown.has_head = true;
+  tool_say("%5lld %11s %9s %11s %9s %12s %9s", (long long)progress->epoch,
+           cell(progress->loss, isfinite(progress->loss), texts[0]),
+           cell(progress->train_accuracy, progress->train_accuracy >= 0, texts[1]),
+           cell(progress->test_loss, has_test, texts[2]),
+           cell(progress->test_accuracy, progress->test_accuracy >= 0, texts[3]),
            tool_count(progress->examples_per_s, rate), tool_duration(progress->elapsed_s, elapsed));
 }
 

@@ -10,6 +10,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* Of a terminal: bold red, yellow, and none. */
+#define RED "\033[1;31m"
+#define YELLOW "\033[33m"
+#define PLAIN "\033[0m"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool quiet, error_logged, warnings = true;
 static char foot[512], clean[4 * TOOL_LINE]; /* clean: under the mutex */
@@ -38,15 +43,22 @@ static void format_line(char line[TOOL_LINE], const char *format, va_list args) 
   va_end(again);
 }
 
+/* Escapes that a terminal shows as a colour; "" where it is none, or the user wants none (no-color.org). */
+static const char *colour(const char *escape) {
+  const char *none = getenv("NO_COLOR");
+  return (none && *none) || tool_columns() == 0 ? "" : escape;
+}
+
 /* Behind an error nothing else is said: it must be the last line. People's text may begin with an empty line. */
-static void print_line(const char *prefix, const char *line, bool is_error) {
+static void print_line(const char *prefix, const char *shade, const char *line, bool is_error) {
   pthread_mutex_lock(&mutex);
   if (is_error || (!quiet && !error_logged)) {
     clear_foot();
     if (is_error) *foot = '\0';
     size_t empty = is_error ? 0 : strspn(line, "\n");
     tool_printable(line + empty, clean, sizeof clean);
-    fprintf(stderr, "%.*s%s%s\n", (int)empty, line, prefix, clean);
+    const char *begin = colour(shade);
+    fprintf(stderr, "%.*s%s%s%s%s\n", (int)empty, line, begin, prefix, *begin ? PLAIN : "", clean);
     draw_foot();
   }
   error_logged = error_logged || is_error;
@@ -56,9 +68,9 @@ static void print_line(const char *prefix, const char *line, bool is_error) {
 static void show_log_line(void *user, ronde_log_level level, const char *line) {
   (void)user;
   if (level == RONDE_LOG_WARNING && !warnings) return;
-  if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", line, true);
-  if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", line, false);
-  if (level == RONDE_LOG_INFO && !tool_is_follower()) print_line("", line, false); /* all ranks say the same */
+  if (level == RONDE_LOG_ERROR) print_line("ronde: error: ", RED, line, true);
+  if (level == RONDE_LOG_WARNING) print_line("ronde: warning: ", YELLOW, line, false);
+  if (level == RONDE_LOG_INFO && !tool_is_follower()) print_line("", "", line, false); /* all ranks say the same */
 }
 
 void tool_log_start(void) { ronde_log_set(show_log_line, NULL); }
@@ -78,7 +90,7 @@ ronde_status tool_fail(ronde_status status, const char *format, ...) {
   va_start(args, format);
   format_line(line, format, args);
   va_end(args);
-  print_line("ronde: error: ", line, true);
+  print_line("ronde: error: ", RED, line, true);
   return status;
 }
 
@@ -101,7 +113,7 @@ void tool_say(const char *format, ...) {
   va_start(args, format);
   format_line(line, format, args);
   va_end(args);
-  print_line("", line, false);
+  print_line("", "", line, false);
 }
 
 void tool_foot(const char *text) {

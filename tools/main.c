@@ -14,6 +14,7 @@ static const tool_verb verbs[] = {
      .words = "",
      .about = "Trains a network on data, with one or several workers",
      .has_config = true,
+     .has_verbose = true,
      .example = "ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5 --save lenet5.safetensors",
      .run = tool_train},
     {.name = "compare",

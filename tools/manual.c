@@ -24,6 +24,8 @@ static value_kind kind_of(const ronde_option *option) {
 static const ronde_option general[] = {{.name = "json", .help = "print the result as JSON on standard output"},
                                        {.name = "quiet", .help = "print errors only"},
                                        {.name = "help", .help = "print the options"}};
+static const ronde_option verbose = {.name = "verbose",
+                                     .help = "also print the tables of phases, workers and operators (also -v)"};
 static const ronde_option format = {
     .name = "format", .value_name = "text|json|jsonl|csv", .help = "how results are printed", .default_text = "text"};
 
@@ -37,8 +39,8 @@ static bool option_at(const tool_verb *verb, int i, ronde_option *option_out) {
   }
   i -= n;
   if (i < N) *option_out = general[i];
-  else *option_out = format;
-  return i < N || (i == N && verb->has_formats);
+  else *option_out = verb->has_formats ? format : verbose;
+  return i < N || (i == N && (verb->has_formats || verb->has_verbose)); /* no verb has both */
 }
 
 static void each_verb(FILE *out, const tool_verb *verbs, void (*print)(FILE *out, const tool_verb *verb)) {
@@ -119,6 +121,7 @@ static void man_verb(FILE *out, const tool_verb *verb) {
     man_option(out, &option);
   }
   if (verb->has_formats) man_option(out, &format);
+  if (verb->has_verbose) man_option(out, &verbose);
 }
 
 static void man_names(FILE *out, const tool_verb *verb) {

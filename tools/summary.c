@@ -10,7 +10,7 @@
 static const struct {
   const char *field, *text;
 } phases[] = {{"load_s", "load"},         {"forward_s", "forward"},
-              {"backward_s", "backward"}, {"communication_s", "communication"},
+              {"backward_s", "backward"}, {"communication_s", "exchange"},
               {"update_s", "update"},     {"other_s", "other"}};
 enum { N_PHASES = sizeof phases / sizeof phases[0] };
 
@@ -22,60 +22,76 @@ double tool_epochs_sum(const json_t *run, const char *field) {
   return sum;
 }
 
-/* "x 1.23" behind a label where it was measured. */
-static void append_figure(char *line, size_t bytes, const char *format, const char *label, double value) {
-  if (!isfinite(value)) return;
-  size_t used = strlen(line);
-  snprintf(line + used, bytes - used, "%s%s ", used ? ", " : "", label);
-  used = strlen(line);
-  snprintf(line + used, bytes - used, format, value);
-}
-
 /* What the run's tests were made on. */
 static const char *tested_on(const json_t *run) {
   const char *name = tool_string(json_object_get(run, "data"), "tested_on");
   return *name ? name : "test";
 }
 
-static void say_best(const json_t *run) {
-  const json_t *result = json_object_get(run, "result");
-  const json_t *best = json_object_get(result, "best"), *target = json_object_get(result, "target");
-  char text[32];
-  double accuracy = tool_number(best, "test_accuracy");
+/* "accuracy 0.8884, loss 0.3047", as far as it was measured. */
+static void say_figures(const char *label, double accuracy, double loss, const char *where) {
+  char text[160] = "";
+  if (isfinite(accuracy)) snprintf(text, sizeof text, "accuracy %.4f%s", accuracy, isfinite(loss) ? ", " : "");
+  size_t used = strlen(text);
+  if (isfinite(loss)) snprintf(text + used, sizeof text - used, "loss %.4f", loss);
+  if (*text) tool_say("  %-10s  %s%s", label, text, where);
+}
+
+static void say_results(const json_t *run) {
+  const json_t *result = json_object_get(run, "result"), *best = json_object_get(result, "best");
+  const json_t *target = json_object_get(result, "target"), *epochs = json_object_get(run, "epochs");
+  const json_t *last = json_array_get(epochs, json_array_size(epochs) - 1);
+  char where[96] = "", text[32];
   const char *file = tool_string(best, "file");
-  if (accuracy > tool_number(result, "test_accuracy"))
-    tool_say("  best %s accuracy %.4f, in epoch %.0f%s%s", tested_on(run), accuracy, tool_number(best, "epoch"),
-             *file ? ": " : "", file);
+  say_figures(tested_on(run), tool_number(result, "test_accuracy"), tool_number(result, "test_loss"), "");
+  say_figures("training", tool_number(last, "train_accuracy"), tool_number(result, "train_loss"), "");
+  snprintf(where, sizeof where, " in epoch %.0f%s%s%s", tool_number(best, "epoch"), *file ? " (" : "", file,
+           *file ? ")" : "");
+  if (tool_number(best, "epoch") < tool_number(last, "epoch"))
+    say_figures("best", tool_number(best, "test_accuracy"), tool_number(best, "test_loss"), where);
   if (json_is_true(json_object_get(target, "reached")))
-    tool_say("  accuracy %g reached in epoch %.0f, after %s of training", tool_number(target, "accuracy"),
-             tool_number(target, "epoch"), tool_duration(tool_number(target, "train_s"), text));
+    tool_say("  %-10s  accuracy %g reached in epoch %.0f, after %s of training", "target",
+             tool_number(target, "accuracy"), tool_number(target, "epoch"),
+             tool_duration(tool_number(target, "train_s"), text));
+}
+
+static void say_speed(const json_t *run) {
+  const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
+  double workers = tool_number(world, "workers"), threads = tool_number(world, "threads_per_worker");
+  char rate[32], cpu[32], setup[32], rss[32];
+  tool_say("  %-10s  %s examples/s by %.0f worker%s of %.0f thread%s (%s)", "speed",
+           tool_count(tool_number(totals, "examples_per_s"), rate), workers, workers == 1 ? "" : "s", threads,
+           threads == 1 ? "" : "s", tool_string(world, "strategy"));
+  tool_say("  %-10s  memory %s at its peak, CPU %s, set-up %s", "resources",
+           tool_bytes(tool_number(totals, "peak_rss_bytes"), rss), tool_duration(tool_number(totals, "cpu_s"), cpu),
+           tool_duration(tool_number(run, "setup_s"), setup));
+  if (isfinite(tool_number(totals, "energy_j")))
+    tool_say("  %-10s  %.0f J (%s)", "energy", tool_number(totals, "energy_j"), tool_string(totals, "energy_source"));
+}
+
+/* Where the time of training went, in one line. */
+static void say_shares(const json_t *run) {
+  double wall_s = tool_epochs_sum(run, "wall_s");
+  char text[200] = "";
+  for (int i = 0; i < N_PHASES && wall_s > 0; i++) {
+    double percent = 100 * tool_epochs_sum(run, phases[i].field) / wall_s;
+    size_t used = strlen(text);
+    if (percent >= 0.5)
+      snprintf(text + used, sizeof text - used, "%s%s %.0f", used ? ", " : "", phases[i].text, percent);
+  }
+  if (*text) tool_say("  %-10s  %s", "time, %", text);
 }
 
 static void say_head(const json_t *run) {
-  const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
-  const json_t *result = json_object_get(run, "result");
-  char steps[32], examples[32], rate[32], wall[32], cpu[32], setup[32], rss[32], figures[200] = "", accuracy[32],
-                                                                                 loss[32];
-  tool_say("\n%s: %s on %s, %.0f worker%s of %.0f thread%s (%s), %s steps, %s examples", tool_string(run, "status"),
+  const json_t *totals = json_object_get(run, "totals");
+  char steps[32], examples[32], wall[32];
+  tool_say("\n%s: %s on %s, %s steps, %s examples in %s", tool_string(run, "status"),
            tool_string(json_object_get(run, "model"), "name"), tool_string(json_object_get(run, "data"), "name"),
-           tool_number(world, "workers"), tool_number(world, "workers") == 1 ? "" : "s",
-           tool_number(world, "threads_per_worker"), tool_number(world, "threads_per_worker") == 1 ? "" : "s",
-           tool_string(world, "strategy"), tool_count(tool_number(totals, "steps"), steps),
-           tool_count(tool_number(totals, "examples"), examples));
-  snprintf(accuracy, sizeof accuracy, "%s accuracy", tested_on(run));
-  snprintf(loss, sizeof loss, "%s loss", tested_on(run));
-  append_figure(figures, sizeof figures, "%.4f", accuracy, tool_number(result, "test_accuracy"));
-  append_figure(figures, sizeof figures, "%.5g", loss, tool_number(result, "test_loss"));
-  append_figure(figures, sizeof figures, "%.5g", "train loss", tool_number(result, "train_loss"));
-  if (*figures) tool_say("  %s", figures);
-  say_best(run);
-  tool_say("  %s examples/s; wall %s (set-up %s), CPU %s; peak memory %s",
-           tool_count(tool_number(totals, "examples_per_s"), rate), tool_duration(tool_number(totals, "wall_s"), wall),
-           tool_duration(tool_number(run, "setup_s"), setup), tool_duration(tool_number(totals, "cpu_s"), cpu),
-           tool_bytes(tool_number(totals, "peak_rss_bytes"), rss));
-  if (isfinite(tool_number(totals, "energy_j"))) {
-    tool_say("  energy %.0f J (%s)", tool_number(totals, "energy_j"), tool_string(totals, "energy_source"));
-  }
+           tool_count(tool_number(totals, "steps"), steps), tool_count(tool_number(totals, "examples"), examples),
+           tool_duration(tool_number(totals, "wall_s"), wall));
+  say_results(run);
+  say_shares(run);
+  say_speed(run);
 }
 
 static void say_phases(const json_t *run) {
@@ -91,19 +107,29 @@ static void say_phases(const json_t *run) {
            tool_epochs_sum(run, "checkpoint_s"));
 }
 
+/* Seconds in seven columns. */
+static const char *seconds_cell(double value, char text[32]) {
+  snprintf(text, 32, value < 1000 ? "%.3f" : value < 1e5 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
 static void say_workers(const json_t *run) {
+  static const char *const fields[] = {"load_s", "forward_s", "backward_s", "exchange_s",
+                                       "wait_s", "update_s",  "other_s",    "wall_s"};
+  enum { N = sizeof fields / sizeof fields[0] };
   const json_t *workers = json_object_get(run, "workers"), *row;
   size_t i;
   if (json_array_size(workers) == 0) return;
-  tool_say("\n  %6s %12s %9s %9s %9s %9s %9s %9s %9s %9s", "worker", "examples", "load", "forward", "backward",
-           "exchange", "wait", "update", "other", "wall");
+  tool_say("\n  %4s %9s %7s %7s %7s %7s %7s %7s %7s %7s", "rank", "examples", "load", "forward", "backwd", "exchng",
+           "wait", "update", "other", "wall s");
   json_array_foreach(workers, i, row) {
-    char examples[32];
-    tool_say("  %6.0f %12s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f", tool_number(row, "rank"),
-             tool_count(tool_number(row, "examples"), examples), tool_number(row, "load_s"),
-             tool_number(row, "forward_s"), tool_number(row, "backward_s"), tool_number(row, "exchange_s"),
-             tool_number(row, "wait_s"), tool_number(row, "update_s"), tool_number(row, "other_s"),
-             tool_number(row, "wall_s"));
+    char examples[32], cells[N][32], line[160];
+    int used = snprintf(line, sizeof line, "  %4.0f %9s", tool_number(row, "rank"),
+                        tool_count(tool_number(row, "examples"), examples));
+    for (int f = 0; f < N; f++)
+      used += snprintf(line + used, sizeof line - (size_t)used, " %7s",
+                       seconds_cell(tool_number(row, fields[f]), cells[f]));
+    tool_say("%s", line);
   }
 }
 
@@ -152,32 +178,34 @@ static void say_ops(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i, n = json_array_size(ops);
   if (n == 0) return;
-  tool_say("\n  %-24s %-9s %10s %10s %9s  %s", "op (all workers)", "phase", "calls", "seconds", "GFLOP/s",
+  tool_say("\n  %-22s %-8s %8s %8s %8s  %s", "op (all workers)", "phase", "calls", "seconds", "GFLOP/s",
            "implementation");
   json_array_foreach(ops, i, row) {
     if (i == TOP_OPS) break;
     char calls[32], rate[32] = "-";
     double gflops_per_s = tool_number(row, "gflops_per_s");
     if (isfinite(gflops_per_s)) snprintf(rate, sizeof rate, "%.1f", gflops_per_s);
-    tool_say("  %-24s %-9s %10s %10.3f %9s  %s", tool_string(row, "op"), tool_string(row, "phase"),
+    tool_say("  %-22s %-8s %8s %8.3f %8s  %s", tool_string(row, "op"), tool_string(row, "phase"),
              tool_count(tool_number(row, "calls"), calls), tool_number(row, "seconds"), rate,
              tool_string(row, "implementation"));
   }
   if (n > TOP_OPS) tool_say("  (%zu more in run.json)", n - TOP_OPS);
 }
 
-void tool_summary(const json_t *run, const char *folder) {
+void tool_summary(const json_t *run, const char *folder, bool verbose) {
   const char *status = tool_string(run, "status");
-  if (strcmp(status, "failed") == 0) return; /* its error is the last thing that is said, and nearly the only one */
+  if (strcmp(status, "completed") != 0) return; /* why is the last thing that is said, and nearly the only one */
   say_head(run);
-  if (strcmp(status, "completed") == 0) {
+  if (verbose) {
     say_phases(run);
     say_workers(run);
     say_late(run);
     say_left_out(run);
     say_ops(run);
   }
-  if (folder && *folder) tool_say("\n  the record: %s/run.json", folder);
+  if (folder && *folder)
+    tool_say("%s  %-10s  %s/run.json%s", verbose ? "\n" : "", "record", folder,
+             verbose ? "" : " (-v prints its tables)");
 }
 
 void tool_plan(const json_t *plan) {

@@ -8,6 +8,25 @@ static bool is_on(const ronde_config *config, const char *name) {
   return strcmp(ronde_config_get(config, name), "on") == 0;
 }
 
+/* Where to go on, instead of tables. */
+static void fail_interrupted(const tool_call *call, const char *text) {
+  json_t *run = text ? tool_json(text) : NULL;
+  double resumed = tool_number(json_object_get(run, "resumed_from"), "step");
+  double step = (resumed > 0 ? resumed : 0) + tool_number(json_object_get(run, "totals"), "steps");
+  double kept = tool_number(json_object_get(run, "checkpoints"), "last_step");
+  const char *out = ronde_config_get(call->config, "out");
+  char from[64] = "", shown[TOOL_SHOWN];
+  if (kept < step) snprintf(from, sizeof from, " from step %.0f", kept);
+  if (!run) tool_fail(RONDE_E_CANCELLED, "interrupted: the training was broken off before it began");
+  else if (*out && (kept > 0 || resumed > 0))
+    tool_fail(RONDE_E_CANCELLED, "interrupted after step %.0f: ronde train --resume %s goes on%s", step,
+              tool_shown(out, shown), from);
+  else
+    tool_fail(RONDE_E_CANCELLED, "interrupted after step %.0f: there is nothing to go on from%s", step,
+              *out ? "" : " (--out DIR keeps what there is)");
+  json_decref(run);
+}
+
 static ronde_status show_training(const tool_call *call, const char *text, bool dry_run) {
   if (call->json) tool_print_json(text);
   ronde_status flushed = call->json ? tool_flush() : RONDE_OK;
@@ -16,7 +35,7 @@ static ronde_status show_training(const tool_call *call, const char *text, bool 
   json_t *json = tool_json(text);
   if (!json) return RONDE_E_INTERNAL;
   if (!dry_run) {
-    tool_summary(json, ronde_config_get(call->config, "out"));
+    tool_summary(json, ronde_config_get(call->config, "out"), call->verbose);
   } else if (!call->json) {
     tool_plan(json);
   }
@@ -37,7 +56,7 @@ ronde_status tool_train(const tool_call *call) {
   ronde_status status = ronde_train(call->config, &hooks, &text);
   tool_foot(NULL);
   ronde_status shown = text ? show_training(call, text, dry_run) : RONDE_OK;
+  if (status == RONDE_E_CANCELLED && !tool_is_follower()) fail_interrupted(call, text);
   free(text);
-  if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the training was broken off");
   return status ? status : shown;
 }

@@ -278,7 +278,8 @@ typedef struct ronde_progress {
   double lr;
   double examples_per_s;
   double elapsed_s, left_s;
-  bool epoch_end; /* each epoch ends with a call of its own, in which the next three are set */
+  bool epoch_end;        /* each epoch ends with a call of its own, in which the next four are set */
+  double train_accuracy; /* from 0 to 1; below 0: there are no classes, or no step was made */
   double test_loss;
   double test_accuracy;  /* from 0 to 1; below 0: there is no test data, or there are no classes */
   const char *tested_on; /* "test", or "validation" (--val-split, or val/ of a folder); NULL: there is no test data */

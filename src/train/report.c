@@ -39,6 +39,7 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
       .examples_per_s = r->steps_ns ? (double)r->examples_done / seconds(r->steps_ns) : 0,
       .elapsed_s = elapsed,
       .left_s = elapsed / (double)(report->step - resumed_step(job)) * (double)(job->steps - report->step),
+      .train_accuracy = -1,
       .test_accuracy = -1};
   job->hooks.progress(job->hooks.user, &progress);
   return RONDE_OK;
@@ -126,6 +127,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
                              .elapsed_s = elapsed,
                              .left_s = elapsed / (double)(step - resumed) * (double)(job->steps - step),
                              .epoch_end = true,
+                             .train_accuracy = isnan(row.train_accuracy) ? -1 : row.train_accuracy,
                              .test_loss = row.test_loss,
                              .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy,
                              .tested_on = ronde__job_tests(job).name};
