@@ -269,7 +269,9 @@ static size_t more_bytes(const ronde__roles *roles, size_t gradients, size_t opt
 }
 
 static const char *const options[] = {
-    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", "n-push", "n-fetch", "warm-start", NULL};
+    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "n-push", "n-fetch", "warm-start", NULL};
+
+#define OWN_UPDATES "each of n workers makes updates of its own"
 
 const ronde__strategy ronde__strategy_downpour = {
     .name = "downpour",
@@ -279,8 +281,8 @@ const ronde__strategy ronde__strategy_downpour = {
     .asynchronous = true,
     .optimizer = "adagrad",
     .meets_to_save = "--strategy downpour",
-    .keeps_workers = RONDE__PS_OWN_UPDATES,
-    .keeps_strategy = RONDE__PS_OWN_UPDATES,
+    .keeps_workers = OWN_UPDATES,
+    .keeps_strategy = OWN_UPDATES,
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
     .more_bytes = more_bytes,
