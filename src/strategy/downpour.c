@@ -194,6 +194,16 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return s->ps->settings->overlap ? RONDE_OK : hear(s);
 }
 
+/* Before its time, as all workers meet. */
+static ronde_status end_warm_start(state *s) {
+  const ronde__options *o = s->ps->settings->options;
+  if (!o->dry_run)
+    ronde__log(RONDE_LOG_WARNING,
+               "--warm-start %" PRId64 ": the workers meet after step %" PRId64 ", from which on all of them train",
+               o->warm_start, s->ps->own.step);
+  return let_others_begin(s);
+}
+
 /* Workers are about to meet: what is left goes to the servers, which have made their updates of it when it is answered. */
 static ronde_status settle(void *opaque) {
   state *s = opaque;
@@ -204,11 +214,7 @@ static ronde_status settle(void *opaque) {
     RONDE_TRY(push_alone(s));
     RONDE_TRY(hear(s));
   }
-  if (!s->warming) return RONDE_OK;
-  ronde__log(RONDE_LOG_WARNING,
-             "--warm-start %" PRId64 ": the workers meet after step %" PRId64 ", from which on all of them train",
-             s->ps->settings->options->warm_start, s->ps->own.step);
-  return let_others_begin(s);
+  return s->warming ? end_warm_start(s) : RONDE_OK;
 }
 
 static ronde_status refresh(void *opaque) {
