@@ -5,8 +5,9 @@
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
 
-enum { BATCH = 12, EPOCH = 7, EPOCHS = 2, EXAMPLES = 74, MAX_WORKERS = 4, MAX_SERVERS = 2 };
+enum { BATCH = 12, EPOCH = 7, EPOCHS = 2, EXAMPLES = 74, WARMUP = 4, MAX_WORKERS = 4, MAX_SERVERS = 2 };
 #define LR 0.05f
+#define LOCAL_LR 0.2f
 #define EPS 0.001f
 
 /* ---- an independent replay ------------------------------------------------------------------------------------------ */
@@ -30,6 +31,9 @@ static replica replicas[MAX_WORKERS];
 static int64_t n_updates[MAX_SERVERS];
 static ronde__staleness staleness[MAX_SERVERS];
 
+/* By the schedule, of which servers and replicas have each their own rate. */
+static float rate_at(float rate, const replica *r) { return rate * fminf(1, (float)r->step / WARMUP); }
+
 static void wait_for(replica *r, int64_t kind) {
   r->pending = kind;
   r->pending_step = r->step;
@@ -46,7 +50,7 @@ static void play_step(ronde__net *net, size_t n, int w) {
     if (r->n_accrued == 0) memcpy(r->base, r->seen, sizeof r->base);
     gradient_of(net, r->held, w, played.workers, first, batch, r->gradient);
     for (size_t i = 0; i < n; ++i) r->accrued[i] += r->gradient[i];
-    for (size_t i = 0; i < n && !fetches; ++i) r->held[i] -= LR * r->gradient[i];
+    for (size_t i = 0; i < n && !fetches; ++i) r->held[i] -= rate_at(LOCAL_LR, r) * r->gradient[i];
     r->n_accrued++;
   }
   bool pushes = (r->step % played.n_push == 0 || (w == 0 && r->step == played.warm)) && r->n_accrued > 0;
@@ -83,7 +87,7 @@ static void serve(const ronde__buckets *cut, int s, replica *r, float *now, floa
       float g = r->accrued[i];
       if (r->pending != RONDE__PS_FETCH) {
         sum[i] += g * g;
-        now[i] -= LR * g / (sqrtf(sum[i]) + EPS);
+        now[i] -= rate_at(LR, r) * g / (sqrtf(sum[i]) + EPS);
       }
       if (r->pending != RONDE__PS_PUSH_ALONE) r->held[i] = now[i];
     }
@@ -183,11 +187,12 @@ static observed train_played(int workers, int servers, bool dedicated, int n_pus
   played.workers = workers, played.servers = servers, played.first = dedicated ? workers : 0;
   played.n_push = n_push, played.n_fetch = n_fetch, played.warm = warm;
   observe_also = replay;
-  observed o = train(EXAMPLES, tamper,
-                     "epochs=%d shuffle=off batch=%d lr=%g eps=%g strategy=downpour workers=%d servers=%d "
-                     "placement=%s n-push=%d n-fetch=%d warm-start=%d bucket-mb=0.001",
-                     EPOCHS, BATCH, (double)LR, (double)EPS, workers, servers, dedicated ? "dedicated" : "colocated",
-                     n_push, n_fetch, warm);
+  observed o =
+      train(EXAMPLES, tamper,
+            "epochs=%d shuffle=off batch=%d lr=%g local-lr=%g warmup=%d eps=%g strategy=downpour workers=%d servers=%d "
+            "placement=%s n-push=%d n-fetch=%d warm-start=%d bucket-mb=0.001",
+            EPOCHS, BATCH, (double)LR, (double)LOCAL_LR, WARMUP, (double)EPS, workers, servers,
+            dedicated ? "dedicated" : "colocated", n_push, n_fetch, warm);
   observe_also = NULL;
   assert_true(replicas_equal(&o));
   return o;
@@ -327,9 +332,10 @@ static void check_warm(int warm, int n_push, int64_t expected) {
   played.n_push = n_push, played.n_fetch = 2, played.warm = warm;
   observe_also = count_alone;
   observed o = train(EXAMPLES, record_order,
-                     "epochs=%d shuffle=off batch=%d lr=%g eps=%g strategy=downpour workers=3 servers=2 n-push=%d "
+                     "epochs=%d shuffle=off batch=%d lr=%g local-lr=%g warmup=%d eps=%g strategy=downpour workers=3 "
+                     "servers=2 n-push=%d "
                      "n-fetch=2 warm-start=%d bucket-mb=0.001",
-                     EPOCHS, BATCH, (double)LR, (double)EPS, n_push, warm);
+                     EPOCHS, BATCH, (double)LR, (double)LOCAL_LR, WARMUP, (double)EPS, n_push, warm);
   observe_also = NULL;
   assert_true(replay_fits() && replicas_equal(&o));
   assert_int_equal(o.examples, EPOCHS * EXAMPLES);
@@ -366,7 +372,7 @@ static void the_record_tells_how_stale_pushes_were(void **state) {
     assert_true(0 <= p50 && p50 <= p90 && p90 <= p99 && p99 <= real_at(staleness, "max"));
     if (workers == 1) assert_int_equal(real_at(staleness, "max"), 0);
     assert_string_equal(text_at(run, "config.optimizer"), "adagrad");
-    assert_true(real_at(run, "config.lr") == 0.01);
+    assert_true(real_at(run, "config.lr") == 0.01 && real_at(run, "config.local-lr") == 0.01);
     json_decref(run);
   }
 }
@@ -390,6 +396,7 @@ static void broken_numbers_end_every_rank(void **state) {
 static void what_has_no_effect_is_refused(void **state) {
   check_refused("workers=2 strategy=ps-async n-push=2", "--n-push");
   check_refused("workers=2 strategy=ps-ssp n-fetch=2", "--n-fetch");
+  check_refused("workers=2 strategy=ps-async local-lr=0.1", "--local-lr");
   check_refused("workers=2 warm-start=2", "--warm-start");
   check_refused("workers=1 strategy=downpour warm-start=2", "--warm-start");
   check_refused("workers=2 strategy=downpour staleness=2", "--staleness");

@@ -91,6 +91,12 @@ static void gradient_final(void *user, const ronde__gradient *gradient) {
   ronde__ps_gradient_final(s->ps, gradient);
 }
 
+/* It follows the schedule, as the servers' rate does. */
+static double local_rate(const state *s) {
+  const ronde__options *o = s->ps->settings->options;
+  return o->lr > 0 ? s->ps->own.lr * (o->local_lr / o->lr) : o->local_lr;
+}
+
 /* A thread's part, in whole cache lines: the replica's own update, and the sum, which stays or is about to leave. */
 static void take_part(void *arg, int thread, int n_threads) {
   enum { LINE = 16 };
@@ -101,7 +107,7 @@ static void take_part(void *arg, int thread, int n_threads) {
   int64_t end = ronde__min(ronde__shard_begin(n_lines, thread + 1, n_threads) * LINE, n);
   float *gradient = ronde__net_gradients(worker->net) + begin, *accrued = s->accrued + begin;
   if (!s->fetches)
-    worker->kernels->sgd(&(ronde__sgd_args){.lr = (float)s->ps->own.lr}, ronde__net_values(worker->net) + begin,
+    worker->kernels->sgd(&(ronde__sgd_args){.lr = (float)local_rate(s)}, ronde__net_values(worker->net) + begin,
                          gradient, NULL, end - begin);
   float *sum = s->pushes ? gradient : accrued;
   if (s->n_accrued) worker->kernels->add(gradient, accrued, sum, end - begin);
@@ -275,7 +281,7 @@ static size_t more_bytes(const ronde__roles *roles, size_t gradients, size_t opt
 }
 
 static const char *const options[] = {
-    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "n-push", "n-fetch", "warm-start", NULL};
+    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "n-push", "n-fetch", "local-lr", "warm-start", NULL};
 
 #define OWN_UPDATES "each of n workers makes updates of its own"
 
