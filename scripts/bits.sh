@@ -51,6 +51,7 @@ for transport in threads mpi; do
   done
   bits "dedicated servers, 2 $transport" $lenet --transport $transport --workers 2 --threads 1 --strategy ps-sync --placement dedicated
   bits "ps-async, 1 $transport" $lenet --transport $transport --workers 1 --threads 1 --strategy ps-async
+  bits "downpour, 1 $transport" $lenet --transport $transport --workers 1 --threads 1 --strategy downpour --n-push 2 --n-fetch 3
   bits "resnet18, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --collective ring
   bits "resnet18, sync-bn, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --collective ring --sync-bn
   bits "bf16 on the wire, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --wire bf16

@@ -176,6 +176,30 @@ static void bounded_workers_run_as_processes(void **state) {
   json_decref(runs[1]);
 }
 
+/* The same: of one worker, and of several with a warm start. */
+static void downpour_runs_as_processes(void **state) {
+  need_mpi();
+  static const char *const how[] = {"", "--transport mpi"}, *const names[] = {"tpour", "mpour"};
+  json_t *runs[2];
+  for (int i = 0; i < 2; i++) {
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy downpour --n-push 2 --n-fetch 3 --workers 1 "
+                     "--servers 2 --placement dedicated %s --out %s",
+                     how[i], names[i]));
+    runs[i] = record(names[i]);
+  }
+  assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
+  check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy downpour --n-push 3 --n-fetch 2 --warm-start 2 "
+                   "--workers 3 --servers 2 --transport mpi --steps 4 --checkpoint-every 2 --out spour"));
+  check_run(0, run("timeout 100 " RONDE " train --resume spour --steps 6"));
+  json_t *run = record("spour");
+  assert_string_equal(string_at(run, "world", "strategy"), "downpour");
+  assert_string_equal(string_at(run, "world", "transport"), "mpi");
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(run, "resumed_from"), "step")), 4);
+  json_decref(run);
+  json_decref(runs[0]);
+  json_decref(runs[1]);
+}
+
 /* NULL, or what does not hold of a run whose rank 1 was late by 60 ms in each of 12 steps. */
 static const char *wrong_culprit(json_t *run, const char *cause) {
   const double delay = 12 * 0.060;
@@ -503,6 +527,7 @@ int main(void) {
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
       cmocka_unit_test(bounded_workers_run_as_processes),
+      cmocka_unit_test(downpour_runs_as_processes),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),

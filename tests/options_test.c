@@ -263,7 +263,7 @@ static void a_run_goes_on_with_what_may_change_alone(void **state) {
 }
 
 static const char *strategy_for(const char *option) {
-  static const char *const names[] = {"allreduce", "ps-sync", "ps-async", "ps-ssp"};
+  static const char *const names[] = {"allreduce", "ps-sync", "ps-async", "ps-ssp", "downpour"};
   for (size_t i = 0; i < RONDE__COUNT(names); i++)
     if (ronde__strategy_understands(ronde__strategy_find(names[i], &(ronde__strategy_settings){0}), option))
       return names[i];

@@ -1,10 +1,16 @@
 /* Stale synchronous parallel: nobody leads the slowest by more than the bound, and nobody is held without need. */
 #include "ps_testing.h"
+#include "sanitized.h"
+#include "base/rng.h"
+#include "comm/sim.h"
+#include "strategy/ps_worker.h"
+#include "strategy/server_impl.h"
 
 enum { SSP_EXAMPLES = 33, SSP_BATCH = 8, SSP_EPOCHS = 2, SSP_EPOCH = 5, SSP_RANKS = 8 };
 
 static int ssp_workers, ssp_servers, ssp_first, ssp_bound;
 static int64_t ssp_over, ssp_checked; /* updates whose worker led by more than this */
+static int64_t ssp_longest;           /* lead */
 
 /* In the order of each server's updates: who makes one has begun its step when the slowest was at most so far behind. A
  * worker without an example in a step, the last of an epoch, is through with it at once. */
@@ -24,6 +30,7 @@ static void check_bound(ronde__run *run) {
       }
       int64_t lead = order[i].step - 1 - slowest;
       ssp_over += lead > ssp_checked;
+      ssp_longest = ronde__max(ssp_longest, lead);
       done[w] = order[i].step;
     }
   }
@@ -134,6 +141,112 @@ static void a_planted_bug_is_seen(void **state) {
   assert_true(ssp_over > 0);
 }
 
+/* ---- in virtual time: whoever is late, and whatever the links take ------------------------------------------------- */
+
+enum { SWEPT_SEEDS = THREADS_ONLY ? 200 : 2000, MS = 1000000 };
+
+static uint64_t seed;
+
+/* One of n, of a seed. */
+static uint32_t lot(uint64_t i, uint64_t j, uint32_t n) {
+  uint32_t drawn[4];
+  ronde__philox(seed, RONDE__STREAM_VIRTUAL, i * 4096 + j, drawn);
+  return drawn[0] % n;
+}
+
+static ronde__link_class link_by_lot(void *user, int from, int to) {
+  uint64_t pair = (uint64_t)(from * SSP_RANKS + to);
+  return (ronde__link_class){1e-6 * lot(1, pair, 2000), 1e-9 * lot(2, pair, 64)};
+}
+
+static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
+  return ronde__transport_sim(&(ronde__sim_options){.n = n_ranks, .link = link_by_lot, .seed = seed}, transports_out);
+}
+
+/* A quarter of the steps is late, by up to 20 ms where others take 1 ms. */
+static ronde_status late_step(void *state, const ronde__step *step, ronde__step_result *result_out) {
+  const ronde__ps_worker *s = state;
+  uint64_t place = (uint64_t)(s->group->rank * 64 + step->step);
+  uint64_t late_ms = lot(3, place, 4) ? 0 : lot(4, place, 20);
+  ronde__time_sleep(s->group->time, (1 + late_ms) * MS);
+  return real->step(state, step, result_out);
+}
+
+static ronde__strategy planted;
+static void plant_lateness(ronde__job *job) {
+  planted = *(real = job->strategy);
+  planted.step = late_step;
+  job->strategy = &planted;
+  job->records_order = true;
+}
+
+/* A server that forgets the last worker when it looks for the slowest. */
+static bool leads_but_for_the_last(const ronde__server *s, int w) {
+  int64_t slowest = s->done[w];
+  for (int v = 0; v < s->n_workers - 1; ++v)
+    if (s->clients[v] != RONDE__CLIENT_GONE) slowest = ronde__min(slowest, s->done[v]);
+  return !s->stop && s->done[w] - slowest > s->o.settings->options->staleness;
+}
+
+static ronde_status serve_forgetfully(ronde__server *s) {
+  s->holds = leads_but_for_the_last;
+  return ronde__server_on_arrival(s);
+}
+
+static ronde_status create_forgetful(const ronde__service_options *options, void **server_out) {
+  return ronde__server_create(options, serve_forgetfully, server_out);
+}
+
+static ronde_status replace_servers(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(create_forgetful);
+  return ronde__ps_place(settings, &role, roles);
+}
+
+/* The servers' roles are made before a job can be tampered with. */
+static void plant_forgetfulness(ronde__job *job) {
+  plant_lateness(job);
+  int n_workers = job->roles.n_workers, n_extra = job->roles.n_ranks - n_workers;
+  ronde__roles_release(&job->roles);
+  assert_int_equal(ronde__roles_make(n_workers, n_extra, &job->roles), RONDE_OK);
+  assert_int_equal(replace_servers(&(ronde__strategy_settings){.options = job->options}, &job->roles), RONDE_OK);
+}
+
+/* Seeds in which somebody led by too much; and those in which the longest lead was the bound. */
+static int sweep(int n_seeds, void (*tamper)(ronde__job *), int *reached_out) {
+  int n_over = 0;
+  *reached_out = 0;
+  observe_on = make_sim;
+  observe_also = check_bound;
+  for (seed = 1; seed <= (uint64_t)n_seeds; ++seed) {
+    int bound = (int)lot(5, 0, 4);
+    ssp_workers = 2 + (int)lot(6, 0, 4), ssp_servers = 1 + (int)lot(7, 0, 3), ssp_checked = bound, ssp_over = 0;
+    bool dedicated = ssp_servers > ssp_workers || lot(8, 0, 2);
+    ssp_first = dedicated ? ssp_workers : 0, ssp_longest = 0;
+    observed o = train(SSP_EXAMPLES, tamper,
+                       "epochs=%d shuffle=off batch=%d strategy=ps-ssp staleness=%d workers=%d servers=%d placement=%s "
+                       "overlap=%s",
+                       SSP_EPOCHS, SSP_BATCH, bound, ssp_workers, ssp_servers, dedicated ? "dedicated" : "colocated",
+                       lot(9, 0, 2) ? "on" : "off");
+    free(o.weights);
+    n_over += ssp_over > 0;
+    *reached_out += ssp_longest == bound;
+  }
+  observe_on = ronde__transport_threads;
+  observe_also = NULL;
+  return n_over;
+}
+
+static void no_seed_of_delays_breaks_the_bound(void **state) {
+  int n_reached;
+  assert_int_equal(sweep(SWEPT_SEEDS, plant_lateness, &n_reached), 0);
+  assert_true(n_reached > SWEPT_SEEDS / 2); /* nobody was held without need */
+}
+
+static void seeds_find_a_forgetful_server(void **state) {
+  int n_reached;
+  assert_true(sweep(SWEPT_SEEDS / 10, plant_forgetfulness, &n_reached) > SWEPT_SEEDS / 100);
+}
+
 static void a_wide_bound_with_one_worker_is_one_worker(void **state) {
   observed one = train(33, NULL, "epochs=2 lr=0.1 momentum=0.5 batch=13");
   for (int bound = 0; bound < 4; bound += 3) {
@@ -164,6 +277,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_leads_by_more_than_the_bound),
                                      cmocka_unit_test(who_may_lead_does),
                                      cmocka_unit_test(a_planted_bug_is_seen),
+                                     cmocka_unit_test(no_seed_of_delays_breaks_the_bound),
+                                     cmocka_unit_test(seeds_find_a_forgetful_server),
                                      cmocka_unit_test(a_wide_bound_with_one_worker_is_one_worker),
                                      cmocka_unit_test(broken_numbers_end_every_rank),
                                      cmocka_unit_test(what_has_no_effect_is_refused)};

@@ -72,6 +72,7 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=3 strategy=ps-sync servers=2",
       "workers=3 strategy=ps-sync servers=2 placement=dedicated",
       "workers=1 strategy=ps-async",
+      "workers=1 strategy=downpour n-push=2 n-fetch=3 servers=2 placement=dedicated",
       "workers=4 collective=tree bucket-mb=0.001 overlap=on",
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
@@ -114,6 +115,7 @@ static void test_no_order_changes_what_is_synchronous(void **state) {
 static void test_runs_repeat_to_the_last_event(void **state) {
   static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on", "workers=4 strategy=ps-sync servers=2",
                                       "workers=4 strategy=ps-async servers=2",
+                                      "workers=4 strategy=downpour servers=2 n-push=3 n-fetch=2 warm-start=2",
                                       "workers=4 strategy=ps-sync servers=2 backup=1 drill=slow:2:5"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     observed a = sim(cases[i], 3);

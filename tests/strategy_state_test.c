@@ -5,8 +5,6 @@
 
 enum { EPOCH_STEPS = 7 }; /* of SET by batches of 8 */
 
-static const char *const optimizers[] = {"momentum=0.9", "optimizer=adam"};
-
 static json_t *run_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static json_t *run_of(const char *format, ...) {
@@ -25,12 +23,22 @@ static json_t *run_of(const char *format, ...) {
 
 #define ASYNC "strategy=ps-async "
 
+static double noted(const char *run, int step, const char *name) {
+  char path[512];
+  in(path, "%s/%s/checkpoints/step-%d.safetensors", folder, run, step);
+  ronde__resume *resume;
+  assert_int_equal(ronde__resume_open(path, &resume), RONDE_OK);
+  double value = json_number_value(json_object_get(json_object_get(resume->json, "place"), name));
+  ronde__resume_close(resume);
+  return value;
+}
+
 /* One worker has nobody to be late for, so its run has the same bits each time. */
-static void check_one_worker(const char *optimizer, int step, const char *every) {
-  json_t *whole = run_of(ASYNC "%s epochs=3 servers=2 placement=dedicated", optimizer);
-  json_t *first = run_of(ASYNC "%s epochs=2 servers=1 out=%s/run overwrite=on keep=100 %s", optimizer, folder, every);
-  json_t *rest = run_of(ASYNC "%s epochs=3 servers=2 placement=dedicated resume=%s/run/checkpoints/step-%d.safetensors",
-                        optimizer, folder, step);
+static void check_one_worker(const char *how, int step, const char *every) {
+  json_t *whole = run_of("%s epochs=3 servers=2 placement=dedicated", how);
+  json_t *first = run_of("%s epochs=2 servers=1 out=%s/run overwrite=on keep=100 %s", how, folder, every);
+  json_t *rest = run_of("%s epochs=3 servers=2 placement=dedicated resume=%s/run/checkpoints/step-%d.safetensors", how,
+                        folder, step);
   assert_int_equal(real_at(rest, "resumed_from.step"), step);
   assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
   assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
@@ -42,20 +50,29 @@ static void check_one_worker(const char *optimizer, int step, const char *every)
 
 /* At the end of an epoch, and in the middle of one. */
 static void test_a_resumed_asynchronous_worker_has_the_bits_of_a_whole_run(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(optimizers); ++i) {
-    check_one_worker(optimizers[i], EPOCH_STEPS, "");
-    check_one_worker(optimizers[i], 5, "checkpoint-every=5");
+  static const char *const ways[] = {ASYNC "momentum=0.9", ASYNC "optimizer=adam", "strategy=downpour"};
+  for (size_t i = 0; i < RONDE__COUNT(ways); ++i) {
+    check_one_worker(ways[i], EPOCH_STEPS, "");
+    check_one_worker(ways[i], 5, "checkpoint-every=5");
   }
 }
 
-static double noted(const char *run, int step, const char *name) {
-  char path[512];
-  in(path, "%s/%s/checkpoints/step-%d.safetensors", folder, run, step);
-  ronde__resume *resume;
-  assert_int_equal(ronde__resume_open(path, &resume), RONDE_OK);
-  double value = json_number_value(json_object_get(json_object_get(resume->json, "place"), name));
-  ronde__resume_close(resume);
-  return value;
+/* A meeting is a push and a fetch of its own: a run that meets as the whole one does has its bits. */
+static void test_what_was_not_pushed_yet_is_in_a_checkpoint(void **state) {
+  static const char *const ways[] = {"n-push=2 n-fetch=3", "n-push=100 n-fetch=100", "n-push=100", "n-fetch=100"};
+  for (size_t i = 0; i < RONDE__COUNT(ways); ++i) {
+    char how[512];
+    in(how, "strategy=downpour checkpoint-every=5 %s out=%s", ways[i], folder);
+    json_t *whole = run_of("%s/whole epochs=3 overwrite=on", how);
+    json_t *first = run_of("%s/run epochs=1 keep=100 overwrite=on", how);
+    json_t *rest = run_of("%s/rest epochs=3 overwrite=on resume=%s/run/checkpoints/step-5.safetensors", how, folder);
+    assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
+    assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
+    assert_int_equal(noted("run", 5, "optimizer_updates"), i == 0 ? 3 : i == 3 ? 5 : 1);
+    json_decref(whole);
+    json_decref(first);
+    json_decref(rest);
+  }
 }
 
 /* Whatever was slow: where they meet, each has made its steps, and each of these was an update. */
@@ -103,6 +120,8 @@ static void check_interrupted(const char *strategy, const char *name) {
 static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **state) {
   check_interrupted("strategy=ps-async", "free");
   check_interrupted("strategy=ps-ssp staleness=0", "bounded");
+  check_interrupted("strategy=downpour n-push=4 n-fetch=3", "downpour");
+  check_interrupted("strategy=downpour warm-start=2 servers=2", "warm");
 }
 
 /* A run that is measured writes nothing that was not asked for. */
@@ -129,6 +148,15 @@ static void test_what_only_its_strategy_can_go_on_with_is_refused(void **state) 
   json_decref(run_of("strategy=ps-ssp staleness=1 epochs=1 workers=2 servers=2 out=%s/bounded", folder));
   in(options, "epochs=2 resume=%s/bounded strategy=allreduce", folder);
   check_refused(options, "--strategy allreduce cannot go on", "a run of ps-ssp");
+  json_decref(run_of("strategy=downpour n-push=3 epochs=1 workers=2 servers=2 out=%s/downpour", folder));
+  in(options, "epochs=2 resume=%s/downpour workers=3", folder);
+  check_refused(options, "--workers 3 cannot go on", "updates of its own");
+  in(options, "epochs=2 resume=%s/downpour strategy=allreduce", folder);
+  check_refused(options, "--strategy allreduce cannot go on", "a run of downpour");
+  json_t *rest = run_of("epochs=2 n-push=2 n-fetch=4 servers=1 placement=dedicated resume=%s/downpour", folder);
+  assert_string_equal(text_at(rest, "world.strategy"), "downpour");
+  assert_string_equal(text_at(rest, "config.optimizer"), "adagrad");
+  json_decref(rest);
   json_decref(run_of("epochs=1 workers=2 out=%s/other", folder));
   in(options, "epochs=2 resume=%s/other strategy=ps-async", folder);
   check_refused(options, "--strategy ps-async cannot go on", "a run of allreduce");
@@ -234,6 +262,7 @@ static void test_who_says_so_equals_one_worker(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_a_resumed_asynchronous_worker_has_the_bits_of_a_whole_run),
+                                     TEST(test_what_was_not_pushed_yet_is_in_a_checkpoint),
                                      TEST(test_asynchronous_workers_meet_for_a_checkpoint),
                                      TEST(test_an_interrupted_asynchronous_run_goes_on_where_it_met),
                                      TEST(test_nothing_is_saved_that_was_not_asked_for),

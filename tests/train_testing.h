@@ -58,7 +58,7 @@ json_t *steps_file(const char *folder);
 
 /* ---- runs whose ranks can be looked into-------------------------------------------------------------------------- */
 
-enum { OBSERVED_STEPS = 64, OBSERVED_RANKS = 12 };
+enum { OBSERVED_STEPS = 512, OBSERVED_RANKS = 12 };
 
 typedef struct observed {
   ronde_status status;

@@ -233,6 +233,7 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(open_init(job));
   RONDE_TRY(ronde__config_resize(job->options, job->resize));
   RONDE_TRY(find_model(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__settle_optimizer(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_OPTIONS, NULL));
   if (!job->model) job->config->options.dropout = 0;
   else if (job->options->dropout < 0) job->config->options.dropout = job->model->dropout;

@@ -31,6 +31,8 @@ typedef enum ronde__known {
   RONDE__KNOWN_NETWORK
 } ronde__known;
 ronde_status ronde__check_effects(const ronde__job *job, ronde__known now, const ronde_graph *graph);
+/* The optimizer of a strategy that has one of its own, before anything depends on --optimizer; another one is refused. */
+ronde_status ronde__settle_optimizer(ronde__job *job);
 /* Joins MPI where this process is a rank of it. */
 ronde_status ronde__join_ranks(ronde__job *job);
 /* start.c: the checkpoint that --resume names, if there is one. Where ranks are processes they call together: it is rank

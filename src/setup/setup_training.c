@@ -31,6 +31,7 @@ static ronde_status resolve_rate(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
   if (o->lr_scale_workers) o->lr *= job->roles.n_workers;
   if (o->lr_divide_workers) o->lr /= job->roles.n_workers;
+  if (o->local_lr < 0) o->local_lr = o->lr;
   return RONDE_OK;
 }
 

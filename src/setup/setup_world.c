@@ -56,6 +56,16 @@ static const ronde__strategy *find_strategy(const ronde_config *config) {
   return ronde__strategy_find(ronde_config_get(config, "strategy"), &settings);
 }
 
+ronde_status ronde__settle_optimizer(ronde__job *job) {
+  const ronde__strategy *strategy = find_strategy(job->config);
+  if (!strategy || !strategy->optimizer) return RONDE_OK;
+  const char *given = ronde_config_get(job->config, "optimizer");
+  if (ronde_config_is_given(job->config, "optimizer") && strcmp(given, strategy->optimizer))
+    return ronde__fail(RONDE_E_USAGE, "--optimizer %s: the servers of --strategy %s update by %s", given,
+                       strategy->name, strategy->optimizer);
+  return ronde_config_set(job->config, "optimizer", strategy->optimizer);
+}
+
 int ronde_config_server_ranks(const ronde_config *config) {
   ronde__strategy_settings settings = settings_of(ronde__config_options(config));
   const ronde__strategy *strategy = config->verb == RONDE__VERB_TRAIN ? find_strategy(config) : NULL;

@@ -95,6 +95,10 @@ void ronde__buckets_begin(ronde__buckets *buckets) {
   for (int b = 0; b < buckets->n; b++) buckets->at[b].n_final = 0;
 }
 
+void ronde__buckets_all_final(ronde__buckets *buckets) {
+  for (int b = 0; b < buckets->n; b++) buckets->at[b].n_final = buckets->at[b].n_packed;
+}
+
 void ronde__buckets_final(ronde__buckets *buckets, const ronde__gradient *g) {
   ronde__bucket_span span = buckets->of_param[g->param];
   for (int b = span.first; b <= span.last; b++)

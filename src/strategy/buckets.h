@@ -37,6 +37,7 @@ void ronde__buckets_free(ronde__buckets *buckets);
 /* A step begins: nothing is final. */
 void ronde__buckets_begin(ronde__buckets *buckets);
 void ronde__buckets_final(ronde__buckets *buckets, const ronde__gradient *gradient);
+void ronde__buckets_all_final(ronde__buckets *buckets);
 static inline bool ronde__bucket_is_ready(const ronde__bucket *bucket) { return bucket->n_final == bucket->n_packed; }
 
 /* Moves the bucket's gradients that are not dead to its beginning, n_live of them, in their order; and back again, the

@@ -19,6 +19,7 @@ enum {
   RONDE__PS_ANSWER,       /* asynchronous: server to worker: ronde__ps_answer, in front of the parameters */
   RONDE__PS_UPDATES,      /* server to scheduler, in front of the states: int64 updates so far */
   RONDE__PS_DECISION,     /* backup: server 0 to the other servers: ronde__ps_decision */
+  RONDE__PS_BEGIN,        /* downpour: worker 0 to the others, after a warm start: they may begin; an int64 */
   RONDE__PS_NEWS, /* backup: server 0 to worker, in front of the parameters: ronde__ps_news, then the outcomes */
   RONDE__PS_PUSH = 0x200000, /* + bucket; worker to server: gradients */
   RONDE__PS_PULL = 0x300000  /* + bucket; server to worker: parameters */
@@ -33,6 +34,7 @@ typedef enum ronde__ps_kind {
   RONDE__PS_STEP,       /* a step begins: pushes and a result follow */
   RONDE__PS_GIVE_STATE, /* the scheduler wants the optimizer's state; another head follows */
   RONDE__PS_FETCH,      /* asynchronous: the worker wants the parameters as they are */
+  RONDE__PS_PUSH_ALONE, /* asynchronous: as a step, but the answer comes without parameters */
   RONDE__PS_PASS,       /* bounded: the worker has no example in the step */
   RONDE__PS_END
 } ronde__ps_kind;
@@ -40,8 +42,9 @@ typedef enum ronde__ps_kind {
 typedef struct ronde__ps_head {
   int64_t kind;
   double lr;
-  int64_t step,
-      version; /* asynchronous: of the gradients; the version of the server's piece that they were computed on */
+  /* Asynchronous: of the gradients, or of a fetch that is one worker's alone; the version of the server's piece that the
+   * first of them was computed on. */
+  int64_t step, version;
   /* Backup: of the worker's part (0: it has none, and no pushes follow), of the step, and how many workers have some. */
   int64_t examples, step_examples, n_contributors;
 } ronde__ps_head;

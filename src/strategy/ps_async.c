@@ -27,11 +27,15 @@ static void gradient_final(void *user, const ronde__gradient *gradient) {
   ronde__ps_gradient_final(s, gradient);
 }
 
-static ronde_status begin_replies(state *s) {
+ronde_status ronde__ps_begin_answers(state *s) {
   for (int i = 0; i < s->n_servers; i++)
     RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[i],
                                    sizeof s->answers[i], &s->replies[i]));
-  RONDE_TRY(ronde__comm_thread_submit(s->thread, end_replies, s));
+  return ronde__comm_thread_submit(s->thread, end_replies, s);
+}
+
+static ronde_status begin_replies(state *s) {
+  RONDE_TRY(ronde__ps_begin_answers(s));
   return ronde__ps_begin_pulls(s);
 }
 

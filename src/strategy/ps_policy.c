@@ -33,6 +33,14 @@ void ronde__ps_facts(const void *worker, const ronde__service *services, void *f
   if (services[0].state) *(ronde__staleness *)facts_out = *ronde__server_staleness(services[0].state);
 }
 
+/* The least staleness that this part of the pushes does not exceed. */
+static int64_t quantile(const ronde__staleness *all, double part) {
+  int64_t n = 0;
+  int b = 0;
+  while (b < RONDE__STALENESS_BINS - 1 && (double)(n += all->histogram[b]) < part * (double)all->n) b++;
+  return b;
+}
+
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication) {
   const ronde__staleness *of_rank = facts;
   ronde__staleness all = {0};
@@ -48,6 +56,7 @@ void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t
   json_t *histogram = json_array();
   for (int b = 0; b < n_bins; b++) json_array_append_new(histogram, json_integer(all.histogram[b]));
   json_object_set_new(communication, "staleness",
-                      json_pack("{s:f, s:I, s:o}", "mean", (double)all.sum / (double)all.n, "max", (json_int_t)all.max,
-                                "histogram", histogram));
+                      json_pack("{s:f, s:I, s:I, s:I, s:I, s:o}", "mean", (double)all.sum / (double)all.n, "p50",
+                                (json_int_t)quantile(&all, 0.5), "p90", (json_int_t)quantile(&all, 0.9), "p99",
+                                (json_int_t)quantile(&all, 0.99), "max", (json_int_t)all.max, "histogram", histogram));
 }

@@ -83,6 +83,8 @@ extern const char *const ronde__ps_sync_options[];
 /* The step and the refreshing of what is asynchronous: this worker's push is an update of its own. */
 ronde_status ronde__ps_own_step(void *worker, const ronde__step *step, ronde__step_result *result_out);
 ronde_status ronde__ps_own_refresh(void *worker);
+/* Receives all servers' answers, in a job of the communication thread. */
+ronde_status ronde__ps_begin_answers(ronde__ps_worker *worker);
 /* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
 #define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
 

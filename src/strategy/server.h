@@ -58,9 +58,9 @@ typedef struct ronde__staleness {
   int64_t n, sum, max, histogram[RONDE__STALENESS_BINS];
 } ronde__staleness;
 const ronde__staleness *ronde__server_staleness(const ronde__server *server);
-/* The updates in their order, where that is recorded. */
+/* The updates in their order, where that is recorded, and between them the fetches that one worker makes alone. */
 typedef struct ronde__ps_update {
-  int64_t worker, step;
+  int64_t worker, step, kind; /* a ronde__ps_kind: whether it updates, and whether the worker is sent the outcome */
 } ronde__ps_update;
 const ronde__ps_update *ronde__server_order(const ronde__server *server, int64_t *n_out);
 /* Where its time went; to be read when it has ended. */

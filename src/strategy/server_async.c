@@ -2,14 +2,20 @@
  * distributed deep networks", NIPS 2012. A strategy may hold a worker's answer back, and with it the worker. */
 #include "strategy/server_impl.h"
 
-/* A copy travels: the next update waits for nobody. */
+/* A copy of the parameters travels: the next update waits for nobody. */
 static ronde_status answer(ronde__server *s, int w) {
   ronde__transport *group = s->group;
   s->clients[w] = RONDE__CLIENT_ANSWERING;
   s->answers[w] = (ronde__ps_answer){s->version, s->stop};
   RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[w], sizeof s->answers[w],
                               &ronde__client_requests(s, w)[s->n_buckets]));
-  return ronde__client_send_values(s, w);
+  return s->heads[w].kind == RONDE__PS_PUSH_ALONE ? RONDE_OK : ronde__client_send_values(s, w);
+}
+
+/* Where all have met they fetch without a step of their own, and nothing depends on the order. */
+static ronde_status answer_fetch(ronde__server *s, int w) {
+  if (s->heads[w].step) RONDE_TRY(ronde__server_note_order(s, w));
+  return answer(s, w);
 }
 
 static ronde_status note(ronde__server *s, int w) {
@@ -52,12 +58,13 @@ static ronde_status answer_or_hold(ronde__server *s, int w) {
 static ronde_status go_on(ronde__server *s, int w) {
   switch (s->clients[w]) {
   case RONDE__CLIENT_LISTENING:
-    if (s->heads[w].kind == RONDE__PS_STEP) return ronde__client_receive(s, w);
+    if (s->heads[w].kind == RONDE__PS_STEP || s->heads[w].kind == RONDE__PS_PUSH_ALONE)
+      return ronde__client_receive(s, w);
     if (s->heads[w].kind == RONDE__PS_PASS) {
       note_done(s, w);
       return ronde__client_listen(s, w);
     }
-    if (s->heads[w].kind == RONDE__PS_FETCH) return answer(s, w);
+    if (s->heads[w].kind == RONDE__PS_FETCH) return answer_fetch(s, w);
     if (s->heads[w].kind == RONDE__PS_GIVE_STATE) {
       RONDE_TRY(ronde__server_give_state(s));
       return ronde__client_listen(s, w);

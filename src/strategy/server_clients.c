@@ -57,6 +57,6 @@ ronde_status ronde__server_note_order(ronde__server *s, int w) {
     s->order = larger;
     s->order_capacity = capacity;
   }
-  s->order[s->n_order++] = (ronde__ps_update){w, s->heads[w].step};
+  s->order[s->n_order++] = (ronde__ps_update){w, s->heads[w].step, s->heads[w].kind};
   return RONDE_OK;
 }

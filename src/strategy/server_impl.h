@@ -58,7 +58,8 @@ static inline size_t ronde__server_length(const ronde__server *s, int b) { retur
 ronde_status ronde__server_clip(ronde__server *server, float *gradients);
 /* The optimizer's state, to rank 0. */
 ronde_status ronde__server_give_state(ronde__server *server);
-/* Where the order is recorded: that the push of worker w has just made an update, or a part of one. */
+/* Where the order is recorded: that the push of worker w has just made an update, or a part of one, or its fetch has its
+ * turn. */
 ronde_status ronde__server_note_order(ronde__server *server, int w);
 ronde_status ronde__server_wait(ronde__server *server, ronde__request *requests, int n);
 /* One message of rank 0's. */

@@ -116,6 +116,7 @@ typedef struct ronde__strategy {
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
+  const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
   /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
    * can write one after any step. */
   const char *meets_to_save;
