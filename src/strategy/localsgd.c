@@ -173,6 +173,7 @@ static ronde_status end_sync(state *s) {
   ronde__worker *worker = s->worker;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before));
+  ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__worker_met(worker, s->results, begin, s->met_ns);
   ronde__step_result all = ronde__local_results_join(s->results, worker->transport->size);
   s->cancelled |= all.cancelled;
