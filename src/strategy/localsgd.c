@@ -114,7 +114,7 @@ static void write_outer_gradients(void *arg, int thread, int n_threads) {
   if (s->begun) memcpy(s->begun + r.begin, w, r.n * sizeof *w);
 }
 
-static const ronde__sgd_args average = {.lr = 1};
+static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
 
 static void update_global(void *arg, int thread, int n_threads) {
   const stretch *of = arg;
@@ -274,7 +274,6 @@ static ronde_status refresh(void *opaque) {
 
 static bool has_outer(const ronde__options *o) { return o->outer_lr != 1 || o->outer_momentum > 0; }
 
-/* Also for what nobody sends because it is always zero. */
 static ronde_status map(const state *s, float **values_out) {
   size_t bytes = ronde__net_n_trained(s->worker->net) * sizeof **values_out;
   *values_out = ronde__pages_map(bytes);

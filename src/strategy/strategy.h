@@ -138,9 +138,11 @@ typedef struct ronde__strategy {
   ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out);
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
-  /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are. */
+  /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are.
+   * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
-  /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
+  /* Asynchronous, when all ranks have met between two steps, behind settle: makes replicas equal, if they are not. Else
+   * NULL. */
   ronde_status (*refresh)(void *state);
   /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
   const char *const *arrays;
