@@ -253,14 +253,14 @@ static double number(const json_t *bench, size_t index, const char *object, cons
 /* Asynchronous workers make other steps, of the same examples. */
 static void strategies_are_ranked_by_the_time_for_the_same_examples(void **unused) {
   json_t *bench = bench_of("--model lenet5 " SMALL
-                           "--strategies single,allreduce,ps-sync,ps-async --workers 2 --servers 2 "
+                           "--strategies single,allreduce,ps-sync,ps-async,localsgd --workers 2 --servers 2 "
                            "--rounds 1 --json",
                            0);
   assert_true(json_is_true(json_object_get(bench, "ranked")));
   assert_string_equal(json_string_value(json_object_get(bench, "ranked_by")), "train_s");
-  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 4);
-  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async"};
-  for (size_t i = 0; i < 4; i++) {
+  assert_int_equal(json_array_size(json_object_get(bench, "cases")), 5);
+  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async", "localsgd"};
+  for (size_t i = 0; i < 5; i++) {
     const double workers = i == 0 ? 1 : 2;
     double phases = 0, train = number(bench, i, "train_s", "median");
     assert_string_equal(json_string_value(field(bench, i, NULL, "strategy")), names[i]);
@@ -268,6 +268,7 @@ static void strategies_are_ranked_by_the_time_for_the_same_examples(void **unuse
     assert_true(number(bench, i, NULL, "examples") == 40);
     assert_true(number(bench, i, "result", "train_loss") > 0);
     assert_int_equal(json_is_object(field(bench, i, "communication", "staleness")), i == 3);
+    assert_int_equal(json_is_object(field(bench, i, "communication", "synchronisations")), i == 4);
     static const char *const all[] = {"load_s", "forward_s", "backward_s", "communication_s", "update_s", "other_s"};
     for (size_t p = 0; p < 6; p++) phases += 4 * number(bench, i, all[p], "median");
     assert_true(phases > 0.99 * train && phases < 1.01 * train);

@@ -150,6 +150,31 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+/* Overlapped or not, and where a run goes on whose outer momentum rank 0 alone reads. */
+static void local_steps_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  static const char *const how[] = {"--sync-every 3", "--sync-every 2 --outer-momentum 0.5 --sync-overlap",
+                                    "--sync-every 2 --outer-momentum 0.5 --checkpoint-every 2"};
+  for (int i = 0; i < 3; i++) {
+    json_t *runs[2];
+    for (int mpi = 0; mpi < 2; mpi++) {
+      const char *transport = mpi ? "mpi" : "threads", *steps = i == 2 && mpi ? "2" : "4";
+      check_run(0,
+                run("rm -rf local; timeout 100 " RONDE " train " SMALL " --strategy localsgd --workers 3 %s --steps %s "
+                    "--momentum 0.5 --transport %s --out local",
+                    how[i], steps, transport));
+      if (i == 2 && mpi) check_run(0, run("timeout 100 " RONDE " train --resume local --steps 4"));
+      runs[mpi] = record("local");
+      json_t *done = json_object_get(json_object_get(runs[mpi], "communication"), "synchronisations");
+      assert_int_equal(json_integer_value(json_object_get(done, "count")), i == 2 && mpi ? 1 : 2);
+    }
+    assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
+    assert_string_equal(string_at(runs[0], "result", "state_sha256"), string_at(runs[1], "result", "state_sha256"));
+    json_decref(runs[0]);
+    json_decref(runs[1]);
+  }
+}
+
 /* One worker has nobody to wait for, so its bits are those of threads; several make each step's update once, and go on
  * from where they met. */
 static void bounded_workers_run_as_processes(void **state) {
@@ -528,6 +553,7 @@ int main(void) {
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
       cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(downpour_runs_as_processes),
+      cmocka_unit_test(local_steps_come_to_the_bits_of_threads),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),

@@ -84,7 +84,7 @@ static void each_row_is_whole(void **state) {
 
 /* A misspelt one would be everybody's. */
 static void strategies_name_options(void **state) {
-  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async"};
+  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async", "ps-ssp", "localsgd"};
   for (size_t i = 0; i < RONDE__COUNT(names); i++) {
     const ronde__strategy *strategy = ronde__strategy_find(names[i], &(ronde__strategy_settings){0});
     for (const char *const *name = strategy->options; *name; name++)
@@ -263,7 +263,7 @@ static void a_run_goes_on_with_what_may_change_alone(void **state) {
 }
 
 static const char *strategy_for(const char *option) {
-  static const char *const names[] = {"allreduce", "ps-sync", "ps-async", "ps-ssp", "downpour"};
+  static const char *const names[] = {"allreduce", "ps-sync", "ps-async", "ps-ssp", "downpour", "localsgd"};
   for (size_t i = 0; i < RONDE__COUNT(names); i++)
     if (ronde__strategy_understands(ronde__strategy_find(names[i], &(ronde__strategy_settings){0}), option))
       return names[i];

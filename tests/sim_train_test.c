@@ -11,6 +11,7 @@ typedef struct seen {
   uint64_t ns[OBSERVED_RANKS][RONDE__N_PHASES], server_ns[OBSERVED_RANKS][RONDE__N_PHASES];
   ronde__sim_events events;
   ronde__staleness staleness;
+  double n_syncs, exchange_s, hidden_s;
 } seen;
 
 static seen last;
@@ -19,6 +20,22 @@ static ronde__sim_options links;
 static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
   links.n = n_ranks;
   return ronde__transport_sim(&links, transports_out);
+}
+
+/* What the record will say of rank 0's. */
+static void look_at_synchronisations(const ronde__rank *rank) {
+  const ronde__strategy *strategy = rank->job->strategy;
+  char *facts = calloc(1, strategy->facts_bytes + 1);
+  json_t *communication = json_object(), *of;
+  if (strategy->facts) strategy->facts(rank->strategy_state, rank->services, facts);
+  if (strategy->record) strategy->record(rank->strategy_state, facts, 1, communication);
+  if ((of = json_object_get(communication, "synchronisations"))) {
+    last.n_syncs = real_at(of, "count");
+    last.exchange_s = real_at(of, "exchange_s");
+    last.hidden_s = real_at(of, "hidden_s");
+  }
+  json_decref(communication);
+  free(facts);
 }
 
 static void look(ronde__run *run) {
@@ -32,6 +49,7 @@ static void look(ronde__run *run) {
     last.staleness = *ronde__server_staleness(service->state);
   }
   last.events = ronde__sim_events_of(run->transports[0]);
+  look_at_synchronisations(&run->ranks[0]);
 }
 
 static observed train(bool sim, const char *options) {
@@ -74,6 +92,8 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=1 strategy=ps-async",
       "workers=1 strategy=downpour n-push=2 n-fetch=3 servers=2 placement=dedicated",
       "workers=4 collective=tree bucket-mb=0.001 overlap=on",
+      "workers=3 strategy=localsgd sync-every=2 bucket-mb=0.001",
+      "workers=4 strategy=localsgd sync-every=2 sync-overlap=on outer-momentum=0.5",
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     observed threads = train(false, cases[i]), a = sim(cases[i], 1);
@@ -108,6 +128,8 @@ static int n_others(const char *options, int n_seeds) {
 static void test_no_order_changes_what_is_synchronous(void **state) {
   assert_int_equal(n_others("workers=4 strategy=allreduce overlap=on bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=3 strategy=ps-sync servers=3 bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=4 strategy=localsgd sync-every=2 bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=3 strategy=localsgd sync-every=2 sync-overlap=on bucket-mb=0.001", 40), 0);
   assert_true(n_others("workers=4 strategy=ps-async servers=1", 40) > 20); /* there it counts who is first */
 }
 
@@ -116,6 +138,7 @@ static void test_runs_repeat_to_the_last_event(void **state) {
   static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on", "workers=4 strategy=ps-sync servers=2",
                                       "workers=4 strategy=ps-async servers=2",
                                       "workers=4 strategy=downpour servers=2 n-push=3 n-fetch=2 warm-start=2",
+                                      "workers=4 strategy=localsgd sync-every=3 sync-overlap=on",
                                       "workers=4 strategy=ps-sync servers=2 backup=1 drill=slow:2:5"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     observed a = sim(cases[i], 3);
@@ -168,6 +191,35 @@ static void test_servers_have_ledgers_too(void **state) {
   o = sim("workers=2 strategy=ps-async drill=slow:1:20", 1);
   assert_int_equal(last.staleness.n, 2 * STEPS);
   assert_true(last.staleness.max >= STEPS - 1); /* the fast one makes all its steps in one of the slow */
+  free(o.weights);
+}
+
+/* A step takes 20 ms of loading, and a message 5 ms: of results, and of the one bucket. Three synchronisations, of which
+ * two have steps behind them that hide them, and the meeting at the end of the epoch. */
+static void test_the_ledger_of_local_steps(void **state) {
+  enum { MESSAGE = 5 * MS, BYTES = 100000 };
+  static const char *const overlap[] = {"off", "on"};
+  links = (ronde__sim_options){.within = {5e-3, 1e-9}};
+  for (int i = 0; i < 2; ++i) {
+    char options[128];
+    int n_visible = i ? 1 : 3;
+    snprintf(options, sizeof options, "batch=10 workers=2 strategy=localsgd sync-every=2 sync-overlap=%s drill=load:20",
+             overlap[i]);
+    observed o = train(true, options);
+    uint64_t exchanged = last.ns[0][RONDE__PHASE_EXCHANGE] + last.ns[0][RONDE__PHASE_WAIT];
+    check_about("exchange and waiting", exchanged, (2 * (uint64_t)n_visible + 1) * MESSAGE, BYTES);
+    assert_true(last.n_syncs == 3);
+    check_about("exchange of buckets", (uint64_t)(1e9 * last.exchange_s + .5), 3 * MESSAGE, BYTES);
+    check_about("hidden", (uint64_t)(1e9 * last.hidden_s + .5), (3 - (uint64_t)n_visible) * MESSAGE, BYTES);
+    free(o.weights);
+  }
+}
+
+/* A worker that is late costs the others nothing until they synchronise. */
+static void test_local_steps_wait_for_nobody(void **state) {
+  observed o = sim("batch=10 workers=2 strategy=localsgd sync-every=6 drill=slow:1:20", 1);
+  check_about("waiting", last.ns[0][RONDE__PHASE_WAIT], (uint64_t)STEPS * 20 * MS - 200000, 400000);
+  assert_true(last.n_syncs == 1);
   free(o.weights);
 }
 
@@ -249,6 +301,7 @@ static ronde_status sim_planted(const char *options, void (*tamper)(ronde__job *
 
 static void test_who_fails_ends_all(void **state) {
   static const char *const cases[] = {"workers=3 strategy=allreduce overlap=on", "workers=3 strategy=ps-sync servers=2",
+                                      "workers=3 strategy=localsgd sync-every=2 sync-overlap=on",
                                       "workers=3 strategy=ps-async servers=2 placement=dedicated"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     assert_int_equal(sim_planted(cases[i], plant_failure), RONDE_E_INPUT);
@@ -274,6 +327,8 @@ int main(void) {
       cmocka_unit_test(test_no_order_changes_what_is_synchronous),
       cmocka_unit_test_setup_teardown(test_checkpoints_by_the_clock, set_up, tear_down),
       cmocka_unit_test(test_servers_have_ledgers_too),
+      cmocka_unit_test(test_the_ledger_of_local_steps),
+      cmocka_unit_test(test_local_steps_wait_for_nobody),
       cmocka_unit_test(test_who_fails_ends_all),
       cmocka_unit_test(test_a_planted_deadlock_is_named),
   };

@@ -122,6 +122,8 @@ static void test_an_interrupted_asynchronous_run_goes_on_where_it_met(void **sta
   check_interrupted("strategy=ps-ssp staleness=0", "bounded");
   check_interrupted("strategy=downpour n-push=4 n-fetch=3", "downpour");
   check_interrupted("strategy=downpour warm-start=2 servers=2", "warm");
+  check_interrupted("strategy=localsgd sync-every=2", "local");
+  check_interrupted("strategy=localsgd sync-every=3 sync-overlap=on", "overlapped");
 }
 
 /* A run that is measured writes nothing that was not asked for. */
@@ -162,6 +164,74 @@ static void test_what_only_its_strategy_can_go_on_with_is_refused(void **state) 
   check_refused(options, "--strategy ps-async cannot go on", "a run of allreduce");
   in(options, SET "batch=8 " ASYNC "workers=2 checkpoint-every=10s out=%s/new", folder);
   check_refused(options, "--checkpoint-every 10s", "after how many steps");
+}
+
+/* ---- local SGD ----------------------------------------------------------------------------------------------------- */
+
+#define LOCAL "strategy=localsgd workers=3 sync-every=3 "
+
+/* Every worker's state is one at a checkpoint, in the middle of an epoch as at its end. A run with the same meetings has
+ * the same bits. */
+static void check_local_resume(const char *how, int step) {
+  json_t *whole = run_of(LOCAL "%s epochs=3 checkpoint-every=5 keep=100 overwrite=on out=%s/whole", how, folder);
+  json_t *rest =
+      run_of("epochs=3 overwrite=on out=%s/rest resume=%s/whole/checkpoints/step-%d.safetensors", folder, folder, step);
+  assert_int_equal(real_at(rest, "resumed_from.step"), step);
+  assert_string_equal(text_at(rest, "world.strategy"), "localsgd");
+  assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
+  assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
+  assert_true(fabs(real_at(rest, "result.train_loss") - real_at(whole, "result.train_loss")) < 1e-12);
+  assert_true(real_at(rest, "result.test_loss") == real_at(whole, "result.test_loss"));
+  json_decref(whole);
+  json_decref(rest);
+}
+
+static void test_a_resumed_local_run_has_the_bits_of_a_whole_one(void **state) {
+  static const char *const how[] = {"momentum=0.9",
+                                    "optimizer=adam",
+                                    "outer-lr=0.7 outer-momentum=0.6",
+                                    "momentum=0.9 sync-overlap=on",
+                                    "sync-overlap=on outer-momentum=0.6",
+                                    "optimizer=adam local-after=9"};
+  for (size_t i = 0; i < RONDE__COUNT(how); ++i)
+    for (int step = 5; step <= 15; step += 5) check_local_resume(how[i], step);
+}
+
+/* Without --checkpoint-every the workers meet at the end of an epoch. */
+static void test_more_epochs_of_a_local_run(void **state) {
+  json_t *whole = run_of(LOCAL "outer-momentum=0.6 sync-overlap=on optimizer=adam epochs=3");
+  json_decref(run_of(LOCAL "outer-momentum=0.6 sync-overlap=on optimizer=adam epochs=2 out=%s/run", folder));
+  json_t *rest = run_of("epochs=3 resume=%s/run", folder);
+  assert_string_equal(text_at(rest, "result.weights_sha256"), text_at(whole, "result.weights_sha256"));
+  assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
+  json_decref(whole);
+  json_decref(rest);
+}
+
+/* Weights, the mean of the optimizers' states, and the outer momentum are one state, whoever goes on with it. What one
+ * worker goes on with is the same in all strategies that equal one. */
+static void test_others_go_on_with_a_local_run_and_it_with_theirs(void **state) {
+  json_decref(run_of(LOCAL "outer-momentum=0.6 optimizer=adam epochs=1 out=%s/run", folder));
+  json_t *single = run_of(
+      "epochs=2 workers=1 strategy=single out=%s/single resume=%s/run/checkpoints/step-7.safetensors", folder, folder);
+  json_t *local = run_of(
+      "epochs=2 workers=1 outer-momentum=0 out=%s/alone resume=%s/run/checkpoints/step-7.safetensors", folder, folder);
+  assert_string_equal(text_at(local, "world.strategy"), "localsgd");
+  assert_string_equal(text_at(local, "result.state_sha256"), text_at(single, "result.state_sha256"));
+  json_decref(local);
+  json_decref(single);
+  static const char *const others[] = {"workers=2 strategy=allreduce", "workers=3 strategy=ps-sync", "workers=2",
+                                       "sync-every=1 outer-momentum=0.1"};
+  for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
+    json_t *other = run_of("epochs=2 %s overwrite=on out=%s/other resume=%s/run/checkpoints/step-7.safetensors",
+                           others[i], folder, folder);
+    assert_int_equal(real_at(other, "totals.steps"), EPOCH_STEPS);
+    json_decref(other);
+  }
+  json_decref(run_of("workers=2 optimizer=adam epochs=1 out=%s/all", folder));
+  json_t *outer = run_of("epochs=2 strategy=localsgd sync-every=3 outer-momentum=0.6 resume=%s/all", folder);
+  assert_string_equal(text_at(outer, "world.strategy"), "localsgd");
+  json_decref(outer);
 }
 
 /* ---- what a strategy adds ------------------------------------------------------------------------------------------ */
@@ -267,6 +337,9 @@ int main(void) {
                                      TEST(test_an_interrupted_asynchronous_run_goes_on_where_it_met),
                                      TEST(test_nothing_is_saved_that_was_not_asked_for),
                                      TEST(test_what_only_its_strategy_can_go_on_with_is_refused),
+                                     TEST(test_a_resumed_local_run_has_the_bits_of_a_whole_one),
+                                     TEST(test_more_epochs_of_a_local_run),
+                                     TEST(test_others_go_on_with_a_local_run_and_it_with_theirs),
                                      TEST(test_a_strategy_gets_back_what_it_adds),
                                      TEST(test_who_says_so_equals_one_worker)};
   return cmocka_run_group_tests(tests, NULL, NULL);

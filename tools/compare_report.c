@@ -190,9 +190,11 @@ ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, i
 
 /* ---- ranking ---- */
 
-static const json_t *staleness_of(const json_t *run) {
-  const json_t *staleness = json_object_get(json_object_get(run, "communication"), "staleness");
-  return json_is_object(staleness) ? staleness : NULL;
+/* Its workers' steps are each their own: of asynchronous updates, or between synchronisations. */
+static bool has_steps_of_its_workers(const json_t *run) {
+  const json_t *communication = json_object_get(run, "communication");
+  return json_is_object(json_object_get(communication, "staleness")) ||
+         json_is_object(json_object_get(communication, "synchronisations"));
 }
 
 /* Examples that count in a step, or in the whole training. */
@@ -203,13 +205,13 @@ static double examples_of(const tool_case *one, bool is_train) {
   return batch_of(one) * (workers - backup) / workers;
 }
 
-/* A worker's asynchronous step is not the others' step, but the examples are the same: then the time for all of them is
- * compared. Of other batches, the examples of a second are. */
+/* Where a step is one worker's, it is not the others' step, but the examples are the same: then the time for all of them
+ * is compared. Of other batches, the examples of a second are. */
 static ronde_status rank_cases(ronde_measurement *record, const tool_cases *cases) {
   bool is_train = false, is_rate = false;
   ronde_status status = RONDE_OK;
   for (int i = 0; i < cases->n; i++) {
-    is_train |= staleness_of(cases->at[i].run) != NULL;
+    is_train |= has_steps_of_its_workers(cases->at[i].run);
     is_rate |= batch_of(&cases->at[i]) != batch_of(&cases->at[0]);
   }
   const char *seconds = is_train ? "train_s" : "step_s";
@@ -315,10 +317,7 @@ static void print_ranking(const json_t *bench) {
          strcmp(by, "step_s") == 0    ? "the steps' medians"
          : strcmp(by, "train_s") == 0 ? "the seconds of training on the same examples"
                                       : "examples a second, as the batches differ");
-  if (strcmp(by, "train_s") == 0)
-    printf(
-        "(asynchronous workers make an update each where the others make one of all, and a step of theirs is one\n"
-        "worker's)\n");
+  if (strcmp(by, "train_s") == 0) printf("(a step of asynchronous workers, and of local SGD, is one worker's)\n");
   print_speeds(cases);
 }
 

@@ -482,9 +482,19 @@ static ronde_status load_array(const ronde__resume *r, const ronde__net *net, co
   return RONDE_OK;
 }
 
+/* A strategy that the run did not have begins with zeros. */
+static bool is_new(const ronde__resume *r, const ronde__state *state, int i) {
+  char *prefix = ronde__format(RONDE__RESERVED "%s.", state->arrays[i].name);
+  bool any = i < ronde__optim_n_states(state->optim) || !prefix;
+  for (int t = 0; t < r->file->n_tensors && !any; t++) any = !strncmp(r->file->tensors[t].name, prefix, strlen(prefix));
+  free(prefix);
+  return !any;
+}
+
 ronde_status ronde__resume_load(const ronde__resume *r, const ronde__state *state) {
   if (!r->header) ronde__weights_load(state->net, r->file, false);
-  for (int i = 0; i < state->n_arrays && !r->header; i++) RONDE_TRY(load_array(r, state->net, &state->arrays[i]));
+  for (int i = 0; i < state->n_arrays && !r->header; i++)
+    if (!is_new(r, state, i)) RONDE_TRY(load_array(r, state->net, &state->arrays[i]));
   json_t *updates = json_object_get(json_object_get(r->json, "place"), "optimizer_updates");
   ronde__optim_set_updates(state->optim, json_integer_value(updates));
   return RONDE_OK;

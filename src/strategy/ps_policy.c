@@ -25,8 +25,8 @@ ronde_status ronde__ps_check(const ronde__strategy_settings *settings, int n_wor
 }
 
 /* Servers keep parameters, state, and a place for everybody's gradients, once. */
-size_t ronde__ps_more_bytes(const ronde__roles *roles, size_t gradients, size_t optimizer) {
-  return optimizer + (1 + (size_t)roles->n_workers) * gradients;
+size_t ronde__ps_more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  return optimizer + (1 + (size_t)settings->roles->n_workers) * gradients;
 }
 
 void ronde__ps_facts(const void *worker, const ronde__service *services, void *facts_out) {

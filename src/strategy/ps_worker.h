@@ -95,7 +95,7 @@ int ronde__ps_extra_ranks(const ronde__strategy_settings *settings);
 ronde_status ronde__ps_place(const ronde__strategy_settings *settings, const ronde__role *role, ronde__roles *roles);
 /* Refuses more servers beside workers than there are workers. */
 ronde_status ronde__ps_check(const ronde__strategy_settings *settings, int n_workers);
-size_t ronde__ps_more_bytes(const ronde__roles *roles, size_t gradients, size_t optimizer);
+size_t ronde__ps_more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
 /* Staleness of the pushes: facts are a ronde__staleness. */
 void ronde__ps_facts(const void *worker, const ronde__service *services, void *facts_out);
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication);

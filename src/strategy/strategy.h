@@ -79,6 +79,7 @@ typedef struct ronde__step {
   int64_t step, examples;
   int64_t own_examples; /* of this rank */
   int n_batches;
+  int n_averaged; /* workers whose weights are averaged: each gradient counts so many times; 0: gradients are summed */
   double lr;
   bool cancel; /* this rank wants to stop: heard by all, in this step */
 } ronde__step;
@@ -132,15 +133,17 @@ typedef struct ronde__strategy {
   int (*n_counted)(const ronde__strategy_settings *settings, int n_workers);
   /* Memory of all ranks together beside parameters, gradients and activations of each worker, given the bytes of all
    * gradients and of the optimizer's state for them. NULL: each worker has that state. */
-  size_t (*more_bytes)(const ronde__roles *roles, size_t gradients, size_t optimizer);
+  size_t (*more_bytes)(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
 
   /* Makes replicas equal (weights of rank 0) and sets up what the steps need. The settings must outlive it. */
   ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out);
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
-  /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are. */
+  /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are.
+   * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
-  /* Asynchronous, when all ranks have met between two steps: makes replicas equal. Else NULL. */
+  /* Asynchronous, when all ranks have met between two steps, behind settle: makes replicas equal, if they are not. Else
+   * NULL. */
   ronde_status (*refresh)(void *state);
   /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
   const char *const *arrays;

@@ -137,7 +137,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__net_result result = {0};
   int n_params;
   ronde__net_params(worker->net, &n_params);
-  float loss_scale = (float)(1.0 / (double)step->examples);
+  float loss_scale = (float)((double)ronde__max(1, step->n_averaged) / (double)step->examples);
   if (batch->n > 0) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
   else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
   w->own->loss_sum += result.loss_sum;

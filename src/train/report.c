@@ -377,7 +377,7 @@ static json_t *memory_json(const ronde__run *r) {
       ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
   size_t n_workers = (size_t)job->roles.n_workers;
   size_t total = (memory.parameters + memory.gradients + memory.arena) * n_workers;
-  total += job->strategy->more_bytes ? job->strategy->more_bytes(&job->roles, memory.gradients, optimizer)
+  total += job->strategy->more_bytes ? job->strategy->more_bytes(&r->ranks[0].settings, memory.gradients, optimizer)
                                      : optimizer * n_workers;
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,

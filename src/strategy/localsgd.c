@@ -1,0 +1,409 @@
+/* Local SGD: every worker makes steps of its own, on its part of each batch, and every --sync-every steps all of them take the
+ * average of their weights. Sources: Stich, "Local SGD converges fast and communicates little", ICLR 2019; Lin et al.,
+ * "Don't use large mini-batches, use local SGD", ICLR 2020 (--local-after: post-local); Douillard et al., "DiLoCo:
+ * distributed low-communication training of language models", 2023 (--outer-lr, --outer-momentum: Nesterov); Shen et
+ * al., "Faster distributed deep net training: computation and communication decoupled SGD", IJCAI 2019 (--sync-overlap).
+ *
+ * w a worker's weights, x the global ones, equal on all workers; n workers. A synchronisation sums the outer gradients
+ * x - w, x makes an update of SGD by their mean, and w = x: with a rate of 1 and no momentum, that is the mean of all w.
+ * Overlapped, the sum is under way while the next steps are made, and comes in at the next synchronisation: w = x + (w -
+ * what it was when the sum began).
+ *
+ * Workers meet at the end of an epoch and for a checkpoint. They then synchronise, and average the optimizer's state and
+ * the buffers too: what is behind a meeting is one state of all of them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "strategy/buckets.h"
+#include "strategy/strategy.h"
+
+/* What a rank has done for synchronisations: n of them; sums of buckets, in which nobody is waited for, their time and
+ * the bytes that the algorithm must move; and how much of their time other steps have hidden. */
+typedef struct tally {
+  int64_t n;
+  uint64_t ns, bytes, hidden_ns;
+} tally;
+
+typedef struct state {
+  ronde__worker *worker;
+  const ronde__strategy_settings *settings;
+  ronde__comm_thread *thread;
+  ronde__buckets cut;
+  ronde__sgd_args outer;
+  float *global; /* [trained] x; NULL: one worker alone without an outer optimizer, whose steps are all there is */
+  float *outer_momentum; /* [trained], the worker's; NULL: none */
+  float *begun;          /* [trained] overlapped: w when the sum began; NULL: sums are waited for */
+  float *sum;            /* [trained] outer gradients; overlapped its own, else where the net's gradients are */
+  float *summed;         /* what the jobs sum: that, or what is averaged at a meeting; */
+  int n_summed;          /* buckets of it so far */
+  uint64_t n_before;     /* jobs of the thread before these */
+  float *scratch;
+  ronde__local_result own;      /* since the last synchronisation */
+  ronde__local_result *results; /* [ranks] of those of all when a synchronisation begins */
+  uint64_t met_ns, summed_ns;   /* when all had come to the one under way, and when its last bucket was summed */
+  int64_t n_local;              /* steps since the last began */
+  bool averages; /* the last step was before --local-after: a synchronisation is the average, whatever is outer */
+  bool under_way;
+  bool cancelled, broken; /* as all have learnt */
+  tally tally;
+} state;
+
+enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUFFERS, TAG_BUCKETS, CHUNK = 4096 };
+
+/* ---- jobs of the communication thread ----------------------------------------------------------------------------- */
+
+static ronde_status gather_results(void *arg) {
+  state *s = arg;
+  ronde__transport *transport = s->worker->transport;
+  RONDE_TRY(ronde__allgather_ring(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  s->met_ns = ronde__time_now(transport->time);
+  return RONDE_OK;
+}
+
+static ronde_status all_reduce(const state *s, uint32_t tag, float *x, size_t n) {
+  ronde__transport *transport = s->worker->transport;
+  return transport->size == 1 ? RONDE_OK
+                              : s->settings->collective->run(transport, s->worker->kernels, tag, x, n, s->scratch);
+}
+
+static ronde_status sum_next(void *arg) {
+  state *s = arg;
+  ronde__transport *transport = s->worker->transport;
+  int b = s->n_summed++;
+  const ronde__bucket *cut = &s->cut.at[b];
+  uint64_t begin = ronde__time_now(transport->time);
+  ronde__bucket_pack(cut, s->summed);
+  RONDE_TRY(all_reduce(s, (uint32_t)(TAG_BUCKETS + b), s->summed + cut->begin, cut->n_live));
+  ronde__bucket_unpack(cut, s->summed);
+  s->summed_ns = ronde__time_now(transport->time);
+  s->tally.ns += s->summed_ns - begin;
+  s->tally.bytes += 2 * cut->n_live * sizeof(float) * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  return RONDE_OK;
+}
+
+static ronde_status submit_sums(state *s, float *values) {
+  s->summed = values;
+  s->n_summed = 0;
+  s->n_before = ronde__comm_thread_submitted(s->thread);
+  for (int b = 0; b < s->cut.n; b++) RONDE_TRY(ronde__comm_thread_submit(s->thread, sum_next, s));
+  return RONDE_OK;
+}
+
+/* ---- a synchronisation -------------------------------------------------------------------------------------------- */
+
+typedef struct stretch {
+  const state *s;
+  size_t begin, end;
+} stretch;
+
+/* A thread's part; no bit depends on how it is cut. */
+static ronde__range part_of(const stretch *stretch, int thread, int n_threads) {
+  int64_t n = (int64_t)(stretch->end - stretch->begin), n_chunks = ronde__ceil_div(n, CHUNK);
+  int64_t begin = ronde__min(ronde__shard_begin(n_chunks, thread, n_threads) * CHUNK, n);
+  int64_t end = ronde__min(ronde__shard_begin(n_chunks, thread + 1, n_threads) * CHUNK, n);
+  return (ronde__range){stretch->begin + (size_t)begin, (size_t)(end - begin)};
+}
+
+static void write_outer_gradients(void *arg, int thread, int n_threads) {
+  const stretch *of = arg;
+  const state *s = of->s;
+  ronde__range r = part_of(of, thread, n_threads);
+  const float *w = ronde__net_values(s->worker->net) + r.begin, *x = s->global + r.begin;
+  float *sum = s->sum + r.begin;
+  for (size_t i = 0; i < r.n; i++) sum[i] = x[i] - w[i];
+  if (s->begun) memcpy(s->begun + r.begin, w, r.n * sizeof *w);
+}
+
+static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
+
+static void update_global(void *arg, int thread, int n_threads) {
+  const stretch *of = arg;
+  const state *s = of->s;
+  const ronde__kernels *kernels = s->worker->kernels;
+  ronde__range r = part_of(of, thread, n_threads);
+  int64_t n = (int64_t)r.n;
+  float *w = ronde__net_values(s->worker->net) + r.begin, *x = s->global + r.begin, *sum = s->sum + r.begin;
+  const float *begun = s->begun ? s->begun + r.begin : w;
+  kernels->scale(sum, 1 / (float)s->worker->transport->size, n);
+  for (int64_t i = 0; i < n; i++) w[i] -= begun[i]; /* what it has come since */
+  kernels->sgd(s->averages ? &average : &s->outer, x, sum,
+               s->averages         ? NULL
+               : s->outer_momentum ? s->outer_momentum + r.begin
+                                   : NULL,
+               n);
+  kernels->add(w, x, w, n);
+}
+
+/* The ledger is in phase exchange, before and after. */
+static void compute(const state *s, ronde__pool_fn part, size_t begin, size_t end) {
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_UPDATE);
+  ronde__pool_run(s->worker->pool, part, &(stretch){s, begin, end});
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
+}
+
+static ronde_status begin_sync(state *s) {
+  ronde__worker *worker = s->worker;
+  compute(s, write_outer_gradients, 0, ronde__net_n_trained(worker->net));
+  s->own.ready_ns = ronde__time_now(worker->transport->time) - worker->met_ns;
+  s->results[worker->transport->rank] = s->own;
+  s->n_local = 0;
+  s->under_way = true;
+  RONDE_TRY(ronde__comm_thread_submit(s->thread, gather_results, s));
+  return submit_sums(s, s->sum);
+}
+
+/* What others see of a worker that is broken is no weights: then nobody updates. */
+static ronde_status update_all(state *s) {
+  for (int b = 0; b < s->cut.n; b++) {
+    const ronde__bucket *cut = &s->cut.at[b];
+    RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before + (uint64_t)b + 1));
+    if (!s->broken) compute(s, update_global, cut->begin, cut->end);
+  }
+  return RONDE_OK;
+}
+
+/* Where the net's gradients have held the sum, those that are always zero are so again. */
+static void clear_dead(const state *s) {
+  int n_dead;
+  const ronde__range *dead = ronde__net_dead(s->worker->net, &n_dead);
+  for (int i = 0; i < n_dead && !s->begun; i++) memset(s->sum + dead[i].begin, 0, dead[i].n * sizeof *s->sum);
+}
+
+static ronde_status end_sync(state *s) {
+  ronde__worker *worker = s->worker;
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before));
+  ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  ronde__worker_met(worker, s->results, begin, s->met_ns);
+  ronde__step_result all = ronde__local_results_join(s->results, worker->transport->size);
+  s->cancelled |= all.cancelled;
+  s->broken |= all.broken_rank >= 0;
+  RONDE_TRY(update_all(s));
+  clear_dead(s);
+  uint64_t hidden_until = s->summed_ns < begin ? s->summed_ns : begin;
+  if (hidden_until > s->met_ns) s->tally.hidden_ns += hidden_until - s->met_ns;
+  s->tally.n++;
+  s->under_way = false;
+  return RONDE_OK;
+}
+
+/* Overlapped, after a local step: what the last one began comes in, and the next one begins. */
+static ronde_status synchronise(state *s, bool overlapped) {
+  if (s->under_way) RONDE_TRY(end_sync(s));
+  if (s->broken || (overlapped && s->cancelled)) return RONDE_OK;
+  RONDE_TRY(begin_sync(s));
+  return overlapped ? RONDE_OK : end_sync(s);
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------------------- */
+
+/* A worker whose numbers break has ended, and says so where all meet next: it takes part in the synchronisation that the
+ * others come to, without steps up to there. */
+static ronde_status settle(void *opaque) {
+  state *s = opaque;
+  if (!s->global || s->broken) return RONDE_OK;
+  return s->n_local > 0 ? synchronise(s, false) : s->under_way ? end_sync(s) : RONDE_OK;
+}
+
+static ronde_status sync_if_due(state *s) {
+  const ronde__options *o = s->settings->options;
+  if (!s->averages && s->n_local < o->sync_every) return RONDE_OK;
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(synchronise(s, !s->averages && s->begun));
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
+/* Gradients are n times its part of the step's: their mean over the workers is the whole batch's, also where parts differ. */
+static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  ronde__worker *worker = s->worker;
+  ronde__step own = *step;
+  ronde__local_result found;
+  if (!s->global) return ronde__worker_step(worker, step, result_out);
+  s->averages = step->step < s->settings->options->local_after;
+  own.n_averaged = worker->transport->size;
+  RONDE_TRY(ronde__worker_gradients(worker, &own, (ronde__gradient_listener){0}, &found));
+  found.cancel |= s->own.cancel;
+  s->own = found;
+  s->n_local++;
+  *result_out = ronde__local_results_join(&found, 1);
+  if (found.broken) {
+    result_out->broken_rank = worker->transport->rank;
+    return RONDE_OK;
+  }
+  ronde__worker_update(worker, step->lr);
+  RONDE_TRY(sync_if_due(s));
+  result_out->cancelled = s->cancelled || s->broken;
+  return RONDE_OK;
+}
+
+/* ---- meetings ----------------------------------------------------------------------------------------------------- */
+
+static ronde_status average_states(state *s) {
+  ronde__worker *worker = s->worker;
+  size_t n = ronde__net_n_trained(worker->net);
+  for (int i = 0; i < ronde__optim_n_states(worker->optim); i++) {
+    const char *name;
+    float *values = ronde__optim_state(worker->optim, i, &name);
+    RONDE_TRY(submit_sums(s, values));
+    RONDE_TRY(ronde__comm_thread_drain(s->thread));
+    worker->kernels->scale(values, 1 / (float)worker->transport->size, (int64_t)n);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status average_buffers(const state *s) {
+  size_t n;
+  float *values = ronde__net_buffer_values(s->worker->net, &n);
+  if (n == 0) return RONDE_OK;
+  RONDE_TRY(all_reduce(s, TAG_BUFFERS, values, n));
+  s->worker->kernels->scale(values, 1 / (float)s->worker->transport->size, (int64_t)n);
+  return RONDE_OK;
+}
+
+/* Behind settle. */
+static ronde_status refresh(void *opaque) {
+  state *s = opaque;
+  if (s->broken || s->worker->transport->size == 1) return RONDE_OK;
+  RONDE_TRY(average_states(s));
+  return average_buffers(s);
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------------------------- */
+
+static bool has_outer(const ronde__options *o) { return o->outer_lr != 1 || o->outer_momentum > 0; }
+
+static ronde_status map(const state *s, float **values_out) {
+  size_t bytes = ronde__net_n_trained(s->worker->net) * sizeof **values_out;
+  *values_out = ronde__pages_map(bytes);
+  return *values_out ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "local SGD: no memory for %zu bytes", bytes);
+}
+
+static void unmap(const state *s, float *values) {
+  if (values) ronde__pages_unmap(values, ronde__net_n_trained(s->worker->net) * sizeof *values);
+}
+
+static void destroy(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  ronde__comm_thread_destroy(s->thread);
+  ronde__buckets_free(&s->cut);
+  if (s->begun) unmap(s, s->sum);
+  unmap(s, s->begun);
+  unmap(s, s->global);
+  ronde__free(s->scratch);
+  ronde__free(s->results);
+  ronde__free(s);
+}
+
+/* Weights that have no gradient are sent where each worker's own updates might move them. */
+static ronde_status make_buckets(state *s) {
+  ronde__worker *worker = s->worker;
+  size_t n_buffers;
+  RONDE_TRY(ronde__buckets_make(worker->net, s->settings->bucket_bytes, &s->cut));
+  if (ronde__optim_moves_dead(worker->optim)) ronde__buckets_take_dead(&s->cut);
+  ronde__net_buffer_values(worker->net, &n_buffers);
+  size_t longest = (size_t)ronde__max(ronde__buckets_longest(&s->cut), n_buffers);
+  RONDE__ALLOC(s->scratch, s->settings->collective->scratch(worker->transport, longest) * sizeof *s->scratch,
+               "local SGD");
+  return RONDE_OK;
+}
+
+static ronde_status make_arrays(state *s, bool overlapped) {
+  ronde__worker *worker = s->worker;
+  s->sum = ronde__net_gradients(worker->net);
+  if (overlapped) {
+    RONDE_TRY(map(s, &s->begun));
+    RONDE_TRY(map(s, &s->sum));
+  }
+  RONDE_TRY(map(s, &s->global));
+  memcpy(s->global, ronde__net_values(worker->net), ronde__net_n_trained(worker->net) * sizeof *s->global);
+  return RONDE_OK;
+}
+
+static ronde_status set_up(state *s) {
+  const ronde__options *o = s->settings->options;
+  ronde__transport *transport = s->worker->transport;
+  if (transport->size == 1 && !has_outer(o)) return RONDE_OK;
+  s->outer = (ronde__sgd_args){(float)o->outer_lr, (float)o->outer_momentum, 0, o->outer_momentum > 0};
+  if (o->outer_momentum > 0) s->outer_momentum = s->worker->arrays[0].values;
+  RONDE__ALLOC(s->results, (size_t)transport->size * sizeof *s->results, "local SGD");
+  RONDE_TRY(make_buckets(s));
+  RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !o->sync_overlap, &s->thread));
+  size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
+  RONDE_TRY(ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes));
+  return make_arrays(s, o->sync_overlap);
+}
+
+static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "local SGD");
+  *s = (state){.worker = worker, .settings = settings};
+  ronde_status status = set_up(s);
+  if (status != RONDE_OK) destroy(s);
+  else *state_out = s;
+  return status;
+}
+
+static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
+  const ronde__options *o = settings->options;
+  if (o->local_after > 1 && o->sync_every == 1 && !has_outer(o) && !o->sync_overlap)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--local-after %" PRId64
+                       " can have no effect: with --sync-every 1 every step is synchronised anyway",
+                       o->local_after);
+  return RONDE_OK;
+}
+
+/* ---- the record --------------------------------------------------------------------------------------------------- */
+
+static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  const ronde__options *o = settings->options;
+  size_t n_workers = (size_t)settings->roles->n_workers, n_arrays = o->outer_momentum > 0;
+  if (n_workers > 1 || has_outer(o)) n_arrays += o->sync_overlap ? 3 : 1;
+  return n_workers * (optimizer + n_arrays * gradients);
+}
+
+static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
+  *(tally *)facts_out = ((const state *)opaque)->tally;
+}
+
+static void record(const void *opaque, const void *facts, int n_ranks, json_t *communication) {
+  const state *s = opaque;
+  const tally *of_rank = facts;
+  tally all = {0};
+  for (int i = 0; i < n_ranks; i++) {
+    all.ns += of_rank[i].ns;
+    all.bytes += of_rank[i].bytes;
+    all.hidden_ns += of_rank[i].hidden_ns;
+  }
+  if (s->worker->transport->size > 1)
+    json_object_set_new(communication, "collective", json_string(s->settings->collective->name));
+  if (all.bytes)
+    json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all.bytes / (double)all.ns * 1e9));
+  double each = n_ranks ? 1e-9 / n_ranks : 0;
+  json_object_set_new(communication, "synchronisations",
+                      json_pack("{s:I, s:f, s:f}", "count", (json_int_t)s->tally.n, "exchange_s", each * (double)all.ns,
+                                "hidden_s", each * (double)all.hidden_ns));
+}
+
+/* ---- the rows ----------------------------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"clip",     "bucket-mb",      "collective",   "sync-every", "local-after",
+                                      "outer-lr", "outer-momentum", "sync-overlap", NULL};
+static const char *const outer_arrays[] = {"outer_momentum", NULL};
+
+static bool has_outer_momentum(const ronde__strategy_settings *settings) {
+  return settings->options && settings->options->outer_momentum > 0;
+}
+
+#define LOCALSGD                                                                                                       \
+  .name = "localsgd", .options = options, .check = check, .min_workers = 1, .all_reduces = true, .asynchronous = true, \
+  .meets_to_save = "--strategy localsgd", .more_bytes = more_bytes, .create = create, .step = step,                    \
+  .destroy = destroy, .settle = settle, .refresh = refresh, .facts_bytes = sizeof(tally), .facts = facts,              \
+  .record = record
+
+const ronde__strategy ronde__strategy_localsgd_momentum = {LOCALSGD, .is_meant = has_outer_momentum,
+                                                           .arrays = outer_arrays};
+const ronde__strategy ronde__strategy_localsgd = {LOCALSGD};
