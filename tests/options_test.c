@@ -149,6 +149,7 @@ static const struct {
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},
     [RONDE__NEED_RANKS] = {RUN "steps=1"},
     [RONDE__NEED_WORKERS] = {RUN "steps=1"},
+    [RONDE__NEED_PARTS] = {RUN "steps=1 workers=2 strategy=dataparallel"},
 };
 
 /* Of other verbs, or of a comparison's cases: their tests have them. */

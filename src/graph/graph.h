@@ -176,7 +176,7 @@ typedef struct ronde__net_hooks {
   ronde_status (*gather_partials)(void *user, const double *partial, size_t n, ronde__partials *partials_out);
   /* Takes the place of the loss, which then computes nothing: what it would read of the network lies in `outputs`
    * [n][ronde__loss_elems] f32, ROWS, and the hook leaves the gradient of that there, for backward with the same hooks.
-   * n 0: this replica has no example (ronde__net_pass_empty), and nothing lies there. NULL: the network has its own. */
+   * NULL: the network has its own. */
   ronde_status (*loss)(void *user, int64_t n, ronde__net_result *result_out);
   float *outputs; /* the caller's */
   void *user;

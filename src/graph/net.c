@@ -278,9 +278,7 @@ ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__
 }
 
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks) {
-  ronde__net_result none;
-  if (net->partial_elems) RONDE_TRY(net->executor->pass_empty(net->execution, backward, hooks));
-  return hooks && hooks->loss && !backward ? hooks->loss(hooks->user, 0, &none) : RONDE_OK;
+  return net->partial_elems ? net->executor->pass_empty(net->execution, backward, hooks) : RONDE_OK;
 }
 
 size_t ronde__net_partial_elems(const ronde__net *net) { return net->partial_elems; }

@@ -247,6 +247,7 @@ static json_t *communication_json(const ronde__record_communication *communicati
   record_put(json, "collective", json_null());
   record_put(json, "busbw_bytes_per_s", json_null());
   record_put(json, "staleness", json_null());
+  record_put(json, "dataparallel", json_null());
   if (communication->of_strategy) json_object_update(json, communication->of_strategy);
   return json;
 }

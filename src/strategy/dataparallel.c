@@ -1,7 +1,8 @@
 /* One master and its replicas, as PyTorch's nn.DataParallel has it. Every batch the master, rank 0, loads whole and
  * scatters; it sends the model to all (replicate), gathers the outputs of all, computes their loss and its gradient, and
  * scatters that; the gradients of all are summed at the master (reduce), which updates. Each replica normalises by its
- * own part of the batch; the running statistics are the master's. Gradients of batches that accumulate are reduced once.
+ * own part of the batch; the running statistics are the master's. Gradients of batches that accumulate are reduced
+ * once. A worker without an example gets the model and no more.
  * p workers, the master among them. Cost of a step of one batch, in bytes that leave or reach the master: (p-1)/p of the
  * batch, of its outputs and of their gradient, p-1 times all gradients; the model goes down a tree, to p-1 replicas.
  * Source: PyTorch 1.2, torch/nn/parallel: data_parallel.py, scatter_gather.py, replicate.py, _functions.py. */
@@ -71,7 +72,7 @@ enum {
 static ronde__transport *transport_of(const state *s) { return s->worker->transport; }
 static bool is_master(const state *s) { return transport_of(s)->rank == 0; }
 
-/* Where a worker's part of the batch begins. */
+/* Where a worker's part of the batch begins. The first ranks have the larger parts: the master always has an example. */
 static int64_t part_begin(const state *s, int rank) {
   return ronde__shard_begin(s->batch.global_n, rank, transport_of(s)->size);
 }
@@ -199,7 +200,7 @@ static ronde_status judge(state *s, ronde__net_result *own_out) {
   for (int r = 0; r < transport_of(s)->size; r++) {
     ronde__net_batch part = {.n = part_n(s, r)};
     ronde__net_result result;
-    if (part.n == 0) continue;
+    if (part.n == 0) break;
     if (s->batch.labels) part.labels = s->batch.labels + part_begin(s, r);
     if (s->batch.targets) part.targets = s->batch.targets + part_begin(s, r) * s->output_elems;
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
@@ -220,7 +221,6 @@ static ronde_status judge_all(state *s, ronde__net_result *own_out) {
 /* A replica cannot tell the master's gathering from its other work: until the master has judged, it waits. */
 static ronde_status be_judged(state *s, int64_t n) {
   size_t bytes = outputs_bytes(s, n);
-  if (n == 0) return RONDE_OK;
   uint64_t begin = begin_move(s);
   post_send(s, 0, TAG_DONE, &s->words[0], sizeof *s->words);
   post_send(s, 0, TAG_OUTPUTS, s->outputs, bytes);
