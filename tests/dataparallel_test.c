@@ -433,6 +433,7 @@ static void options_without_an_effect_are_refused(void **state) {
   check_refused("sync-bn=on", "--sync-bn can have no effect");
   check_refused("sentinel=3", "--sentinel can have no effect");
   check_refused("servers=2", "--servers can have no effect");
+  check_refused("drill=load:1:5", "rank 0 loads for all");
   check_refused("shard=whole", "--shard can have no effect");
 }
 

@@ -39,18 +39,18 @@ typedef struct state {
   ronde__master master; /* the worker's */
   const ronde__step *step;
   move moves[N_MOVES];
-  ronde__batch batch;                  /* the master's, whole */
-  int64_t input_elems, output_elems;   /* of an example */
-  float *x;                            /* replica: its part of the batch */
-  float *outputs;                      /* of the batch, or of the part: then their gradient */
-  size_t outputs_bytes, reduced_bytes; /* on the master, for memory figures */
-  float *reduced;                      /* master: a replica's gradients, [trained] */
-  ronde__loss *loss;                   /* master */
-  ronde__local_result found, *results; /* [workers] */
-  ronde__net_result *judged;           /* master: of each worker's examples in this step, [workers] */
-  int64_t *examples;                   /* master: how many that were, [workers] */
-  int64_t *words;                      /* [workers]: of heads */
-  ronde__request *requests;            /* [n_requests], under way */
+  ronde__batch batch;                   /* the master's, whole */
+  int64_t input_elems, output_elems;    /* of an example */
+  float *x;                             /* replica: its part of the batch */
+  float *outputs;                       /* of the batch, or of the part: then their gradient */
+  size_t gathered_bytes, reduced_bytes; /* on the master, for memory figures */
+  float *reduced;                       /* master: a replica's gradients, [trained] */
+  ronde__loss *loss;                    /* master */
+  ronde__local_result found, *results;  /* [workers] */
+  ronde__net_result *judged;            /* master: of each worker's examples in this step, [workers] */
+  int64_t *examples;                    /* master: how many that were, [workers] */
+  int64_t *words;                       /* [workers]: of heads */
+  ronde__request *requests;             /* [n_requests], under way */
   int n_requests;
   ronde_status posted; /* whether all of them could begin */
 } state;
@@ -347,9 +347,9 @@ static void destroy(void *opaque) {
 static ronde_status make_master(state *s) {
   const ronde__worker *worker = s->worker;
   size_t n = (size_t)transport_of(s)->size;
-  s->outputs_bytes = outputs_bytes(s, worker->batch);
+  s->gathered_bytes = outputs_bytes(s, worker->batch);
   s->reduced_bytes = ronde__net_n_trained(worker->net) * sizeof *s->reduced;
-  RONDE__ALLOC(s->outputs, s->outputs_bytes, "gathered outputs");
+  RONDE__ALLOC(s->outputs, s->gathered_bytes, "gathered outputs");
   RONDE__ALLOC(s->reduced, s->reduced_bytes, "gradients of a replica");
   RONDE__ALLOC(s->judged, n * sizeof *s->judged, "data parallel");
   RONDE__ALLOC(s->examples, n * sizeof *s->examples, "data parallel");
@@ -393,14 +393,14 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 /* ---- the report ---- */
 
-/* One batch of those that it reads ahead, which are what all loaders have of other strategies. */
+/* Without those that are read ahead, which loaders have with every strategy. */
 static size_t batch_bytes(const state *s) {
   return transport_of(s)->size == 1 ? 0 : (size_t)(s->worker->batch * s->input_elems) * sizeof(float);
 }
 
 static size_t master_bytes(const void *opaque) {
   const state *s = opaque;
-  return batch_bytes(s) + s->outputs_bytes + s->reduced_bytes;
+  return batch_bytes(s) + s->gathered_bytes + s->reduced_bytes;
 }
 
 /* The master has the optimizer's state, once. */
@@ -416,7 +416,7 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
         json_pack("{s:f, s:I}", "seconds", (double)s->moves[i].ns * 1e-9, "bytes", (json_int_t)s->moves[i].bytes));
   json_object_set_new(moves, "master_bytes",
                       json_pack("{s:I, s:I, s:I}", "batch", (json_int_t)batch_bytes(s), "outputs",
-                                (json_int_t)s->outputs_bytes, "gradients", (json_int_t)s->reduced_bytes));
+                                (json_int_t)s->gathered_bytes, "gradients", (json_int_t)s->reduced_bytes));
   json_object_set_new(communication, "dataparallel", moves);
 }
 
