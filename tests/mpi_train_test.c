@@ -175,6 +175,24 @@ static void local_steps_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+static void a_master_and_its_replicas_run_as_processes(void **state) {
+  need_mpi();
+  for (int workers = 2; workers <= 4; workers++) {
+    const char *command = "timeout 100 " RONDE " train " SMALL " --strategy dataparallel --workers %d --overwrite %s";
+    check_run(0, run(command, workers, "--out td"));
+    check_run(0, run(command, workers, "--transport mpi --out md"));
+    json_t *threads = record("td"), *mpi = record("md");
+    assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+    json_t *moved[] = {json_object_get(threads, "communication"), json_object_get(mpi, "communication")};
+    assert_true(json_equal(json_object_get(moved[0], "bytes_sent"), json_object_get(moved[1], "bytes_sent")));
+    for (int i = 0; i < 2; i++) moved[i] = json_object_get(json_object_get(moved[i], "dataparallel"), "reduce");
+    assert_true(json_integer_value(json_object_get(moved[0], "bytes")) > 0);
+    assert_true(json_equal(json_object_get(moved[0], "bytes"), json_object_get(moved[1], "bytes")));
+    json_decref(threads);
+    json_decref(mpi);
+  }
+}
+
 /* One worker has nobody to wait for, so its bits are those of threads; several make each step's update once, and go on
  * from where they met. */
 static void bounded_workers_run_as_processes(void **state) {
@@ -551,6 +569,7 @@ int main(void) {
       cmocka_unit_test(what_was_chosen_can_be_chosen_again),
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
+      cmocka_unit_test(a_master_and_its_replicas_run_as_processes),
       cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(downpour_runs_as_processes),
       cmocka_unit_test(local_steps_come_to_the_bits_of_threads),

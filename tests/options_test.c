@@ -150,6 +150,7 @@ static const struct {
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},
     [RONDE__NEED_RANKS] = {RUN "steps=1"},
     [RONDE__NEED_WORKERS] = {RUN "steps=1"},
+    [RONDE__NEED_PARTS] = {RUN "steps=1 workers=2 strategy=dataparallel"},
 };
 
 /* Of other verbs, or of a comparison's cases: their tests have them. */
@@ -263,11 +264,10 @@ static void a_run_goes_on_with_what_may_change_alone(void **state) {
 }
 
 static const char *strategy_for(const char *option) {
-  static const char *const names[] = {"allreduce", "ps-sync", "ps-async", "ps-ssp", "downpour", "localsgd"};
-  for (size_t i = 0; i < RONDE__COUNT(names); i++)
-    if (ronde__strategy_understands(ronde__strategy_find(names[i], &(ronde__strategy_settings){0}), option))
-      return names[i];
-  return "single";
+  const ronde__strategy *strategy;
+  for (int i = 0; (strategy = ronde__strategy_at(i)); i++)
+    if (strategy->max_workers != 1 && ronde__strategy_understands(strategy, option)) return strategy->name;
+  return "allreduce";
 }
 
 /* Of a run of two workers, by a strategy that understands the option. */

@@ -135,7 +135,8 @@ static void test_no_order_changes_what_is_synchronous(void **state) {
 
 /* Of an order that a seed draws, and that repeats. */
 static void test_runs_repeat_to_the_last_event(void **state) {
-  static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on", "workers=4 strategy=ps-sync servers=2",
+  static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on",
+                                      "workers=4 strategy=ps-sync servers=2",
                                       "workers=4 strategy=ps-async servers=2",
                                       "workers=4 strategy=downpour servers=2 n-push=3 n-fetch=2 warm-start=2",
                                       "workers=4 strategy=localsgd sync-every=3 sync-overlap=on",

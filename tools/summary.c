@@ -174,6 +174,21 @@ static void say_left_out(const json_t *run) {
   }
 }
 
+/* What the master of --strategy dataparallel has moved. */
+static void say_moves(const json_t *run) {
+  const json_t *moves = json_object_get(json_object_get(run, "communication"), "dataparallel"), *move;
+  const char *name;
+  double wall_s = tool_epochs_sum(run, "wall_s");
+  char bytes[32];
+  if (!json_is_object(moves)) return;
+  tool_say("\n  %-18s %9s %7s %12s   (of the master, without waiting)", "exchange", "seconds", "%", "moved");
+  json_object_foreach((json_t *)moves, name, move) {
+    double s = tool_number(move, "seconds");
+    if (isfinite(s))
+      tool_say("  %-18s %9.3f %7.1f %12s", name, s, 100 * s / wall_s, tool_bytes(tool_number(move, "bytes"), bytes));
+  }
+}
+
 static void say_ops(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i, n = json_array_size(ops);
@@ -201,6 +216,7 @@ void tool_summary(const json_t *run, const char *folder, bool verbose) {
     say_workers(run);
     say_late(run);
     say_left_out(run);
+    say_moves(run);
     say_ops(run);
   }
   if (folder && *folder)

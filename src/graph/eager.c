@@ -133,6 +133,8 @@ static ronde_status eager_run_forward(ronde__eager *e, ronde__tape_entry *entry)
   ronde__prof *prof = e->options.prof;
   ronde__op_call call;
   ronde__tape_bind(e, entry, &call);
+  if (ronde__loss_is_apart(step, hooks))
+    return ronde__loss_ask(ronde__net_graph(e->net), step, &call, hooks, &e->result);
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
   call.loss_sum = &e->result.loss_sum;
   call.n_correct = &e->result.n_correct;

@@ -174,6 +174,11 @@ typedef struct ronde__net_hooks {
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
   ronde_status (*gather_partials)(void *user, const double *partial, size_t n, ronde__partials *partials_out);
+  /* Takes the place of the loss, which then computes nothing: what it would read of the network lies in `outputs`
+   * [n][ronde__loss_elems] f32, ROWS, and the hook leaves the gradient of that there, for backward with the same hooks.
+   * NULL: the network has its own. */
+  ronde_status (*loss)(void *user, int64_t n, ronde__net_result *result_out);
+  float *outputs; /* the caller's */
   void *user;
 } ronde__net_hooks;
 
@@ -195,6 +200,21 @@ void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net
 size_t ronde__net_partial_elems(const ronde__net *net);
 /* The output without loss: y [n][elems], ROWS. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
+
+/* ---- the loss by itself (loss.c) ---------------------------------------------------------------------------------
+ * For who judges the outputs of other replicas: the other side of the loss of ronde__net_hooks. */
+typedef struct ronde__loss ronde__loss;
+
+/* Elements of an example's outputs: of what the loss reads of the network. */
+int64_t ronde__loss_elems(const ronde_graph *graph);
+/* Of a finished graph, which must outlive it. prof may be NULL. */
+ronde_status ronde__loss_create(const ronde_graph *graph, const ronde__kernels *kernels, ronde__prof *prof,
+                                ronde__loss **loss_out);
+void ronde__loss_destroy(ronde__loss *loss); /* NULL is taken */
+/* outputs [n][ronde__loss_elems] f32, ROWS, are replaced by the gradient of their loss in training. batch: n > 0, and
+ * their labels or targets. The ledger, in phase forward before, is in phase backward afterwards. */
+ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, float loss_scale, float *outputs,
+                             ronde__net_result *result_out);
 
 /* For --dry-run and the record. */
 typedef struct ronde__net_memory {

@@ -83,6 +83,15 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
 size_t ronde__plan_step_partial_elems(const ronde__plan_step *step);
 void ronde__plan_step_release(ronde__plan_step *step);
 
+/* loss.c: where the hooks have a loss, it takes the place of a loss step: hands out what that would read; then its
+ * gradient, in backward. RONDE_E_USAGE where the step is not the loss of the recorded graph. */
+static inline bool ronde__loss_is_apart(const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+  return step->op->is_loss && hooks && hooks->loss;
+}
+ronde_status ronde__loss_ask(const ronde_graph *recorded, const ronde__plan_step *step, const ronde__op_call *call,
+                             const ronde__net_hooks *hooks, ronde__net_result *result_out);
+void ronde__loss_take(const ronde__plan_step *step, const ronde__op_call *call, const ronde__net_hooks *hooks);
+
 /* plan_memory.c: the offsets of all that lies in the arena, and its size; the steps are prepared. */
 ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *graph, bool transient_gradients);
 

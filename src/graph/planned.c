@@ -177,6 +177,10 @@ static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, boo
     planned_bind(p, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
     call.n_correct = &result->n_correct;
+    if (ronde__loss_is_apart(step, hooks)) {
+      RONDE_TRY(ronde__loss_ask(ronde__net_graph(p->net), step, &call, hooks, result));
+      continue;
+    }
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
       if (plan->params[step->param[j]].reader == i) hooks->param_needed(hooks->user, step->param[j]);
     if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, false, hooks, &call));
@@ -300,6 +304,10 @@ static ronde_status planned_run_backward(planned *p, bool accumulate, const rond
     if (!step->has_backward) continue;
     ronde__op_call call;
     planned_bind(p, plan, step, true, &call);
+    if (ronde__loss_is_apart(step, hooks)) {
+      ronde__loss_take(step, &call, hooks);
+      continue;
+    }
     /* To the gradient of a shared parameter that a step before has begun, this one adds. */
     for (int j = 0; j < step->desc.n_params; j++) call.accumulate_dparam[j] = accumulate || touched[step->param[j]];
     call.leaves_dead = leaves_dead(p, step);

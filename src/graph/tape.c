@@ -155,8 +155,10 @@ static ronde_status take_gradients(ronde__eager *e, const ronde__tape_entry *ent
   return RONDE_OK;
 }
 
-static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step, ronde__op_call *call) {
+static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step, const ronde__net_hooks *hooks,
+                                  ronde__op_call *call) {
   ronde__prof *prof = e->options.prof;
+  if (ronde__loss_is_apart(step, hooks)) return ronde__loss_take(step, call, hooks), RONDE_OK;
   RONDE_TRY(ronde__tape_take(e, (int64_t)(step->work_bytes[1] / sizeof(float)), &call->work));
   uint64_t begin = prof ? ronde__prof_now(prof) : 0;
   ronde_status status = step->desc.form->backward(&step->desc, step->state, call);
@@ -168,7 +170,7 @@ static ronde_status call_backward(ronde__eager *e, const ronde__plan_step *step,
 
 /* To the gradient of a shared parameter that an entry before has begun (touched), this one adds. */
 static ronde_status tape_run_backward(ronde__eager *e, const ronde__tape_entry *entry, bool accumulate,
-                                      const bool *touched) {
+                                      const ronde__net_hooks *hooks, const bool *touched) {
   const ronde__plan_step *step = &entry->step;
   int n_params;
   const ronde__net_param *params = ronde__net_params(e->net, &n_params);
@@ -177,7 +179,7 @@ static ronde_status tape_run_backward(ronde__eager *e, const ronde__tape_entry *
   for (int i = 0; i < step->desc.n_params; i++)
     call.accumulate_dparam[i] = !entry->is_foreign && (accumulate || touched[step->param[i]]);
   ronde_status status = take_gradients(e, entry, &call);
-  if (status == RONDE_OK) status = call_backward(e, step, &call);
+  if (status == RONDE_OK) status = call_backward(e, step, hooks, &call);
   for (int i = 0; i < step->desc.n_params && entry->is_foreign; i++) {
     if (step->desc.frozen[i]) continue;
     if (status == RONDE_OK)
@@ -205,7 +207,7 @@ ronde_status ronde__tape_backward(ronde__eager *e, bool accumulate, const ronde_
   for (int i = e->n_entries - 1; i >= 0; i--) {
     const ronde__plan_step *step = &e->entries[i].step;
     if (!e->entries[i].reached) continue;
-    RONDE_TRY(tape_run_backward(e, &e->entries[i], accumulate, touched));
+    RONDE_TRY(tape_run_backward(e, &e->entries[i], accumulate, hooks, touched));
     give_behind(e, i);
     for (int j = step->desc.n_params - 1; j >= 0; j--) {
       if (step->desc.frozen[j]) continue;

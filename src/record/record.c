@@ -244,10 +244,9 @@ static json_t *communication_json(const ronde__record_communication *communicati
   record_put(json, "bytes_sent", record_count(communication->bytes_sent));
   record_put(json, "bytes_received", record_count(communication->bytes_received));
   record_put(json, "messages", record_count(communication->messages));
-  record_put(json, "collective", json_null());
-  record_put(json, "busbw_bytes_per_s", json_null());
-  record_put(json, "staleness", json_null());
-  record_put(json, "synchronisations", json_null());
+  for (int i = 0; ronde__strategy_at(i); i++)
+    for (const char *const *name = ronde__strategy_at(i)->records; name && *name; name++)
+      record_put(json, *name, json_null());
   if (communication->of_strategy) json_object_update(json, communication->of_strategy);
   return json;
 }

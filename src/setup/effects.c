@@ -45,6 +45,7 @@ static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
 /* ---- known with the ranks ---- */
 
 static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->roles.n_workers > 1; }
+static bool has_parts(const ronde__job *job, const ronde_graph *graph) { return !job->strategy->rank_0_loads; }
 static bool has_ranks(const ronde__job *job, const ronde_graph *graph) { return !ronde__roles_alone(&job->roles); }
 
 /* ---- known with the data ---- */
@@ -82,6 +83,7 @@ static const struct {
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},
+    [RONDE__NEED_PARTS] = {RONDE__KNOWN_RANKS, has_parts},
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},

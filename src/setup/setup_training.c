@@ -53,6 +53,13 @@ static ronde_status check_drilled(const ronde__job *job, const char *text, int r
                      job->roles.n_workers);
 }
 
+static ronde_status check_loads(const ronde__job *job, const char *text, int rank) {
+  RONDE_TRY(check_drilled(job, text, rank));
+  if (rank == 0 || !job->strategy->rank_0_loads) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: with --strategy %s rank 0 loads for all (load:0:MS)",
+                     RONDE__SHOWN(text), job->strategy->name);
+}
+
 static ronde_status resolve_drill(ronde__job *job) {
   const char *text = job->options->drill;
   job->drill_slow_rank = job->drill_load_rank = -1;
@@ -61,7 +68,7 @@ static ronde_status resolve_drill(ronde__job *job) {
     int rank, used = 0;
     long long step;
     if (sscanf(text, "load:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      RONDE_TRY(check_drilled(job, text, rank));
+      RONDE_TRY(check_loads(job, text, rank));
       job->drill_load_rank = rank;
       job->drill_load_ns = (uint64_t)(ms * 1e6);
     } else if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {

@@ -79,6 +79,7 @@ bool ronde_config_understands(const ronde_config *config, const char *name, cons
   if (!strategy) return true;
   const ronde__option *known = ronde__option_find(RONDE__VERB_TRAIN, option);
   if (known && ronde__option_needs(known, RONDE__NEED_COMPANY) && strategy->max_workers == 1) return false;
+  if (known && ronde__option_needs(known, RONDE__NEED_PARTS) && strategy->rank_0_loads) return false;
   if (known && ronde__option_needs(known, RONDE__NEED_ALL_REDUCE) && !strategy->all_reduces) return false;
   return ronde__strategy_understands(strategy, option);
 }

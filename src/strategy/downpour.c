@@ -276,8 +276,8 @@ static ronde_status place(const ronde__strategy_settings *settings, ronde__roles
 }
 
 /* Each worker keeps the sum of its gradients too. */
-static size_t more_bytes(const ronde__roles *roles, size_t gradients, size_t optimizer) {
-  return ronde__ps_more_bytes(roles, gradients, optimizer) + (size_t)roles->n_workers * gradients;
+static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  return ronde__ps_more_bytes(settings, gradients, optimizer) + (size_t)settings->roles->n_workers * gradients;
 }
 
 static const char *const options[] = {
@@ -307,5 +307,6 @@ const ronde__strategy ronde__strategy_downpour = {
     .finish = finish,
     .facts_bytes = sizeof(ronde__staleness),
     .facts = ronde__ps_facts,
+    .records = ronde__ps_records,
     .record = ronde__ps_record,
 };

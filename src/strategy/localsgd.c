@@ -402,7 +402,7 @@ static bool has_outer_momentum(const ronde__strategy_settings *settings) {
   .name = "localsgd", .options = options, .check = check, .min_workers = 1, .all_reduces = true, .asynchronous = true, \
   .meets_to_save = "--strategy localsgd", .more_bytes = more_bytes, .create = create, .step = step,                    \
   .destroy = destroy, .settle = settle, .refresh = refresh, .facts_bytes = sizeof(tally), .facts = facts,              \
-  .record = record
+  .records = (const char *const[]){"collective", "busbw_bytes_per_s", "synchronisations", NULL}, .record = record
 
 const ronde__strategy ronde__strategy_localsgd_momentum = {LOCALSGD, .is_meant = has_outer_momentum,
                                                            .arrays = outer_arrays};

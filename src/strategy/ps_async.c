@@ -102,6 +102,7 @@ const ronde__strategy ronde__strategy_ps_async = {
     .more_bytes = ronde__ps_more_bytes,
     .facts_bytes = sizeof(ronde__staleness),
     .facts = ronde__ps_facts,
+    .records = ronde__ps_records,
     .record = ronde__ps_record,
     .create = create,
     .step = ronde__ps_own_step,

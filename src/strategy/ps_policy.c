@@ -41,6 +41,8 @@ static int64_t quantile(const ronde__staleness *all, double part) {
   return b;
 }
 
+const char *const ronde__ps_records[] = {"staleness", NULL};
+
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication) {
   const ronde__staleness *of_rank = facts;
   ronde__staleness all = {0};

@@ -53,5 +53,6 @@ const ronde__strategy ronde__strategy_ps_ssp = {
     .finish = ronde__ps_finish,
     .facts_bytes = sizeof(ronde__staleness),
     .facts = ronde__ps_facts,
+    .records = ronde__ps_records,
     .record = ronde__ps_record,
 };

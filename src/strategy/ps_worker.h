@@ -98,6 +98,7 @@ ronde_status ronde__ps_check(const ronde__strategy_settings *settings, int n_wor
 size_t ronde__ps_more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
 /* Staleness of the pushes: facts are a ronde__staleness. */
 void ronde__ps_facts(const void *worker, const ronde__service *services, void *facts_out);
+extern const char *const ronde__ps_records[];
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication);
 /* A role of which only the way to serve is a strategy's own. */
 #define RONDE__PS_ROLE(create_server) \

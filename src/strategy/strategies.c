@@ -14,6 +14,8 @@ static const ronde__strategy *const strategies[] = {
 #undef RONDE_STRATEGY
 };
 
+const ronde__strategy *ronde__strategy_at(int i) { return i < (int)RONDE__COUNT(strategies) ? strategies[i] : NULL; }
+
 const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings) {
   for (size_t i = 0; i < RONDE__COUNT(strategies); i++) {
     const ronde__strategy *s = strategies[i];

@@ -31,6 +31,15 @@ typedef struct ronde__state_array {
   float *values;    /* [trained] */
 } ronde__state_array;
 
+/* Where a rank's examples come from, and who judges its outputs, if not its own loader and loss: a strategy's, which
+ * owns it. outputs and loss as in ronde__net_hooks. */
+typedef struct ronde__master {
+  ronde_status (*next_batch)(void *user, ronde__batch *batch_out); /* valid until the next call; in phase load */
+  ronde_status (*loss)(void *user, int64_t n, ronde__net_result *result_out);
+  float *outputs;
+  void *user;
+} ronde__master;
+
 /* What a rank works with, whatever the strategy; lives as long as the run. */
 typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
@@ -39,13 +48,14 @@ typedef struct ronde__worker {
   ronde__prof *prof;
   ronde__net *net;
   ronde__optim *optim;
-  ronde__loader *loader;
-  uint64_t seed; /* of dropout */
-  int64_t batch; /* examples of a global batch */
-  double clip;   /* 0: off */
+  ronde__loader *loader; /* NULL on ranks for which rank 0 loads */
+  uint64_t seed;         /* of dropout */
+  int64_t batch;         /* examples of a global batch */
+  double clip;           /* 0: off */
   /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
   void (*param_needed)(void *user, int param);
   void *needed_user;
+  const ronde__master *master;       /* set by a strategy; NULL: it loads and judges for itself */
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
   int update_slot;   /* of the optimizer, in the ledger */
@@ -118,6 +128,7 @@ typedef struct ronde__strategy {
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
+  bool rank_0_loads;            /* for all: the others have no loader, and its own has whole batches */
   /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
    * can write one after any step. */
   const char *meets_to_save;
@@ -135,15 +146,17 @@ typedef struct ronde__strategy {
    * gradients and of the optimizer's state for them. NULL: each worker has that state. */
   size_t (*more_bytes)(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
 
-  /* Makes replicas equal (weights of rank 0) and sets up what the steps need. The settings must outlive it. */
+  /* The same of what rank 0 alone holds for others, known once it has been created. NULL: nothing. */
+  size_t (*master_bytes)(const void *state);
+
+  /* Makes replicas equal (weights of rank 0), unless each step does, and sets up what the steps need. The settings must outlive it. */
   ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out);
   ronde_status (*step)(void *state, const ronde__step *step, ronde__step_result *result_out);
   void (*destroy)(void *state);
   /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are.
    * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
-  /* Asynchronous, when all ranks have met between two steps, behind settle: makes replicas equal, if they are not. Else
-   * NULL. */
+  /* When all ranks have met between two steps, behind settle: makes replicas equal. NULL: they are, once settled. */
   ronde_status (*refresh)(void *state);
   /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
   const char *const *arrays;
@@ -158,6 +171,9 @@ typedef struct ronde__strategy {
    * services [RONDE__MAX_BESIDE]: of the rank. */
   size_t facts_bytes;
   void (*facts)(const void *state, const ronde__service *services, void *facts_out);
+  /* The fields that record() may add, which are null where it does not, and with other strategies; ends with NULL. NULL:
+   * there are none. */
+  const char *const *records;
   /* Rank 0: what it adds to `communication` in run.json, from the facts of all ranks; n_ranks 0: they could not meet.
    * NULL: nothing. */
   void (*record)(const void *state, const void *facts, int n_ranks, json_t *communication);
@@ -174,6 +190,8 @@ bool ronde__strategy_understands(const ronde__strategy *strategy, const char *op
 /* The names of those whose option it is: "ps-sync, ps-async". */
 void ronde__strategy_names(const char *option, char *text_out, size_t bytes);
 
+/* The i-th row of the table, from 0; NULL past the end. */
+const ronde__strategy *ronde__strategy_at(int i);
 /* NULL: unknown. */
 const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings);
 /* Where the user names none. */

@@ -115,6 +115,18 @@ static void enter(watch *w, ronde__phase phase) {
   ronde__prof_switch(w->worker->prof, phase);
 }
 
+static ronde_status ask_master(void *user, int64_t n, ronde__net_result *result_out) {
+  watch *w = user;
+  RONDE_TRY(w->worker->master->loss(w->worker->master->user, n, result_out));
+  enter(w, RONDE__PHASE_FORWARD);
+  return RONDE_OK;
+}
+
+static ronde_status next_batch(const ronde__worker *worker, ronde__batch *batch_out) {
+  const ronde__master *master = worker->master;
+  return master ? master->next_batch(master->user, batch_out) : ronde__loader_next(worker->loader, batch_out);
+}
+
 /* The rank has no example in its last batch: what earlier batches gave, or zeros, is final. */
 static void all_final(watch *w, bool any) {
   int n_params;
@@ -133,6 +145,8 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
                             .gradient = gradient_final,
                             .gather_partials = worker->partials ? gather_partials : NULL,
+                            .loss = worker->master ? ask_master : NULL,
+                            .outputs = worker->master ? worker->master->outputs : NULL,
                             .user = w};
   ronde__net_result result = {0};
   int n_params;
@@ -163,7 +177,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     w.last = i == step->n_batches - 1;
     ronde__batch batch;
     enter(&w, RONDE__PHASE_LOAD);
-    RONDE_TRY(ronde__loader_next(worker->loader, &batch));
+    RONDE_TRY(next_batch(worker, &batch));
     enter(&w, RONDE__PHASE_FORWARD);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     int64_t first =

@@ -13,6 +13,16 @@ static void planted_delay(void *arg) {
   ronde__time_sleep(r->transport->time, r->job->drill_slow_ns);
 }
 
+/* Synchronous replicas that a strategy leaves unequal between steps; asynchronous ones are made equal where they meet. */
+static ronde_status refresh(ronde__rank *r) {
+  const ronde__strategy *strategy = r->job->strategy;
+  if (strategy->asynchronous || !strategy->refresh) return RONDE_OK;
+  ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
+  RONDE_TRY(strategy->refresh(r->strategy_state));
+  ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
 static ronde_status settle(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (!strategy->settle) return RONDE_OK;
@@ -326,6 +336,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   *own = r->own;
   own->sums = epoch->sums;
   RONDE_TRY(settle(r));
+  RONDE_TRY(refresh(r));
   if (with_score) RONDE_TRY(score(r, epoch));
   if (epoch->has_score) RONDE_TRY(judge(r, epoch));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);

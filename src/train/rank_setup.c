@@ -137,10 +137,11 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
+  bool whole = job->strategy->rank_0_loads;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
                                   .rank = r->transport->rank,
-                                  .world = job->roles.n_workers,
+                                  .world = whole ? 1 : job->roles.n_workers,
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
                                   .time = r->transport->time,
@@ -150,7 +151,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (job->strategy->asynchronous && r->transport->rank != 0)
     r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};
   find_batch(job, r->progress.step, &loader.first_epoch, &loader.first_index);
-  RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  if (!whole || r->transport->rank == 0) RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
   r->settings = settings_of(r);

@@ -379,6 +379,7 @@ static json_t *memory_json(const ronde__run *r) {
   size_t total = (memory.parameters + memory.gradients + memory.arena) * n_workers;
   total += job->strategy->more_bytes ? job->strategy->more_bytes(&r->ranks[0].settings, memory.gradients, optimizer)
                                      : optimizer * n_workers;
+  if (job->strategy->master_bytes) total += job->strategy->master_bytes(r->ranks[0].strategy_state);
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
                    "total", (json_int_t)total);
