@@ -146,9 +146,6 @@ void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
 /* The longest slice of any parameter or buffer (tensor.h), at least 1. */
 int64_t ronde__net_slice_elems(const ronde__net *net);
 
-/* Makes the plan of a batch size, or prepares its ops, now (else the first use does): its cost belongs to set-up. */
-ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
-
 typedef struct ronde__net_batch {
   int64_t n;             /* examples, at least 1 */
   const float *x;        /* [n][dims], ROWS */
@@ -177,15 +174,32 @@ typedef struct ronde__net_hooks {
   void *user;
 } ronde__net_hooks;
 
+/* A pass: a batch on its way through the net, with memory of its own for its activations. Several may be under way at
+ * once, in any order, called by one thread at a time; gradients and buffers are the net's, so each call finds there what
+ * the calls before it have left. A net has one pass of its own, which serves where there is one at a time. */
+typedef struct ronde__pass ronde__pass;
+
+ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out);
+/* Before its net. NULL is taken. */
+void ronde__pass_destroy(ronde__pass *pass);
+/* Makes the plan of a batch size and takes its memory, or prepares its ops, now (else the first use does): its cost
+ * belongs to set-up. */
+ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n);
 /* Where a pass fails (an op did, or a hook), its outputs and the gradients that it has not told hold nothing; buffers
- * have moved as far as it came. The net can begin another one.
+ * have moved as far as it came. It can begin anew, and others under way go on.
  * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
-                                const ronde__net_hooks *hooks, ronde__net_result *result_out);
-/* Backward of the last forward, which was one of training and did not fail. accumulate: gradients are added to what is
+ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,
+                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
+/* Backward of its last forward, which was one of training and did not fail. accumulate: gradients are added to what is
  * there, which must be kept. A parameter that this pass did not use has a gradient of zero. Where gradients are
  * transient, the hooks must take them. */
+ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks);
+
+/* The same by the net's own pass. */
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out);
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);
@@ -198,8 +212,8 @@ ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, floa
 
 /* For --dry-run and the record. */
 typedef struct ronde__net_memory {
-  size_t parameters, gradients, arena;
-} ronde__net_memory; /* bytes */
+  size_t parameters, gradients, arena; /* of all passes */
+} ronde__net_memory;                   /* bytes */
 ronde__net_memory ronde__net_memory_use(const ronde__net *net);
 double ronde__net_executed_flops(const ronde__net *net,
                                  int64_t n); /* forward and backward of a batch; 0 before it is prepared */

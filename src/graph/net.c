@@ -19,10 +19,16 @@ struct ronde__net {
   size_t n_buffer_elems;
   const ronde__executor *executor;
   void *execution; /* the executor's */
+  ronde__pass *pass;
   size_t partial_elems;
   ronde__range *dead; /* [n_dead] */
   int n_dead;
   bool *touched; /* [n_params]: its gradient has a contribution of this backward */
+};
+
+struct ronde__pass {
+  ronde__net *net;
+  void *execution; /* the executor's */
 };
 
 enum { PARAM_ALIGNMENT = 16 };
@@ -120,7 +126,8 @@ static ronde_status net_allocate(ronde__net *net) {
 
 void ronde__net_destroy(ronde__net *net) {
   if (!net) return;
-  if (net->executor) net->executor->destroy(net->execution);
+  ronde__pass_destroy(net->pass);
+  net->executor->destroy(net->execution);
   if (!net->options.shares) ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
   ronde__free(net->touched);
@@ -146,11 +153,6 @@ float *ronde__net_gradients(ronde__net *net) { return net->gradients; }
 const ronde__range *ronde__net_dead(const ronde__net *net, int *n_out) {
   *n_out = net->n_dead;
   return net->dead;
-}
-
-static float *gradient_at(const ronde__net *net, int param) {
-  if (net->gradients) return net->gradients + net->params[param].offset;
-  return net->executor->gradient(net->execution, param);
 }
 
 void ronde__net_get(const ronde__net *net, int param, float *logical_out) {
@@ -233,8 +235,6 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   return RONDE_OK;
 }
 
-/* ---- either way of execution ---- */
-
 ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options *options,
                              const ronde__executor *executor, ronde__net **net_out) {
   ronde__net *net;
@@ -242,49 +242,88 @@ ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options 
   *net = (ronde__net){.graph = graph, .options = *options, .executor = executor};
   ronde_status status = net_allocate(net);
   if (status == RONDE_OK) status = executor->create(net, options, &net->execution);
+  if (status == RONDE_OK) status = ronde__pass_create(net, &net->pass);
   if (status != RONDE_OK) ronde__net_destroy(net);
   else *net_out = net;
   return status;
 }
 
-ronde_status ronde__net_prepare(ronde__net *net, int64_t n) { return net->executor->prepare(net->execution, n); }
+/* ---- passes ---- */
 
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
-                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
-  return net->executor->forward(net->execution, batch, loss_scale, hooks, result_out);
+ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out) {
+  ronde__pass *pass;
+  RONDE__ALLOC(pass, sizeof *pass, "pass");
+  pass->net = net;
+  ronde_status status = net->executor->pass_create(net->execution, &pass->execution);
+  if (status != RONDE_OK) ronde__free(pass);
+  else *pass_out = pass;
+  return status;
+}
+
+void ronde__pass_destroy(ronde__pass *pass) {
+  if (!pass) return;
+  pass->net->executor->pass_destroy(pass->execution);
+  ronde__free(pass);
+}
+
+ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n) {
+  return pass->net->executor->prepare(pass->execution, n);
+}
+
+ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,
+                                 const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  return pass->net->executor->forward(pass->execution, batch, loss_scale, hooks, result_out);
+}
+
+static void tell_gradient(const ronde__net_param *p, int param, const float *data, const ronde__net_hooks *hooks) {
+  if (hooks && hooks->gradient)
+    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false});
 }
 
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks) {
   const ronde__net_param *p = &net->params[param];
-  if (hooks && hooks->gradient)
-    hooks->gradient(hooks->user,
-                    &(ronde__gradient){param, p->offset, p->offset + p->n_packed, gradient_at(net, param), false});
+  tell_gradient(p, param, net->gradients + p->offset, hooks);
 }
 
 /* Parameters that this pass did not reach: their gradient is zero, and final. */
-static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+static void finish_gradients(const ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks) {
+  const ronde__net *net = pass->net;
   for (int i = net->n_params - 1; i >= 0; i--) {
-    if (net->touched[i] || net->params[i].frozen) continue;
-    if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
-    ronde__net_tell_gradient(net, i, hooks);
+    const ronde__net_param *p = &net->params[i];
+    if (net->touched[i] || p->frozen) continue;
+    float *data = net->gradients ? net->gradients + p->offset : net->executor->gradient(pass->execution, i);
+    if (!accumulate) memset(data, 0, p->n_packed * sizeof *data);
+    tell_gradient(p, i, data, hooks);
   }
 }
 
-ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks) {
+  ronde__net *net = pass->net;
   memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
-  RONDE_TRY(net->executor->backward(net->execution, accumulate, hooks, net->touched));
-  finish_gradients(net, accumulate, hooks);
+  RONDE_TRY(net->executor->backward(pass->execution, accumulate, hooks, net->touched));
+  finish_gradients(pass, accumulate, hooks);
   return RONDE_OK;
 }
 
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n) { return ronde__pass_prepare(net->pass, n); }
+
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  return ronde__pass_forward(net->pass, batch, loss_scale, hooks, result_out);
+}
+
+ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  return ronde__pass_backward(net->pass, accumulate, hooks);
+}
+
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks) {
-  return net->partial_elems ? net->executor->pass_empty(net->execution, backward, hooks) : RONDE_OK;
+  return net->partial_elems ? net->executor->pass_empty(net->pass->execution, backward, hooks) : RONDE_OK;
 }
 
 size_t ronde__net_partial_elems(const ronde__net *net) { return net->partial_elems; }
 
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
-  return net->executor->predict(net->execution, n, x, y_out);
+  return net->executor->predict(net->pass->execution, n, x, y_out);
 }
 
 ronde__net_memory ronde__net_memory_use(const ronde__net *net) {

@@ -45,6 +45,7 @@ typedef struct ronde__plan {
   int n_steps, n_values, n_params;
   int input, target, output; /* values; -1: none */
   size_t arena_bytes;
+  int n_passes; /* which backward of may follow */
 } ronde__plan;
 
 typedef struct ronde__plan_options {
