@@ -73,6 +73,17 @@ int ronde__graph_synchronise(ronde_graph *graph);
  * another of the same order, and what executes its passes (executor.h): a plan for each batch size met, or a tape. */
 typedef struct ronde__net ronde__net;
 
+/* A stage: the part of a graph that one rank executes, cut in front of node `begin` and behind node `end` - 1. What is
+ * fused is executed where the plan of the whole has it, be it on the other side of a cut.
+ * What is computed in front of a cut and read behind it, be it by a later stage, is handed from neighbour to neighbour,
+ * and its gradient back. The stages of a graph, by equal options and cut at the same nodes, compute what a net of the
+ * whole does, bit by bit. They must begin the same passes in the same order, with `training` and the wish for predictions
+ * alike, and end each backward in the same order. */
+typedef struct ronde__stage {
+  int begin, end;
+  const ronde__neighbours *neighbours; /* NULL: the whole graph */
+} ronde__stage;
+
 typedef struct ronde__net_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -92,11 +103,14 @@ typedef struct ronde__net_options {
   /* A net of the same graph that does not train either, and outlives this one: its parameters and buffers are this one's
    * too. NULL: it has its own. */
   ronde__net *shares;
+  /* Only this part of the graph, with its parameters and buffers alone. Not of eager nets. */
+  ronde__stage stage;
 } ronde__net_options;
 
 /* Where a parameter lies. */
 typedef struct ronde__net_param {
   const char *name;
+  int index; /* in the graph; that of its place in the net, unless the net is a stage */
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset, n_elems; /* in the flat arrays, padding included */
@@ -107,6 +121,7 @@ typedef struct ronde__net_param {
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
 typedef struct ronde__net_buffer {
   const char *name;
+  int index; /* in the graph */
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset; /* of f32, in its flat array */
@@ -148,17 +163,18 @@ int64_t ronde__net_slice_elems(const ronde__net *net);
 
 typedef struct ronde__net_batch {
   int64_t n;             /* examples, at least 1 */
-  const float *x;        /* [n][dims], ROWS */
-  const int64_t *labels; /* [n], or NULL */
+  const float *x;        /* [n][dims], ROWS; read where the graph's input is */
+  const int64_t *labels; /* [n], or NULL; like the targets read where the loss is */
   const float *targets;  /* [n][elems of the prediction], or NULL */
   bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
   uint64_t seed, step;   /* of dropout */
   int64_t first_example; /* of this batch in the step's list of examples */
-  float *predictions;    /* [n][elems of the prediction], ROWS: written by a forward pass; NULL: not wanted */
+  float *
+      predictions; /* [n][elems of the prediction], ROWS: written by a forward pass, where the output is; NULL: not wanted */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {
-  double loss_sum; /* over the examples */
+  double loss_sum; /* over the examples; 0 where the loss is in another stage */
   int64_t n_correct;
 } ronde__net_result;
 
@@ -207,7 +223,7 @@ ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks);
 /* The longest contribution to a synchronised op of this net; 0: none. */
 size_t ronde__net_partial_elems(const ronde__net *net);
-/* The output without loss: y [n][elems], ROWS. */
+/* The output without loss: y [n][elems], ROWS, written where the output is. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
 
 /* For --dry-run and the record. */

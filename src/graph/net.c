@@ -15,6 +15,7 @@ struct ronde__net {
   size_t n_elems, n_trained;
   float *values, *gradients;
   ronde__net_buffer *buffers;
+  int n_buffers;
   float *buffer_values;
   size_t n_buffer_elems;
   const ronde__executor *executor;
@@ -33,12 +34,14 @@ struct ronde__pass {
 
 enum { PARAM_ALIGNMENT = 16 };
 
-static void place_params(ronde__net *net, const ronde__weight_layout *layouts, bool frozen) {
+static void place_params(ronde__net *net, const ronde__plan *plan, const ronde__weight_layout *layouts, bool frozen) {
+  net->n_params = plan->n_params;
   for (int i = 0; i < net->n_params; i++) {
-    const ronde__param *p = &net->graph->params[i];
+    const ronde__param *p = &net->graph->params[plan->param_of[i]];
     if (p->frozen != frozen) continue;
     int64_t elems = ronde__weight_elems(&layouts[i]);
     net->params[i] = (ronde__net_param){.name = p->name,
+                                        .index = plan->param_of[i],
                                         .shape = p->shape,
                                         .layout = layouts[i],
                                         .offset = net->n_elems,
@@ -50,11 +53,12 @@ static void place_params(ronde__net *net, const ronde__weight_layout *layouts, b
   }
 }
 
-static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) {
-  const ronde_graph *graph = net->graph;
-  for (int i = 0; i < graph->n_buffers; i++) {
-    const ronde__buffer *b = &graph->buffers[i];
+static void place_buffers(ronde__net *net, const ronde__plan *plan, const ronde__weight_layout *layouts) {
+  net->n_buffers = plan->n_buffers;
+  for (int i = 0; i < net->n_buffers; i++) {
+    const ronde__buffer *b = &net->graph->buffers[plan->buffer_of[i]];
     net->buffers[i] = (ronde__net_buffer){.name = b->name,
+                                          .index = plan->buffer_of[i],
                                           .shape = b->shape,
                                           .layout = layouts[i],
                                           .offset = net->n_buffer_elems,
@@ -72,16 +76,17 @@ static ronde_status place_state(ronde__net *net) {
                                  .training = net->options.training,
                                  .kernels = net->options.kernels,
                                  .gemm = net->options.gemm,
-                                 .threads = 1};
+                                 .threads = 1,
+                                 .stage = net->options.stage};
   ronde__plan *plan;
   RONDE__ALLOC(layouts, (size_t)(graph->n_params + graph->n_buffers) * sizeof *layouts, "network");
   ronde_status status = ronde__plan_create(graph, &options, &plan);
   if (status == RONDE_OK) {
     ronde__plan_weight_layouts(plan, graph, layouts);
     ronde__plan_buffer_layouts(plan, graph, layouts + graph->n_params);
-    place_params(net, layouts, false);
-    place_params(net, layouts, true);
-    place_buffers(net, layouts + graph->n_params);
+    place_params(net, plan, layouts, false);
+    place_params(net, plan, layouts, true);
+    place_buffers(net, plan, layouts + graph->n_params);
     for (int i = 0; i < plan->n_steps; i++) {
       size_t elems = ronde__plan_step_partial_elems(&plan->steps[i]);
       if (elems > net->partial_elems) net->partial_elems = elems;
@@ -95,17 +100,17 @@ static ronde_status place_state(ronde__net *net) {
 
 /* Logical values: padding stays 0. */
 static void set_initial_buffers(ronde__net *net) {
-  for (int i = 0; i < net->graph->n_buffers; i++) {
+  for (int i = 0; i < net->n_buffers; i++) {
     const ronde__net_buffer *b = &net->buffers[i];
     for (int64_t j = 0; j < ronde__shape_elems(&b->shape) && !b->is_counter; j++)
-      net->buffer_values[b->offset + (size_t)ronde__weight_index(&b->layout, j, 0, 0)] = net->graph->buffers[i].initial;
+      net->buffer_values[b->offset + (size_t)ronde__weight_index(&b->layout, j, 0, 0)] =
+          net->graph->buffers[b->index].initial;
   }
 }
 
 static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
-  net->n_params = net->graph->n_params;
   RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
   RONDE_TRY(place_state(net));
   if (net->options.shares) {
@@ -168,7 +173,7 @@ void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_ou
 }
 
 ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out) {
-  *n_out = net->graph->n_buffers;
+  *n_out = net->n_buffers;
   return net->buffers;
 }
 
@@ -189,7 +194,7 @@ int64_t ronde__net_slice_elems(const ronde__net *net) {
   int64_t longest = 1;
   for (int i = 0; i < net->n_params; i++)
     longest = ronde__max(longest, ronde__weight_slice_elems(&net->params[i].layout));
-  for (int i = 0; i < net->graph->n_buffers; i++)
+  for (int i = 0; i < net->n_buffers; i++)
     longest = ronde__max(longest, ronde__weight_slice_elems(&net->buffers[i].layout));
   return longest;
 }
@@ -227,8 +232,9 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   float *slices;
   RONDE__ALLOC(slices, (size_t)n * sizeof *slices, "initial weights");
   for (int i = 0; i < net->n_params; i++) {
-    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
-    drawing d = {&net->graph->params[i], &net->params[i].layout, rng, net->values + net->params[i].offset, slices};
+    const ronde__net_param *p = &net->params[i];
+    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)p->index);
+    drawing d = {&net->graph->params[p->index], &p->layout, rng, net->values + p->offset, slices};
     ronde__pool_run(net->options.pool, draw_part, &d);
   }
   ronde__free(slices);

@@ -27,6 +27,8 @@ typedef struct planned_pass {
   ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
+  void **under_way; /* [n_under_way]: what a stage's sends and receives have begun to send; of all sizes as many */
+  int n_under_way;
 } planned_pass;
 
 enum { MAX_PLANS = 16 };
@@ -54,7 +56,8 @@ static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
                                  .transient_gradients = o->transient_gradients,
                                  .taker_name = o->taker_name,
                                  .taker_bytes = o->taker_bytes,
-                                 .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL};
+                                 .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL,
+                                 .stage = o->stage};
   if (p->n_plans >= MAX_PLANS) forget_a_plan(p);
   ronde__plan **plans = realloc(p->plans, (size_t)(p->n_plans + 1) * sizeof *plans);
   if (!plans) return ronde__fail(RONDE_E_MEMORY, "network: no memory for %d plans", p->n_plans + 1);
@@ -117,11 +120,23 @@ static void unmap_arena(planned_pass *p) {
   p->arena_bytes = 0;
 }
 
+/* The arena is the pass's own again when all of it has been sent. */
+static ronde_status wait_for_sends(planned_pass *p) {
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  for (int i = 0; i < p->n_under_way; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  return RONDE_OK;
+}
+
 /* Begins something new: the plan for n examples, and room for it. What the last forward has left is lost. */
 static ronde_status planned_open(planned_pass *p, int64_t n, ronde__plan **plan_out) {
   ronde__plan *plan;
   hold_plan(p, NULL);
+  RONDE_TRY(wait_for_sends(p));
   RONDE_TRY(plan_for(p->shared, n, &plan));
+  if (plan->n_under_way && !p->under_way) {
+    RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
+    p->n_under_way = plan->n_under_way;
+  }
   if (plan->arena_bytes > p->arena_bytes) {
     char *arena = ronde__pages_map(plan->arena_bytes);
     if (!arena)
@@ -146,7 +161,10 @@ static ronde_status planned_pass_create(void *execution, void **pass_out) {
 
 static void planned_pass_destroy(void *pass) {
   planned_pass *p = pass;
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
   hold_plan(p, NULL);
+  for (int i = 0; i < p->n_under_way; i++) to->cancel(to->user, &p->under_way[i]);
+  ronde__free(p->under_way);
   unmap_arena(p);
   ronde__free(p);
 }
@@ -176,7 +194,8 @@ static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__
                            .seed = p->batch.seed,
                            .step = p->batch.step,
                            .first_example = p->batch.first_example,
-                           .partial = p->shared->part};
+                           .partial = p->shared->part,
+                           .under_way = p->under_way ? &p->under_way[step->under_way] : NULL};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(p, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
@@ -279,7 +298,7 @@ static ronde_status planned_forward(void *pass, const ronde__net_batch *batch, f
   p->batch = *batch;
   p->loss_scale = loss_scale;
   RONDE_TRY(planned_run_forward(p, plan, true, hooks, &result));
-  if (batch->predictions) planned_copy_prediction(p, plan, batch->predictions);
+  if (batch->predictions && plan->output >= 0) planned_copy_prediction(p, plan, batch->predictions);
   hold_plan(p, plan);
   for (int i = 0; i < p->shared->n_buffers && batch->training; i++)
     p->shared->buffers[i].count += p->shared->buffers[i].is_counter;
@@ -385,7 +404,7 @@ static ronde_status planned_predict(void *pass, int64_t n, const float *x, float
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
   RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
-  planned_copy_prediction(p, plan, y_out);
+  if (plan->output >= 0) planned_copy_prediction(p, plan, y_out);
   return RONDE_OK;
 }
 
