@@ -4,8 +4,6 @@
  * A value crosses a cut if it is made in front of it and read behind it. */
 #include "graph/plan.h"
 
-#include <string.h>
-
 /* What the steps behind a cut want of a value. */
 typedef struct crossing {
   bool crosses, for_loss, for_output;
