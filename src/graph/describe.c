@@ -23,6 +23,26 @@ ronde__plan_step ronde__step_of_node(const ronde__node *node, int layer, const r
   return step;
 }
 
+ronde__plan_step ronde__step_of_send(const ronde__phys *x, bool gradient, int message,
+                                     const ronde__plan_options *options) {
+  ronde__plan_step step = {.op = &ronde__op_send, .has_backward = gradient};
+  step.desc = (ronde__op_desc){.n_inputs = 1,
+                               .in = {*x},
+                               .need_dinput = {gradient},
+                               .neighbours = options->stage.neighbours,
+                               .message = message};
+  set_options(&step.desc, options);
+  return step;
+}
+
+ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const ronde__plan_options *options) {
+  ronde__plan_step step = {.op = &ronde__op_receive};
+  step.desc =
+      (ronde__op_desc){.n_outputs = 1, .out = {*y}, .neighbours = options->stage.neighbours, .message = message};
+  set_options(&step.desc, options);
+  return step;
+}
+
 static bool are_stored_so(const ronde__op_desc *desc, const ronde__weight_layout *const *stored) {
   for (int i = 0; i < desc->n_params; i++)
     if (stored[i] && !ronde__weight_layout_equal(&desc->param[i], stored[i])) return false;

@@ -7,23 +7,27 @@
 #include "graph/graph.h"
 
 typedef struct ronde__executor {
-  /* For a net whose parameters and buffers have their places. */
+  /* What the passes of a net share: all that is made once, whatever the batch. For a net whose parameters and buffers
+   * have their places. */
   ronde_status (*create)(ronde__net *net, const ronde__net_options *options, void **execution_out);
   void (*destroy)(void *execution); /* NULL: nothing */
-  /* As ronde__net_prepare, _forward, _predict, _executed_flops. */
-  ronde_status (*prepare)(void *execution, int64_t n);
-  ronde_status (*forward)(void *execution, const ronde__net_batch *batch, float loss_scale,
-                          const ronde__net_hooks *hooks, ronde__net_result *result_out);
-  ronde_status (*predict)(void *execution, int64_t n, const float *x, float *y_out);
   double (*executed_flops)(const void *execution, int64_t n);
+  size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients, of all passes */
+  /* A pass: a batch, its activations, and what backward needs of the last forward. */
+  ronde_status (*pass_create)(void *execution, void **pass_out);
+  void (*pass_destroy)(void *pass);
+  /* As ronde__pass_prepare, _forward, ronde__net_predict. */
+  ronde_status (*prepare)(void *pass, int64_t n);
+  ronde_status (*forward)(void *pass, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks,
+                          ronde__net_result *result_out);
+  ronde_status (*predict)(void *pass, int64_t n, const float *x, float *y_out);
   /* Marks the parameters that it reached [n_params]; the others' gradients are the net's to set to zero. */
-  ronde_status (*backward)(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
+  ronde_status (*backward)(void *pass, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
   /* As ronde__net_pass_empty, where a synchronised op is in the network. NULL: there is none. */
-  ronde_status (*pass_empty)(void *execution, bool backward, const ronde__net_hooks *hooks);
+  ronde_status (*pass_empty)(void *pass, bool backward, const ronde__net_hooks *hooks);
   /* Where the gradient of a parameter lies that no step has reached, where gradients are transient. NULL: they never
    * are. */
-  float *(*gradient)(const void *execution, int param);
-  size_t (*arena_bytes)(const void *execution); /* memory of activations and their gradients */
+  float *(*gradient)(const void *pass, int param);
 } ronde__executor;
 
 /* net.c: ronde__net_create with this executor. */

@@ -73,6 +73,17 @@ int ronde__graph_synchronise(ronde_graph *graph);
  * another of the same order, and what executes its passes (executor.h): a plan for each batch size met, or a tape. */
 typedef struct ronde__net ronde__net;
 
+/* A stage: the part of a graph that one rank executes, cut in front of node `begin` and behind node `end` - 1. What is
+ * fused is executed where the plan of the whole has it, be it on the other side of a cut.
+ * What is computed in front of a cut and read behind it, be it by a later stage, is handed from neighbour to neighbour,
+ * and its gradient back. The stages of a graph, by equal options and cut at the same nodes, compute what a net of the
+ * whole does, bit by bit. They must begin the same passes in the same order, with `training` and the wish for predictions
+ * alike, and end each backward in the same order. */
+typedef struct ronde__stage {
+  int begin, end;
+  const ronde__neighbours *neighbours; /* NULL: the whole graph */
+} ronde__stage;
+
 typedef struct ronde__net_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -92,11 +103,14 @@ typedef struct ronde__net_options {
   /* A net of the same graph that does not train either, and outlives this one: its parameters and buffers are this one's
    * too. NULL: it has its own. */
   ronde__net *shares;
+  /* Only this part of the graph, with its parameters and buffers alone. Not of eager nets. */
+  ronde__stage stage;
 } ronde__net_options;
 
 /* Where a parameter lies. */
 typedef struct ronde__net_param {
   const char *name;
+  int index; /* in the graph; that of its place in the net, unless the net is a stage */
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset, n_elems; /* in the flat arrays, padding included */
@@ -107,6 +121,7 @@ typedef struct ronde__net_param {
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
 typedef struct ronde__net_buffer {
   const char *name;
+  int index; /* in the graph */
   ronde__shape shape;
   ronde__weight_layout layout;
   size_t offset; /* of f32, in its flat array */
@@ -146,22 +161,20 @@ void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
 /* The longest slice of any parameter or buffer (tensor.h), at least 1. */
 int64_t ronde__net_slice_elems(const ronde__net *net);
 
-/* Makes the plan of a batch size, or prepares its ops, now (else the first use does): its cost belongs to set-up. */
-ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
-
 typedef struct ronde__net_batch {
   int64_t n;             /* examples, at least 1 */
-  const float *x;        /* [n][dims], ROWS */
-  const int64_t *labels; /* [n], or NULL */
+  const float *x;        /* [n][dims], ROWS; read where the graph's input is */
+  const int64_t *labels; /* [n], or NULL; like the targets read where the loss is */
   const float *targets;  /* [n][elems of the prediction], or NULL */
   bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
   uint64_t seed, step;   /* of dropout */
   int64_t first_example; /* of this batch in the step's list of examples */
-  float *predictions;    /* [n][elems of the prediction], ROWS: written by a forward pass; NULL: not wanted */
+  float *
+      predictions; /* [n][elems of the prediction], ROWS: written by a forward pass, where the output is; NULL: not wanted */
 } ronde__net_batch;
 
 typedef struct ronde__net_result {
-  double loss_sum; /* over the examples */
+  double loss_sum; /* over the examples; 0 where the loss is in another stage */
   int64_t n_correct;
 } ronde__net_result;
 
@@ -182,15 +195,32 @@ typedef struct ronde__net_hooks {
   void *user;
 } ronde__net_hooks;
 
+/* A pass: a batch on its way through the net, with memory of its own for its activations. Several may be under way at
+ * once, in any order, called by one thread at a time; gradients and buffers are the net's, so each call finds there what
+ * the calls before it have left. A net has one pass of its own, which serves where there is one at a time. */
+typedef struct ronde__pass ronde__pass;
+
+ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out);
+/* Before its net. NULL is taken. */
+void ronde__pass_destroy(ronde__pass *pass);
+/* Makes the plan of a batch size and takes its memory, or prepares its ops, now (else the first use does): its cost
+ * belongs to set-up. */
+ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n);
 /* Where a pass fails (an op did, or a hook), its outputs and the gradients that it has not told hold nothing; buffers
- * have moved as far as it came. The net can begin another one.
+ * have moved as far as it came. It can begin anew, and others under way go on.
  * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
-                                const ronde__net_hooks *hooks, ronde__net_result *result_out);
-/* Backward of the last forward, which was one of training and did not fail. accumulate: gradients are added to what is
+ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,
+                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
+/* Backward of its last forward, which was one of training and did not fail. accumulate: gradients are added to what is
  * there, which must be kept. A parameter that this pass did not use has a gradient of zero. Where gradients are
  * transient, the hooks must take them. */
+ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks);
+
+/* The same by the net's own pass. */
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out);
 ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks);
 /* Forward (or backward) of a replica that has no example in this batch: it only takes part in what is shared. */
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks);
@@ -198,7 +228,7 @@ ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks);
 /* The longest contribution to a synchronised op of this net; 0: none. */
 size_t ronde__net_partial_elems(const ronde__net *net);
-/* The output without loss: y [n][elems], ROWS. */
+/* The output without loss: y [n][elems], ROWS, written where the output is. */
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out);
 
 /* ---- the loss by itself (loss.c) ---------------------------------------------------------------------------------
@@ -218,8 +248,8 @@ ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, f
 
 /* For --dry-run and the record. */
 typedef struct ronde__net_memory {
-  size_t parameters, gradients, arena;
-} ronde__net_memory; /* bytes */
+  size_t parameters, gradients, arena; /* of all passes */
+} ronde__net_memory;                   /* bytes */
 ronde__net_memory ronde__net_memory_use(const ronde__net *net);
 double ronde__net_executed_flops(const ronde__net *net,
                                  int64_t n); /* forward and backward of a batch; 0 before it is prepared */

@@ -15,24 +15,33 @@ struct ronde__net {
   size_t n_elems, n_trained;
   float *values, *gradients;
   ronde__net_buffer *buffers;
+  int n_buffers;
   float *buffer_values;
   size_t n_buffer_elems;
   const ronde__executor *executor;
   void *execution; /* the executor's */
+  ronde__pass *pass;
   size_t partial_elems;
   ronde__range *dead; /* [n_dead] */
   int n_dead;
   bool *touched; /* [n_params]: its gradient has a contribution of this backward */
 };
 
+struct ronde__pass {
+  ronde__net *net;
+  void *execution; /* the executor's */
+};
+
 enum { PARAM_ALIGNMENT = 16 };
 
-static void place_params(ronde__net *net, const ronde__weight_layout *layouts, bool frozen) {
+static void place_params(ronde__net *net, const ronde__plan *plan, const ronde__weight_layout *layouts, bool frozen) {
+  net->n_params = plan->n_params;
   for (int i = 0; i < net->n_params; i++) {
-    const ronde__param *p = &net->graph->params[i];
+    const ronde__param *p = &net->graph->params[plan->param_of[i]];
     if (p->frozen != frozen) continue;
     int64_t elems = ronde__weight_elems(&layouts[i]);
     net->params[i] = (ronde__net_param){.name = p->name,
+                                        .index = plan->param_of[i],
                                         .shape = p->shape,
                                         .layout = layouts[i],
                                         .offset = net->n_elems,
@@ -44,11 +53,12 @@ static void place_params(ronde__net *net, const ronde__weight_layout *layouts, b
   }
 }
 
-static void place_buffers(ronde__net *net, const ronde__weight_layout *layouts) {
-  const ronde_graph *graph = net->graph;
-  for (int i = 0; i < graph->n_buffers; i++) {
-    const ronde__buffer *b = &graph->buffers[i];
+static void place_buffers(ronde__net *net, const ronde__plan *plan, const ronde__weight_layout *layouts) {
+  net->n_buffers = plan->n_buffers;
+  for (int i = 0; i < net->n_buffers; i++) {
+    const ronde__buffer *b = &net->graph->buffers[plan->buffer_of[i]];
     net->buffers[i] = (ronde__net_buffer){.name = b->name,
+                                          .index = plan->buffer_of[i],
                                           .shape = b->shape,
                                           .layout = layouts[i],
                                           .offset = net->n_buffer_elems,
@@ -66,16 +76,17 @@ static ronde_status place_state(ronde__net *net) {
                                  .training = net->options.training,
                                  .kernels = net->options.kernels,
                                  .gemm = net->options.gemm,
-                                 .threads = 1};
+                                 .threads = 1,
+                                 .stage = net->options.stage};
   ronde__plan *plan;
   RONDE__ALLOC(layouts, (size_t)(graph->n_params + graph->n_buffers) * sizeof *layouts, "network");
   ronde_status status = ronde__plan_create(graph, &options, &plan);
   if (status == RONDE_OK) {
     ronde__plan_weight_layouts(plan, graph, layouts);
     ronde__plan_buffer_layouts(plan, graph, layouts + graph->n_params);
-    place_params(net, layouts, false);
-    place_params(net, layouts, true);
-    place_buffers(net, layouts + graph->n_params);
+    place_params(net, plan, layouts, false);
+    place_params(net, plan, layouts, true);
+    place_buffers(net, plan, layouts + graph->n_params);
     for (int i = 0; i < plan->n_steps; i++) {
       size_t elems = ronde__plan_step_partial_elems(&plan->steps[i]);
       if (elems > net->partial_elems) net->partial_elems = elems;
@@ -89,17 +100,17 @@ static ronde_status place_state(ronde__net *net) {
 
 /* Logical values: padding stays 0. */
 static void set_initial_buffers(ronde__net *net) {
-  for (int i = 0; i < net->graph->n_buffers; i++) {
+  for (int i = 0; i < net->n_buffers; i++) {
     const ronde__net_buffer *b = &net->buffers[i];
     for (int64_t j = 0; j < ronde__shape_elems(&b->shape) && !b->is_counter; j++)
-      net->buffer_values[b->offset + (size_t)ronde__weight_index(&b->layout, j, 0, 0)] = net->graph->buffers[i].initial;
+      net->buffer_values[b->offset + (size_t)ronde__weight_index(&b->layout, j, 0, 0)] =
+          net->graph->buffers[b->index].initial;
   }
 }
 
 static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
-  net->n_params = net->graph->n_params;
   RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
   RONDE_TRY(place_state(net));
   if (net->options.shares) {
@@ -120,7 +131,8 @@ static ronde_status net_allocate(ronde__net *net) {
 
 void ronde__net_destroy(ronde__net *net) {
   if (!net) return;
-  if (net->executor) net->executor->destroy(net->execution);
+  ronde__pass_destroy(net->pass);
+  net->executor->destroy(net->execution);
   if (!net->options.shares) ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
   ronde__free(net->touched);
@@ -148,11 +160,6 @@ const ronde__range *ronde__net_dead(const ronde__net *net, int *n_out) {
   return net->dead;
 }
 
-static float *gradient_at(const ronde__net *net, int param) {
-  if (net->gradients) return net->gradients + net->params[param].offset;
-  return net->executor->gradient(net->execution, param);
-}
-
 void ronde__net_get(const ronde__net *net, int param, float *logical_out) {
   ronde__weight_unpack(&net->params[param].layout, net->values + net->params[param].offset, logical_out);
 }
@@ -166,7 +173,7 @@ void ronde__net_get_gradient(const ronde__net *net, int param, float *logical_ou
 }
 
 ronde__net_buffer *ronde__net_buffers(ronde__net *net, int *n_out) {
-  *n_out = net->graph->n_buffers;
+  *n_out = net->n_buffers;
   return net->buffers;
 }
 
@@ -187,7 +194,7 @@ int64_t ronde__net_slice_elems(const ronde__net *net) {
   int64_t longest = 1;
   for (int i = 0; i < net->n_params; i++)
     longest = ronde__max(longest, ronde__weight_slice_elems(&net->params[i].layout));
-  for (int i = 0; i < net->graph->n_buffers; i++)
+  for (int i = 0; i < net->n_buffers; i++)
     longest = ronde__max(longest, ronde__weight_slice_elems(&net->buffers[i].layout));
   return longest;
 }
@@ -225,15 +232,14 @@ ronde_status ronde__net_init(ronde__net *net, uint64_t seed) {
   float *slices;
   RONDE__ALLOC(slices, (size_t)n * sizeof *slices, "initial weights");
   for (int i = 0; i < net->n_params; i++) {
-    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)i);
-    drawing d = {&net->graph->params[i], &net->params[i].layout, rng, net->values + net->params[i].offset, slices};
+    const ronde__net_param *p = &net->params[i];
+    ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_INIT | (uint32_t)p->index);
+    drawing d = {&net->graph->params[p->index], &p->layout, rng, net->values + p->offset, slices};
     ronde__pool_run(net->options.pool, draw_part, &d);
   }
   ronde__free(slices);
   return RONDE_OK;
 }
-
-/* ---- either way of execution ---- */
 
 ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options *options,
                              const ronde__executor *executor, ronde__net **net_out) {
@@ -242,49 +248,88 @@ ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options 
   *net = (ronde__net){.graph = graph, .options = *options, .executor = executor};
   ronde_status status = net_allocate(net);
   if (status == RONDE_OK) status = executor->create(net, options, &net->execution);
+  if (status == RONDE_OK) status = ronde__pass_create(net, &net->pass);
   if (status != RONDE_OK) ronde__net_destroy(net);
   else *net_out = net;
   return status;
 }
 
-ronde_status ronde__net_prepare(ronde__net *net, int64_t n) { return net->executor->prepare(net->execution, n); }
+/* ---- passes ---- */
 
-ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
-                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
-  return net->executor->forward(net->execution, batch, loss_scale, hooks, result_out);
+ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out) {
+  ronde__pass *pass;
+  RONDE__ALLOC(pass, sizeof *pass, "pass");
+  pass->net = net;
+  ronde_status status = net->executor->pass_create(net->execution, &pass->execution);
+  if (status != RONDE_OK) ronde__free(pass);
+  else *pass_out = pass;
+  return status;
+}
+
+void ronde__pass_destroy(ronde__pass *pass) {
+  if (!pass) return;
+  pass->net->executor->pass_destroy(pass->execution);
+  ronde__free(pass);
+}
+
+ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n) {
+  return pass->net->executor->prepare(pass->execution, n);
+}
+
+ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,
+                                 const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  return pass->net->executor->forward(pass->execution, batch, loss_scale, hooks, result_out);
+}
+
+static void tell_gradient(const ronde__net_param *p, int param, const float *data, const ronde__net_hooks *hooks) {
+  if (hooks && hooks->gradient)
+    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false});
 }
 
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks) {
   const ronde__net_param *p = &net->params[param];
-  if (hooks && hooks->gradient)
-    hooks->gradient(hooks->user,
-                    &(ronde__gradient){param, p->offset, p->offset + p->n_packed, gradient_at(net, param), false});
+  tell_gradient(p, param, net->gradients + p->offset, hooks);
 }
 
 /* Parameters that this pass did not reach: their gradient is zero, and final. */
-static void finish_gradients(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+static void finish_gradients(const ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks) {
+  const ronde__net *net = pass->net;
   for (int i = net->n_params - 1; i >= 0; i--) {
-    if (net->touched[i] || net->params[i].frozen) continue;
-    if (!accumulate) memset(gradient_at(net, i), 0, net->params[i].n_packed * sizeof(float));
-    ronde__net_tell_gradient(net, i, hooks);
+    const ronde__net_param *p = &net->params[i];
+    if (net->touched[i] || p->frozen) continue;
+    float *data = net->gradients ? net->gradients + p->offset : net->executor->gradient(pass->execution, i);
+    if (!accumulate) memset(data, 0, p->n_packed * sizeof *data);
+    tell_gradient(p, i, data, hooks);
   }
 }
 
-ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks) {
+  ronde__net *net = pass->net;
   memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
-  RONDE_TRY(net->executor->backward(net->execution, accumulate, hooks, net->touched));
-  finish_gradients(net, accumulate, hooks);
+  RONDE_TRY(net->executor->backward(pass->execution, accumulate, hooks, net->touched));
+  finish_gradients(pass, accumulate, hooks);
   return RONDE_OK;
 }
 
+ronde_status ronde__net_prepare(ronde__net *net, int64_t n) { return ronde__pass_prepare(net->pass, n); }
+
+ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
+                                const ronde__net_hooks *hooks, ronde__net_result *result_out) {
+  return ronde__pass_forward(net->pass, batch, loss_scale, hooks, result_out);
+}
+
+ronde_status ronde__net_backward(ronde__net *net, bool accumulate, const ronde__net_hooks *hooks) {
+  return ronde__pass_backward(net->pass, accumulate, hooks);
+}
+
 ronde_status ronde__net_pass_empty(ronde__net *net, bool backward, const ronde__net_hooks *hooks) {
-  return net->partial_elems ? net->executor->pass_empty(net->execution, backward, hooks) : RONDE_OK;
+  return net->partial_elems ? net->executor->pass_empty(net->pass->execution, backward, hooks) : RONDE_OK;
 }
 
 size_t ronde__net_partial_elems(const ronde__net *net) { return net->partial_elems; }
 
 ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, float *y_out) {
-  return net->executor->predict(net->execution, n, x, y_out);
+  return net->executor->predict(net->pass->execution, n, x, y_out);
 }
 
 ronde__net_memory ronde__net_memory_use(const ronde__net *net) {

@@ -151,11 +151,15 @@ static int64_t calls_in(const subject *s, ronde__phase phase) {
 
 /* ---- passes ---- */
 
-static void check_the_next_pass(subject *s, const float *want, const char *name) {
-  float *gradients = gradients_of(s);
+static void check_gradients(const subject *s, const float *gradients, const float *want, const char *name) {
   for (size_t i = 0; i < ronde__net_n_elems(s->net); i++)
     if (!is_dead(s->net, i) && memcmp(&gradients[i], &want[i], sizeof *want))
       fail_msg("%s, mode %d: element %zu of the gradients is another", name, s->mode, i);
+}
+
+static void check_the_next_pass(subject *s, const float *want, const char *name) {
+  float *gradients = gradients_of(s);
+  check_gradients(s, gradients, want, name);
   free(gradients);
 }
 
@@ -196,6 +200,41 @@ static void check_network(const network *network) {
 static void a_failed_op_ends_its_pass_and_no_other(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(networks); i++) check_network(&networks[i]);
   for (size_t i = 0; i < RONDE__COUNT(normed_networks); i++) check_network(&normed_networks[i]);
+}
+
+/* A pass under way while another fails at each of its calls. */
+static void check_two_passes(const network *network) {
+  for (mode mode = 0; mode < N_MODES; mode++) {
+    ronde_graph *graph = graph_of(network);
+    subject s;
+    open_subject(&s, network, graph, mode);
+    float *want = gradients_of(&s);
+    ronde__pass *other;
+    ronde__net_result result;
+    assert_int_equal(ronde__pass_create(s.net, &other), RONDE_OK);
+    bool failed = true;
+    for (int at = 0; failed; at++) {
+      assert_int_equal(run_forward(&s), RONDE_OK);
+      left = at, n_done = 0;
+      ronde_status status = ronde__pass_forward(other, &s.e.batch, 0.2f, &s.hooks, &result);
+      if (status == RONDE_OK) status = ronde__pass_backward(other, false, &s.hooks);
+      failed = left == 0 && n_done == at && status == RONDE_E_LOST;
+      left = NEVER;
+      assert_true(failed || status == RONDE_OK);
+      memset(s.told, 0, ronde__net_n_elems(s.net) * sizeof *s.told);
+      assert_int_equal(run_backward(&s), RONDE_OK);
+      check_gradients(&s, s.told, want, network->name);
+    }
+    ronde__pass_destroy(other);
+    free(want);
+    close_subject(&s);
+    ronde_graph_destroy(graph);
+  }
+}
+
+static void a_failed_pass_harms_no_other(void **unused) {
+  for (size_t i = 0; i < RONDE__COUNT(networks); i++) check_two_passes(&networks[i]);
+  for (size_t i = 0; i < RONDE__COUNT(normed_networks); i++) check_two_passes(&normed_networks[i]);
 }
 
 /* By one of two ways, of which the other was recorded, fc1 works on copies of its weights; conv3 has much scratch. */
@@ -268,6 +307,7 @@ static void a_network_without_a_form_is_not_made(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_op_ends_its_pass_and_no_other),
+      cmocka_unit_test(a_failed_pass_harms_no_other),
       cmocka_unit_test(scratch_and_copies_of_weights_are_given_back),
       cmocka_unit_test(a_replica_without_examples_fails_too),
       cmocka_unit_test(a_network_without_a_form_is_not_made),

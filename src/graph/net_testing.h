@@ -12,6 +12,7 @@
 
 #include "graph/graph.h"
 #include "kernel/ref.h"
+#include "models/models.h"
 #include "lib/random.h"
 
 #include <math.h>
@@ -74,6 +75,8 @@ extern const network sequence_networks[1];
 
 ronde_tensor *input_of(ronde_graph *graph, const network *network);
 ronde_graph *graph_of(const network *network);
+/* A built-in network for small images. */
+void build_model(ronde_graph *graph, const ronde__model *model);
 
 /* ---- batches ---- */
 

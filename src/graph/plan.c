@@ -17,6 +17,7 @@ typedef struct builder {
   int *sum;                     /* [nodes]: the sum that a normalisation executes too, in the sum's place; -1: none */
   ronde__activation *act;       /* [nodes]: the activation that a node executes beside its own work */
   ronde__weight_layout *stored; /* [params]: as the steps so far want it; o 0: none uses it */
+  int node;                     /* which is being added */
 } builder;
 
 /* ---- facts about the graph ---- */
@@ -138,6 +139,7 @@ static int value_in_form(builder *b, int value, const ronde__phys *wanted, const
   *step = ronde__step_of_reorder(&plan->values[value].phys, wanted, plan->values[value].has_gradient, b->options);
   step->for_loss = user->for_loss;
   step->for_output = user->for_output;
+  step->node = b->node;
   step->in[0] = value;
   return step->out[0] = add_value(plan, *wanted, false, plan->values[value].has_gradient);
 }
@@ -190,6 +192,7 @@ static ronde_status add_step(builder *b, int index, const ronde__node *node) {
   ronde__op_desc *desc = &step.desc;
   step.for_loss = is_any(node, b->for_loss);
   step.for_output = is_any(node, b->for_output);
+  step.node = b->node;
   for (int i = 0; i < node->n_params; i++) desc->frozen[i] = graph->params[node->param[i]].frozen;
   if (b->act[index]) desc->attr.act = b->act[index];
   if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
@@ -226,6 +229,7 @@ static ronde__node joined(const ronde_graph *graph, int norm, int sum) {
 static ronde_status add_node(builder *b, int index) {
   const ronde__node *node = &b->graph->nodes[index];
   int executor = b->fused_into[index];
+  b->node = index;
   if (executor < 0) return b->sum[index] < 0 ? add_step(b, index, node) : RONDE_OK;
   if (b->sum[executor] == index) {
     ronde__node both = joined(b->graph, executor, index);
@@ -249,11 +253,15 @@ static void share_gradient(ronde__plan *plan, const ronde__plan_step *step) {
   }
 }
 
-static void order_gradients(ronde__plan *plan, bool *written) {
+static ronde_status order_gradients(ronde__plan *plan) {
+  bool *written;
+  RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
+  for (int i = 0; i < plan->n_values; i++) plan->values[i].gradient_home = i;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     ronde__plan_step *step = &plan->steps[i];
     if (step->op == ronde__ops[RONDE__OP_REORDER])
       step->has_backward = step->desc.need_dinput[0] && written[step->out[0]];
+    if (step->op == &ronde__op_receive) step->has_backward = written[step->out[0]];
     for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++) {
       if (!step->desc.need_dinput[j]) continue;
       step->accumulate_dinput[j] = written[step->in[j]];
@@ -261,6 +269,8 @@ static void order_gradients(ronde__plan *plan, bool *written) {
     }
     if (step->has_backward) share_gradient(plan, step);
   }
+  ronde__free(written);
+  return RONDE_OK;
 }
 
 /* A step that alone makes a parameter's gradient may hand it out in pieces. */
@@ -314,10 +324,11 @@ static ronde_status lay_out(builder *b) {
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
   plan->output = b->value_of[graph->output];
-  bool *written;
-  RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
-  order_gradients(plan, written);
-  ronde__free(written);
+  RONDE_TRY(order_gradients(plan));
+  if (b->options->stage.neighbours) {
+    RONDE_TRY(ronde__plan_stage(plan, graph, b->options));
+    RONDE_TRY(order_gradients(plan));
+  }
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
   study_params(plan, b->options->transient_gradients);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
@@ -326,16 +337,25 @@ static ronde_status lay_out(builder *b) {
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
   size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS),
-         max_values = (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + RONDE__OP_MAX_INPUTS) + 2;
+         max_values = (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + RONDE__OP_MAX_INPUTS) + 3;
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
-  *plan = (ronde__plan){.n = options->n, .n_params = graph->n_params, .input = -1, .target = -1, .output = -1};
+  *plan = (ronde__plan){.n = options->n,
+                        .n_params = graph->n_params,
+                        .n_buffers = graph->n_buffers,
+                        .input = -1,
+                        .target = -1,
+                        .output = -1};
   builder b = {.graph = graph, .options = options, .plan = plan};
   ronde_status status = RONDE_OK;
   if (!(plan->steps = ronde__alloc(max_steps * sizeof *plan->steps)) ||
       !(plan->values = ronde__alloc(max_values * sizeof *plan->values)) ||
-      !(plan->params = ronde__alloc((size_t)graph->n_params * sizeof *plan->params)))
+      !(plan->params = ronde__alloc((size_t)graph->n_params * sizeof *plan->params)) ||
+      !(plan->param_of = ronde__alloc((size_t)graph->n_params * sizeof *plan->param_of)) ||
+      !(plan->buffer_of = ronde__alloc((size_t)graph->n_buffers * sizeof *plan->buffer_of)))
     status = ronde__fail(RONDE_E_MEMORY, "plan: no memory for %zu steps", max_steps);
+  for (int i = 0; i < graph->n_params && status == RONDE_OK; i++) plan->param_of[i] = i;
+  for (int i = 0; i < graph->n_buffers && status == RONDE_OK; i++) plan->buffer_of[i] = i;
   if (status == RONDE_OK) status = builder_create(&b);
   if (status == RONDE_OK) status = lay_out(&b);
   ronde__free(b.stored);
@@ -351,22 +371,26 @@ void ronde__plan_destroy(ronde__plan *plan) {
   ronde__free(plan->steps);
   ronde__free(plan->values);
   ronde__free(plan->params);
+  ronde__free(plan->param_of);
+  ronde__free(plan->buffer_of);
   ronde__free(plan);
 }
 
+static ronde__weight_layout plain_layout(const ronde__shape *shape) {
+  return (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(shape), 1, 1, 1, 1};
+}
+
 void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {
-  for (int i = 0; i < graph->n_params; i++)
-    layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->params[i].shape), 1, 1, 1, 1};
+  for (int i = 0; i < plan->n_params; i++) layouts_out[i] = plain_layout(&graph->params[plan->param_of[i]].shape);
   for (int i = 0; i < plan->n_steps; i++)
     for (int j = 0; j < plan->steps[i].desc.n_params; j++)
       layouts_out[plan->steps[i].param[j]] = plan->steps[i].desc.param[j];
 }
 
 void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {
-  for (int i = 0; i < graph->n_buffers; i++)
-    layouts_out[i] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(&graph->buffers[i].shape), 1, 1, 1, 1};
+  for (int i = 0; i < plan->n_buffers; i++) layouts_out[i] = plain_layout(&graph->buffers[plan->buffer_of[i]].shape);
   for (int i = 0; i < plan->n_steps; i++)
     for (int j = 0; j < plan->steps[i].desc.n_buffers; j++)
-      if (!graph->buffers[plan->steps[i].buffer[j]].is_counter)
+      if (!graph->buffers[plan->buffer_of[plan->steps[i].buffer[j]]].is_counter)
         layouts_out[plan->steps[i].buffer[j]] = plan->steps[i].desc.buffer;
 }

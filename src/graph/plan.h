@@ -26,6 +26,8 @@ typedef struct ronde__plan_step {
   size_t saved_offset, saved_bytes;
   size_t work_offset[2], work_bytes[2]; /* forward, backward */
   int forward_slot, backward_slot;      /* in the ledger, -1: none */
+  int node;                             /* in whose place it runs */
+  int under_way;                        /* of a send or receive: what of a pass it has begun to send */
   double forward_flops, backward_flops; /* executed */
 } ronde__plan_step;
 
@@ -41,10 +43,13 @@ typedef struct ronde__plan {
   int64_t n;
   ronde__plan_step *steps;
   ronde__value *values;
-  ronde__plan_param *params; /* of the graph */
-  int n_steps, n_values, n_params;
+  ronde__plan_param *params;
+  int *param_of, *buffer_of; /* in the graph, ascending: all of it, or the stage's */
+  int n_steps, n_values, n_params, n_buffers;
   int input, target, output; /* values; -1: none */
+  int n_under_way;           /* sends and receives of a stage */
   size_t arena_bytes;
+  int n_passes; /* which backward of may follow */
 } ronde__plan;
 
 typedef struct ronde__plan_options {
@@ -58,6 +63,7 @@ typedef struct ronde__plan_options {
   const char *taker_name; /* NULL: none */
   double taker_bytes;
   const ronde_graph *rows_of; /* the graph whose layers have rows of their own in the ledger; NULL: none */
+  ronde__stage stage;
 } ronde__plan_options;
 
 /* describe.c: steps as both executors make them from a graph. */
@@ -75,6 +81,15 @@ bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, cons
 /* Between two layouts of a value. */
 ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__phys *to, bool need_dinput,
                                         const ronde__plan_options *options);
+
+/* The end of a stage. gradient: of the value, which comes back. */
+ronde__plan_step ronde__step_of_send(const ronde__phys *x, bool gradient, int message,
+                                     const ronde__plan_options *options);
+ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const ronde__plan_options *options);
+
+/* plan_stage.c: leaves of the whole plan, whose gradients have their order, the steps of the stage, and puts sends and
+ * receives at its ends. The gradients' order must be found anew. */
+ronde_status ronde__plan_stage(ronde__plan *plan, const ronde_graph *graph, const ronde__plan_options *options);
 
 /* plan_step.c: resolves the kernels of a step whose op, desc (with its form) and has_backward are set; its sizes and
  * its rows in the ledger. */
@@ -98,10 +113,10 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out);
 void ronde__plan_destroy(ronde__plan *plan);
 
-/* How the plan's steps store each parameter, [n_params of the graph]; the same for every n. A parameter that no step
- * uses is PLAIN. */
+/* How the plan's steps store each of its parameters, [n_params]; the same for every n. A parameter that no step uses is
+ * PLAIN. */
 void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
-/* The same of the buffers, [n_buffers of the graph]. */
+/* The same of the buffers, [n_buffers]. */
 void ronde__plan_buffer_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out);
 
 /* dead_taps.c: as ronde__net_dead, for parameters that have their places. The caller frees. */

@@ -21,9 +21,19 @@ static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *gr
                 2 * plan->n_steps - 1 - param->first, 2 * plan->n_steps - 1 - i, &param->gradient_offset);
     }
   for (int i = 0; i < plan->n_params; i++)
-    if (plan->params[i].last < 0 && !graph->params[i].frozen)
-      add_block(l, (size_t)ronde__shape_elems(&graph->params[i].shape) * sizeof(float), 2 * plan->n_steps,
-                2 * plan->n_steps, &plan->params[i].gradient_offset);
+    if (plan->params[i].last < 0 && !graph->params[plan->param_of[i]].frozen)
+      add_block(l, (size_t)ronde__shape_elems(&graph->params[plan->param_of[i]].shape) * sizeof(float),
+                2 * plan->n_steps, 2 * plan->n_steps, &plan->params[i].gradient_offset);
+}
+
+/* What is sent, forward or backward, may still be on its way when the pass has ended. */
+static void keep_sent(const ronde__plan *plan, int *last, int *gradient_last) {
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (step->op == &ronde__op_send) last[step->in[0]] = 2 * plan->n_steps;
+    if (step->op == &ronde__op_receive && step->has_backward)
+      gradient_last[plan->values[step->out[0]].gradient_home] = 2 * plan->n_steps;
+  }
 }
 
 /* Time: step i runs forward at i, backward at 2 * n_steps - 1 - i. */
@@ -67,7 +77,8 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
     add_block(&l, step->work_bytes[0], i, i, &step->work_offset[0]);
     add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
   }
-  last[plan->output] = (int)ronde__max(last[plan->output], s);
+  if (plan->output >= 0) last[plan->output] = (int)ronde__max(last[plan->output], s);
+  keep_sent(plan, last, gradient_last);
   for (int i = 0; i < v; i++) {
     ronde__value *value = &plan->values[i];
     size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);

@@ -1,9 +1,11 @@
-/* Execution by plans: the recorded graph is laid out once for each batch size, in one arena that all sizes share. */
+/* Execution by plans: the recorded graph is laid out once for each batch size; each pass has one arena for all sizes. */
 #include "graph/executor.h"
 #include "graph/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+/* What the passes of a net share. */
 typedef struct planned {
   ronde__net *net;
   ronde__net_options options;
@@ -13,20 +15,37 @@ typedef struct planned {
   float *values, *gradients, *buffer_values;
   ronde__plan **plans;
   int n_plans;
+  size_t arena_bytes; /* of all passes */
+  double *part;       /* what this replica tells the others about the present step */
+} planned;
+
+typedef struct planned_pass {
+  planned *shared;
   char *arena;
   size_t arena_bytes;
-  double *part; /* what this replica tells the others about the present step */
   /* of the last forward, for backward; plan NULL: it failed, or there was none */
-  const ronde__plan *plan;
+  ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
-} planned;
+  void **under_way; /* [n_under_way]: what a stage's sends and receives have begun to send; of all sizes as many */
+  int n_under_way;
+} planned_pass;
 
 enum { MAX_PLANS = 16 };
 
-static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
-  for (int i = 0; i < p->n_plans; i++)
-    if (p->plans[i]->n == n) return *plan_out = p->plans[i], RONDE_OK;
+/* ---- what passes share ---- */
+
+/* Batch sizes are few; a caller that keeps changing them pays for the oldest plan that no pass will return to. */
+static void forget_a_plan(planned *p) {
+  for (int i = 0; i < p->n_plans; i++) {
+    if (p->plans[i]->n_passes > 0) continue;
+    ronde__plan_destroy(p->plans[i]);
+    memmove(p->plans + i, p->plans + i + 1, (size_t)(--p->n_plans - i) * sizeof *p->plans);
+    return;
+  }
+}
+
+static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
   const ronde__net_options *o = &p->options;
   ronde__plan_options options = {.n = n,
                                  .training = o->training,
@@ -37,49 +56,40 @@ static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
                                  .transient_gradients = o->transient_gradients,
                                  .taker_name = o->taker_name,
                                  .taker_bytes = o->taker_bytes,
-                                 .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL};
-  ronde__plan *plan;
-  RONDE_TRY(ronde__plan_create(ronde__net_graph(p->net), &options, &plan));
-  if (plan->arena_bytes > p->arena_bytes) {
-    char *arena = ronde__pages_map(plan->arena_bytes);
-    if (!arena) {
-      ronde_status status = ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations",
-                                        (long long)n, plan->arena_bytes);
-      ronde__plan_destroy(plan);
-      return status;
-    }
-    ronde__pages_unmap(p->arena, p->arena_bytes);
-    p->arena = arena;
-    p->arena_bytes = plan->arena_bytes;
-  }
-  /* Batch sizes are few; a caller that keeps changing them pays for the oldest plan. */
-  if (p->n_plans == MAX_PLANS) {
-    ronde__plan_destroy(p->plans[0]);
-    memmove(p->plans, p->plans + 1, (size_t)--p->n_plans * sizeof *p->plans);
-  }
-  *plan_out = p->plans[p->n_plans++] = plan;
+                                 .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL,
+                                 .stage = o->stage};
+  if (p->n_plans >= MAX_PLANS) forget_a_plan(p);
+  ronde__plan **plans = realloc(p->plans, (size_t)(p->n_plans + 1) * sizeof *plans);
+  if (!plans) return ronde__fail(RONDE_E_MEMORY, "network: no memory for %d plans", p->n_plans + 1);
+  p->plans = plans;
+  RONDE_TRY(ronde__plan_create(ronde__net_graph(p->net), &options, plan_out));
+  plans[p->n_plans++] = *plan_out;
   return RONDE_OK;
+}
+
+static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
+  for (int i = 0; i < p->n_plans; i++)
+    if (p->plans[i]->n == n) return *plan_out = p->plans[i], RONDE_OK;
+  return add_plan(p, n, plan_out);
 }
 
 static void planned_destroy(void *execution) {
   planned *p = execution;
   if (!p) return;
   for (int i = 0; i < p->n_plans; i++) ronde__plan_destroy(p->plans[i]);
-  ronde__pages_unmap(p->arena, p->arena_bytes);
-  ronde__free(p->plans);
+  free(p->plans);
   ronde__free(p->part);
   ronde__free(p);
 }
 
-static ronde_status planned_allocate(planned *p) {
-  RONDE__ALLOC(p->plans, MAX_PLANS * sizeof *p->plans, "network");
-  RONDE__ALLOC(p->part, ronde__net_partial_elems(p->net) * sizeof *p->part, "network");
-  return RONDE_OK;
-}
-
 static ronde_status planned_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   planned *p;
-  RONDE__ALLOC(p, sizeof *p, "network");
+  double *part;
+  RONDE__ALLOC(part, ronde__net_partial_elems(net) * sizeof *part, "network");
+  if (!(p = ronde__alloc(sizeof *p))) {
+    ronde__free(part);
+    return ronde__fail(RONDE_E_MEMORY, "network: no memory for its passes");
+  }
   int n_params;
   size_t n_buffer_elems;
   *p = (planned){.net = net,
@@ -87,40 +97,105 @@ static ronde_status planned_create(ronde__net *net, const ronde__net_options *op
                  .params = ronde__net_params(net, &n_params),
                  .values = ronde__net_values(net),
                  .gradients = ronde__net_gradients(net),
-                 .buffer_values = ronde__net_buffer_values(net, &n_buffer_elems)};
+                 .buffer_values = ronde__net_buffer_values(net, &n_buffer_elems),
+                 .part = part};
   p->buffers = ronde__net_buffers(net, &p->n_buffers);
-  ronde_status status = planned_allocate(p);
-  if (status != RONDE_OK) planned_destroy(p);
-  else *execution_out = p;
-  return status;
+  *execution_out = p;
+  return RONDE_OK;
 }
 
-static ronde_status planned_prepare(void *execution, int64_t n) {
+/* ---- a pass ---- */
+
+/* No backward will follow what was before; one of this plan may, where it is not NULL. */
+static void hold_plan(planned_pass *p, ronde__plan *plan) {
+  if (p->plan) p->plan->n_passes--;
+  if (plan) plan->n_passes++;
+  p->plan = plan;
+}
+
+static void unmap_arena(planned_pass *p) {
+  ronde__pages_unmap(p->arena, p->arena_bytes);
+  p->shared->arena_bytes -= p->arena_bytes;
+  p->arena = NULL;
+  p->arena_bytes = 0;
+}
+
+/* The arena is the pass's own again when all of it has been sent. */
+static ronde_status wait_for_sends(planned_pass *p) {
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  for (int i = 0; i < p->n_under_way; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  return RONDE_OK;
+}
+
+/* Begins something new: the plan for n examples, and room for it. What the last forward has left is lost. */
+static ronde_status planned_open(planned_pass *p, int64_t n, ronde__plan **plan_out) {
   ronde__plan *plan;
-  return plan_for(execution, n, &plan);
+  hold_plan(p, NULL);
+  RONDE_TRY(wait_for_sends(p));
+  RONDE_TRY(plan_for(p->shared, n, &plan));
+  if (plan->n_under_way && !p->under_way) {
+    RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
+    p->n_under_way = plan->n_under_way;
+  }
+  if (plan->arena_bytes > p->arena_bytes) {
+    char *arena = ronde__pages_map(plan->arena_bytes);
+    if (!arena)
+      return ronde__fail(RONDE_E_MEMORY, "batch of %lld: no memory for %zu bytes of activations", (long long)n,
+                         plan->arena_bytes);
+    unmap_arena(p);
+    p->arena = arena;
+    p->arena_bytes = plan->arena_bytes;
+    p->shared->arena_bytes += p->arena_bytes;
+  }
+  *plan_out = plan;
+  return RONDE_OK;
 }
 
-static float *value_at(const planned *p, const ronde__plan *plan, int value) {
+static ronde_status planned_pass_create(void *execution, void **pass_out) {
+  planned_pass *p;
+  RONDE__ALLOC(p, sizeof *p, "pass");
+  p->shared = execution;
+  *pass_out = p;
+  return RONDE_OK;
+}
+
+static void planned_pass_destroy(void *pass) {
+  planned_pass *p = pass;
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  hold_plan(p, NULL);
+  for (int i = 0; i < p->n_under_way; i++) to->cancel(to->user, &p->under_way[i]);
+  ronde__free(p->under_way);
+  unmap_arena(p);
+  ronde__free(p);
+}
+
+static ronde_status planned_prepare(void *pass, int64_t n) {
+  ronde__plan *plan;
+  return planned_open(pass, n, &plan);
+}
+
+static float *value_at(const planned_pass *p, const ronde__plan *plan, int value) {
   if (value == plan->input) return (float *)p->batch.x;
   if (value == plan->target) return (float *)p->batch.targets;
   return (float *)(p->arena + plan->values[value].offset);
 }
 
-static float *gradient_at(const planned *p, int param) {
-  if (p->gradients) return p->gradients + p->params[param].offset;
+static float *gradient_at(const planned_pass *p, int param) {
+  if (p->shared->gradients) return p->shared->gradients + p->shared->params[param].offset;
   return (float *)(p->arena + p->plan->params[param].gradient_offset);
 }
 
-static void planned_bind(planned *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
+static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
                          ronde__op_call *call) {
   *call = (ronde__op_call){.labels = p->batch.labels,
                            .loss_scale = p->loss_scale,
-                           .pool = p->options.pool,
+                           .pool = p->shared->options.pool,
                            .training = p->batch.training,
                            .seed = p->batch.seed,
                            .step = p->batch.step,
                            .first_example = p->batch.first_example,
-                           .partial = p->part};
+                           .partial = p->shared->part,
+                           .under_way = p->under_way ? &p->under_way[step->under_way] : NULL};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(p, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
@@ -133,41 +208,44 @@ static void planned_bind(planned *p, const ronde__plan *plan, const ronde__plan_
     if (backward && out->has_gradient) call->dout[i] = (float *)(p->arena + out->gradient_offset);
   }
   for (int i = 0; i < step->desc.n_params; i++) {
-    call->param[i] = p->values + p->params[step->param[i]].offset;
+    call->param[i] = p->shared->values + p->shared->params[step->param[i]].offset;
     if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]);
   }
   for (int i = 0; i < step->desc.n_buffers; i++)
-    if (!p->buffers[step->buffer[i]].is_counter)
-      call->buffer[i] = p->buffer_values + p->buffers[step->buffer[i]].offset;
+    if (!p->shared->buffers[step->buffer[i]].is_counter)
+      call->buffer[i] = p->shared->buffer_values + p->shared->buffers[step->buffer[i]].offset;
   call->saved = (float *)(p->arena + step->saved_offset);
   call->work = (float *)(p->arena + step->work_offset[backward]);
 }
 
 /* For the per-op table. */
-static uint64_t op_clock(const planned *p) { return p->options.prof ? ronde__prof_now(p->options.prof) : 0; }
+static uint64_t op_clock(const planned_pass *p) {
+  return p->shared->options.prof ? ronde__prof_now(p->shared->options.prof) : 0;
+}
 
-static ronde_status run_forward_op(planned *p, const ronde__plan_step *step, const ronde__op_call *call) {
+static ronde_status run_forward_op(planned_pass *p, const ronde__plan_step *step, const ronde__op_call *call) {
   uint64_t begin = op_clock(p);
   RONDE_TRY(step->desc.form->forward(&step->desc, step->state, call));
-  ronde__prof_op_add(p->options.prof, step->forward_slot, begin, op_clock(p), step->forward_flops);
+  ronde__prof_op_add(p->shared->options.prof, step->forward_slot, begin, op_clock(p), step->forward_flops);
   return RONDE_OK;
 }
 
-static bool is_shared(const planned *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
+static bool is_shared(const planned_pass *p, const ronde__plan_step *step, const ronde__net_hooks *hooks) {
   return p->batch.training && hooks && hooks->gather_partials && ronde__plan_step_partial_elems(step) > 0;
 }
 
 /* The first half of a synchronised op. In the table its two halves are two calls: the exchange between them has a phase
  * of its own. */
-static ronde_status planned_share(planned *p, const ronde__plan_step *step, bool backward,
+static ronde_status planned_share(planned_pass *p, const ronde__plan_step *step, bool backward,
                                   const ronde__net_hooks *hooks, ronde__op_call *call) {
   uint64_t begin = op_clock(p);
   RONDE_TRY(step->desc.form->contribute(&step->desc, step->state, call, backward));
-  ronde__prof_op_add(p->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p), 0);
+  ronde__prof_op_add(p->shared->options.prof, backward ? step->backward_slot : step->forward_slot, begin, op_clock(p),
+                     0);
   return hooks->gather_partials(hooks->user, call->partial, ronde__plan_step_partial_elems(step), &call->partials);
 }
 
-static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, bool with_loss,
+static ronde_status planned_run_forward(planned_pass *p, const ronde__plan *plan, bool with_loss,
                                         const ronde__net_hooks *hooks, ronde__net_result *result) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
@@ -178,7 +256,7 @@ static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, boo
     call.loss_sum = &result->loss_sum;
     call.n_correct = &result->n_correct;
     if (ronde__loss_is_apart(step, hooks)) {
-      RONDE_TRY(ronde__loss_ask(ronde__net_graph(p->net), step, &call, hooks, result));
+      RONDE_TRY(ronde__loss_ask(ronde__net_graph(p->shared->net), step, &call, hooks, result));
       continue;
     }
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
@@ -189,10 +267,10 @@ static ronde_status planned_run_forward(planned *p, const ronde__plan *plan, boo
   return RONDE_OK;
 }
 
-static ronde_status pass_empty(void *execution, bool backward, const ronde__net_hooks *hooks) {
-  planned *p = execution;
+static ronde_status planned_pass_empty(void *pass, bool backward, const ronde__net_hooks *hooks) {
+  planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(plan_for(p, p->n_plans ? p->plans[0]->n : 1, &plan));
+  RONDE_TRY(planned_open(p, p->shared->n_plans ? p->shared->plans[0]->n : 1, &plan));
   p->batch = (ronde__net_batch){.training = true};
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[backward ? plan->n_steps - 1 - i : i];
@@ -204,44 +282,44 @@ static ronde_status pass_empty(void *execution, bool backward, const ronde__net_
     if (backward) continue;
     RONDE_TRY(step->desc.form->absorb(&step->desc, &call));
     for (int j = 0; j < step->desc.n_buffers; j++)
-      p->buffers[step->buffer[j]].count += p->buffers[step->buffer[j]].is_counter;
+      p->shared->buffers[step->buffer[j]].count += p->shared->buffers[step->buffer[j]].is_counter;
   }
   return RONDE_OK;
 }
 
-static void planned_copy_prediction(const planned *p, const ronde__plan *plan, float *y_out) {
+static void planned_copy_prediction(const planned_pass *p, const ronde__plan *plan, float *y_out) {
   const ronde__phys *from = &plan->values[plan->output].phys;
   ronde__phys to = ronde__phys_make(RONDE__ROWS, from->n, from->c, from->h, from->w);
   ronde__reorder(from, value_at(p, plan, plan->output), &to, y_out, false);
 }
 
-static ronde_status planned_forward(void *execution, const ronde__net_batch *batch, float loss_scale,
+static ronde_status planned_forward(void *pass, const ronde__net_batch *batch, float loss_scale,
                                     const ronde__net_hooks *hooks, ronde__net_result *result_out) {
-  planned *p = execution;
+  planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(plan_for(p, batch->n, &plan));
+  RONDE_TRY(planned_open(p, batch->n, &plan));
   ronde__net_result result = {0};
-  p->plan = NULL;
   p->batch = *batch;
   p->loss_scale = loss_scale;
   RONDE_TRY(planned_run_forward(p, plan, true, hooks, &result));
-  if (batch->predictions) planned_copy_prediction(p, plan, batch->predictions);
-  p->plan = plan;
-  for (int i = 0; i < p->n_buffers && batch->training; i++) p->buffers[i].count += p->buffers[i].is_counter;
+  if (batch->predictions && plan->output >= 0) planned_copy_prediction(p, plan, batch->predictions);
+  hold_plan(p, plan);
+  for (int i = 0; i < p->shared->n_buffers && batch->training; i++)
+    p->shared->buffers[i].count += p->shared->buffers[i].is_counter;
   *result_out = result;
   return RONDE_OK;
 }
 
 /* Kept gradients of dead taps were zero from the start, where no other step shares the parameter; of transient ones
  * nobody reads them. */
-static bool leaves_dead(const planned *p, const ronde__plan_step *step) {
+static bool leaves_dead(const planned_pass *p, const ronde__plan_step *step) {
   const ronde__plan_param *param = &p->plan->params[step->param[0]];
   return step->op->dead_tap && param->first == param->last;
 }
 
 /* Backward of one step; what hears of its gradients. */
 typedef struct running {
-  planned *p;
+  planned_pass *p;
   const ronde__plan_step *step;
   const ronde__net_hooks *hooks;
   bool *touched;
@@ -259,8 +337,8 @@ static void planned_tell(const running *r, const ronde__gradient *of_op) {
   if (!r->hooks || !r->hooks->gradient || !finishes(r, of_op->param)) return;
   ronde__gradient gradient = *of_op;
   gradient.param = r->step->param[of_op->param];
-  gradient.begin += r->p->params[gradient.param].offset;
-  gradient.end += r->p->params[gradient.param].offset;
+  gradient.begin += r->p->shared->params[gradient.param].offset;
+  gradient.end += r->p->shared->params[gradient.param].offset;
   r->hooks->gradient(r->hooks->user, &gradient);
 }
 
@@ -269,8 +347,8 @@ static void planned_tell(const running *r, const ronde__gradient *of_op) {
 static void on_final(void *user, const ronde__gradient *gradient) {
   running *r = user;
   if (gradient->concurrent) planned_tell(r, gradient);
-  if (gradient->concurrent || !r->p->gradients) return;
-  ronde__prof_op_add(r->p->options.prof, r->step->backward_slot, r->begin, op_clock(r->p), 0);
+  if (gradient->concurrent || !r->p->shared->gradients) return;
+  ronde__prof_op_add(r->p->shared->options.prof, r->step->backward_slot, r->begin, op_clock(r->p), 0);
   r->untold[gradient->param] = gradient->begin;
   planned_tell(r, gradient);
   r->begin = op_clock(r->p);
@@ -287,17 +365,18 @@ static void tell_rest(running *r) {
 
 static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   const ronde__plan_step *step = r->step;
-  for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = r->p->params[step->param[j]].n_packed;
+  for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = r->p->shared->params[step->param[j]].n_packed;
   if (step->desc.in_pieces) r->untold[0] = 0;
   call->listener = (ronde__gradient_listener){on_final, r};
   r->begin = op_clock(r->p);
   RONDE_TRY(step->desc.form->backward(&step->desc, step->state, call));
-  ronde__prof_op_add(r->p->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);
+  ronde__prof_op_add(r->p->shared->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);
   tell_rest(r);
   return RONDE_OK;
 }
 
-static ronde_status planned_run_backward(planned *p, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const ronde__net_hooks *hooks,
+                                         bool *touched) {
   const ronde__plan *plan = p->plan;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     const ronde__plan_step *step = &plan->steps[i];
@@ -318,22 +397,22 @@ static ronde_status planned_run_backward(planned *p, bool accumulate, const rond
   return RONDE_OK;
 }
 
-static ronde_status planned_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
-  planned *p = execution;
+static ronde_status planned_backward(void *pass, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
+  planned_pass *p = pass;
   if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward without a forward pass that has ended");
   ronde_status status = planned_run_backward(p, accumulate, hooks, touched);
-  if (status != RONDE_OK) p->plan = NULL;
+  if (status != RONDE_OK) hold_plan(p, NULL);
   return status;
 }
 
-static ronde_status planned_predict(void *execution, int64_t n, const float *x, float *y_out) {
-  planned *p = execution;
+static ronde_status planned_predict(void *pass, int64_t n, const float *x, float *y_out) {
+  planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(plan_for(p, n, &plan));
+  RONDE_TRY(planned_open(p, n, &plan));
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
   RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
-  planned_copy_prediction(p, plan, y_out);
+  if (plan->output >= 0) planned_copy_prediction(p, plan, y_out);
   return RONDE_OK;
 }
 
@@ -351,17 +430,19 @@ static double planned_executed_flops(const void *execution, int64_t n) {
 
 static size_t planned_arena_bytes(const void *execution) { return ((const planned *)execution)->arena_bytes; }
 
-static float *planned_gradient(const void *execution, int param) { return gradient_at(execution, param); }
+static float *planned_gradient(const void *pass, int param) { return gradient_at(pass, param); }
 
 const ronde__executor ronde__executor_planned = {
     .create = planned_create,
     .destroy = planned_destroy,
+    .executed_flops = planned_executed_flops,
+    .arena_bytes = planned_arena_bytes,
+    .pass_create = planned_pass_create,
+    .pass_destroy = planned_pass_destroy,
     .prepare = planned_prepare,
     .forward = planned_forward,
     .predict = planned_predict,
-    .executed_flops = planned_executed_flops,
     .backward = planned_backward,
-    .pass_empty = pass_empty,
+    .pass_empty = planned_pass_empty,
     .gradient = planned_gradient,
-    .arena_bytes = planned_arena_bytes,
 };

@@ -25,17 +25,24 @@ typedef struct ronde__tape_entry {
   float *param[RONDE__OP_MAX_PARAMS], *buffer[RONDE__OP_MAX_BUFFERS];
 } ronde__tape_entry;
 
+/* What the passes of a net share. */
 typedef struct ronde__eager {
   ronde__net *net;
   ronde__net_options options;
   ronde__prepared *prepared;
   ronde__blocks *blocks;
-  /* of the present or last pass */
+  int n_kept;               /* tapes that a backward may follow */
+  double flops_per_example; /* executed, of the last training pass */
+} ronde__eager;
+
+/* A pass, the present or the last one. */
+typedef struct ronde__tape {
+  ronde__eager *shared;
   ronde__net_batch batch;
   float loss_scale;
   const ronde__net_hooks *hooks;
   ronde__net_result result;
-  bool keeps_tape;  /* a backward will follow */
+  bool is_kept;     /* a backward will follow */
   bool only_shapes; /* preparing: nothing is executed */
   ronde__tape_value *values;
   ronde__tape_entry *entries;
@@ -47,22 +54,21 @@ typedef struct ronde__eager {
   struct {
     int values, entries, tensors, params, buffers;
   } capacity;
-  double flops_per_example; /* executed, of the last training pass */
-} ronde__eager;
+} ronde__tape;
 
 /* Room for n items; NULL where there is no memory (logged). */
 void *ronde__tape_room(void *items, int n, int *capacity, size_t size);
 /* Memory from the blocks; NULL data where only shapes are asked for. */
-ronde_status ronde__tape_take(ronde__eager *eager, int64_t n_elems, float **p_out);
-ronde_status ronde__tape_value_add(ronde__eager *eager, const ronde__tape_value *value, int *index_out);
+ronde_status ronde__tape_take(ronde__tape *tape, int64_t n_elems, float **p_out);
+ronde_status ronde__tape_value_add(ronde__tape *tape, const ronde__tape_value *value, int *index_out);
 /* Gives everything back. */
-void ronde__tape_clear(ronde__eager *eager);
+void ronde__tape_clear(ronde__tape *tape);
 /* The forward pass has ended: gives back what its backward will not read. loss: the entry where that begins, -1: there
  * is none. */
-void ronde__tape_finish(ronde__eager *eager, int loss);
+void ronde__tape_finish(ronde__tape *tape, int loss);
 /* The memory of a call of an entry, but for gradients and scratch. */
-void ronde__tape_bind(const ronde__eager *eager, const ronde__tape_entry *entry, ronde__op_call *call);
+void ronde__tape_bind(const ronde__tape *tape, const ronde__tape_entry *entry, ronde__op_call *call);
 /* Walks the tape from its end, giving back as it goes. */
-ronde_status ronde__tape_backward(ronde__eager *eager, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
+ronde_status ronde__tape_backward(ronde__tape *tape, bool accumulate, const ronde__net_hooks *hooks, bool *touched);
 
 #endif

@@ -68,6 +68,23 @@ typedef struct ronde__buffer_spec {
 
 typedef struct ronde__form ronde__form;
 
+/* Of a stage (graph.h): the stage in front computes what it reads, the one behind reads what it computes. */
+typedef enum ronde__side { RONDE__IN_FRONT, RONDE__BEHIND } ronde__side;
+
+/* How the sends and receives of a stage reach its neighbours; called within forward and backward, by their thread. The
+ * messages of one number to one side arrive in the order in which they were sent. Whoever fails has logged why. */
+typedef struct ronde__neighbours {
+  /* Begins to send x [n], which must stay as it is until wait() or cancel() has been called with what is under way. Does
+   * not wait for the receiver. */
+  ronde_status (*send)(void *user, ronde__side side, int message, const float *x, size_t n, void **under_way_out);
+  /* Waits until x [n] is there. */
+  ronde_status (*receive)(void *user, ronde__side side, int message, float *x, size_t n);
+  /* Waits until it has been sent; it is NULL then, and where it was NULL before. */
+  ronde_status (*wait)(void *user, void **under_way);
+  void (*cancel)(void *user, void **under_way); /* the same without waiting: for giving up */
+  void *user;
+} ronde__neighbours;
+
 /* What the plan decided about one op for one batch size. */
 typedef struct ronde__op_desc {
   const ronde__form *form; /* chosen last; NULL: a view */
@@ -84,6 +101,8 @@ typedef struct ronde__op_desc {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
+  const ronde__neighbours *neighbours; /* of a send or receive, */
+  int message;                         /* and its number; else NULL */
 } ronde__op_desc;
 
 /* A gradient event: elements [begin, end) of a parameter's gradient are final, and lie at `data` [end - begin]. It is
@@ -140,6 +159,7 @@ typedef struct ronde__op_call {
   int64_t *n_correct;       /* are added here; n_correct is untouched where there are no classes */
   double *partial;          /* [partial_elems] of a synchronised op: its own contribution, */
   ronde__partials partials; /* and everybody's */
+  void **under_way;         /* the pass's, of what this op has begun to send: from forward, or backward, on */
   ronde__pool *pool;
 } ronde__op_call;
 
@@ -226,5 +246,8 @@ static inline ronde__operands ronde__op_backward_reads(const ronde__op *op, cons
 ronde_status ronde__form_choose(const ronde__op *op, ronde__op_desc *desc);
 
 extern const ronde__op *const ronde__ops[RONDE__N_OPS];
+
+/* Put into plans at the ends of a stage; no graph records them, so they are not in the list. */
+extern const ronde__op ronde__op_send, ronde__op_receive;
 
 #endif

@@ -77,6 +77,10 @@ uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase) {
   return now;
 }
 
+ronde__phase ronde__prof_phase(const ronde__prof *prof) {
+  return prof && prof->open >= 0 ? (ronde__phase)prof->open : RONDE__PHASE_OTHER;
+}
+
 void ronde__prof_move(ronde__prof *prof, ronde__phase from, ronde__phase to, uint64_t ns) {
   if (!prof) return;
   if (ns > prof->totals[from]) ns = prof->totals[from];

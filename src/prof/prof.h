@@ -42,6 +42,8 @@ void ronde__prof_destroy(ronde__prof *prof);
 uint64_t ronde__prof_now(const ronde__prof *prof);
 /* Closes the open phase now and opens `phase`; returns the time of the switch. The first call opens the ledger. */
 uint64_t ronde__prof_switch(ronde__prof *prof, ronde__phase phase);
+/* The open phase; other where there is none. */
+ronde__phase ronde__prof_phase(const ronde__prof *prof);
 /* Moves ns from a closed phase to another after the fact (what of an exchange was waiting); at most what `from`
  * holds. In the trace the moved part becomes the beginning of the last closed span, where that is of phase `from` and
  * long enough. */

@@ -311,6 +311,13 @@ ronde_graph *graph_of(const network *network) {
   return graph;
 }
 
+void build_model(ronde_graph *graph, const ronde__model *model) {
+  int64_t side = strcmp(model->name, "alexnet") == 0 ? 64 : ronde__min(model->shape[1], 32);
+  ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
+  ronde_tensor *x = ronde_input(graph, "input", 3, (int64_t[]){model->shape[0], side, side});
+  ronde_graph_set_output(graph, model->build(graph, x, 10, &options));
+}
+
 static const ronde__node *loss_node(const ronde_graph *graph) {
   return &graph->nodes[graph->tensors[graph->loss]->producer];
 }

@@ -1,0 +1,16 @@
+/* A value that the stage in front computes: forward receives it, backward sends its gradient. */
+#include "ops/op.h"
+
+static ronde_status receive_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  return desc->neighbours->receive(desc->neighbours->user, RONDE__IN_FRONT, desc->message, call->out[0],
+                                   (size_t)ronde__phys_elems(&desc->out[0]));
+}
+
+static ronde_status receive_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  return desc->neighbours->send(desc->neighbours->user, RONDE__IN_FRONT, desc->message, call->dout[0],
+                                (size_t)ronde__phys_elems(&desc->out[0]), call->under_way);
+}
+
+static const ronde__form receive_form = {.forward = receive_forward, .backward = receive_backward};
+
+const ronde__op ronde__op_receive = {.name = "receive", .forms = (const ronde__form *const[]){&receive_form, NULL}};
