@@ -100,6 +100,11 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
  * where they are processes; servers get theirs from rank 0 anyway; */
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
+/* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
+ * else nothing. */
+ronde_status ronde__rank_make_whole(ronde__rank *rank);
+void ronde__rank_drop_whole(ronde__rank *rank);
+bool ronde__rank_is_sharded(const ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */
