@@ -150,6 +150,35 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+/* Processes read each other's gradients as threads do. What each held of the optimizer's state is whole in a checkpoint,
+ * and others go on from it. */
+static void shards_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  static const char *const kinds[] = {"--workers 2 --overlap off", "--workers 3 --overlap on"};
+  const char *command =
+      "timeout 100 " RONDE " train " SMALL " --strategy sharded --optimizer adam --steps 4 %s %s --out %s%d";
+  for (int i = 0; i < 2; i++) {
+    char names[2][16];
+    json_t *runs[2];
+    for (int mpi = 0; mpi < 2; mpi++) {
+      snprintf(names[mpi], sizeof names[mpi], "%s%d", mpi ? "msh" : "tsh", i);
+      check_run(0, run(command, kinds[i], mpi ? "--transport mpi" : "", mpi ? "msh" : "tsh", i));
+      runs[mpi] = record(names[mpi]);
+    }
+    assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
+    assert_string_equal(string_at(runs[0], "result", "state_sha256"), string_at(runs[1], "result", "state_sha256"));
+    json_decref(runs[0]);
+    json_decref(runs[1]);
+  }
+  check_run(0, run("timeout 100 " RONDE " train --resume msh0 --steps 6"));
+  check_run(0, run("timeout 100 " RONDE " train --resume tsh0 --steps 6"));
+  json_t *mpi = record("msh0"), *threads = record("tsh0");
+  assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
+  assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+  json_decref(mpi);
+  json_decref(threads);
+}
+
 /* One worker has nobody to wait for, so its bits are those of threads; several make each step's update once, and go on
  * from where they met. */
 static void bounded_workers_run_as_processes(void **state) {
@@ -502,7 +531,7 @@ int main(void) {
       cmocka_unit_test(what_was_chosen_can_be_chosen_again),
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
-      cmocka_unit_test(bounded_workers_run_as_processes),
+      cmocka_unit_test(shards_come_to_the_bits_of_threads) cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),

@@ -84,7 +84,7 @@ static void each_row_is_whole(void **state) {
 
 /* A misspelt one would be everybody's. */
 static void strategies_name_options(void **state) {
-  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async"};
+  static const char *const names[] = {"single", "allreduce", "sharded", "ps-sync", "ps-async"};
   for (size_t i = 0; i < RONDE__COUNT(names); i++) {
     const ronde__strategy *strategy = ronde__strategy_find(names[i], &(ronde__strategy_settings){0});
     for (const char *const *name = strategy->options; *name; name++)

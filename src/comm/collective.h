@@ -126,6 +126,10 @@ int ronde__pairwise_others(const ronde__transport *transport, const ronde__piece
 typedef void (*ronde__take)(void *arg, int piece, const float *sum);
 ronde_status ronde__pairwise_sum(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
                                  const float *x, ronde__pieces own, ronde__take take, void *arg, float *scratch);
+/* A whole reduce-scatter: as ronde__reduce_scatter_ring, but pairwise, and the rest of x is as it was. Blocks. scratch
+ * [2 * RONDE__PAIRWISE_ELEMS]. */
+ronde_status ronde__reduce_scatter_pairwise(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                            float *x, size_t n, float *scratch);
 /* Everybody's pieces go to all. requests_out: [ronde__pairwise_others + (p-1) times the own ones]. */
 ronde_status ronde__pairwise_spread(ronde__transport *transport, uint32_t tag, float *x, const ronde__pieces *of,
                                     ronde__request *requests_out);

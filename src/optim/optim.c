@@ -223,6 +223,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 }
 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
+size_t ronde__optim_elems(const ronde__optim *optim) { return optim->n; }
 
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
   *name_out = state_name(optim->options.kind, i);

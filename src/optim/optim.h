@@ -53,6 +53,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 /* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum"), and the number of
  * updates, which is to be set when arrays were. */
 int ronde__optim_n_states(const ronde__optim *optim);
+size_t ronde__optim_elems(const ronde__optim *optim); /* of each array */
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);
 void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates);
