@@ -458,6 +458,12 @@ static void several_hosts_train_as_one(void **state) {
     assert_string_equal(json_string_value(json_object_get(row, "host")), name);
   }
   json_decref(hosts);
+  /* Between hosts shards go round the same ring. */
+  check_run(0, run_on_hosts("true", "--strategy sharded --out hs"));
+  hosts = record("hs");
+  assert_string_equal(string_at(hosts, "communication", "collective"), "ring");
+  assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+  json_decref(hosts);
   json_decref(threads);
 }
 
@@ -531,7 +537,8 @@ int main(void) {
       cmocka_unit_test(what_was_chosen_can_be_chosen_again),
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
-      cmocka_unit_test(shards_come_to_the_bits_of_threads) cmocka_unit_test(bounded_workers_run_as_processes),
+      cmocka_unit_test(shards_come_to_the_bits_of_threads),
+      cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),

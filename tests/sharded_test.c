@@ -143,6 +143,11 @@ static void test_bits(void **state) {
     free(whole.weights);
     for (int hosts = 0; hosts < 2; ++hosts) {
       observed off = run_of(dead_taps_model, &ways[2 * hosts], "epochs=2 batch=7 workers=4 %s", options[k]);
+      observed ring =
+          run_of(dead_taps_model, NULL,
+                 "epochs=2 batch=7 workers=4 strategy=allreduce collective=ring bucket-mb=0.002 %s", options[k]);
+      if (hosts) assert_true(bits_equal(&off, &ring)); /* there its sums go round the same ring */
+      free(ring.weights);
       for (int again = 0; again < 2; ++again) {
         observed on = run_of(dead_taps_model, &ways[2 * hosts + 1], "epochs=2 batch=7 workers=4 %s", options[k]);
         assert_true(bits_equal(&off, &on));
