@@ -207,6 +207,25 @@ static void test_a_dry_run_shows_it(void **state) {
   assert_int_equal(total[0] - total[1], 3 * optimizer[0]);
 }
 
+static void test_a_record_shows_it(void **state) {
+  json_t *whole = job_run("train", "model=lenet5 data=synthetic:1x28x28:10:60 batch=12 optimizer=adam", NULL);
+  json_t *run = job_run("train",
+                        "model=lenet5 data=synthetic:1x28x28:10:60 batch=12 optimizer=adam workers=3 threads=1 "
+                        "strategy=sharded",
+                        NULL);
+  double sum = 0;
+  for (int r = 0; r < 3; ++r) {
+    char path[64];
+    snprintf(path, sizeof path, "workers.%d.optimizer_bytes", r);
+    double bytes = real_at(run, path);
+    assert_true(bytes > 0 && 3 * bytes < real_at(whole, "workers.0.optimizer_bytes") + 4096);
+    sum += bytes;
+  }
+  assert_true(sum == real_at(whole, "workers.0.optimizer_bytes"));
+  json_decref(whole);
+  json_decref(run);
+}
+
 /* ---- broken numbers ------------------------------------------------------------------------------------------------ */
 
 /* Without a shuffle: the last one of batch 2, which is rank 2's of three. */
@@ -363,6 +382,7 @@ int main(void) {
                                      TEST(test_threads_of_a_rank_change_no_bit),
                                      TEST(test_each_rank_holds_its_part_of_the_state),
                                      TEST(test_a_dry_run_shows_it),
+                                     TEST(test_a_record_shows_it),
                                      TEST(test_nothing_is_updated_by_a_broken_step),
                                      TEST(test_a_resumed_run_has_the_bits_of_a_whole_one),
                                      TEST(test_checkpoints_are_those_of_other_strategies),

@@ -48,8 +48,9 @@ typedef struct ronde__reporter {
 /* What a rank tells of itself at the end. */
 typedef struct ronde__rank_facts {
   char host[64];
-  int64_t peak_rss_bytes; /* of its process; -1: ranks share one */
-  uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
+  int64_t peak_rss_bytes;  /* of its process; -1: ranks share one */
+  int64_t optimizer_bytes; /* of the state that its worker holds; -1: members that are no workers do */
+  uint64_t cpu_ns;         /* of its process; 0 where another rank tells it */
   uint64_t bytes_sent, bytes_received, messages;
   int64_t n_ops;
   uint64_t service_ns[RONDE__MAX_BESIDE][RONDE__N_PHASES]; /* of what it does besides; zeros: nothing */

@@ -234,6 +234,7 @@ static void fill_facts(ronde__run *r) {
   for (int i = 0; i < r->job->roles.n_workers && facts; i++) {
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
+    r->workers[i].optimizer_bytes = facts[i].optimizer_bytes;
   }
   for (int i = r->job->roles.n_workers; i < r->job->roles.n_members && facts; i++)
     fill_member(&r->workers[i], r->job, &r->job->roles.members[i], facts);
