@@ -43,8 +43,8 @@ static const char *name_of(const json_t *one) { return json_string_value(json_ob
 static int64_t int_of(const json_t *one, const char *key) { return json_integer_value(json_object_get(one, key)); }
 
 static void every_collective_is_verified_and_timed(void **state) {
-  static const char *const names[] = {"ring",           "halving-doubling", "tree",      "hierarchical", "ring-bf16",
-                                      "reduce-scatter", "all-gather",       "broadcast", "copy"};
+  static const char *const names[] = {"ring",           "halving-doubling", "tree",       "hierarchical", "ring-bf16",
+                                      "reduce-scatter", "pairwise",         "all-gather", "broadcast",    "copy"};
   static const int64_t sizes[] = {4, 128, 4096};
   enum { N_NAMES = sizeof names / sizeof *names };
   json_t *json = measure("workers=3 min=4 max=8K factor=32 rounds=2 iterations=2 warm-ups=1", RONDE_OK);

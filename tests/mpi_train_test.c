@@ -496,6 +496,12 @@ static void several_hosts_train_as_one(void **state) {
     assert_string_equal(json_string_value(json_object_get(row, "host")), name);
   }
   json_decref(hosts);
+  /* Between hosts shards go round the same ring. */
+  check_run(0, run_on_hosts("true", "--strategy sharded --out hs"));
+  hosts = record("hs");
+  assert_string_equal(string_at(hosts, "communication", "collective"), "ring");
+  assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+  json_decref(hosts);
   json_decref(threads);
 }
 
@@ -561,6 +567,35 @@ static void a_slow_link_makes_its_host_late(void **state) {
   json_decref(json);
 }
 
+/* Processes read each other's gradients as threads do. What each held of the optimizer's state is whole in a checkpoint,
+ * and others go on from it. */
+static void shards_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  static const char *const kinds[] = {"--workers 2 --overlap off", "--workers 3 --overlap on"};
+  const char *command =
+      "timeout 100 " RONDE " train " SMALL " --strategy sharded --optimizer adam --steps 4 %s %s --out %s%d";
+  for (int i = 0; i < 2; i++) {
+    char names[2][16];
+    json_t *runs[2];
+    for (int mpi = 0; mpi < 2; mpi++) {
+      snprintf(names[mpi], sizeof names[mpi], "%s%d", mpi ? "msh" : "tsh", i);
+      check_run(0, run(command, kinds[i], mpi ? "--transport mpi" : "", mpi ? "msh" : "tsh", i));
+      runs[mpi] = record(names[mpi]);
+    }
+    assert_string_equal(string_at(runs[0], "result", "weights_sha256"), string_at(runs[1], "result", "weights_sha256"));
+    assert_string_equal(string_at(runs[0], "result", "state_sha256"), string_at(runs[1], "result", "state_sha256"));
+    json_decref(runs[0]);
+    json_decref(runs[1]);
+  }
+  check_run(0, run("timeout 100 " RONDE " train --resume msh0 --steps 6"));
+  check_run(0, run("timeout 100 " RONDE " train --resume tsh0 --steps 6"));
+  json_t *mpi = record("msh0"), *threads = record("tsh0");
+  assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
+  assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+  json_decref(mpi);
+  json_decref(threads);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
@@ -590,6 +625,7 @@ int main(void) {
       cmocka_unit_test(variables_are_the_launchers),
       cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
+      cmocka_unit_test(shards_come_to_the_bits_of_threads),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -84,11 +84,10 @@ static void each_row_is_whole(void **state) {
 
 /* A misspelt one would be everybody's. */
 static void strategies_name_options(void **state) {
-  static const char *const names[] = {"single", "allreduce", "ps-sync", "ps-async", "ps-ssp", "localsgd"};
-  for (size_t i = 0; i < RONDE__COUNT(names); i++) {
-    const ronde__strategy *strategy = ronde__strategy_find(names[i], &(ronde__strategy_settings){0});
-    for (const char *const *name = strategy->options; *name; name++)
-      if (!ronde__option_find(RONDE__VERB_TRAIN, *name)) fail_msg("%s: there is no --%s", names[i], *name);
+  const ronde__strategy *strategy;
+  for (int i = 0; (strategy = ronde__strategy_at(i)); i++) {
+    for (const char *const *name = strategy->options; name && *name; name++)
+      if (!ronde__option_find(RONDE__VERB_TRAIN, *name)) fail_msg("%s: there is no --%s", strategy->name, *name);
   }
 }
 

@@ -87,6 +87,9 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=2 strategy=allreduce overlap=on",
       "workers=2 strategy=allreduce overlap=off",
       "workers=5 strategy=allreduce overlap=on clip=1 accumulate=2",
+      "workers=2 strategy=sharded overlap=on",
+      "workers=3 strategy=sharded overlap=off optimizer=adam",
+      "workers=5 strategy=sharded overlap=on clip=1 accumulate=2",
       "workers=3 strategy=ps-sync servers=2",
       "workers=3 strategy=ps-sync servers=2 placement=dedicated",
       "workers=1 strategy=ps-async",
@@ -127,6 +130,8 @@ static int n_others(const char *options, int n_seeds) {
 
 static void test_no_order_changes_what_is_synchronous(void **state) {
   assert_int_equal(n_others("workers=4 strategy=allreduce overlap=on bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=4 strategy=sharded overlap=on bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=4 strategy=sharded overlap=off bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=3 strategy=ps-sync servers=3 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=4 strategy=localsgd sync-every=2 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=3 strategy=localsgd sync-every=2 sync-overlap=on bucket-mb=0.001", 40), 0);
@@ -136,6 +141,7 @@ static void test_no_order_changes_what_is_synchronous(void **state) {
 /* Of an order that a seed draws, and that repeats. */
 static void test_runs_repeat_to_the_last_event(void **state) {
   static const char *const cases[] = {"workers=2 strategy=allreduce overlap=on",
+                                      "workers=3 strategy=sharded overlap=on",
                                       "workers=4 strategy=ps-sync servers=2",
                                       "workers=4 strategy=ps-async servers=2",
                                       "workers=4 strategy=downpour servers=2 n-push=3 n-fetch=2 warm-start=2",
@@ -303,6 +309,7 @@ static ronde_status sim_planted(const char *options, void (*tamper)(ronde__job *
 static void test_who_fails_ends_all(void **state) {
   static const char *const cases[] = {"workers=3 strategy=allreduce overlap=on", "workers=3 strategy=ps-sync servers=2",
                                       "workers=3 strategy=localsgd sync-every=2 sync-overlap=on",
+                                      "workers=3 strategy=sharded overlap=off",
                                       "workers=3 strategy=ps-async servers=2 placement=dedicated"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     assert_int_equal(sim_planted(cases[i], plant_failure), RONDE_E_INPUT);

@@ -22,6 +22,7 @@ typedef enum kind {
   KIND_ALLREDUCE,
   KIND_ALLREDUCE_BF16,
   KIND_REDUCE_SCATTER,
+  KIND_PAIRWISE,
   KIND_ALLGATHER,
   KIND_BROADCAST,
   KIND_COPY
@@ -36,6 +37,7 @@ typedef struct measured {
 static const measured others[] = {
     {"ring-bf16", KIND_ALLREDUCE_BF16, NULL}, /* of --wire bf16 */
     {"reduce-scatter", KIND_REDUCE_SCATTER, NULL},
+    {"pairwise", KIND_PAIRWISE, NULL}, /* a reduce-scatter, of --strategy sharded in one host */
     {"all-gather", KIND_ALLGATHER, NULL},
     {"broadcast", KIND_BROADCAST, NULL},
     {"copy", KIND_COPY, NULL}, /* of a rank's own vector, all ranks at once: what memory allows */
@@ -78,6 +80,7 @@ static ronde_status call_collective(const measured *c, rank *r, size_t n) {
     return ronde__allreduce_bf16(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other, r->other + n);
   case KIND_REDUCE_SCATTER:
     return ronde__reduce_scatter_ring(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other);
+  case KIND_PAIRWISE: return ronde__reduce_scatter_pairwise(transport, kernels, RONDE__TAG_STRATEGY, r->x, n, r->other);
   case KIND_ALLGATHER: return ronde__allgather_chunks_ring(transport, RONDE__TAG_STRATEGY, r->x, n);
   case KIND_BROADCAST: return ronde__broadcast_tree(transport, RONDE__TAG_STRATEGY, 0, r->x, n * sizeof *r->x);
   case KIND_COPY: ronde__copy_past_cache(r->other, r->x, n * sizeof *r->x);
@@ -90,6 +93,7 @@ static size_t other_elems(const measured *c, const ronde__transport *transport, 
   case KIND_ALLREDUCE: return c->allreduce->scratch(transport, n);
   case KIND_ALLREDUCE_BF16: return n + ronde__allreduce_bf16_scratch(n, transport->size);
   case KIND_REDUCE_SCATTER: return ronde__ring_scratch(n, transport->size);
+  case KIND_PAIRWISE: return 2 * RONDE__PAIRWISE_ELEMS;
   case KIND_COPY: return n;
   default: return 0;
   }
@@ -101,6 +105,7 @@ static double bus_factor(kind kind, int p) {
   case KIND_ALLREDUCE: return 2.0 * (p - 1) / p;
   case KIND_ALLREDUCE_BF16:
   case KIND_REDUCE_SCATTER:
+  case KIND_PAIRWISE:
   case KIND_ALLGATHER: return (double)(p - 1) / p;
   default: return 1;
   }
@@ -127,7 +132,8 @@ static bool is_right(const measured *c, const rank *r, size_t n, size_t i, int o
   switch (c->kind) {
   case KIND_ALLREDUCE:
   case KIND_ALLREDUCE_BF16: return r->x[i] == sum_of_inputs(p, i);
-  case KIND_REDUCE_SCATTER: return owner != self || r->x[i] == sum_of_inputs(p, i);
+  case KIND_REDUCE_SCATTER:
+  case KIND_PAIRWISE: return owner != self || r->x[i] == sum_of_inputs(p, i);
   case KIND_ALLGATHER: return r->x[i] == input_at(p, owner, i);
   case KIND_BROADCAST: return r->x[i] == input_at(p, 0, i);
   case KIND_COPY: return r->other[i] == input_at(p, self, i);
@@ -195,7 +201,8 @@ static ronde_status prepare_calls(const measured *c, rank *r, size_t n, word *wo
 /* ---- the record ---- */
 
 static json_t *kind_json(kind kind) {
-  static const char *const kinds[] = {"all-reduce", "all-reduce", "reduce-scatter", "all-gather", "broadcast", "copy"};
+  static const char *const kinds[] = {"all-reduce", "all-reduce", "reduce-scatter", "reduce-scatter", "all-gather",
+                                      "broadcast",  "copy"};
   return json_string(kinds[kind]);
 }
 
@@ -372,7 +379,7 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   if (list && b->n_cases != wanted)
     return ronde__fail(RONDE_E_USAGE,
                        "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
-                       "hierarchical, mpi, ring-bf16, reduce-scatter, all-gather, broadcast, copy)",
+                       "hierarchical, mpi, ring-bf16, reduce-scatter, pairwise, all-gather, broadcast, copy)",
                        RONDE__SHOWN(list), wanted - b->n_cases);
   return RONDE_OK;
 }

@@ -100,6 +100,40 @@ ronde_status ronde__allgather_ring(ronde__transport *transport, uint32_t tag, vo
 /* data [bytes] of root goes to all. Cost: ceil(log2 p)(alpha + bytes beta): a binomial tree. */
 ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, int root, void *data, size_t bytes);
 
+/* ---- pairwise: by pieces of x, each of which one rank owns ---------------------------------------------------------
+ * Every rank hands every other what is that one's, so no partial sum travels, and nobody waits for a sum but its owner.
+ * Between ranks of one host what was offered is read straight from where it lies. Each rank sends and receives
+ * (p-1)/p n floats, in each direction: p-1 messages for each piece.
+ * None of it but sum blocks. requests_out is under way on return, also after an error: wait for them, or cancel.
+ * Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005
+ * (reduce-scatter of long messages). */
+
+/* Those of one rank, of at most RONDE__PAIRWISE_ELEMS each: a sum of that length stays in the second-level cache beside
+ * what it is made of and what is computed from it. */
+enum { RONDE__PAIRWISE_ELEMS = 32 << 10 };
+typedef struct ronde__pieces {
+  const ronde__range *at; /* [n] */
+  int n;
+} ronde__pieces;
+
+/* Offers to each rank its pieces, of [ranks]: x must stay as it is until the requests [ronde__pairwise_others] are done. */
+ronde_status ronde__pairwise_offer(ronde__transport *transport, uint32_t tag, const float *x, const ronde__pieces *of,
+                                   ronde__request *requests_out);
+int ronde__pairwise_others(const ronde__transport *transport, const ronde__pieces *of);
+/* Sums the rank's own pieces, which all others have offered or will: x's, then those of the ranks behind this one, round
+ * to the one before it. Hands each sum over: `piece` of own is in sum, which lies in scratch
+ * [2 * RONDE__PAIRWISE_ELEMS]. x stays as it is. take NULL: only ends what was offered. */
+typedef void (*ronde__take)(void *arg, int piece, const float *sum);
+ronde_status ronde__pairwise_sum(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                 const float *x, ronde__pieces own, ronde__take take, void *arg, float *scratch);
+/* A whole reduce-scatter: as ronde__reduce_scatter_ring, but pairwise, and the rest of x is as it was. Blocks. scratch
+ * [2 * RONDE__PAIRWISE_ELEMS]. */
+ronde_status ronde__reduce_scatter_pairwise(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                            float *x, size_t n, float *scratch);
+/* Everybody's pieces go to all. requests_out: [ronde__pairwise_others + (p-1) times the own ones]. */
+ronde_status ronde__pairwise_spread(ronde__transport *transport, uint32_t tag, float *x, const ronde__pieces *of,
+                                    ronde__request *requests_out);
+
 /* ---- for those who write collectives --------------------------------------------------------------------------- */
 
 /* Sends out [n_out] to rank `to` and receives in [n_in] from rank `from` (either -1: nobody), in pieces, so that one

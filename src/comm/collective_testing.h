@@ -9,7 +9,7 @@
 
 enum { MAX_RANKS = 7 };
 
-typedef enum kind { ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, REDUCE } kind;
+typedef enum kind { ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, PAIRWISE, REDUCE } kind;
 
 typedef struct operation {
   kind kind;
@@ -20,7 +20,8 @@ static const operation operations[] = {
     {ALLREDUCE, "ring"},    {ALLREDUCE, "halving-doubling"},
     {ALLREDUCE, "tree"},    {ALLREDUCE, "hierarchical"},
     {ALLGATHER, NULL},      {BROADCAST, NULL},
-    {REDUCE_SCATTER, NULL}, {REDUCE, NULL},
+    {REDUCE_SCATTER, NULL}, {PAIRWISE, NULL},
+    {REDUCE, NULL},
 };
 
 static const size_t trial_sizes[] = {0, 1, 2, 6, 7, 1000, 2048, 2049, 100003};
@@ -45,7 +46,25 @@ static size_t result_n(const trial *t) { return t->op.kind == ALLGATHER ? t->n *
 static size_t scratch_n(const trial *t, const ronde__transport *transport) {
   if (t->op.kind == ALLREDUCE) return ronde__allreduce_find(t->op.algorithm)->scratch(transport, t->n);
   if (t->op.kind == REDUCE_SCATTER) return ronde__ring_scratch(t->n, t->p);
+  if (t->op.kind == PAIRWISE) return 2 * RONDE__PAIRWISE_ELEMS;
   return t->op.kind == REDUCE ? ronde__reduce_tree_scratch(t->n) : 0;
+}
+
+/* Each rank's chunk is one piece here. */
+static ronde_status spread_chunks(ronde__transport *transport, const trial *t, float *x) {
+  ronde__range ranges[MAX_RANKS];
+  ronde__pieces of[MAX_RANKS];
+  ronde__request requests[2 * MAX_RANKS] = {{NULL}};
+  for (int r = 0; r < t->p; r++) {
+    size_t begin = (size_t)ronde__shard_begin((int64_t)t->n, r, t->p);
+    ranges[r] = (ronde__range){begin, (size_t)ronde__shard_begin((int64_t)t->n, r + 1, t->p) - begin};
+    of[r] = (ronde__pieces){&ranges[r], 1};
+  }
+  ronde_status status = ronde__pairwise_spread(transport, t->tag, x, of, requests);
+  int n = 2 * (t->p - 1);
+  if (status == RONDE_OK) status = transport->ops->wait(transport, requests, n, transport->timeout_ns);
+  if (status != RONDE_OK) transport->ops->cancel(transport, requests, n);
+  return status;
 }
 
 static ronde_status call(ronde__transport *transport, const trial *t, float *x, float *scratch) {
@@ -56,6 +75,9 @@ static ronde_status call(ronde__transport *transport, const trial *t, float *x, 
   case REDUCE_SCATTER:
     RONDE_TRY(ronde__reduce_scatter_ring(transport, t->kernels, t->tag, x, t->n, scratch));
     return ronde__allgather_chunks_ring(transport, t->tag, x, t->n);
+  case PAIRWISE:
+    RONDE_TRY(ronde__reduce_scatter_pairwise(transport, t->kernels, t->tag, x, t->n, scratch));
+    return spread_chunks(transport, t, x);
   default:
     RONDE_TRY(ronde__reduce_tree(transport, t->kernels, t->tag, t->root, x, t->n, scratch));
     return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);

@@ -41,7 +41,8 @@ static bool adds_itself(const ronde__exchange *e) { return e->scratch && e->tran
 static ronde_status flow_receive(const ronde__exchange *e, flow *in, int64_t j) {
   if (adds_itself(e))
     return e->transport->ops->irecv_add(e->transport, e->from, e->wire_tag, e->kernels->add, in->x + j * in->piece,
-                                        (size_t)flow_piece_length(in, j), &in->requests[j % in->depth]);
+                                        in->x + j * in->piece, (size_t)flow_piece_length(in, j),
+                                        &in->requests[j % in->depth]);
   return e->transport->ops->irecv(e->transport, e->from, e->wire_tag, flow_landing(e, in, j),
                                   sizeof(float) * (size_t)flow_piece_length(in, j), &in->requests[j % in->depth]);
 }

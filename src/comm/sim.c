@@ -24,6 +24,7 @@ typedef struct transfer {
   char *kept;      /* of a send that was done before somebody received it: the message */
   bool left_alone; /* nobody holds its request any more */
   ronde__add add;
+  const float *addend; /* of a receive that adds */
   ronde_status status;
   uint64_t done_ns;    /* UINT64_MAX: nobody knows yet */
   uint64_t arrives_ns; /* of a send */
@@ -149,12 +150,12 @@ static void send_off(group *g, transfer *t) {
 
 static void copy(const transfer *send, transfer *receive) {
   const char *data = send->kept ? send->kept : send->data;
-  float *x = (float *)receive->data;
+  float *sum = (float *)receive->data;
   if (send->bytes != receive->bytes)
     receive->status = ronde__fail(RONDE_E_INTERNAL,
                                   "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu",
                                   receive->peer, receive->owner->head.rank, receive->tag, send->bytes, receive->bytes);
-  else if (receive->add) receive->add(x, (const float *)data, x, (int64_t)(send->bytes / sizeof *x));
+  else if (receive->add) receive->add(receive->addend, (const float *)data, sum, (int64_t)(send->bytes / sizeof *sum));
   else if (send->bytes) memcpy(receive->data, data, send->bytes);
 }
 
@@ -204,9 +205,9 @@ static ronde_status sim_irecv(ronde__transport *transport, int peer, uint32_t ta
   return post(transport, wanted, request_out);
 }
 
-static ronde_status sim_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x,
-                                  size_t n, ronde__request *request_out) {
-  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)x, .bytes = n * sizeof *x, .add = add};
+static ronde_status sim_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, const float *x,
+                                  float *sum, size_t n, ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)sum, .bytes = n * sizeof *sum, .add = add, .addend = x};
   return post(transport, wanted, request_out);
 }
 

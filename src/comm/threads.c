@@ -30,7 +30,8 @@ struct transfer {
   bool is_send;
   char *data; /* only read where is_send */
   size_t bytes;
-  ronde__add add; /* of a receive: NULL, or what comes is added to floats */
+  ronde__add add; /* of a receive: NULL, or what comes is added to addend, as floats */
+  const float *addend;
   ronde_status status;
   _Atomic state state;
 };
@@ -138,8 +139,9 @@ static queue *queue_of(const transfer *t, bool sends) {
 
 static void copy(const transfer *send, transfer *receive) {
   if (send->bytes == receive->bytes) {
-    float *x = (float *)receive->data;
-    if (receive->add) receive->add(x, (const float *)send->data, x, (int64_t)(send->bytes / sizeof *x));
+    float *sum = (float *)receive->data;
+    if (receive->add)
+      receive->add(receive->addend, (const float *)send->data, sum, (int64_t)(send->bytes / sizeof *sum));
     else if (send->bytes) ronde__copy_past_cache(receive->data, send->data, send->bytes);
     return;
   }
@@ -197,6 +199,7 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
   t->data = wanted.data;
   t->bytes = wanted.bytes;
   t->add = wanted.add;
+  t->addend = wanted.addend;
   t->status = RONDE_OK;
   transfer_post(t);
   request_out->impl = t;
@@ -215,9 +218,9 @@ static ronde_status threads_irecv(ronde__transport *transport, int peer, uint32_
   return post(transport, wanted, request_out);
 }
 
-static ronde_status threads_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x,
-                                      size_t n, ronde__request *request_out) {
-  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)x, .bytes = n * sizeof *x, .add = add};
+static ronde_status threads_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add,
+                                      const float *x, float *sum, size_t n, ronde__request *request_out) {
+  transfer wanted = {.peer = peer, .tag = tag, .data = (char *)sum, .bytes = n * sizeof *sum, .add = add, .addend = x};
   return post(transport, wanted, request_out);
 }
 

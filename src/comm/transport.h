@@ -24,10 +24,10 @@ typedef struct ronde__transport_ops {
                         ronde__request *request_out);
   ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                         ronde__request *request_out);
-  /* As irecv, but the n floats that come are added to x, straight from where they lie. NULL: it
-   * cannot. */
-  ronde_status (*irecv_add)(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, float *x, size_t n,
-                            ronde__request *request_out);
+  /* As irecv, but sum [n] becomes x [n] plus the floats that come, straight from where they lie; sum may be x. NULL:
+   * it cannot. */
+  ronde_status (*irecv_add)(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, const float *x,
+                            float *sum, size_t n, ronde__request *request_out);
   /* done_out tells; a done request is reset to zero. An error is the request's end, as in wait. */
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
   /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST when nothing has come

@@ -107,7 +107,7 @@ static void what_comes_is_added(void **state) {
     float out[3] = {1, 2, 3}, in[4] = {10, 20, 30, 40};
     ronde__request sent = {0}, received;
     if (send_first) sent = send(t[0], 1, 7, out, sizeof out);
-    assert_int_equal(t[1]->ops->irecv_add(t[1], 0, 7, sum, in, 3, &received), RONDE_OK);
+    assert_int_equal(t[1]->ops->irecv_add(t[1], 0, 7, sum, in, in, 3, &received), RONDE_OK);
     if (!send_first) sent = send(t[0], 1, 7, out, sizeof out);
     assert_int_equal(wait(t[1], &received, 1), RONDE_OK);
     assert_int_equal(wait(t[0], &sent, 1), RONDE_OK);

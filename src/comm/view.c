@@ -19,10 +19,10 @@ static ronde_status view_irecv(ronde__transport *t, int peer, uint32_t tag, void
   return inner->ops->irecv(inner, peer, tag, data, bytes, request_out);
 }
 
-static ronde_status view_irecv_add(ronde__transport *t, int peer, uint32_t tag, ronde__add add, float *x, size_t n,
-                                   ronde__request *request_out) {
+static ronde_status view_irecv_add(ronde__transport *t, int peer, uint32_t tag, ronde__add add, const float *x,
+                                   float *sum, size_t n, ronde__request *request_out) {
   ronde__transport *inner = inner_of(t, peer, &peer);
-  return inner->ops->irecv_add(inner, peer, tag, add, x, n, request_out);
+  return inner->ops->irecv_add(inner, peer, tag, add, x, sum, n, request_out);
 }
 
 static ronde__transport *within(ronde__transport *t) { return ((ronde__view *)t)->inner; }

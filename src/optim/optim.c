@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHUNK 4096 /* elements: a thread's part of each array starts on a page of its own */
 
@@ -75,6 +76,35 @@ void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_
   optim->dead = dead;
   optim->n_dead = n_dead;
   optim->looked = false;
+}
+
+/* Before the first update all of it is zero, and no page is touched. */
+static float *pack_state(const ronde__optim *optim, const float *state, const ronde__range *ranges, int n_ranges,
+                         size_t n) {
+  float *packed = ronde__pages_map(n * sizeof *packed);
+  size_t at = 0;
+  for (int i = 0; i < n_ranges && packed && optim->n_updates > 0; at += ranges[i++].n)
+    memcpy(packed + at, state + ranges[i].begin, ranges[i].n * sizeof *packed);
+  return packed;
+}
+
+ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, int n_ranges) {
+  float *packed[RONDE__COUNT(optim->state)] = {NULL};
+  size_t n = 0;
+  bool complete = true;
+  for (int i = 0; i < n_ranges; ++i) n += ranges[i].n;
+  for (int s = 0; s < optim->n_states; ++s) {
+    packed[s] = pack_state(optim, optim->state[s], ranges, n_ranges, n);
+    complete &= packed[s] != NULL;
+  }
+  for (int s = 0; s < optim->n_states; ++s) {
+    ronde__pages_unmap(complete ? optim->state[s] : packed[s], (complete ? optim->n : n) * sizeof(float));
+    if (complete) optim->state[s] = packed[s];
+  }
+  if (!complete) return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %zu bytes", n * sizeof(float));
+  optim->n = n;
+  ronde__optim_set_dead(optim, NULL, 0);
+  return RONDE_OK;
 }
 
 /* All but SGD divide by eps where the state is zero. */
@@ -199,6 +229,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 }
 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
+size_t ronde__optim_elems(const ronde__optim *optim) { return optim->n; }
 
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
   *name_out = state_names[optim->options.kind][i];

@@ -34,6 +34,9 @@ void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
  * zero too, an update would leave the parameters there as they are, and passes over them. dead must outlive the
  * optimizer. */
 void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_dead);
+/* Keeps the state of these ranges alone, one behind the other: from now on `first` of a range counts in that order, the
+ * state's arrays are as long, and nothing is dead. Memory of the rest is given back; on RONDE_E_MEMORY all stays. */
+ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, int n_ranges);
 /* One update by gradients that are already scaled, at this step's learning rate. Call begin once a step, then cover
  * the n elements by ranges in any order and from several threads: a fused or sharded update is a range, and so is a
  * bucket. The bits do not depend on the cut. w, g [n] are the range's own; first is its offset in the whole. */
@@ -54,6 +57,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
  * "square_avg"), and the number of
  * updates, which is to be set when arrays were. */
 int ronde__optim_n_states(const ronde__optim *optim);
+size_t ronde__optim_elems(const ronde__optim *optim); /* of each array */
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);
 void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates);

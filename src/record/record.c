@@ -202,6 +202,7 @@ static json_t *workers_json(const ronde__record *record) {
     record_put(fields, "other_s", record_real(s[RONDE__PHASE_OTHER]));
     record_put(fields, "wall_s", record_real(row->wall_s));
     record_put(fields, "peak_rss_bytes", record_count(row->peak_rss_bytes));
+    record_put(fields, "optimizer_bytes", record_count(row->optimizer_bytes));
     record_put(fields, "late", late_json(row->late));
     json_array_append_new(workers, fields);
   }

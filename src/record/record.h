@@ -57,6 +57,7 @@ typedef struct ronde__record_worker {
   int64_t examples;
   double wall_s, phase_s[RONDE__N_PHASES];
   int64_t peak_rss_bytes;              /* < 0 where workers share a process */
+  int64_t optimizer_bytes;             /* of the state that it holds; < 0 where others do */
   const char *host;                    /* NULL: this one */
   const ronde__straggler_row *late;    /* NULL: nobody waits for it */
   int64_t dropped_parts, missed_parts; /* that it made too late, and not at all */

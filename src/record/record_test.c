@@ -81,8 +81,8 @@ static void fill_result(ronde__record *record) {
   static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL}, {"collective", "ring", "modelled"}};
   static const ronde__straggler_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
-      {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, NULL, NULL, 0, 0},
-      {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, "other", &late, 3, 1},
+      {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, -1, NULL, NULL, 0, 0},
+      {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, 512, "other", &late, 3, 1},
   };
   record->isa = "avx2";
   record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1, "w"};
@@ -219,6 +219,8 @@ static void test_rows_hold_phases_that_add_up(void **state) {
   assert_text(json, "workers.1.host", "other");
   assert_null_at(json, "workers.0.peak_rss_bytes");
   assert_count(json, "workers.1.peak_rss_bytes", 4096);
+  assert_null_at(json, "workers.0.optimizer_bytes");
+  assert_count(json, "workers.1.optimizer_bytes", 512);
   assert_null_at(json, "workers.0.late");
   assert_count(json, "workers.1.late.steps", 7);
   assert_real(json, "workers.1.late.waited_s", 1.5);

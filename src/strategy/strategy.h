@@ -67,6 +67,8 @@ typedef struct ronde__worker {
    * compared, whatever the ranks' clocks say and however they drift. */
   uint64_t met_ns, met_phases_ns[RONDE__N_PHASES];
   ronde__straggler *straggler; /* rank 0, where all wait for the last: who was late; else NULL */
+  /* The optimizer's, for gather_state of a strategy that shards it: of rank 0, whole. */
+  const ronde__state_array *optim_arrays;
   /* Those that the strategy declares, in its order: zeros, or a checkpoint's; and the note of that, or NULL. */
   const ronde__state_array *arrays;
   const json_t *note;
@@ -158,6 +160,9 @@ typedef struct ronde__strategy {
   ronde_status (*settle)(void *state);
   /* When all ranks have met between two steps, behind settle: makes replicas equal. NULL: they are, once settled. */
   ronde_status (*refresh)(void *state);
+  /* With several workers `create` leaves the worker's optimizer the state of a shard alone (ronde__optim_keep). The whole
+   * arrays are there in front of it, and on rank 0 while a checkpoint is taken: gather_state fills them. */
+  bool shards_optimizer;
   /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
   const char *const *arrays;
   /* Between two steps, for a checkpoint: brings the optimizer's state and these arrays into those of rank 0's worker.

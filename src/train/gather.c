@@ -43,9 +43,15 @@ static ronde__prof *ledger(const ronde__rank *r, int i) {
   return service->state ? service->member->role->prof(service->state) : NULL;
 }
 
+static int64_t optimizer_bytes(const ronde__rank *r) {
+  if (!r->optim || r->job->strategy->place) return -1;
+  return (int64_t)((size_t)ronde__optim_n_states(r->optim) * ronde__optim_elems(r->optim) * sizeof(float));
+}
+
 static ronde__rank_facts own_facts(const ronde__rank *r) {
   const ronde__transport *transport = r->group;
   ronde__rank_facts facts = {.peak_rss_bytes = transport->process_each ? ronde__peak_rss_bytes() : -1,
+                             .optimizer_bytes = optimizer_bytes(r),
                              .bytes_sent = transport->bytes_sent,
                              .bytes_received = transport->bytes_received,
                              .messages = transport->messages,

@@ -140,17 +140,25 @@ static bool is_due(const ronde__rank *r, bool last) {
   return job->checkpoint_steps > 0 && r->progress.step % job->checkpoint_steps == 0;
 }
 
+/* Rank 0 writes what all of them have. */
+static ronde_status gather_and_save(ronde__rank *r, bool last, bool hurried) {
+  const ronde__strategy *strategy = r->job->strategy;
+  const ronde__reporter *reporter = r->reporter;
+  if (strategy->gather_state) RONDE_TRY(strategy->gather_state(r->strategy_state));
+  if (!r->saver) return RONDE_OK;
+  if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
+  return last ? ronde__saver_now(r->saver, &r->progress, hurried) : ronde__saver_begin(r->saver, &r->progress);
+}
+
 /* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
 static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   const ronde__strategy *strategy = r->job->strategy;
-  const ronde__reporter *reporter = r->reporter;
   RONDE_TRY(settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
-  if (strategy->gather_state && (strategy->meets_to_save || r->saver))
-    RONDE_TRY(strategy->gather_state(r->strategy_state));
-  if (r->saver && reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
-  if (r->saver)
-    RONDE_TRY(last ? ronde__saver_now(r->saver, &r->progress, hurried) : ronde__saver_begin(r->saver, &r->progress));
+  ronde_status status = r->saver ? ronde__rank_make_whole(r) : RONDE_OK;
+  if (status == RONDE_OK && (strategy->meets_to_save || r->saver)) status = gather_and_save(r, last, hurried);
+  if (r->saver) ronde__rank_drop_whole(r);
+  RONDE_TRY(status);
   if (strategy->meets_to_save && !last)
     RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -158,7 +166,7 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
 }
 
 static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
-  bool takes_part = r->saver || r->job->strategy->meets_to_save;
+  bool takes_part = r->saver || (r->job->strategy->meets_to_save && r->job->options->out);
   return takes_part && is_due(r, last) ? write_state(r, last, cancelled) : RONDE_OK;
 }
 

@@ -50,8 +50,9 @@ typedef struct ronde__reporter {
 /* What a rank tells of itself at the end. */
 typedef struct ronde__rank_facts {
   char host[64];
-  int64_t peak_rss_bytes; /* of its process; -1: ranks share one */
-  uint64_t cpu_ns;        /* of its process; 0 where another rank tells it */
+  int64_t peak_rss_bytes;  /* of its process; -1: ranks share one */
+  int64_t optimizer_bytes; /* of the state that its worker holds; -1: members that are no workers do */
+  uint64_t cpu_ns;         /* of its process; 0 where another rank tells it */
   uint64_t bytes_sent, bytes_received, messages;
   int64_t n_ops;
   uint64_t service_ns[RONDE__MAX_BESIDE][RONDE__N_PHASES]; /* of what it does besides; zeros: nothing */
@@ -102,6 +103,11 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
  * where they are processes; servers get theirs from rank 0 anyway; */
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
+/* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
+ * else nothing. */
+ronde_status ronde__rank_make_whole(ronde__rank *rank);
+void ronde__rank_drop_whole(ronde__rank *rank);
+bool ronde__rank_is_sharded(const ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */

@@ -172,12 +172,15 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .fused_update = job->fused_update,
                               .partials = r->partials,
                               .straggler = r->straggler,
+                              .optim_arrays = r->state.arrays,
                               .arrays = r->state.arrays + ronde__optim_n_states(r->optim),
                               .note = job->resume ? ronde__resume_note(job->resume) : NULL};
   r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
   r->worker.before_forward_arg = r;
   RONDE_TRY(start_services(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
+  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++)
+    r->state.arrays[i].values = NULL; /* the optimizer has given the whole ones back */
   r->state.strategy_state = r->strategy_state;
   bool saves = r->transport->rank == 0 && job->options->out;
   return saves ? ronde__saver_create(job, r->transport->time, &r->state, &r->saver) : RONDE_OK;

@@ -36,6 +36,28 @@ static ronde_status list_arrays(ronde__rank *r) {
   return RONDE_OK;
 }
 
+bool ronde__rank_is_sharded(const ronde__rank *r) {
+  return r->job->strategy->shards_optimizer && r->job->roles.n_workers > 1;
+}
+
+ronde_status ronde__rank_make_whole(ronde__rank *r) {
+  size_t bytes = ronde__net_n_trained(r->net) * sizeof(float);
+  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++) {
+    r->state.arrays[i].values = ronde__pages_map(bytes);
+    if (!r->state.arrays[i].values)
+      return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for the optimizer's state, %zu bytes", bytes);
+  }
+  return RONDE_OK;
+}
+
+void ronde__rank_drop_whole(ronde__rank *r) {
+  size_t bytes = ronde__net_n_trained(r->net) * sizeof(float);
+  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++) {
+    ronde__pages_unmap(r->state.arrays[i].values, bytes);
+    r->state.arrays[i].values = NULL;
+  }
+}
+
 void ronde__rank_drop_state(ronde__rank *r) {
   for (int i = r->optim ? ronde__optim_n_states(r->optim) : 0; i < r->state.n_arrays; i++)
     ronde__free(r->state.arrays[i].values);

@@ -246,6 +246,7 @@ static void fill_facts(ronde__run *r) {
   for (int i = 0; i < r->job->roles.n_workers && facts; i++) {
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
+    r->workers[i].optimizer_bytes = facts[i].optimizer_bytes;
   }
   for (int i = r->job->roles.n_workers; i < r->job->roles.n_members && facts; i++)
     fill_member(&r->workers[i], r->job, &r->job->roles.members[i], facts);
@@ -376,12 +377,14 @@ static json_t *memory_json(const ronde__run *r) {
   size_t optimizer =
       ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
   size_t n_workers = (size_t)job->roles.n_workers;
+  const ronde__optim *held = r->ranks[0].optim;
+  size_t of_rank = (size_t)ronde__optim_n_states(held) * ronde__optim_elems(held) * sizeof(float);
   size_t total = (memory.parameters + memory.gradients + memory.arena) * n_workers;
   total += job->strategy->more_bytes ? job->strategy->more_bytes(&r->ranks[0].settings, memory.gradients, optimizer)
                                      : optimizer * n_workers;
   if (job->strategy->master_bytes) total += job->strategy->master_bytes(r->ranks[0].strategy_state);
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
-                   (json_int_t)memory.gradients, "optimizer", (json_int_t)optimizer, "arena", (json_int_t)memory.arena,
+                   (json_int_t)memory.gradients, "optimizer", (json_int_t)of_rank, "arena", (json_int_t)memory.arena,
                    "total", (json_int_t)total);
 }
 

@@ -17,8 +17,8 @@ static ronde_status make_transports(ronde__run *run) {
   RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
   RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
   for (int i = 0; i < roles->n_members; i++)
-    run->workers[i] =
-        (ronde__record_worker){.rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1};
+    run->workers[i] = (ronde__record_worker){
+        .rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1, .optimizer_bytes = -1};
   if (job->mpi) {
     run->transports[0] = job->mpi;
     return RONDE_OK;
