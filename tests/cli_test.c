@@ -79,7 +79,7 @@ static void test_help_goes_to_stdout(void **state) {
       {"--help", "ronde VERB --help", "Exit codes"},
       {"help", "predict CKPT INPUT", "version"},
       {"-h", "Verbs", "init"},
-      {"train --help", "--optimizer sgd|adam|adamw|adagrad", "--[no-]shuffle"},
+      {"train --help", "--optimizer sgd|adam|adamw|adagrad|lbfgs", "--[no-]shuffle"},
       {"help train", "[auto]", "--json"},
       {"train --batch 3 --help", "--batch N", "[128]"},
       {"help eval", "ronde eval CKPT [OPTIONS]", "--data NAME[:DIR]"},

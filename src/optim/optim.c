@@ -1,7 +1,9 @@
 /* Optimizers on ranges of the flat arrays. */
 #include "optim/optim.h"
+#include "optim/lbfgs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define CHUNK 4096 /* elements: a thread's part of each array starts on a page of its own */
@@ -13,7 +15,8 @@ struct ronde__optim {
   size_t n;
   int64_t n_updates;
   int n_states;
-  float *state[2]; /* [n] each */
+  float **state;     /* [n_states][n] */
+  char (*names)[24]; /* [n_states] */
   const ronde__range *dead;
   int n_dead;
   bool passes_dead, looked; /* passes_dead is valid once looked is set; loading a state clears it */
@@ -26,23 +29,45 @@ struct ronde__optim {
 
 static const char *const adam_states[] = {"exp_avg", "exp_avg_sq"};
 
-static int states_needed(ronde__optim_kind kind, double momentum) {
-  switch (kind) {
-  case RONDE__OPTIM_SGD: return momentum != 0 ? 1 : 0;
+static int states_needed(const ronde__optim_options *o) {
+  switch (o->kind) {
+  case RONDE__OPTIM_SGD: return o->momentum != 0 ? 1 : 0;
   case RONDE__OPTIM_ADAM:
   case RONDE__OPTIM_ADAMW: return 2;
   case RONDE__OPTIM_ADAGRAD: return 1;
+  case RONDE__OPTIM_LBFGS: return RONDE__LBFGS_PAIRS - RONDE__LBFGS_DIRECTION + 2 * o->history;
   }
   return 0;
 }
 
-static const char *state_name(ronde__optim_kind kind, int i) {
-  if (kind == RONDE__OPTIM_SGD) return "momentum_buffer";
-  return kind == RONDE__OPTIM_ADAGRAD ? "sum" : adam_states[i];
+static void name_state(ronde__optim_kind kind, int i, char name_out[24]) {
+  static const char *const of_lbfgs[] = {"d", "prev_flat_grad"}, *const of_pairs[] = {"old_dirs", "old_stps"};
+  int pair = i + RONDE__LBFGS_DIRECTION - RONDE__LBFGS_PAIRS;
+  if (kind == RONDE__OPTIM_LBFGS && pair >= 0) snprintf(name_out, 24, "%s.%d", of_pairs[pair % 2], pair / 2);
+  else
+    snprintf(name_out, 24, "%s",
+             kind == RONDE__OPTIM_LBFGS     ? of_lbfgs[i]
+             : kind == RONDE__OPTIM_SGD     ? "momentum_buffer"
+             : kind == RONDE__OPTIM_ADAGRAD ? "sum"
+                                            : adam_states[i]);
 }
 
-size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n) {
-  return (size_t)states_needed(kind, momentum) * n * sizeof(float);
+size_t ronde__optim_state_bytes(const ronde__optim_options *options, size_t n) {
+  return (size_t)states_needed(options) * n * sizeof(float);
+}
+
+static ronde_status make_states(ronde__optim *optim) {
+  int wanted = states_needed(&optim->options);
+  size_t bytes = optim->n * sizeof(float);
+  RONDE__ALLOC(optim->state, (size_t)wanted * sizeof *optim->state, "optimizer");
+  RONDE__ALLOC(optim->names, (size_t)wanted * sizeof *optim->names, "optimizer");
+  for (; optim->n_states < wanted; ++optim->n_states) {
+    float *state = ronde__pages_map(bytes);
+    if (!state) return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted, bytes);
+    optim->state[optim->n_states] = state;
+    name_state(optim->options.kind, optim->n_states, optim->names[optim->n_states]);
+  }
+  return RONDE_OK;
 }
 
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
@@ -50,23 +75,17 @@ ronde_status ronde__optim_create(const ronde__optim_options *options, const rond
   ronde__optim *optim;
   RONDE__ALLOC(optim, sizeof *optim, "optimizer");
   *optim = (ronde__optim){.options = *options, .kernels = kernels, .n = n};
-  int wanted = states_needed(options->kind, options->momentum);
-  for (; optim->n_states < wanted; ++optim->n_states) {
-    float *state = ronde__pages_map(n * sizeof *state);
-    if (!state) {
-      ronde__optim_destroy(optim);
-      return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted,
-                         n * sizeof *state);
-    }
-    optim->state[optim->n_states] = state;
-  }
-  *optim_out = optim;
-  return RONDE_OK;
+  ronde_status status = make_states(optim);
+  if (status != RONDE_OK) ronde__optim_destroy(optim);
+  else *optim_out = optim;
+  return status;
 }
 
 void ronde__optim_destroy(ronde__optim *optim) {
   if (!optim) return;
   for (int i = 0; i < optim->n_states; ++i) ronde__pages_unmap(optim->state[i], optim->n * sizeof(float));
+  ronde__free(optim->state);
+  ronde__free(optim->names);
   ronde__free(optim);
 }
 
@@ -130,6 +149,7 @@ static void optim_update(const ronde__optim *optim, float *w, const float *g, si
   case RONDE__OPTIM_ADAGRAD: optim->kernels->adagrad(&optim->args.adagrad, w, g, state, elems); break;
   case RONDE__OPTIM_ADAM:
   case RONDE__OPTIM_ADAMW: optim->kernels->adam(&optim->args.adam, w, g, state, optim->state[1] + first, elems); break;
+  case RONDE__OPTIM_LBFGS: break; /* nobody asks for it */
   }
 }
 
@@ -195,7 +215,7 @@ void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
 
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
-  *name_out = state_name(optim->options.kind, i);
+  *name_out = optim->names[i];
   return optim->state[i];
 }
 

@@ -10,14 +10,17 @@ static ronde_status resolve_optimizer(ronde__job *job) {
   ronde__options *o = &job->config->options;
   bool sgd = o->optimizer == RONDE__OPTIMIZER_SGD, adagrad = o->optimizer == RONDE__OPTIMIZER_ADAGRAD;
   if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
-  if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS && o->lr == 0)
+    return ronde__fail(RONDE_E_USAGE, "--lr 0: a line search needs a first step length above 0");
+  if (o->eps < 0) o->eps = sgd || o->optimizer == RONDE__OPTIMIZER_LBFGS ? 0 : adagrad ? 1e-10 : 1e-8;
   if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
   static const ronde__optim_kind kinds[] = {[RONDE__OPTIMIZER_SGD] = RONDE__OPTIM_SGD,
                                             [RONDE__OPTIMIZER_ADAM] = RONDE__OPTIM_ADAM,
                                             [RONDE__OPTIMIZER_ADAMW] = RONDE__OPTIM_ADAMW,
-                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD};
-  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,
-                                      o->nesterov,         o->betas[0], o->betas[1], o->eps};
+                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD,
+                                            [RONDE__OPTIMIZER_LBFGS] = RONDE__OPTIM_LBFGS};
+  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay,      o->nesterov,
+                                      o->betas[0],         o->betas[1], o->eps,      (int)o->lbfgs_history};
   return RONDE_OK;
 }
 
@@ -25,6 +28,7 @@ static ronde_status resolve_optimizer(ronde__job *job) {
 static ronde_status resolve_rate(ronde__job *job) {
   ronde__options *o = &job->config->options;
   /* The record says what was done. */
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS && !ronde_config_is_given(job->config, "lr")) o->lr = 1;
   if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
@@ -149,6 +153,10 @@ ronde_status ronde__set_up_training(ronde__job *job) {
 /* One batch, again and again; without dropout every system computes the same. */
 ronde_status ronde__set_up_stepper(ronde__job *job) {
   ronde__options *o = &job->config->options;
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--optimizer lbfgs: what is measured is a step of one gradient and one update, "
+                       "and a step of it has several");
   o->dropout = 0;
   job->batch = job->local_batch = o->batch;
   job->fused_update = true;

@@ -8,7 +8,7 @@
 enum { PREFETCH = 4 };
 
 static const char *optimizer_name(const ronde__job *job) {
-  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
+  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "lbfgs"};
   return names[job->optim.kind];
 }
 
@@ -137,14 +137,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
-  ronde__loader_options loader = {.data = job->data,
-                                  .sampler = job->sampler,
-                                  .rank = r->transport->rank,
-                                  .world = job->roles.n_workers,
-                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
-                                  .prefetch = PREFETCH,
-                                  .time = r->transport->time,
-                                  .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
+  ronde__loader_options loader = {
+      .data = job->data,
+      .sampler = job->sampler,
+      .rank = r->transport->rank,
+      .world = job->roles.n_workers,
+      .whole = job->options->shard == RONDE__SHARD_WHOLE,
+      .prefetch = PREFETCH,
+      .keep = job->strategy->rereads ? (int)ronde__min(job->options->accumulate, job->batches_per_epoch) : 1,
+      .time = r->transport->time,
+      .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->progress.best.value = -INFINITY;
   if (job->resume) r->progress = job->resume->progress;
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
