@@ -128,7 +128,7 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"train --batch=", "--batch: '' is not a whole number from 1 to 16777216"},
       {"train --batch 0", "--batch: '0' is not a whole number from 1 to 16777216"},
       {"train --lr=fast", "--lr: 'fast' is not a number from 0 to 1e+09"},
-      {"train --optimizer sdg", "--optimizer: 'sdg' is not sgd, adam, adamw or adagrad"},
+      {"train --optimizer sdg", "--optimizer: 'sdg' is not sgd, adam, adamw, adagrad or lbfgs"},
       {"train --no-normalise", "unknown option --no-normalise; the nearest is --normalize"},
       {"train --no-batch", "--no-batch: --batch takes a value, it cannot be negated"},
       {"train --no-shuffle=on", "--no-shuffle takes no value"},
