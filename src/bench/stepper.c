@@ -31,8 +31,7 @@ static ronde_status make_net(ronde_stepper *s, bool rows_by_layer) {
   ronde__net_options options = ronde__job_net_options(job, w->pool, w->prof, true);
   options.transient_gradients = job->fused_update;
   options.taker_name = ronde_config_get(job->config, "optimizer");
-  options.taker_bytes =
-      2 * (sizeof(float) + ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, 1)); /* read and written */
+  options.taker_bytes = 2 * (sizeof(float) + ronde__optim_state_bytes(&job->optim, 1)); /* read and written */
   options.rows_by_layer = rows_by_layer;
   if (!options.taker_name) return RONDE_E_MEMORY;
   w->update_slot = ronde__prof_op_slot(w->prof, options.taker_name, RONDE__PHASE_UPDATE, job->kernels->isa);

@@ -123,6 +123,7 @@ typedef struct ronde__loader_options {
   int rank, world;
   bool whole;                       /* read every global batch whole and use the own part of it */
   int prefetch;                     /* batches ahead; 0: read when asked */
+  int keep;                         /* batches that can be had again; 0 is taken for 1 */
   ronde__time *time;                /* of the rank */
   int64_t first_epoch, first_index; /* where to start; epoch 0 is taken for 1 */
   uint64_t drill_delay_ns;          /* sleep this long before each batch: for tests of the ledger */
@@ -133,8 +134,10 @@ typedef struct ronde__loader ronde__loader;
 ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
 void ronde__loader_destroy(ronde__loader *loader);
 /* The next batch of this rank: its shard of the global batch, which is contiguous (ronde__shard_begin). Blocks until
- * it is read; valid until the next call. Continues into the next epoch, without end. */
+ * it is read; valid until `keep` others have been taken. Continues into the next epoch, without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
+/* The last n batches that were taken come once more, in their order: n of at most `keep`, none of them skipped. */
+void ronde__loader_again(ronde__loader *loader, int n);
 /* Skips the next batch. It is not read, unless reading has begun. Does not block. */
 ronde_status ronde__loader_skip(ronde__loader *loader);
 

@@ -23,7 +23,7 @@ struct ronde__loader {
   int64_t *ids;         /* [n_examples] */
   ronde__store store;   /* cache off: this epoch's examples */
 
-  slot *slots; /* [prefetch + 1]: the last one handed out stays valid while the others fill */
+  slot *slots; /* [prefetch + keep]: the last ones handed out stay valid while the others fill */
   int n_slots;
   ronde__log_group *log_group; /* of who made it */
   bool has_task;
@@ -31,6 +31,7 @@ struct ronde__loader {
   ronde__guard guard;
   ronde__event changed;
   int64_t n_read, n_taken;
+  int n_again;     /* of those taken last, yet to come once more */
   int64_t n_skips; /* batches behind those that are read, not to be handed out */
   bool stop;
   ronde_status status; /* what ended the reader */
@@ -126,13 +127,19 @@ static ronde_status next_read_now(ronde__loader *l, ronde__batch *batch_out) {
     ronde__guard_enter(&l->guard);
     drill(l);
     ronde__guard_leave(&l->guard);
-    l->status = read_batch(l, &l->slots[0]);
+    l->status = read_batch(l, &l->slots[l->n_taken % l->n_slots]);
   }
-  if (l->status == RONDE_OK) *batch_out = l->slots[0].batch;
+  if (l->status == RONDE_OK) *batch_out = l->slots[l->n_taken++ % l->n_slots].batch;
   return l->status;
 }
 
+void ronde__loader_again(ronde__loader *l, int n) { l->n_again = n; }
+
 ronde_status ronde__loader_next(ronde__loader *l, ronde__batch *batch_out) {
+  if (l->n_again > 0) {
+    *batch_out = l->slots[(l->n_taken - l->n_again--) % l->n_slots].batch;
+    return RONDE_OK;
+  }
   if (!l->has_task) return next_read_now(l, batch_out);
   ronde__guard_enter(&l->guard);
   while (l->n_read == l->n_taken && l->status == RONDE_OK) wait_for_change(l, 0);
@@ -177,7 +184,7 @@ static ronde_status alloc_rows(int64_t rows, int64_t elems, size_t item_bytes, v
 
 static ronde_status alloc_buffers(ronde__loader *l) {
   int64_t rows = l->options.whole ? l->batch : ronde__ceil_div(l->batch, l->options.world);
-  l->n_slots = l->options.prefetch + 1;
+  l->n_slots = l->options.prefetch + (int)ronde__max(1, l->options.keep);
   RONDE__ALLOC(l->slots, (size_t)l->n_slots * sizeof *l->slots, "loader");
   RONDE_TRY(alloc_rows(l->n_examples, 1, sizeof *l->ids, &l->ids));
   for (int i = 0; i < l->n_slots; ++i) {

@@ -209,6 +209,29 @@ static void test_what_is_skipped_is_left_out(void **state) {
   }
 }
 
+/* As often as wanted, while the reader goes on; the next batch then is the one that would have come. */
+static void test_the_last_batches_come_again(void **state) {
+  for (int prefetch = 0; prefetch <= 3; ++prefetch)
+    for (int keep = 1; keep <= 4; ++keep) {
+      probe p = sane;
+      rig r = rig_make(&p, 23, true, (ronde__sampler_options){.batch = 5});
+      ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = prefetch, .keep = keep});
+      for (int64_t b = 0; b < 40; b += keep)
+        for (int turn = 0; turn < 3; ++turn) {
+          if (turn > 0) ronde__loader_again(loader, keep);
+          for (int64_t i = b; i < b + keep; ++i) {
+            ronde__batch batch = next(loader);
+            assert_int_equal(batch.epoch, 1 + i / 5);
+            assert_int_equal(batch.index, i % 5);
+            assert_int_equal(batch.n, i % 5 == 4 ? 3 : 5);
+            assert_int_equal(id_in(&batch, 0), i % 5 * 5);
+          }
+        }
+      ronde__loader_destroy(loader);
+      rig_destroy(r);
+    }
+}
+
 /* What is left out before its turn is not read. */
 static void test_what_is_skipped_in_time_is_not_read(void **state) {
   probe p = sane;
@@ -467,6 +490,7 @@ int main(void) {
       cmocka_unit_test(test_whole_reads_everything),
       cmocka_unit_test(test_it_starts_where_it_is_told),
       cmocka_unit_test(test_what_is_skipped_is_left_out),
+      cmocka_unit_test(test_the_last_batches_come_again),
       cmocka_unit_test(test_what_is_skipped_in_time_is_not_read),
       cmocka_unit_test(test_targets_instead_of_labels),
       cmocka_unit_test(test_it_reads_ahead_as_far_as_told),

@@ -134,7 +134,9 @@ typedef struct ronde__kernels {
 
   void (*add)(const float *a, const float *b, float *y, int64_t n); /* y = a + b; y may be a or b */
   void (*scale)(float *x, float factor, int64_t n);
-  /* The sum of squares in f64, and whether all are finite (one pass each; the order of summation is fixed). */
+  /* The sums of products and of squares in f64, and whether all are finite (one pass each; the order of summation is
+   * fixed). */
+  double (*dot)(const float *x, const float *y, int64_t n);
   double (*sum_squares)(const float *x, int64_t n);
   bool (*all_finite)(const float *x, int64_t n);
 

@@ -42,14 +42,19 @@ static void test_column_sums(void **state) {
     for (int64_t rows = 0; rows < 300; rows += 1 + rows) check_columns(rows, n);
 }
 
-static void test_sum_of_squares_is_the_same_everywhere(void **state) {
+static double sum_of_products(const floats *x, const floats *y) {
+  double lane[8] = {0};
+  for (int64_t i = 0; i < x->n; i++) lane[i % 8] += (double)x->at[i] * (double)y->at[i];
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+static void test_sums_of_products_are_the_same_everywhere(void **state) {
   for (size_t l = 0; l < RONDE__COUNT(lengths); l++) {
-    floats x = floats_make(lengths[l], 3);
-    double lane[8] = {0};
-    for (int64_t i = 0; i < x.n; i++) lane[i % 8] += (double)x.at[i] * (double)x.at[i];
-    double want = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-    assert_true(kernels->sum_squares(x.at, x.n) == want);
+    floats x = floats_make(lengths[l], 3), y = floats_make(lengths[l], 4);
+    assert_true(kernels->sum_squares(x.at, x.n) == sum_of_products(&x, &x));
+    assert_true(kernels->dot(x.at, y.at, x.n) == sum_of_products(&x, &y));
     floats_free(&x);
+    floats_free(&y);
   }
 }
 
@@ -81,7 +86,7 @@ int main(void) {
       cmocka_unit_test(test_sum),
       cmocka_unit_test(test_long_sums_keep_their_precision),
       cmocka_unit_test(test_column_sums),
-      cmocka_unit_test(test_sum_of_squares_is_the_same_everywhere),
+      cmocka_unit_test(test_sums_of_products_are_the_same_everywhere),
       cmocka_unit_test(test_finds_nan_and_inf_at_every_place),
   };
   return RUN_WITH_EACH_TABLE(tests);

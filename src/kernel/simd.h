@@ -105,6 +105,7 @@ float NAME(sum)(const float *x, int64_t n);
 float NAME(multiply_adds)(int64_t turns);
 void NAME(add)(const float *a, const float *b, float *y, int64_t n);
 void NAME(scale)(float *x, float factor, int64_t n);
+double NAME(dot)(const float *x, const float *y, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);

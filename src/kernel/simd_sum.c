@@ -52,15 +52,17 @@ float NAME(sum)(const float *x, int64_t n) {
   return (float)total;
 }
 
-/* Eight sums on every instruction set, of squares that are exact in f64: all sets give the same bits. */
-double NAME(sum_squares)(const float *x, int64_t n) {
+/* Eight sums on every instruction set, of products that are exact in f64: all sets give the same bits. */
+double NAME(dot)(const float *x, const float *y, int64_t n) {
   double sum[8] = {0};
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
-    for (int l = 0; l < 8; l++) sum[l] += (double)x[i + l] * (double)x[i + l];
-  for (int l = 0; i < n; i++, l++) sum[l] += (double)x[i] * (double)x[i];
+    for (int l = 0; l < 8; l++) sum[l] += (double)x[i + l] * (double)y[i + l];
+  for (int l = 0; i < n; i++, l++) sum[l] += (double)x[i] * (double)y[i];
   return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
+
+double NAME(sum_squares)(const float *x, int64_t n) { return NAME(dot)(x, x, n); }
 
 /* Zero times a number is zero, times Inf or NaN it is NaN, which no addition takes away. */
 bool NAME(all_finite)(const float *x, int64_t n) {

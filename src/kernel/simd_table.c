@@ -18,6 +18,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .multiply_adds = NAME(multiply_adds),
     .add = NAME(add),
     .scale = NAME(scale),
+    .dot = NAME(dot),
     .sum_squares = NAME(sum_squares),
     .all_finite = NAME(all_finite),
     .bf16_pack = NAME(bf16_pack),

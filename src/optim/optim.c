@@ -1,7 +1,9 @@
 /* Optimizers on ranges of the flat arrays. */
 #include "optim/optim.h"
+#include "optim/lbfgs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,8 @@ struct ronde__optim {
   size_t n;
   int64_t n_updates;
   int n_states;
-  float *state[2]; /* [n] each */
+  float **state;     /* [n_states][n] */
+  char (*names)[24]; /* [n_states] */
   const ronde__range *dead;
   int n_dead;
   bool passes_dead, looked; /* passes_dead is valid once looked is set; loading a state clears it */
@@ -32,19 +35,42 @@ static const char *const state_names[][2] = {[RONDE__OPTIM_SGD] = {"momentum_buf
                                              [RONDE__OPTIM_ADAGRAD] = {"sum"},
                                              [RONDE__OPTIM_RMSPROP] = {"square_avg", "momentum_buffer"}};
 
-static int states_needed(ronde__optim_kind kind, double momentum) {
-  switch (kind) {
-  case RONDE__OPTIM_SGD: return momentum != 0 ? 1 : 0;
+static int states_needed(const ronde__optim_options *o) {
+  switch (o->kind) {
+  case RONDE__OPTIM_SGD: return o->momentum != 0 ? 1 : 0;
   case RONDE__OPTIM_ADAM:
   case RONDE__OPTIM_ADAMW: return 2;
   case RONDE__OPTIM_ADAGRAD: return 1;
-  case RONDE__OPTIM_RMSPROP: return momentum != 0 ? 2 : 1;
+  case RONDE__OPTIM_RMSPROP: return o->momentum != 0 ? 2 : 1;
+  case RONDE__OPTIM_LBFGS: return RONDE__LBFGS_PAIRS - RONDE__LBFGS_DIRECTION + 2 * o->history;
   }
   return 0;
 }
 
-size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n) {
-  return (size_t)states_needed(kind, momentum) * n * sizeof(float);
+static void name_state(ronde__optim_kind kind, int i, char name_out[24]) {
+  static const char *const of_lbfgs[] = {"d", "prev_flat_grad"}, *const of_pairs[] = {"old_dirs", "old_stps"};
+  int pair = i + RONDE__LBFGS_DIRECTION - RONDE__LBFGS_PAIRS;
+  bool is_pair = kind == RONDE__OPTIM_LBFGS && pair >= 0;
+  if (is_pair) snprintf(name_out, 24, "%s.%d", of_pairs[pair % 2], pair / 2);
+  else snprintf(name_out, 24, "%s", kind == RONDE__OPTIM_LBFGS ? of_lbfgs[i] : state_names[kind][i]);
+}
+
+size_t ronde__optim_state_bytes(const ronde__optim_options *options, size_t n) {
+  return (size_t)states_needed(options) * n * sizeof(float);
+}
+
+static ronde_status make_states(ronde__optim *optim) {
+  int wanted = states_needed(&optim->options);
+  size_t bytes = optim->n * sizeof(float);
+  RONDE__ALLOC(optim->state, (size_t)wanted * sizeof *optim->state, "optimizer");
+  RONDE__ALLOC(optim->names, (size_t)wanted * sizeof *optim->names, "optimizer");
+  for (; optim->n_states < wanted; ++optim->n_states) {
+    float *state = ronde__pages_map(bytes);
+    if (!state) return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted, bytes);
+    optim->state[optim->n_states] = state;
+    name_state(optim->options.kind, optim->n_states, optim->names[optim->n_states]);
+  }
+  return RONDE_OK;
 }
 
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
@@ -52,23 +78,17 @@ ronde_status ronde__optim_create(const ronde__optim_options *options, const rond
   ronde__optim *optim;
   RONDE__ALLOC(optim, sizeof *optim, "optimizer");
   *optim = (ronde__optim){.options = *options, .kernels = kernels, .n = n};
-  int wanted = states_needed(options->kind, options->momentum);
-  for (; optim->n_states < wanted; ++optim->n_states) {
-    float *state = ronde__pages_map(n * sizeof *state);
-    if (!state) {
-      ronde__optim_destroy(optim);
-      return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted,
-                         n * sizeof *state);
-    }
-    optim->state[optim->n_states] = state;
-  }
-  *optim_out = optim;
-  return RONDE_OK;
+  ronde_status status = make_states(optim);
+  if (status != RONDE_OK) ronde__optim_destroy(optim);
+  else *optim_out = optim;
+  return status;
 }
 
 void ronde__optim_destroy(ronde__optim *optim) {
   if (!optim) return;
   for (int i = 0; i < optim->n_states; ++i) ronde__pages_unmap(optim->state[i], optim->n * sizeof(float));
+  ronde__free(optim->state);
+  ronde__free(optim->names);
   ronde__free(optim);
 }
 
@@ -89,9 +109,10 @@ static float *pack_state(const ronde__optim *optim, const float *state, const ro
 }
 
 ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, int n_ranges) {
-  float *packed[RONDE__COUNT(optim->state)] = {NULL};
+  float **packed;
   size_t n = 0;
   bool complete = true;
+  RONDE__ALLOC(packed, (size_t)(optim->n_states + 1) * sizeof *packed, "optimizer");
   for (int i = 0; i < n_ranges; ++i) n += ranges[i].n;
   for (int s = 0; s < optim->n_states; ++s) {
     packed[s] = pack_state(optim, optim->state[s], ranges, n_ranges, n);
@@ -101,6 +122,7 @@ ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, 
     ronde__pages_unmap(complete ? optim->state[s] : packed[s], (complete ? optim->n : n) * sizeof(float));
     if (complete) optim->state[s] = packed[s];
   }
+  ronde__free(packed);
   if (!complete) return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %zu bytes", n * sizeof(float));
   optim->n = n;
   ronde__optim_set_dead(optim, NULL, 0);
@@ -166,6 +188,7 @@ static void optim_update(const ronde__optim *optim, float *w, const float *g, si
   case RONDE__OPTIM_ADAM:
   case RONDE__OPTIM_ADAMW: optim->kernels->adam(&optim->args.adam, w, g, state, second, elems); break;
   case RONDE__OPTIM_RMSPROP: optim->kernels->rmsprop(&optim->args.rmsprop, w, g, state, second, elems); break;
+  case RONDE__OPTIM_LBFGS: break; /* nobody asks for it */
   }
 }
 
@@ -232,7 +255,7 @@ int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
 size_t ronde__optim_elems(const ronde__optim *optim) { return optim->n; }
 
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out) {
-  *name_out = state_names[optim->options.kind][i];
+  *name_out = optim->names[i];
   return optim->state[i];
 }
 

@@ -11,7 +11,8 @@ typedef enum ronde__optim_kind {
   RONDE__OPTIM_ADAM,
   RONDE__OPTIM_ADAMW,
   RONDE__OPTIM_ADAGRAD,
-  RONDE__OPTIM_RMSPROP
+  RONDE__OPTIM_RMSPROP,
+  RONDE__OPTIM_LBFGS /* its state alone: a step of it needs several gradients, see lbfgs.h */
 } ronde__optim_kind;
 
 typedef struct ronde__optim_options {
@@ -20,6 +21,7 @@ typedef struct ronde__optim_options {
   bool nesterov;
   double beta1, beta2, eps;
   double alpha; /* of RMSprop's running average of squares */
+  int history;  /* of LBFGS, 1 to RONDE__LBFGS_MAX_HISTORY */
 } ronde__optim_options;
 
 typedef struct ronde__optim ronde__optim;
@@ -53,15 +55,15 @@ void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *
                            size_t n);
 /* begin and the whole range; w and g are those of the whole. */
 void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
-/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum",
- * "square_avg"), and the number of
- * updates, which is to be set when arrays were. */
+/* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum", "square_avg"; of LBFGS "d",
+ * "prev_flat_grad", "old_dirs.0", "old_stps.0", "old_dirs.1" and so on), and the number of updates, which is to be set
+ * when arrays were. */
 int ronde__optim_n_states(const ronde__optim *optim);
 size_t ronde__optim_elems(const ronde__optim *optim); /* of each array */
 float *ronde__optim_state(ronde__optim *optim, int i, const char **name_out);
 int64_t ronde__optim_updates(const ronde__optim *optim);
 void ronde__optim_set_updates(ronde__optim *optim, int64_t n_updates);
-size_t ronde__optim_state_bytes(ronde__optim_kind kind, double momentum, size_t n);
+size_t ronde__optim_state_bytes(const ronde__optim_options *options, size_t n);
 
 /* The factor that brings the gradient's norm down to `clip` (PyTorch's clip_grad_norm_: clip / (norm + 1e-6), at most
  * 1). A norm that is NaN gives NaN, one that is Inf gives 0, as there. */

@@ -264,7 +264,7 @@ static void padding_stays_zero(void **state) {
 
 static void states_are_named_and_counted(void **state) {
   static const struct {
-    const char *name, *states[2];
+    const char *name, *states[6];
     size_t n_states;
   } wanted[] = {
       {"sgd", {0}, 0},
@@ -274,13 +274,15 @@ static void states_are_named_and_counted(void **state) {
       {"adagrad", {"sum"}, 1},
       {"rmsprop", {"square_avg"}, 1},
       {"rmsprop-momentum", {"square_avg", "momentum_buffer"}, 2},
+      {"lbfgs", {"d", "prev_flat_grad", "old_dirs.0", "old_stps.0", "old_dirs.1", "old_stps.1"}, 6},
   };
   for (size_t i = 0; i < RONDE__COUNT(wanted); ++i) {
-    const optimizer_case *c = cases;
+    static const optimizer_case lbfgs = {"lbfgs", {.kind = RONDE__OPTIM_LBFGS, .history = 2}};
+    const optimizer_case *c = strcmp(wanted[i].name, "lbfgs") ? cases : &lbfgs;
     while (strcmp(c->name, wanted[i].name)) ++c;
     ronde__optim *optim = create_optim(&c->options, ronde__kernels_available(0), 10);
     assert_int_equal(ronde__optim_n_states(optim), wanted[i].n_states);
-    assert_int_equal(ronde__optim_state_bytes(c->options.kind, c->options.momentum, 10), wanted[i].n_states * 40);
+    assert_int_equal(ronde__optim_state_bytes(&c->options, 10), wanted[i].n_states * 40);
     assert_int_equal(ronde__optim_updates(optim), 0);
     for (int s = 0; s < (int)wanted[i].n_states; ++s) {
       const char *name;

@@ -161,6 +161,7 @@ typedef struct ronde__steps_line {
   int64_t step, epoch, examples;
   double loss, lr, wall_s;         /* wall_s: of this step */
   const ronde__rank_set *left_out; /* ranks whose parts came too late; NULL: not written */
+  int n_evaluations;               /* gradients of these examples; 0: not written */
 } ronde__steps_line;
 
 /* Makes the folder where it is missing and starts FOLDER/steps.jsonl anew; with kept > 0 it goes on behind the lines of

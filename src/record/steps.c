@@ -173,12 +173,14 @@ static const char *steps_ranks(const ronde__rank_set *set, char text_out[RANKS_B
 
 ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line) {
   if (steps->status) return steps->status;
-  char loss[32], lr[32], wall[32], left_out[RANKS_BYTES];
+  char loss[32], lr[32], wall[32], left_out[RANKS_BYTES], evaluations[32] = "";
+  if (line->n_evaluations) snprintf(evaluations, sizeof evaluations, ",\"evaluations\":%d", line->n_evaluations);
   locale_t before = uselocale(ronde__c_locale());
-  int written = fprintf(
-      steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s}\n",
-      (long long)line->step, (long long)line->epoch, line_number(line->loss, 9, loss), line_number(line->lr, 15, lr),
-      (long long)line->examples, line_number(line->wall_s, 9, wall), steps_ranks(line->left_out, left_out));
+  int written =
+      fprintf(steps->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%s,\"lr\":%s,\"examples\":%lld,\"wall_s\":%s%s%s}\n",
+              (long long)line->step, (long long)line->epoch, line_number(line->loss, 9, loss),
+              line_number(line->lr, 15, lr), (long long)line->examples, line_number(line->wall_s, 9, wall),
+              steps_ranks(line->left_out, left_out), evaluations);
   uselocale(before);
   if (written < 0) return steps_write_failed(steps);
   uint64_t now = ronde__now_ns();

@@ -10,15 +10,24 @@ static ronde_status resolve_optimizer(ronde__job *job) {
   ronde__options *o = &job->config->options;
   bool sgd = o->optimizer == RONDE__OPTIMIZER_SGD, adagrad = o->optimizer == RONDE__OPTIMIZER_ADAGRAD;
   if (o->nesterov && o->momentum == 0) return ronde__fail(RONDE_E_USAGE, "--nesterov needs a --momentum above 0");
-  if (o->eps < 0) o->eps = sgd ? 0 : adagrad ? 1e-10 : 1e-8;
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS && o->lr == 0)
+    return ronde__fail(RONDE_E_USAGE, "--lr 0: a line search needs a first step length above 0");
+  if (o->eps < 0) o->eps = sgd || o->optimizer == RONDE__OPTIMIZER_LBFGS ? 0 : adagrad ? 1e-10 : 1e-8;
   if (o->weight_decay < 0) o->weight_decay = o->optimizer == RONDE__OPTIMIZER_ADAMW ? 0.01 : 0;
-  static const ronde__optim_kind kinds[] = {[RONDE__OPTIMIZER_SGD] = RONDE__OPTIM_SGD,
-                                            [RONDE__OPTIMIZER_ADAM] = RONDE__OPTIM_ADAM,
-                                            [RONDE__OPTIMIZER_ADAMW] = RONDE__OPTIM_ADAMW,
-                                            [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD,
-                                            [RONDE__OPTIMIZER_RMSPROP] = RONDE__OPTIM_RMSPROP};
-  job->optim = (ronde__optim_options){kinds[o->optimizer], o->lr,       o->momentum, o->weight_decay, o->nesterov,
-                                      o->betas[0],         o->betas[1], o->eps,      o->alpha};
+  static const ronde__optim_kind kinds[] = {
+      [RONDE__OPTIMIZER_SGD] = RONDE__OPTIM_SGD,         [RONDE__OPTIMIZER_ADAM] = RONDE__OPTIM_ADAM,
+      [RONDE__OPTIMIZER_ADAMW] = RONDE__OPTIM_ADAMW,     [RONDE__OPTIMIZER_ADAGRAD] = RONDE__OPTIM_ADAGRAD,
+      [RONDE__OPTIMIZER_RMSPROP] = RONDE__OPTIM_RMSPROP, [RONDE__OPTIMIZER_LBFGS] = RONDE__OPTIM_LBFGS};
+  job->optim = (ronde__optim_options){.kind = kinds[o->optimizer],
+                                      .lr = o->lr,
+                                      .momentum = o->momentum,
+                                      .weight_decay = o->weight_decay,
+                                      .nesterov = o->nesterov,
+                                      .beta1 = o->betas[0],
+                                      .beta2 = o->betas[1],
+                                      .eps = o->eps,
+                                      .alpha = o->alpha,
+                                      .history = (int)o->lbfgs_history};
   return RONDE_OK;
 }
 
@@ -26,6 +35,7 @@ static ronde_status resolve_optimizer(ronde__job *job) {
 static ronde_status resolve_rate(ronde__job *job) {
   ronde__options *o = &job->config->options;
   /* The record says what was done. */
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS && !ronde_config_is_given(job->config, "lr")) o->lr = 1;
   if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
@@ -37,6 +47,8 @@ static ronde_status resolve_rate(ronde__job *job) {
 
 static ronde_status resolve_schedule(ronde__job *job) {
   const ronde__options *o = job->options;
+  if (o->warmup && o->lr_schedule == RONDE__LR_SCHEDULE_ONE_CYCLE)
+    return ronde__fail(RONDE_E_USAGE, "--warmup can have no effect: --lr-schedule one-cycle has a rise of its own");
   static const ronde__schedule_kind kinds[] = {[RONDE__LR_SCHEDULE_CONSTANT] = RONDE__SCHEDULE_CONSTANT,
                                                [RONDE__LR_SCHEDULE_STEP] = RONDE__SCHEDULE_STEP,
                                                [RONDE__LR_SCHEDULE_COSINE] = RONDE__SCHEDULE_COSINE,
@@ -166,6 +178,10 @@ ronde_status ronde__set_up_training(ronde__job *job) {
 /* One batch, again and again; without dropout every system computes the same. */
 ronde_status ronde__set_up_stepper(ronde__job *job) {
   ronde__options *o = &job->config->options;
+  if (o->optimizer == RONDE__OPTIMIZER_LBFGS)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--optimizer lbfgs: what is measured is a step of one gradient and one update, "
+                       "and a step of it has several");
   o->dropout = 0;
   job->batch = job->local_batch = o->batch;
   job->fused_update = true;

@@ -74,8 +74,10 @@ int ronde_config_server_ranks(const ronde_config *config) {
 
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
   const ronde__options *o = ronde__config_options(config);
-  const ronde__strategy *strategy = ronde__strategy_find(name, &(ronde__strategy_settings){0});
-  if (strcmp(name, "auto") == 0) strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers);
+  ronde__strategy_settings plain = {0};
+  const ronde__strategy *strategy = ronde__strategy_find(name, &plain);
+  if (strcmp(name, "auto") == 0)
+    strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers, &plain);
   if (!strategy) return true;
   const ronde__option *known = ronde__option_find(RONDE__VERB_TRAIN, option);
   if (known && ronde__option_needs(known, RONDE__NEED_COMPANY) && strategy->max_workers == 1) return false;
@@ -95,6 +97,15 @@ static ronde_status check_strategy(const ronde__job *job) {
     snprintf(why, sizeof why, "it is for --strategy %s, and this is %s%s", names, job->strategy->name,
              job->strategy->max_workers == 1 ? ", with one worker" : "");
     RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
+  }
+  if (job->options->optimizer == RONDE__OPTIMIZER_LBFGS &&
+      !ronde__strategy_understands(job->strategy, "lbfgs-history")) {
+    char names[128];
+    ronde__strategy_names("lbfgs-history", names, sizeof names);
+    return ronde__fail(RONDE_E_USAGE,
+                       "--optimizer lbfgs: its steps need several gradients, and those of --strategy %s "
+                       "have one; %s can",
+                       job->strategy->name, names);
   }
   return job->strategy->check ? job->strategy->check(&settings, job->roles.n_workers) : RONDE_OK;
 }
@@ -161,8 +172,9 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (o->transport == RONDE__TRANSPORT_SELF && job->roles.n_workers > 1)
     return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->roles.n_workers);
-  job->strategy =
-      o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->roles.n_workers) : find_strategy(job->config);
+  ronde__strategy_settings settings = settings_of(o);
+  job->strategy = o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->roles.n_workers, &settings)
+                                                      : find_strategy(job->config);
   if (!job->strategy)
     return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
                        ronde_config_get(job->config, "strategy"));

@@ -326,7 +326,7 @@ static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ra
   else if (!h.has_hosts) h.workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
   bool fits = !h.strategy || !h.strategy->max_workers || h.workers <= h.strategy->max_workers;
   h.new_strategy = !fits && !ronde_config_is_given(config, "strategy");
-  if (!h.strategy || h.new_strategy) h.strategy = ronde__strategy_default((int)h.workers);
+  if (!h.strategy || h.new_strategy) h.strategy = ronde__strategy_default((int)h.workers, &settings);
   if (serves && !apart && h.workers > 0 && servers > h.workers) h.servers = h.workers;
   h.other_transport = h.workers > 1 && !strcmp(noted(r, "given", "transport"), "self");
   return h;

@@ -7,13 +7,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "strategy/allreduce.h"
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
-
-/* Exchanges in which nobody was waited for: their time, and the bytes that the algorithm must move in it. */
-typedef struct bus {
-  uint64_t ns, bytes;
-} bus;
 
 typedef struct state {
   ronde__worker *worker;
@@ -28,7 +24,7 @@ typedef struct state {
   float *residual;                     /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__local_result found, *results; /* [ranks] */
   ronde_status status;                 /* of what was done inside a hook */
-  bus bus;
+  ronde__bus bus;
 } state;
 
 enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
@@ -156,14 +152,28 @@ static ronde_status update(state *s, double lr, bool broken) {
   return s->settings->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
 }
 
+/* Behind it the last buckets are under way. */
+static ronde_status begin_exchange(state *s, const ronde__step *step, ronde__step_result *result_out) {
+  RONDE_TRY(ronde__worker_gradients(s->worker, step, (ronde__gradient_listener){gradient_final, s}, &s->found));
+  RONDE_TRY(meet(s));
+  *result_out = ronde__local_results_join(s->results, s->worker->transport->size);
+  return RONDE_OK;
+}
+
+ronde_status ronde__allreduce_gradients(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  if (s->worker->transport->size == 1) return ronde__worker_evaluate(s->worker, step, result_out);
+  RONDE_TRY(begin_exchange(s, step, result_out));
+  RONDE_TRY(ronde__comm_thread_drain(s->thread));
+  rest(s);
+  return RONDE_OK;
+}
+
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
-  ronde__transport *transport = worker->transport;
-  if (transport->size == 1) return ronde__worker_step(worker, step, result_out);
-  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){gradient_final, s}, &s->found));
-  RONDE_TRY(meet(s));
-  *result_out = ronde__local_results_join(s->results, transport->size);
+  if (worker->transport->size == 1) return ronde__worker_step(worker, step, result_out);
+  RONDE_TRY(begin_exchange(s, step, result_out));
   ronde_status status = update(s, step->lr, result_out->broken_rank >= 0);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   return status;
@@ -216,13 +226,13 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 }
 
 static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
-  *(bus *)facts_out = ((const state *)opaque)->bus;
+  *(ronde__bus *)facts_out = ((const state *)opaque)->bus;
 }
 
 static void record(const void *opaque, const void *facts, int n_ranks, json_t *communication) {
   const state *s = opaque;
-  const bus *of_rank = facts;
-  bus all = {0};
+  const ronde__bus *of_rank = facts;
+  ronde__bus all = {0};
   if (s->worker->transport->size == 1) return;
   for (int i = 0; i < n_ranks; i++) {
     all.ns += of_rank[i].ns;
@@ -233,11 +243,12 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
     json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all.bytes / (double)all.ns * 1e9));
 }
 
-static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, "collective", "wire", NULL};
+const char *const ronde__allreduce_options[] = {
+    RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_LBFGS, "collective", "wire", NULL};
 
 const ronde__strategy ronde__strategy_allreduce = {
     .name = "allreduce",
-    .options = options,
+    .options = ronde__allreduce_options,
     .min_workers = 1,
     .fuses_alone = true,
     .all_reduces = true,
@@ -247,7 +258,7 @@ const ronde__strategy ronde__strategy_allreduce = {
     .step = step,
     .destroy = destroy,
     .settle = settle,
-    .facts_bytes = sizeof(bus),
+    .facts_bytes = sizeof(ronde__bus),
     .facts = facts,
     .records = (const char *const[]){"collective", "busbw_bytes_per_s", NULL},
     .record = record,

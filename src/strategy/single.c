@@ -12,7 +12,7 @@ static ronde_status step(void *state, const ronde__step *step, ronde__step_resul
 
 static void destroy(void *state) {}
 
-static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, NULL};
+static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_LBFGS, NULL};
 
 const ronde__strategy ronde__strategy_single = {
     .name = "single",

@@ -47,6 +47,6 @@ void ronde__strategy_names(const char *option, char *text, size_t bytes) {
   }
 }
 
-const ronde__strategy *ronde__strategy_default(int n_workers) {
-  return n_workers > 1 ? &ronde__strategy_allreduce : &ronde__strategy_single;
+const ronde__strategy *ronde__strategy_default(int n_workers, const ronde__strategy_settings *settings) {
+  return ronde__strategy_find(n_workers > 1 ? "allreduce" : "single", settings);
 }

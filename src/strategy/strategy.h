@@ -110,7 +110,8 @@ typedef struct ronde__step_result {
    * update are of the others. NULL: a step is everybody's. Valid until the next step. */
   const ronde__rank_set *left_out;
   int64_t n_left_out;
-  bool missed; /* this rank is one of them, and has not even made its part: the step had ended before */
+  bool missed;       /* this rank is one of them, and has not even made its part: the step had ended before */
+  int n_evaluations; /* gradients of the step's examples, where a step may compute several; else 0 */
 } ronde__step_result;
 
 typedef struct ronde__strategy {
@@ -126,6 +127,7 @@ typedef struct ronde__strategy {
   int min_workers, max_workers; /* max 0: any */
   bool fuses_alone;             /* with one worker, its step is ronde__worker_step */
   bool all_reduces;             /* by the settings' collective */
+  bool rereads;                 /* a step takes its batches from the loader more than once */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
@@ -189,6 +191,9 @@ typedef struct ronde__strategy {
 /* buckets, and servers. */
 #define RONDE__OPTIONS_OF_BUCKETS "bucket-mb", "overlap"
 #define RONDE__OPTIONS_OF_SERVERS "servers", "placement"
+/* --optimizer lbfgs, a variant of its own of each strategy that has it: lbfgs_steps.h. */
+#define RONDE__OPTIONS_OF_LBFGS \
+  "lbfgs-history", "lbfgs-iterations", "lbfgs-evaluations", "lbfgs-tolerance-grad", "lbfgs-tolerance-change"
 
 /* Whether the option is one of the strategy's, or no matter of strategies at all. */
 bool ronde__strategy_understands(const ronde__strategy *strategy, const char *option);
@@ -200,7 +205,7 @@ const ronde__strategy *ronde__strategy_at(int i);
 /* NULL: unknown. */
 const ronde__strategy *ronde__strategy_find(const char *name, const ronde__strategy_settings *settings);
 /* Where the user names none. */
-const ronde__strategy *ronde__strategy_default(int n_workers);
+const ronde__strategy *ronde__strategy_default(int n_workers, const ronde__strategy_settings *settings);
 
 /* ---- shared by strategies (worker.c) -------------------------------------------------------------------------------
  */
@@ -237,6 +242,8 @@ void ronde__worker_met(ronde__worker *worker, const ronde__local_result *results
 void ronde__worker_update(ronde__worker *worker, double lr);
 /* A stretch of an update that was begun, in phase update; the phase is exchange afterwards. */
 void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch);
+/* The gradients of the step of a rank that is alone, without an update. */
+ronde_status ronde__worker_evaluate(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out);
 /* The whole step of a rank that is alone; and the same on a batch of the caller's instead of the loader's. */
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out);
 ronde_status ronde__worker_step_on(ronde__worker *worker, const ronde__net_batch *batch, double lr,

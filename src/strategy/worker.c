@@ -258,6 +258,13 @@ static void finish_alone(ronde__worker *worker, double lr, const ronde__local_re
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
 }
 
+ronde_status ronde__worker_evaluate(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
+  ronde__local_result found;
+  RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){0}, &found));
+  *result_out = ronde__local_results_join(&found, 1);
+  return RONDE_OK;
+}
+
 ronde_status ronde__worker_step(ronde__worker *worker, const ronde__step *step, ronde__step_result *result_out) {
   ronde__local_result found;
   RONDE_TRY(ronde__worker_gradients(worker, step, (ronde__gradient_listener){0}, &found));

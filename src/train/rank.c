@@ -259,9 +259,14 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (skipped) skip(r, step, &result);
   int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
   count_step(r, epoch, step, &result, n, skipped);
-  ronde__step_report report = {
-      step->step,  epoch->epoch,   n, skipped || n == 0 ? NAN : result.loss_sum / (double)n, step->lr,
-      end - begin, result.left_out};
+  ronde__step_report report = {step->step,
+                               epoch->epoch,
+                               n,
+                               skipped || n == 0 ? NAN : result.loss_sum / (double)n,
+                               step->lr,
+                               end - begin,
+                               result.left_out,
+                               result.n_evaluations};
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
   /* Asynchronous ranks are at different steps when they hear of an end: that is no state of the run. */

@@ -35,7 +35,8 @@ typedef struct ronde__step_report {
   int64_t step, epoch, examples;
   double loss, lr;
   uint64_t ns;                     /* of this step */
-  const ronde__rank_set *left_out; /* see ronde__step_result */
+  const ronde__rank_set *left_out; /* see ronde__step_result, */
+  int n_evaluations;               /* both */
 } ronde__step_report;
 
 /* Rank 0's ears; each may be NULL on the other ranks. An error ends the run. */

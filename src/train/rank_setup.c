@@ -8,7 +8,7 @@
 enum { PREFETCH = 4 };
 
 static const char *optimizer_name(const ronde__job *job) {
-  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad"};
+  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "lbfgs"};
   return names[job->optim.kind];
 }
 
@@ -138,14 +138,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
   bool whole = job->strategy->rank_0_loads;
-  ronde__loader_options loader = {.data = job->data,
-                                  .sampler = job->sampler,
-                                  .rank = r->transport->rank,
-                                  .world = whole ? 1 : job->roles.n_workers,
-                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
-                                  .prefetch = PREFETCH,
-                                  .time = r->transport->time,
-                                  .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
+  ronde__loader_options loader = {
+      .data = job->data,
+      .sampler = job->sampler,
+      .rank = r->transport->rank,
+      .world = whole ? 1 : job->roles.n_workers,
+      .whole = job->options->shard == RONDE__SHARD_WHOLE,
+      .prefetch = PREFETCH,
+      .keep = job->strategy->rereads ? (int)ronde__min(job->options->accumulate, job->batches_per_epoch) : 1,
+      .time = r->transport->time,
+      .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)

@@ -25,7 +25,7 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   if (r->step_seconds) r->step_seconds[r->n_step_seconds++] = seconds(report->ns);
   if (r->steps) {
     ronde__steps_line line = {report->step, report->epoch,       report->examples, report->loss,
-                              report->lr,   seconds(report->ns), report->left_out};
+                              report->lr,   seconds(report->ns), report->left_out, report->n_evaluations};
     RONDE_TRY(ronde__steps_add(r->steps, &line));
   }
   if (!job->hooks.progress) return RONDE_OK;
@@ -374,8 +374,7 @@ static int ascending(const void *a, const void *b) {
 static json_t *memory_json(const ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
-  size_t optimizer =
-      ronde__optim_state_bytes(job->optim.kind, job->optim.momentum, ronde__net_n_trained(r->ranks[0].net));
+  size_t optimizer = ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(r->ranks[0].net));
   size_t n_workers = (size_t)job->roles.n_workers;
   const ronde__optim *held = r->ranks[0].optim;
   size_t of_rank = (size_t)ronde__optim_n_states(held) * ronde__optim_elems(held) * sizeof(float);

@@ -44,12 +44,14 @@ def arguments():
     parser.add_argument("--examples", type=int, help="default: two and a half batches")
     parser.add_argument("--batch", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam", "adamw", "adagrad"])
+    parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam", "adamw", "adagrad", "lbfgs"])
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--nesterov", action="store_true")
     parser.add_argument("--weight-decay", type=float)
     parser.add_argument("--eps", type=float)
+    parser.add_argument("--lbfgs-history", type=int, default=10)
+    parser.add_argument("--lbfgs-iterations", type=int, default=20)
     parser.add_argument("--clip", type=float, default=0.0)
     parser.add_argument("--shift", type=float, default=0.0, help="added to the biases in front of ReLUs")
     parser.add_argument("--seed", type=int, default=1)
@@ -67,6 +69,14 @@ def make_optimizer(args, parameters):
     more = {k: v for k, v in (("weight_decay", args.weight_decay), ("eps", args.eps)) if v is not None}
     if args.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum, nesterov=args.nesterov, **more)
+    if args.optimizer == "lbfgs":
+        return torch.optim.LBFGS(
+            parameters,
+            lr=args.lr,
+            max_iter=args.lbfgs_iterations,
+            history_size=args.lbfgs_history,
+            line_search_fn="strong_wolfe",
+        )
     others = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad}
     return others[args.optimizer](parameters, lr=args.lr, **more)
 
@@ -95,13 +105,16 @@ def run_pytorch(args, x, y, state, dtype):
     optimizer, losses = make_optimizer(args, list(net.parameters())), []
     batches = models.batches(torch.from_numpy(x).to(dtype), torch.from_numpy(y), args.batch)
     for (bx, by), _ in zip(batches, range(args.steps)):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(bx), by)
-        loss.backward()
-        if args.clip:
-            torch.nn.utils.clip_grad_norm_(net.parameters(), args.clip)
-        optimizer.step()
-        losses.append(loss.item())
+
+        def evaluate():
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(bx), by)
+            loss.backward()
+            if args.clip:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), args.clip)
+            return loss
+
+        losses.append(optimizer.step(evaluate).item())
     return np.array(losses), {name: t.numpy().astype(np.float64) for name, t in net.state_dict().items()}
 
 
@@ -143,6 +156,8 @@ def run_ronde(args, folder):
     for option in ("momentum", "weight_decay", "eps", "clip"):
         if getattr(args, option):
             command += ["--" + option.replace("_", "-"), getattr(args, option)]
+    if args.optimizer == "lbfgs":
+        command += ["--lbfgs-history", args.lbfgs_history, "--lbfgs-iterations", args.lbfgs_iterations]
     command += ["--nesterov"] if args.nesterov else []
     command = [str(word) for word in command + args.more]
     print(" ".join(command))
