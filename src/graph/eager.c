@@ -42,8 +42,10 @@ static bool is_buffer(const ronde__net_buffer *own, const ronde__buffer *b) {
 static ronde_status unknown(const ronde__eager *e, const char *name, const ronde__shape *shape) {
   char text[128];
   ronde__shape_text(shape, text, sizeof text);
-  return ronde__fail(RONDE_E_USAGE,
-                     "%s (%s) is none of the network's, as it was recorded: a pass may leave out, not add", name, text);
+  return ronde__fail(
+      RONDE_E_USAGE,
+      "%s (%s) was not there when the network was recorded: a pass may leave parameters out, but not add any", name,
+      text);
 }
 
 /* Usually they come in the net's own order. */
@@ -260,8 +262,8 @@ static ronde_status eager_values(void *user, const ronde_tensor *x, float *value
   ronde__eager *e = user;
   RONDE_TRY(follow_tensors(e, x->graph));
   if (e->value_of[x->id] < 0)
-    return ronde__fail(RONDE_E_USAGE, "%s: a target has no values here, and a loss none before its pass has ended",
-                       x->label);
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: a target has no values in a pass, and a loss has none before its pass has ended", x->label);
   copy_out(e, e->value_of[x->id], values_out);
   return RONDE_OK;
 }
@@ -340,7 +342,7 @@ static ronde_status eager_predict(void *execution, int64_t n, const float *x, fl
 
 static ronde_status eager_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   ronde__eager *e = execution;
-  if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward without a pass of training that has ended");
+  if (!e->keeps_tape) return ronde__fail(RONDE_E_INTERNAL, "backward needs a forward pass of training that has ended");
   ronde_status status = ronde__tape_backward(e, accumulate, hooks, touched);
   drop_tape(e);
   return status;

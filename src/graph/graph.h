@@ -177,10 +177,9 @@ typedef struct ronde__net_hooks {
   void *user;
 } ronde__net_hooks;
 
-/* Where a pass fails (an op did, or a hook), its outputs and the gradients that it has not told hold nothing; buffers
- * have moved as far as it came. The net can begin another one.
- * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
- * The batch's memory must stay until backward is done. */
+/* If a pass fails (an op or a hook did), its outputs and the gradients that it has not handed out are undefined, and
+ * some buffers may have been updated. The net can begin another pass. Forward and loss. loss_scale: the factor of each
+ * example's loss in the gradients, 1 / (examples of the step). The batch's memory must stay until backward is done. */
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
                                 const ronde__net_hooks *hooks, ronde__net_result *result_out);
 /* Backward of the last forward, which was one of training and did not fail. accumulate: gradients are added to what is

@@ -312,7 +312,7 @@ static ronde_status planned_run_backward(planned *p, bool accumulate, const rond
 
 static ronde_status planned_backward(void *execution, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   planned *p = execution;
-  if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward without a forward pass that has ended");
+  if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward needs a forward pass that has ended");
   ronde_status status = planned_run_backward(p, accumulate, hooks, touched);
   if (status != RONDE_OK) p->plan = NULL;
   return status;

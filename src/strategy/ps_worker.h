@@ -84,7 +84,7 @@ extern const char *const ronde__ps_sync_options[];
 ronde_status ronde__ps_own_step(void *worker, const ronde__step *step, ronde__step_result *result_out);
 ronde_status ronde__ps_own_refresh(void *worker);
 /* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
-#define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
+#define RONDE__PS_OWN_UPDATES "every worker makes its own updates, at a learning rate chosen for this number of workers"
 
 /* ---- ps_policy.c: who takes part, and what is told of it ---- */
 
