@@ -38,6 +38,6 @@ ronde_status tool_train(const tool_call *call) {
   tool_foot(NULL);
   ronde_status shown = text ? show_training(call, text, dry_run) : RONDE_OK;
   free(text);
-  if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the training was broken off");
+  if (status == RONDE_E_CANCELLED && !tool_is_follower()) tool_fail(status, "interrupted: the training is incomplete");
   return status ? status : shown;
 }
