@@ -136,7 +136,7 @@ static void test_images(void **state) {
       {TRAIN "--data folder:half", 3, "half/class1/x.png: ", "PNG"},
       {TRAIN "--data folder:small", 3, "32x31", "--resize"},
       {TRAIN "--data folder:no-classes", 3, "no-classes: ", "one folder per class"},
-      {TRAIN "--data folder:no-images", 3, "no-images/class2: ", "an empty class"},
+      {TRAIN "--data folder:no-images", 3, "no-images/class2: ", "this class is empty"},
       {TRAIN "--data folder:unknown", 3, "unknown/test/c: ", "no class of this name"},
       {TRAIN "--data folder:nowhere", 3, "nowhere: ", "no such folder"},
       {"data info folder:bomb", 3, "bomb/class1/x.png: ", "16000x16000"},

@@ -275,7 +275,7 @@ static void test_inputs_of_predict(void **state) {
       {"predict weights nowhere.npy", 3, "nowhere.npy", ""},
       {"predict weights nowhere.png", 3, "nowhere.png", ""},
       {"predict weights pair.npy", 3, "pair.npy", ""},
-      {"predict weights small.npy", 2, "lenet5 takes images of 32x32", "20x20: --resize 32x32"},
+      {"predict weights small.npy", 2, "lenet5 takes images of 32x32", "20x20: give --resize 32x32"},
       {"predict weights small.npy --model mnist-small", 3, "weights: tensor", ""},
   };
   check_all(cases, RONDE__COUNT(cases));
@@ -294,7 +294,7 @@ static void test_options(void **state) {
       {"train --model mnist-large --padding valid --data synthetic:1x8x8:10:40 --batch 10", 2, "window", "1x1"},
       {TRAIN SET "--optimizer adam --momentum 0.9", 2, "--momentum can have no effect", "sgd"},
       {TRAIN SET "--wire bf16", 2, "--wire can have no effect", "one worker"},
-      {TRAIN SET "--wire bf16 --workers 2 --collective tree", 2, "--wire bf16 goes round a ring", "tree"},
+      {TRAIN SET "--wire bf16 --workers 2 --collective tree", 2, "--wire bf16 needs the ring collective", "tree"},
       {TRAIN SET "--betas 0.5,0.5", 2, "--betas can have no effect", "adam"},
       {TRAIN SET "--eps 0.1", 2, "--eps can have no effect", "sgd"},
       {TRAIN SET "--nesterov", 2, "--nesterov needs", "--momentum"},
@@ -303,7 +303,7 @@ static void test_options(void **state) {
       {TRAIN SET "--padding valid", 2, "--padding can have no effect", "mnist-small"},
       {TRAIN SET "--dropout 0.5", 2, "--dropout can have no effect", "lenet5"},
       {TRAIN SET "--overlap off --bucket-mb 2", 2, "--bucket-mb can have no effect", "one worker"},
-      {TRAIN SET "--shard whole", 2, "--shard can have no effect", "one worker"},
+      {TRAIN SET "--shard whole", 2, "--shard can have no effect", "several workers"},
       {TRAIN SET "--local-batch 4", 2, "--batch and --local-batch", ""},
       {TRAIN SET "--workers 2 --strategy single", 2, "--strategy single", "2"},
       {TRAIN SET "--workers 2 --transport self", 2, "--transport self", "2"},

@@ -82,16 +82,17 @@ static void some_may_be_named(void **state) {
 
 static void what_cannot_be_measured_is_refused(void **state) {
   static const char *const cases[][2] = {
-      {"workers=1", "one worker has nobody to exchange with: --workers 2, or more"},
-      {"workers=2 min=6", "--min 6: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G"},
-      {"workers=2 max=5G", "--max 5G: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G"},
-      {"workers=2 max=4KB", "--max 4KB: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G"},
-      {"workers=2 min=8K max=4K", "--min 8K is more than --max 4K"},
-      {"workers=2 collectives=mpi", "--collectives mpi: only transport mpi has it"},
-      {"workers=2 collectives=ring,rings", "--collectives ring,rings: 1 of them are none, or named twice (ring, "},
+      {"workers=1", "one worker has no other to exchange data with: give --workers 2 or more"},
+      {"workers=2 min=6", "--min 6: expected a number of bytes such as 4096, 64K or 4M, a multiple of 4 up to 4G"},
+      {"workers=2 max=5G", "--max 5G: expected a number of bytes such as 4096, 64K or 4M, a multiple of 4 up to 4G"},
+      {"workers=2 max=4KB", "--max 4KB: expected a number of bytes such as 4096, 64K or 4M, a multiple of 4 up to 4G"},
+      {"workers=2 min=8K max=4K", "--min 8K is larger than --max 4K"},
+      {"workers=2 collectives=mpi", "--collectives mpi: only --transport mpi has this collective"},
+      {"workers=2 collectives=ring,rings",
+       "--collectives ring,rings: 1 of these are unknown or named twice (there are ring, "},
       {"workers=2 iface=eth0", "--iface can have no effect: only --transport mpi uses it"},
       {"workers=2 hosts=a,b", "--hosts can have no effect: this process was not started by mpirun or srun"},
-      {"workers=100", "--workers 100: at most 64 as threads"},
+      {"workers=100", "--workers 100: at most 64 workers can be threads"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     measure(cases[i][0], RONDE_E_USAGE);

@@ -142,7 +142,7 @@ static void what_cannot_be_measured_is_refused(void **unused) {
       {"step --model lenet5 --peers caffe", "--peers: 'caffe' is not pytorch, tensorflow or mxnet", 2},
       {"step --model lenet5 --peers-dir x", "--peers-dir can have no effect without --peers", 2},
       {"step --model lenet5 --peers pytorch --optimizer adamw", "measured with sgd or adam", 2},
-      {"step --model lenet5 --peers mxnet --peers-dir /nowhere --rounds 1", "`make peers` sets the peers up", 3},
+      {"step --model lenet5 --peers mxnet --peers-dir /nowhere --rounds 1", "install the peers by `make peers`", 3},
       {"step --model lenet5 --optimizer adam --momentum 0.9", "--momentum", 2},
       {"kernels --model lenet5 --padding valid", "--padding", 2},
   };
@@ -185,7 +185,7 @@ static void kernels_by_layer(void **unused) {
   assert_true(json_number_value(json_object_get(json_object_get(row, "work"), "flops")) == flops);
   assert_string_equal(json_string_value(json_object_get(json_object_get(row, "values"), "op")), "fc2 linear+tanh");
   assert_false(json_is_true(json_object_get(bench, "ranked")));
-  assert_string_equal(json_string_value(json_object_get(bench, "not_ranked")), "each kernel is other work");
+  assert_string_equal(json_string_value(json_object_get(bench, "not_ranked")), "each kernel does different work");
   json_decref(bench);
 }
 

@@ -117,12 +117,13 @@ static void check_drift(const char *options, const char *says, const char *who) 
 
 /* 7 steps an epoch, 63 in all; the parameter in the middle of the list drifts. */
 static void test_a_drifting_replica_is_named(void **state) {
-  check_drift("workers=2 sentinel=5 drill=drift:1:12", "step 15:", "of rank 1 is not that of rank 0");
-  check_drift("workers=3 sentinel=5 drill=drift:2:15", "step 15:", "of rank 2 is not that of most");
-  check_drift("workers=3 sentinel=10 drill=drift:0:1", "step 10:", "of rank 0 is not that of most");
+  check_drift("workers=2 sentinel=5 drill=drift:1:12", "step 15:", "of rank 1 differs from that of rank 0");
+  check_drift("workers=3 sentinel=5 drill=drift:2:15", "step 15:", "of rank 2 differs from that of most");
+  check_drift("workers=3 sentinel=10 drill=drift:0:1", "step 10:", "of rank 0 differs from that of most");
   check_drift("workers=4 drill=drift:2:3", "step 63:", "fc1.bias of rank 2");
   check_failed(&lines, train(SET "batch=8 workers=2 drill=drift:2:3", 0, NULL), RONDE_E_USAGE, "drift:2:3", "rank 2");
-  check_failed(&lines, train(SET "batch=8 sentinel=7", 0, NULL), RONDE_E_USAGE, "--sentinel can have no effect", "one");
+  check_failed(&lines, train(SET "batch=8 sentinel=7", 0, NULL), RONDE_E_USAGE, "--sentinel can have no effect",
+               "needs several workers");
   assert_int_equal(train(SET "batch=8 threads=1 workers=3 sentinel=1", 0, NULL), RONDE_OK);
 }
 

@@ -101,7 +101,7 @@ static void test_notes_that_cannot_be_followed(void **state) {
   check_refused("newer version", "ronde.checkpoint.v9");
   rewrite_note(path, "checkpoint.v9", "checkpoint.v1");
   rewrite_note(path, "\"closed\"", "\"clossd\"");
-  check_refused("place in the training", "step-14");
+  check_refused("position in the training", "step-14");
   free(path);
 }
 
@@ -119,7 +119,7 @@ static void test_a_checkpoint_is_a_file_of_weights(void **state) {
   in(options, SET "model=mnist-small batch=8 save=%s/w", folder);
   assert_int_equal(train(options, 0, NULL), RONDE_OK);
   in(options, "resume=%s/w", folder);
-  check_failed(&lines, train(options, 0, NULL), RONDE_E_INPUT, "weights alone", "--init");
+  check_failed(&lines, train(options, 0, NULL), RONDE_E_INPUT, "weights but no training state", "--init");
   free(path);
 }
 

@@ -80,9 +80,10 @@ static void a_file_may_name_one_choice(void **state) {
   check_choice("half", "halving-doubling", "named by --choices");
   check_run(0, run(TRAIN "--workers 3 --choices choices.json --collective halving-doubling"));
   check_run(2, run(TRAIN "--workers 3 --choices choices.json --collective ring"));
-  check_says("ronde: error: --collective ring, but --choices choices.json has halving-doubling: give one of them");
+  check_says(
+      "ronde: error: --collective ring, but --choices choices.json has halving-doubling: give only one of the two");
   check_run(2, run(TRAIN "--workers 3 --choices choices.json --wire bf16"));
-  check_says("--wire bf16 goes round a ring: --choices: halving-doubling cannot do it");
+  check_says("--wire bf16 needs the ring collective, and --choices: halving-doubling is another one");
   check_run(0,
             run("timeout 100 " RONDE " compare --model lenet5 --data synthetic:1x28x28:10:200 --batch 50 --threads 1 "
                 "--steps 2 --rounds 1 --workers 2 --strategies allreduce,ps-sync --choices choices.json"));
@@ -99,15 +100,17 @@ static void what_cannot_be_chosen_again_is_refused(void **state) {
     const char *says;
   } cases[] = {
       {"{\"collective\": \"star\"}", 3, "--choices choices.json: there is no collective 'star'"},
-      {"{\"collective\": 3}", 3, "--choices choices.json: collective: a choice is a name and a text"},
-      {"{\"colective\": \"ring\"}", 3, "--choices choices.json: this version of Ronde knows no choice 'colective'"},
-      {"{\"choices\": [{\"value\": \"ring\"}]}", 3, "a choice is a name and a text"},
-      {"{\"choices\": \"ring\"}", 3, "neither a run.json nor an object of choices"},
-      {"[]", 3, "neither a run.json nor an object of choices"},
+      {"{\"collective\": 3}", 3,
+       "--choices choices.json: collective: each choice needs a name and a text as its value"},
+      {"{\"colective\": \"ring\"}", 3,
+       "--choices choices.json: this version of Ronde does not know the choice 'colective'"},
+      {"{\"choices\": [{\"value\": \"ring\"}]}", 3, "each choice needs a name and a text as its value"},
+      {"{\"choices\": \"ring\"}", 3, "neither a run.json nor a JSON object of choices"},
+      {"[]", 3, "neither a run.json nor a JSON object of choices"},
       {"{\n\"collective\": ring}", 3, "--choices choices.json: line 2: "},
       {"", 3, "--choices choices.json: line 1: "},
-      {"{\"isa\": \"abacus\"}", 2, "RONDE_ISA=abacus computes as it did"},
-      {"{\"collective\": \"mpi\"}", 2, "--choices: mpi: only transport mpi has it"},
+      {"{\"isa\": \"abacus\"}", 2, "set RONDE_ISA=abacus to compute as that run did"},
+      {"{\"collective\": \"mpi\"}", 2, "--choices: mpi: only --transport mpi has this collective"},
       {"{}", 2, "--choices can have no effect"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -7,9 +7,9 @@ build=$1
 cc=${2:-cc}
 nm=${3:-nm}
 
-# Circles that may stay for now: their files, then why. A part of one may stay too; a row that is not needed any more must go.
+# Circles that may stay, one per line: their files, a colon, then why. None at present. A part of a circle may stay too; a row
+# that is not needed any more must go.
 allowed='
-tools/args.c tools/handover.c tools/hooks.c tools/hosts.c tools/launch.c tools/log.c tools/text.c tools/watch.c: launch.c also tells whether this process was launched, which log.c and hooks.c ask
 '
 
 work=$(mktemp -d)

@@ -48,7 +48,7 @@ static void test_some_of_the_classes(void **state) {
     }
     told[0] = '\0';
     sums one = evaluate(options);
-    assert_non_null(strstr(told, "2 classes are found by name among the 4 of "));
+    assert_non_null(strstr(told, "2 classes are matched by name with the 4 of "));
     parts = (sums){parts.loss + one.loss, parts.correct + one.correct, parts.n + one.n};
   }
   check_same(parts, all);
@@ -91,7 +91,7 @@ static void test_classes_that_the_weights_do_not_know(void **state) {
   rename_class("tree/train", "ant", "wasp");
   rename_class("tree/test", "ant", "wasp");
   refused("eval", "init=%s/w data=folder:%s/tree", RONDE_E_INPUT, "does not know the class wasp",
-          "(it knows ant, bee, cat, dog): name the data's classes as these");
+          "(it knows ant, bee, cat, dog): rename the data's classes to match");
   refused("train", TRAIN "init=%s/w", RONDE_E_INPUT, "does not know the class wasp",
           "--classes 4 starts a new output layer");
 }
@@ -127,10 +127,11 @@ static void test_training_on_other_classes(void **state) {
                         "data=folder:%s/tree init=%s/w classes=4 batch=8 steps=1 lr=0 seed=7 threads=1 "
                         "save=%s/other");
   assert_string_equal(text_at(run, "model.new_head"), "fc2");
-  assert_non_null(strstr(told, "fc2 is new: its 4 classes are not those of "));
+  assert_non_null(strstr(told, "the output layer fc2 is initialised anew: its 4 classes are not those of "));
   json_decref(run);
   put_class("tree/train", 0, 3, 0); /* "ant" beside "wasp": five */
-  refused("train", TRAIN "init=%s/w classes=4", RONDE_E_INPUT, "--classes 4: folder:", "/tree has 5 classes");
+  refused("train", TRAIN "init=%s/w classes=4", RONDE_E_INPUT,
+          "--classes 4 is too few: folder:", "/tree has 5 classes");
   rename_class(".", "tree/train/ant", "ant");
   ronde__safetensors *before = open_weights("w"), *after = open_weights("other");
   assert_string_equal(ronde__safetensors_meta(after, "ronde.classes"), "[\"bee\",\"cat\",\"dog\",\"wasp\"]");
@@ -150,7 +151,7 @@ static void test_resuming_with_a_renamed_class(void **state) {
   json_decref(run_job("train", RESUMED "epochs=1"));
   rename_class("tree/train", "dog", "doe");
   refused("train", RESUMED "epochs=2 resume=%s/run", RONDE_E_INPUT, "does not know the class doe",
-          "a run goes on with the classes that it began with");
+          "a resumed run keeps the classes it started with");
   rename_class("tree/train", "doe", "dog");
   json_decref(run_job("train", RESUMED "epochs=2 resume=%s/run"));
 #undef RESUMED
@@ -186,15 +187,15 @@ static void test_names_on_one_side(void **state) {
   assert_string_equal(told, "");
   refused("eval", "init=%s/six data=folder:%s/tree", RONDE_E_INPUT, "/tree has 4 classes", "has 6");
   refused("eval", "init=%s/w data=synthetic:1x8x8:5:20", RONDE_E_INPUT, "label 4", "beyond the 4 classes");
-  refused("train", TRAIN "classes=3", RONDE_E_INPUT, "--classes 3: folder:", "/tree has 4 classes");
+  refused("train", TRAIN "classes=3", RONDE_E_INPUT, "--classes 3 is too few: folder:", "/tree has 4 classes");
 }
 
 static void test_names_that_are_none(void **state) {
   static const struct {
     const char *names, *words;
-  } cases[] = {{"{\"a\": 1}", "no list of texts"},
-               {"[\"ant\", 2]", "no list of texts"},
-               {"[", "no list of texts"},
+  } cases[] = {{"{\"a\": 1}", "not a list of strings"},
+               {"[\"ant\", 2]", "not a list of strings"},
+               {"[", "not a list of strings"},
                {"[\"ant\",\"bee\",\"cat\",\"dog\",\"eel\"]", "it names 5 classes, but says that it has 4"},
                {"[\"ant\",\"bee\",\"bee\",\"dog\"]", "two of its classes are called bee"}};
   write_all();

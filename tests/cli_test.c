@@ -114,23 +114,22 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"train --no-shufle", "unknown option --no-shufle; the nearest is --no-shuffle"},
       {"train --quite", "unknown option --quite; the nearest is --quiet"},
       {"train --learning-rate 0.1", "unknown option --learning-rate; here it is --lr"},
-      {"train --device cuda",
-       "unknown option --device: networks are computed on the CPU, there is no device to choose"},
+      {"train --device cuda", "unknown option --device: Ronde computes on the CPU; there is no device to choose"},
       {"train --frobnicate 3", "unknown option --frobnicate; `ronde train --help` lists them"},
       {"models --frobnicate", "unknown option --frobnicate; `ronde models --help` lists them"},
       {"frobnicate", "unknown verb 'frobnicate' (ronde --help lists them)"},
-      {"data frobnicate", "ronde data frobnicate: there is no such thing; there are list, info, get, convert"},
+      {"data frobnicate", "ronde data frobnicate: unknown word; choose from list, info, get, convert"},
       {"train --top 3", "--top is not an option of train, but of predict"},
       {"models --jsom", "unknown option --jsom; the nearest is --json"},
       {"train -x", "unknown option -x: options begin with two dashes"},
       {"train --batch", "--batch needs a value: N"},
-      {"train --out --json", "--out needs a value (DIR) in front of --json"},
+      {"train --out --json", "--out needs a value (DIR), but --json follows it"},
       {"train --batch=", "--batch: '' is not a whole number from 1 to 16777216"},
       {"train --batch 0", "--batch: '0' is not a whole number from 1 to 16777216"},
       {"train --lr=fast", "--lr: 'fast' is not a number from 0 to 1e+09"},
       {"train --optimizer sdg", "--optimizer: 'sdg' is not sgd, adam, adamw, adagrad, rmsprop or lbfgs"},
       {"train --no-normalise", "unknown option --no-normalise; the nearest is --normalize"},
-      {"train --no-batch", "--no-batch: --batch takes a value, it cannot be negated"},
+      {"train --no-batch", "--no-batch: --batch takes a value and cannot be negated"},
       {"train --no-shuffle=on", "--no-shuffle takes no value"},
       {"train --shuffle=perhaps", "--shuffle: 'perhaps' is not on or off"},
       {"train --json=perhaps", "--json: 'perhaps' is not on or off"},
@@ -141,9 +140,9 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"data", "what to do is missing: ronde data list, info, get or convert"},
       {"bench", "a word is missing: ronde bench SUITE (ronde bench --help lists them)"},
       {"bench colectives",
-       "ronde bench colectives: there is no such thing; the nearest is collectives (collectives, step, kernels)"},
+       "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels)"},
       {"help bench collectives more", "unexpected word 'more': ronde help VERB"},
-      {"data gett mnist", "ronde data gett: there is no such thing; the nearest is get (list, info, get, convert)"},
+      {"data gett mnist", "ronde data gett: unknown word; the nearest is get (of list, info, get, convert)"},
       {"data info", "a data set is missing: ronde data info NAME"},
       {"data list mnist", "unexpected word 'mnist': ronde data list"},
       {"data list -o x", "ronde data list: --output can have no effect"},
@@ -185,7 +184,7 @@ static void test_misspelt_variables_are_said(void **state) {
   run("data list", NULL, &outcome);
   assert_int_equal(outcome.exit_code, 0);
   assert_string_equal(outcome.err,
-                      "ronde: warning: RONDE_EPOCS in the environment is not read; the nearest is RONDE_EPOCHS\n");
+                      "ronde: warning: the environment variable RONDE_EPOCS is ignored; the nearest is RONDE_EPOCHS\n");
   run("data list --quiet", NULL, &outcome);
   unsetenv("RONDE_EPOCS");
   assert_string_equal(outcome.err, "");
@@ -232,10 +231,10 @@ static void test_long_values_are_cut(void **state) {
                                          {"train --model ", "no such network"},
                                          {"train --batch ", "is not a whole number"},
                                          {"train --model lenet5 --data ", "is unknown: there are"},
-                                         {"train --drill ", "not load:"},
+                                         {"train --drill ", "expected load:"},
                                          {"", "unknown verb"},
                                          {"train --", "`ronde train --help` lists them"},
-                                         {"data ", "there is no such thing"},
+                                         {"data ", "unknown word; "},
                                          {"help train ", "ronde help VERB"}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     char words[1024];
@@ -377,7 +376,7 @@ static void test_what_is_told_fits_a_terminal(void **state) {
 /* What a run will keep, and where it begins, is said; a complete one says so and ends. */
 static void test_what_is_kept_is_told(void **state) {
 #define TRAIN "train --model lenet5 --batch 20 "
-  static const char *const nothing[] = {"nothing of this training will be kept: --out DIR keeps", NULL};
+  static const char *const nothing[] = {"nothing from this training will be kept: --out DIR keeps", NULL};
   check_says(TRAIN SET, false, nothing);
   static const char *const first[] = {"completed: ", NULL};
   check_says(TRAIN "--out kept " SET, false, first);
@@ -386,15 +385,15 @@ static void test_what_is_kept_is_told(void **state) {
   assert_int_equal(outcome.exit_code, 2);
   assert_string_equal(last_line(outcome.err),
                       "ronde: error: --out kept holds another run (run.json): --resume kept "
-                      "goes on with it, --overwrite removes it");
-  static const char *const complete[] = {"complete at step 3 (kept/checkpoints/step-3.safetensors): more --epochs",
-                                         NULL};
+                      "continues it, --overwrite removes it");
+  static const char *const complete[] = {
+      "the run is complete at step 3 (kept/checkpoints/step-3.safetensors): give more --epochs", NULL};
   check_says("train --resume kept", false, complete);
-  static const char *const longer[] = {"going on from step 3 (kept/checkpoints/step-3.safetensors)", "\n    2 ", NULL};
+  static const char *const longer[] = {"resuming from step 3 (kept/checkpoints/step-3.safetensors)", "\n    2 ", NULL};
   check_says("train --resume kept --epochs 2", false, longer);
   check_says(TRAIN "--out kept --overwrite " SET, false, first);
   run(TRAIN "--dry-run " SET, NULL, &outcome);
-  assert_null(strstr(outcome.err, "nothing of this"));
+  assert_null(strstr(outcome.err, "nothing from this"));
 #undef TRAIN
 }
 

@@ -325,7 +325,8 @@ static void wrong_usage(void **unused) {
        "--strategy has a list of values already"},
       {"--model lenet5 " SMALL "--strategies allreduce,ps-sink", "--strategy: 'ps-sink' is not"},
       {"--model lenet5 " SMALL "--strategies allreduce,ps-sync --workers 2 --lr-scale-workers --backup 2",
-       "nothing is left to compare strategy=allreduce with: strategy=ps-sync: --backup 2: of 2 workers"},
+       "nothing is left to compare strategy=allreduce with: strategy=ps-sync: --backup 2: a step needs at least one of "
+       "the 2 workers"},
       {"--model lenet5 " SMALL "--exec graph,eager --save x.safetensors", "--save can have no effect"},
       {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training is refused: --model lenet6: no such"},
       {"--model lenet5 " SMALL "--exec graph,graph", "exec=graph: the same run as exec=graph"},

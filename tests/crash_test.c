@@ -155,7 +155,7 @@ static void test_killed_at_any_moment(void **state) {
 /* Each process of two that write to one folder, as a command started twice by mistake. */
 static void test_a_second_run_is_refused_and_the_first_names_it(void **state) {
   pid_t child = start(TRAIN "--epochs 1000000 --checkpoint-every 1s --out %s/run", 0);
-  char *holder = ronde__format("another run is writing there, process %ld on host ", (long)child);
+  char *holder = ronde__format("another run is writing to this folder (process %ld on host ", (long)child);
   for (int i = 0; i < 3000 && newest_step("run") < 0; ++i) pause_ns(10000000);
   static const char *const again[] = {"--resume auto", "--overwrite", ""};
   for (size_t i = 0; i < RONDE__COUNT(again); ++i) {

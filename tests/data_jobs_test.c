@@ -127,7 +127,7 @@ static void test_predict_sees_what_eval_sees_of_cifar(void **state) {
 
 /* Lists that do not fit the channels are refused. */
 static void test_predict_refuses_other_normalisation(void **state) {
-  static const char none[] = "are no normalisation";
+  static const char none[] = "are not valid";
   static const char *const bad[][3] = {{".5,.5", ".2,.2", "do not fit images of 3 channels"},
                                        {".5,.5,.5", ".2", none},
                                        {".5", "0", none},
@@ -211,9 +211,9 @@ static void test_normalisation_that_cannot_be(void **state) {
   static const char *const cases[][3] = {
       {"train", "model=lenet5 data=synthetic:3x32x32:3:9 normalize=on", "--normalize on can have no effect: synthetic"},
       {"train", "model=lenet5 data=synthetic:1x32x32:3:9 normalize=imagenet",
-       "each of 3 channels, but its images have 1"},
+       "given for 3 channels, but the images have 1"},
       {"train", "model=lenet5 data=synthetic:3x32x32:3:9 normalize=1,2;3",
-       "each of 2 channels, but its images have 3"}};
+       "given for 2 channels, but the images have 3"}};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
     check_failed(&lines, try_job(cases[i][0], cases[i][1], NULL), RONDE_E_USAGE, cases[i][2], "");
   json_decref(run_job("train", "model=lenet5 data=synthetic:3x32x32:3:9 batch=3 normalize=off"));
@@ -384,10 +384,10 @@ static void test_sizes_and_chance_that_cannot_be(void **state) {
     const char *verb, *options, *words;
     bool own_source;
   } cases[] = {
-      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32", "--resize 32: not HxW", false},
-      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=0x32", "--resize 0x32: not HxW", false},
-      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32x32x3", "not HxW", false},
-      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=99999x32", "not HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32", "--resize 32: expected HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=0x32", "--resize 0x32: expected HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=32x32x3", "expected HxW", false},
+      {"train", "model=lenet5 data=synthetic:3x20x20:10:60 resize=99999x32", "expected HxW", false},
       {"init", "model=lenet5 resize=32x32 output=/tmp/never", "--resize can have no effect", false},
       {"train", "batch=4 resize=32x32", "--resize can have no effect", true},
       {"train", "batch=4 augment=flip", "--augment can have no effect", true},

@@ -48,10 +48,10 @@ static void this_machine_is_looked_at(void **state) {
   assert_int_equal(json_integer_value(json_object_get(data, "train_examples")), 30);
   json_decref(json);
   check_run(0, run("timeout 60 " RONDE " doctor --threads 1024"));
-  check_says("threads of 1 worker: --threads ");
+  check_says("threads of 1 worker: give --threads ");
   check_run(7, run("timeout 60 " RONDE " doctor --data npy:none"));
   check_says("none/train_x.npy: not found");
-  check_says("has no usable --data npy:none");
+  check_says("cannot read --data npy:none");
 }
 
 static void options_without_effect_are_refused(void **state) {
@@ -84,14 +84,14 @@ static void ranks_that_differ_are_named(void **state) {
   check_says("set RONDE_ISA on all");
   check_run(7, run(AS_ROOT "timeout 60 mpirun.openmpi --oversubscribe -np 1 " RONDE
                            " doctor --data synthetic:1x8x8:3:30 : -np 1 " RONDE " doctor --data synthetic:1x8x8:3:31"));
-  check_says("has other training data (31 examples");
+  check_says("has training data (31 examples");
 }
 
 static void hosts_that_do_not_answer_are_named(void **state) {
   need_mpi();
   check_run(4, run("OMPI_MCA_plm_rsh_agent='sh -c \"echo $0: no route; exit 255\"' timeout 60 " RONDE
                    " doctor --hosts near,far"));
-  check_says("host far is not reached by ssh without a password");
+  check_says("host far cannot be reached by ssh without a password");
   check_says("2 of 2 hosts cannot take part");
 }
 
@@ -111,9 +111,9 @@ static void host_files_are_read(void **state) {
       {"near\n# far\n\nnear2:2\n", "2 of 2 hosts cannot take part", 4},
       {"near slots=2\nfar\nnear\n", "2 of 2 hosts cannot take part", 4},
       {"near\nfar slots=0\n", ".hosts, line 2: slots must be a number from 1 to 1024: '0'", 3},
-      {"near slot=2\n", ".hosts, line 1: unknown word (there is slots=N): 'slot=2'", 3},
+      {"near slot=2\n", ".hosts, line 1: unknown word: only slots=N may follow a host: 'slot=2'", 3},
       {"near slots=2 max=3\n", ".hosts, line 1: unknown word: 'max=3'", 3},
-      {"# none\n", ".hosts: there is no host in it", 3},
+      {"# none\n", ".hosts: it names no host", 3},
       {"near\n-oProxyCommand=touch\n", ".hosts, line 2: not a host's name: '-oProxyCommand=touch'", 3},
   };
   need_mpi();
@@ -128,12 +128,12 @@ static void host_files_are_read(void **state) {
     check_says(files[i].says);
   }
   check_run(2, run(RONDE " doctor --hostfile %s --hosts a", path));
-  check_says("--hosts and --hostfile: give one of them");
+  check_says("--hosts and --hostfile: give only one of the two");
   check_run(2, run(RONDE " doctor --hosts 'a;b'"));
   check_says("--hosts: not a host's name: 'a;b'");
   write_file(path, "near slots=2\nfar\n");
   check_run(2, run(RONDE " bench collectives --workers 4 --hostfile %s", path));
-  check_says("--workers: 3 slots on 2 hosts for 4 ranks");
+  check_says("--workers: only 3 slots on 2 hosts for 4 ranks");
   unlink(path);
   check_run(3, run(RONDE " doctor --hostfile %s", path));
   check_says("No such file");

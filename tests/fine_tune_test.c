@@ -212,7 +212,7 @@ static void test_a_file_from_pytorch_gets_a_new_head(void **state) {
   json_t *a = job_run("train", kept, NULL);
   assert_string_equal(said, "");
   json_t *b = job_run("train", fresh, NULL);
-  assert_non_null(strstr(said, "fc is new: 7 classes instead of the 30"));
+  assert_non_null(strstr(said, "the output layer fc is initialised anew: 7 classes instead of the 30"));
   assert_true(json_is_null(json_at(a, "model.new_head")));
   assert_string_equal(text_at(b, "model.new_head"), "fc");
   json_decref(job_run("init", init, NULL));

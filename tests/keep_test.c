@@ -124,7 +124,7 @@ static void test_asynchronous_workers_keep_what_they_met_at(void **state) {
   assert_int_equal(train_in(0, &run, RUN "out=%s/run workers=2 strategy=ps-async", folder), RONDE_OK);
   check_kept_weights(run, "run/last.safetensors");
   assert_true(file_exists(folder, "run/checkpoints"));
-  check_said("--strategy ps-async: the state is kept where the workers meet, at the end of an epoch");
+  check_said("--strategy ps-async: checkpoints are written when the workers meet, at the end of each epoch");
   json_decref(run);
   assert_int_equal(train_in(5, &run, RUN "epochs=9 overwrite=on out=%s/run workers=2 strategy=ps-async", folder),
                    RONDE_E_CANCELLED);
@@ -134,11 +134,11 @@ static void test_asynchronous_workers_keep_what_they_met_at(void **state) {
 
 static void test_a_run_that_keeps_nothing_says_so(void **state) {
   assert_int_equal(train_in(0, NULL, RUN "steps=1"), RONDE_OK);
-  check_said("nothing of this training will be kept: --out DIR keeps");
+  check_said("nothing from this training will be kept: --out DIR keeps");
   assert_int_equal(train_in(0, NULL, RUN "steps=1 save=%s/w", folder), RONDE_OK);
   assert_int_equal(train_in(0, NULL, RUN "steps=1 out=%s/run", folder), RONDE_OK);
   assert_int_equal(train_in(0, NULL, RUN "dry-run=on"), RONDE_OK);
-  assert_null(strstr(said, "nothing of this training"));
+  assert_null(strstr(said, "nothing from this training"));
 }
 
 /* From the end, by more epochs or steps, in the middle of an epoch too: the bits of a run that was never stopped. */
@@ -147,7 +147,7 @@ static void check_longer(const char *options, const char *first, const char *sec
   assert_int_equal(train_in(0, &whole, RUN "%s %s overwrite=on out=%s/whole", options, second, folder), RONDE_OK);
   assert_int_equal(train_in(0, NULL, RUN "%s %s overwrite=on out=%s/run", options, first, folder), RONDE_OK);
   assert_int_equal(train_in(0, &longer, "resume=%s/run %s", folder, second), RONDE_OK);
-  check_said("going on from step ");
+  check_said("resuming from step ");
   assert_string_equal(text_at(longer, "result.state_sha256"), text_at(whole, "result.state_sha256"));
   check_kept_weights(longer, "run/last.safetensors");
   check_steps("run", n_steps);
@@ -257,7 +257,7 @@ static void test_steps_that_are_made_again_are_cut_first(void **state) {
   check_steps("run", 9);
   remove_newest(); /* as a kill before it was written */
   assert_int_equal(train_in(1, NULL, "resume=%s/run", folder), RONDE_E_CANCELLED);
-  check_said("going on from step 4 (");
+  check_said("resuming from step 4 (");
   check_steps("run", 5);
   assert_int_equal(train_in(0, NULL, "resume=%s/run", folder), RONDE_OK);
   check_steps("run", 14);
@@ -269,7 +269,7 @@ static void test_going_back_must_be_asked_for(void **state) {
   assert_int_equal(train_in(4, NULL, RUN "epochs=2 out=%s/run", folder), RONDE_E_CANCELLED);
   assert_int_equal(train_in(0, NULL, "resume=%s/run", folder), RONDE_OK);
   in(early, "%s/run/checkpoints/step-4.safetensors", folder);
-  check_refused(train_in(0, NULL, "resume=%s out=%s/run", early, folder), "step-14.safetensors is behind it",
+  check_refused(train_in(0, NULL, "resume=%s out=%s/run", early, folder), "step-14.safetensors is a later checkpoint",
                 "--overwrite");
   assert_true(file_exists(folder, "run/checkpoints/step-14.safetensors"));
   check_steps("run", 14);
@@ -354,7 +354,7 @@ static void test_resume_auto_without_a_checkpoint(void **state) {
   make_other("steps.jsonl");
   make_other("best.safetensors");
   assert_int_equal(train_in(0, NULL, RUN "save-last=off save-best=off resume=auto out=%s/run", folder), RONDE_OK);
-  check_said("has left no checkpoint, and is begun again");
+  check_said("left no checkpoint, so it is started again");
   check_steps("run", 7);
   assert_false(file_exists(folder, "run/best.safetensors"));
   check_refused(train_in(0, NULL, RUN "resume=auto out=%s/run", folder), "holds another run", "--overwrite");
@@ -373,7 +373,7 @@ static void test_two_runs_do_not_share_a_folder(void **state) {
   static const char *const forms[] = {"resume=%s/run workers=2", RUN "overwrite=on out=%s/run",
                                       RUN "resume=auto out=%s/run"};
   for (size_t i = 0; i < RONDE__COUNT(forms); ++i)
-    check_refused(train_in(0, NULL, forms[i], folder), "another run is writing there", holder);
+    check_refused(train_in(0, NULL, forms[i], folder), "another run is writing to this folder", holder);
   test_bytes after = bytes_of("run/steps.jsonl");
   assert_int_equal(after.n, before.n);
   assert_true(file_exists(folder, "run/run.json"));

@@ -55,7 +55,7 @@ static void slots_are_never_exceeded(void **state) {
   check_asks("--hosts a:1,b:3 --workers 3", "-np 3 --host a:1,b:2 --map-by node ");
   check_asks("--hosts a,a,b --workers 2", "-np 2 --host a:1,b:1 --map-by node ");
   check_asks("--hosts a:2,b:1,a:1", "-np 4 --host a:3,b:1 --map-by node ");
-  check_refuses("--hosts a:2,b:1 --workers 4", "--workers: 3 slots on 2 hosts for 4 ranks");
+  check_refuses("--hosts a:2,b:1 --workers 4", "--workers: only 3 slots on 2 hosts for 4 ranks");
 }
 
 static void servers_are_ranks_too(void **state) {
@@ -65,7 +65,7 @@ static void servers_are_ranks_too(void **state) {
   check_asks("--hosts a,b,c --workers 1" SERVERS "1", "-np 2 --host a:1,b:1 --map-by node ");
   check_asks("--hosts a:2,b:2" SERVERS "1", "-np 4 --host a:2,b:2 --map-by node ");
   check_asks("--hosts a:2,b:2 --workers 1" SERVERS "1", "-np 2 --host a:1,b:1 --map-by node ");
-  check_refuses("--hosts a:1" SERVERS "1", "--workers: 1 slots on 1 host for 1 ranks");
+  check_refuses("--hosts a:1" SERVERS "1", "--hosts: 1 slots on 1 host leave none for a worker, besides 1 for servers");
 #undef SERVERS
 }
 

@@ -481,7 +481,7 @@ static void test_what_is_refused(void **state) {
   check_refused(LOCAL "overlap=on", "this is localsgd");
   check_refused(LOCAL "sync-bn=on", "this is localsgd");
   check_refused(LOCAL "sync-every=1 local-after=5", "every step is synchronised anyway");
-  check_refused("batch=6 workers=2 sync-every=5", "it is for --strategy localsgd");
+  check_refused("batch=6 workers=2 sync-every=5", "it applies to --strategy localsgd");
 }
 
 int main(void) {

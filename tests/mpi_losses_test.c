@@ -263,7 +263,7 @@ static void a_mpirun_that_hangs_is_not_waited_for(void **state) {
       instead_of_mpirun("sh -c 'printf \"\\036ronde-begin 0 $$ %s\\n\" $(hostname) >&2'; exec sleep 1000");
   pid_t child = start("hangs", front, "--workers 1");
   assert_int_equal(end_of(child), 4);
-  check_last_line("hangs", "ronde: error: did not come to its end, and was killed: rank 0 on host ");
+  check_last_line("hangs", "ronde: error: did not end in time and was killed: rank 0 on host ");
   check_no_orphans();
 }
 
@@ -282,8 +282,8 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   pid_t child = start("init", front, "--timeout 1");
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("cat init.err"), 0);
-  check_says("ronde: error: transport mpi: not all ranks have come within 10 s");
-  check_last_line("init", "ronde: error: did not come to its end: rank 1 on host here");
+  check_says("ronde: error: transport mpi: not all ranks have joined within 10 s");
+  check_last_line("init", "ronde: error: did not finish: rank 1 on host here");
   check_no_orphans();
 }
 
@@ -309,7 +309,7 @@ static void another_run_does_not_write_beside_it(void **state) {
   need_mpi();
   pid_t child = start_long_run("o1", "");
   check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 2 --transport mpi --overwrite --out o1"));
-  check_says("ronde: error: --out o1: another run is writing there, process ");
+  check_says("ronde: error: --out o1: another run is writing to this folder (process ");
   check_run(2, run("timeout 100 " RONDE " train " SMALL " --overwrite --out o1"));
   kill(child, SIGTERM);
   assert_int_equal(end_of(child), 143);

@@ -125,7 +125,7 @@ static void mpi_has_an_all_reduce_of_its_own(void **state) {
   assert_string_equal(choice(own), "mpi");
   json_decref(own);
   check_run(2, run(RONDE " train " SMALL " --workers 2 --collective mpi"));
-  check_says("ronde: error: --collective mpi: only transport mpi has it");
+  check_says("ronde: error: --collective mpi: only --transport mpi has this collective");
 }
 
 static void servers_come_to_the_bits_of_threads(void **state) {
@@ -316,13 +316,13 @@ static void a_run_that_is_complete_is_left_as_it_is(void **state) {
   need_mpi();
   check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c && cp -r c c0"));
   check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c"));
-  check_says("ronde: error: --out c holds another run (run.json): --resume c goes on with it");
+  check_says("ronde: error: --out c holds another run (run.json): --resume c continues it");
   check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c"));
   check_says("complete at step 12 (c/checkpoints/step-12.safetensors)");
   assert_null(strstr(strstr(said, "complete at step 12") + 1, "complete at step 12"));
   check_run(0, run("diff -r c c0"));
   check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c --epochs 2 && wc -l <c/steps.jsonl"));
-  check_says("going on from step 12 (c/checkpoints/step-12.safetensors)");
+  check_says("resuming from step 12 (c/checkpoints/step-12.safetensors)");
   check_says("\n24\n");
 }
 
@@ -345,9 +345,9 @@ static void check_refused(const char *before, const char *behind, const char *re
 
 static void ranks_that_do_not_fit_together_are_refused(void **state) {
   need_mpi();
-  check_refused("", "--lr 0.5", "has --lr 0.5, rank 0 on host ");
-  check_refused("", "--data synthetic:1x28x28:10:650", "has other training data (650 examples ");
-  check_refused("", "--seed 2 --data synthetic:1x28x28:10:600", "has other training data (600 examples ");
+  check_refused("", "--lr 0.5", "has --lr 0.5, but rank 0 on host ");
+  check_refused("", "--data synthetic:1x28x28:10:650", "has training data (650 examples ");
+  check_refused("", "--seed 2 --data synthetic:1x28x28:10:600", "has training data (600 examples ");
   check_refused("env RONDE_ISA=sse2", "", "computes with sse2 (");
 }
 
@@ -360,15 +360,15 @@ static void test_sets_are_compared_too(void **state) {
 #define SET "--model lenet5 --batch 16 --threads 1 --quiet --data npy:set"
   check_run(2, run(MPIRUN "-np 1 " RONDE " train " SET "0 : -np 1 " RONDE " train " SET "1"));
 #undef SET
-  check_says("has other test data (");
+  check_says("has test data (");
 }
 
 /* Rank 0 writes; that nobody is waited for who thinks otherwise shows in that both ends come at once. */
 static void what_rank_0_does_for_all_needs_no_other_to_ask(void **state) {
   need_mpi();
-  check_refused("", "--out lost", "has --out, rank 0 on host ");
-  check_refused("", "--save lost", "has --save, rank 0 on host ");
-  check_refused("", "--resume lost", "has --resume, rank 0 on host ");
+  check_refused("", "--out lost", "has --out, but rank 0 on host ");
+  check_refused("", "--save lost", "has --save, but rank 0 on host ");
+  check_refused("", "--resume lost", "has --resume, but rank 0 on host ");
   check_run(0, run(MPIRUN "-np 1 " RONDE " train " SMALL " --out found : -np 1 " RONDE " train " SMALL));
   check_run(0, run("ls found/best.safetensors && ! ls lost*"));
 }
@@ -427,7 +427,7 @@ static void rank_0s_checkpoint_is_the_one(void **state) {
   check_run(0, run("rm -rf disk/run/checkpoints/* && echo none > disk/run/checkpoints/step-4.safetensors"));
   check_run(
       3, run(MPIRUN "-np 1 -wdir disk " RONDE " train " SMALL DISK ": -np 1 -wdir eight " RONDE " train " SMALL DISK));
-  check_says("ronde: error: run: none of its 1 checkpoints is whole");
+  check_says("ronde: error: run: all of its 1 checkpoints are damaged");
 }
 
 /* ---- resuming what the launcher started ---- */

@@ -252,7 +252,8 @@ static void a_run_goes_on_with_what_may_change_alone(void **state) {
     assert_int_equal(ronde_config_set(config, o->name, value), RONDE_OK);
     test_log_start(&lines);
     ronde_status status = ronde_train(config, NULL, &text);
-    bool fixed = o->resumed == RONDE__RESUMED_FIXED, is_refused = strstr(lines.error, "cannot change on the way");
+    bool fixed = o->resumed == RONDE__RESUMED_FIXED,
+         is_refused = strstr(lines.error, "cannot change when a run is resumed");
     if (fixed ? status == RONDE_OK : is_refused) fail_msg("--%s %s: %s", o->name, value, lines.error);
     if (fixed && !strstr(lines.error, o->name) && !strstr(lines.error, value))
       fail_msg("--%s %s: %s", o->name, value, lines.error);

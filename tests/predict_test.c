@@ -103,7 +103,7 @@ static void test_what_cannot_be_read(void **state) {
   test_write(folder, "tree/train/ant/0055.png", "no image", 8);
   check_refused("%s/tree", NULL, NULL, RONDE_E_INPUT, "/ant/0055.png: ", "");
   check_refused("%s/empty", NULL, NULL, RONDE_E_INPUT, "/empty: ", "no .png");
-  check_refused("%s/nowhere*", NULL, NULL, RONDE_E_INPUT, "nowhere*: no file fits", "");
+  check_refused("%s/nowhere*", NULL, NULL, RONDE_E_INPUT, "nowhere*: no file matches", "");
   check_refused("%s/nowhere.png", NULL, NULL, RONDE_E_INPUT, "/nowhere.png", "");
   check_refused("%s/tree", "layout", "nhwc", RONDE_E_USAGE, "--layout can have no effect", "npy");
   start_log();

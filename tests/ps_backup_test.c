@@ -183,7 +183,7 @@ static void broken_numbers_end_or_are_left_out(void **state) {
 static void what_cannot_work_is_refused(void **state) {
   check_refused("workers=2 backup=1", "--backup");
   check_refused("workers=3 strategy=ps-async backup=1", "--backup");
-  check_refused("workers=2 strategy=ps-sync backup=2", "--backup 2: of 2 workers");
+  check_refused("workers=2 strategy=ps-sync backup=2", "--backup 2: a step needs at least one of the 2 workers");
   check_refused("workers=3 strategy=ps-sync backup=1 sync-bn=on", "--sync-bn");
   check_refused("workers=3 strategy=ps-sync backup=1 checkpoint-every=10m batch=6 out=unused",
                 "--checkpoint-every 10m");

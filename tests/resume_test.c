@@ -355,7 +355,7 @@ static void test_what_may_not_change_is_refused_by_name(void **state) {
                                          {"augment=flip", "--augment is \"flip\"", "\"off\" in"},
                                          {"shuffle=off", "--shuffle is false", "true in"},
                                          {"padding=valid", "--padding is \"valid\"", "\"same\" in"},
-                                         {"steps=3", "14 updates already", "3 are wanted"}};
+                                         {"steps=3", "14 updates already", "ask for only 3"}};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     char options[256];
     snprintf(options, sizeof options, "%s%s", strstr(cases[i][0], "model=") ? "" : "model=mnist-small ", cases[i][0]);

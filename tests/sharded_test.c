@@ -365,7 +365,7 @@ static void test_what_it_does_not_know_is_refused(void **state) {
   static const char *const refused[][2] = {{"wire=bf16", "--wire"},
                                            {"collective=ring", "--collective"},
                                            {"servers=2", "--servers"},
-                                           {"checkpoint-every=10s out=x", "after how many steps"}};
+                                           {"checkpoint-every=10s out=x", "so give a number of steps"}};
   for (size_t i = 0; i < RONDE__COUNT(refused); ++i) {
     char options[512];
     in(options, SET "batch=8 strategy=sharded workers=2 %s", refused[i][0]);

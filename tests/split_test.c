@@ -73,9 +73,10 @@ static void test_the_split_belongs_to_its_data(void **state) {
   put_train("other");
   json_decref(run_job("train", SPLIT "data=folder:%s/tree save=%s/w"));
   put_class("other", 0, 1, 90);
-  refused("eval", "init=%s/w data=folder:%s/other split=val", RONDE_E_INPUT, "/other: not the data",
-          "/w held out examples");
-  refused("eval", "init=%s/w data=folder:%s/tree split=val resize=9x8", RONDE_E_INPUT, "with the same options", "/w");
+  refused("eval", "init=%s/w data=folder:%s/other split=val", RONDE_E_INPUT,
+          "/other: these are not the data and options", "/w held out examples");
+  refused("eval", "init=%s/w data=folder:%s/tree split=val resize=9x8", RONDE_E_INPUT,
+          "these are not the data and options", "/w");
   json_t *eval = run_job("eval", "init=%s/w data=folder:%s/other");
   assert_string_equal(text_at(eval, "split"), "all");
   assert_int_equal((int)real_at(eval, "examples"), 101);
@@ -237,7 +238,7 @@ static void test_notes_that_make_no_sense(void **state) {
       if (!strcmp(file->meta[m].key, "ronde.split")) file->meta[m].value = notes[i], any = true;
     assert_true(any);
     write_weights("bad", file->tensors, file->n_tensors, file->meta, file->n_meta);
-    refused("eval", "init=%s/bad data=synthetic:1x8x8:4:60", RONDE_E_INPUT, "/bad: ", "ronde.split makes no sense");
+    refused("eval", "init=%s/bad data=synthetic:1x8x8:4:60", RONDE_E_INPUT, "/bad: ", "ronde.split is invalid");
   }
   ronde__safetensors_close(file);
 }

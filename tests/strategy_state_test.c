@@ -144,26 +144,26 @@ static void test_what_only_its_strategy_can_go_on_with_is_refused(void **state) 
   char options[512];
   json_decref(run_of(ASYNC "epochs=1 workers=2 out=%s/run", folder));
   in(options, "epochs=2 resume=%s/run workers=3", folder);
-  check_refused(options, "--workers 3 cannot go on", "updates of its own");
+  check_refused(options, "--workers 3 cannot resume", "its own updates");
   in(options, "epochs=2 resume=%s/run strategy=allreduce", folder);
-  check_refused(options, "--strategy allreduce cannot go on", "updates of its own");
+  check_refused(options, "--strategy allreduce cannot resume", "its own updates");
   json_decref(run_of("strategy=ps-ssp staleness=1 epochs=1 workers=2 servers=2 out=%s/bounded", folder));
   in(options, "epochs=2 resume=%s/bounded strategy=allreduce", folder);
-  check_refused(options, "--strategy allreduce cannot go on", "a run of ps-ssp");
+  check_refused(options, "--strategy allreduce cannot resume", "a run of ps-ssp");
   json_decref(run_of("strategy=downpour n-push=3 epochs=1 workers=2 servers=2 out=%s/downpour", folder));
   in(options, "epochs=2 resume=%s/downpour workers=3", folder);
-  check_refused(options, "--workers 3 cannot go on", "updates of its own");
+  check_refused(options, "--workers 3 cannot resume", "its own updates");
   in(options, "epochs=2 resume=%s/downpour strategy=allreduce", folder);
-  check_refused(options, "--strategy allreduce cannot go on", "a run of downpour");
+  check_refused(options, "--strategy allreduce cannot resume", "a run of downpour");
   json_t *rest = run_of("epochs=2 n-push=2 n-fetch=4 servers=1 placement=dedicated resume=%s/downpour", folder);
   assert_string_equal(text_at(rest, "world.strategy"), "downpour");
   assert_string_equal(text_at(rest, "config.optimizer"), "adagrad");
   json_decref(rest);
   json_decref(run_of("epochs=1 workers=2 out=%s/other", folder));
   in(options, "epochs=2 resume=%s/other strategy=ps-async", folder);
-  check_refused(options, "--strategy ps-async cannot go on", "a run of allreduce");
+  check_refused(options, "--strategy ps-async cannot resume", "a run of allreduce");
   in(options, SET "batch=8 " ASYNC "workers=2 checkpoint-every=10s out=%s/new", folder);
-  check_refused(options, "--checkpoint-every 10s", "after how many steps");
+  check_refused(options, "--checkpoint-every 10s", "so give a number of steps");
 }
 
 /* ---- local SGD ----------------------------------------------------------------------------------------------------- */

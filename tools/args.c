@@ -28,9 +28,9 @@ ronde_status tool_fail_word(const char *called, const char *word, const char *co
     snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
   }
   tool_shown(word, shown);
-  if (nearest < 0) return tool_fail(RONDE_E_USAGE, "%s %s: there is no such thing; there are %s", called, shown, list);
-  return tool_fail(RONDE_E_USAGE, "%s %s: there is no such thing; the nearest is %s (%s)", called, shown,
-                   names[nearest], list);
+  if (nearest < 0) return tool_fail(RONDE_E_USAGE, "%s %s: unknown word; choose from %s", called, shown, list);
+  return tool_fail(RONDE_E_USAGE, "%s %s: unknown word; the nearest is %s (of %s)", called, shown, names[nearest],
+                   list);
 }
 
 static bool find_option(const tool_verb *verb, const char *name, ronde_option *option_out) {
@@ -115,7 +115,7 @@ static bool is_accepted(parser *p, const char *name, const char *text) {
 static ronde_status add_axis(parser *p, const ronde_option *option, const char *list) {
   tool_call *call = p->call;
   if (call->n_axes == TOOL_MAX_AXES)
-    return tool_fail(RONDE_E_USAGE, "--%s: lists of more than %d options", option->name, TOOL_MAX_AXES);
+    return tool_fail(RONDE_E_USAGE, "--%s: at most %d options can have a list of values", option->name, TOOL_MAX_AXES);
   for (int i = 0; i < call->n_axes; i++)
     if (strcmp(call->axes[i].name, option->name) == 0)
       return tool_fail(RONDE_E_USAGE, "--%s has a list of values already", option->name);
@@ -124,7 +124,7 @@ static ronde_status add_axis(parser *p, const ronde_option *option, const char *
   if (!axis->text) return tool_fail(RONDE_E_MEMORY, "--%s: no memory", option->name);
   for (char *rest = axis->text, *value; (value = strsep(&rest, ","));) {
     if (axis->n_values == TOOL_MAX_VALUES)
-      return tool_fail(RONDE_E_USAGE, "--%s: more than %d values", option->name, TOOL_MAX_VALUES);
+      return tool_fail(RONDE_E_USAGE, "--%s: a list can have at most %d values", option->name, TOOL_MAX_VALUES);
     axis->values[axis->n_values++] = value;
     ronde_status status = ronde_config_set(call->config, option->name, value);
     if (status) return status;
@@ -144,7 +144,7 @@ static ronde_status read_valued(parser *p, const ronde_option *option, const cha
     value = p->words[++p->at];
     if (strncmp(value, "--", 2) == 0) {
       char shown[TOOL_SHOWN];
-      return tool_fail(RONDE_E_USAGE, "--%s needs a value (%s) in front of %s", option->name, option->value_name,
+      return tool_fail(RONDE_E_USAGE, "--%s needs a value (%s), but %s follows it", option->name, option->value_name,
                        tool_shown(value, shown));
     }
   }
@@ -173,7 +173,7 @@ static ronde_status read_option(parser *p, const char *text) {
   }
   if (strncmp(name, "no-", 3) != 0 || !find_option(p->verb, name + 3, &option)) return fail_unknown(p, name);
   if (option.value_name && !has_off(&option))
-    return tool_fail(RONDE_E_USAGE, "--%s: --%s takes a value, it cannot be negated", name, name + 3);
+    return tool_fail(RONDE_E_USAGE, "--%s: --%s takes a value and cannot be negated", name, name + 3);
   if (value) return tool_fail(RONDE_E_USAGE, "--%s takes no value", name);
   return ronde_config_set(p->call->config, name + 3, "off");
 }

@@ -28,7 +28,7 @@ ronde_status tool_bench_run(const tool_call *call,
   ronde_status status = measure(call->config, &hooks, &text);
   if (text) status = show_bench(call, text, print);
   if (status == RONDE_E_CANCELLED && !tool_is_follower())
-    tool_fail(status, "interrupted: the measurement was broken off");
+    tool_fail(status, "interrupted: the measurement is incomplete");
   return status;
 }
 

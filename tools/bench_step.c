@@ -59,7 +59,7 @@ static ronde_status serve_steps(const tool_call *call) {
     char *end;
     long long n = strncmp(line, "go ", 3) == 0 ? strtoll(line + 3, &end, 10) : 0;
     if (n < 1 || n > 1000000 || *end != '\n')
-      status = tool_fail(RONDE_E_INPUT, "standard input: 'go N' is wanted, N from 1 to 1000000, not %s", line);
+      status = tool_fail(RONDE_E_INPUT, "standard input: expected 'go N' with N from 1 to 1000000, not %s", line);
     else status = answer_go(stepper, n);
   }
   ronde_stepper_destroy(stepper);
@@ -96,8 +96,8 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   char python[4300];
   snprintf(python, sizeof python, "%s/%s/bin/python", folder, peer);
   if (access(python, X_OK))
-    return tool_fail(RONDE_E_INPUT, "%s: %s: `make peers` sets the peers up, --peers-dir says where", python,
-                     strerror(errno));
+    return tool_fail(RONDE_E_INPUT, "%s: %s: install the peers by `make peers`, and name their folder by --peers-dir",
+                     python, strerror(errno));
   *system = (tool_system){.peer = peer, .variant = kind};
   snprintf(system->name, sizeof system->name, "%s%s%s", peer, *kind ? " " : "", kind);
   system->command =
@@ -258,6 +258,6 @@ ronde_status tool_bench_step(const tool_call *call) {
   if (!status) status = report_systems(&b);
   ronde_measurement_destroy(b.record);
   if (b.file[0]) unlink(b.file);
-  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the measurement was broken off");
+  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the measurement is incomplete");
   return status;
 }

@@ -17,7 +17,7 @@
 static ronde_status fail_gone(tool_system *system, const char *what) {
   int state = 0;
   if (tool_signal()) return RONDE_E_CANCELLED;
-  if (system->peer) return tool_fail(RONDE_E_INTERNAL, "%s: %s; the reason stands above", system->name, what);
+  if (system->peer) return tool_fail(RONDE_E_INTERNAL, "%s: %s; its own message above says why", system->name, what);
   fclose(system->to);
   system->to = NULL;
   while (waitpid(system->pid, &state, 0) < 0 && errno == EINTR) {
@@ -36,7 +36,7 @@ static ronde_status hear_system(tool_system *system, json_t **answer_out) {
   ssize_t length = getline(&line, &capacity, system->from);
   json_t *answer = length > 0 ? json_loads(line, 0, NULL) : NULL;
   free(line);
-  if (!answer) return fail_gone(system, length > 0 ? "its answer is no JSON" : "it has ended without an answer");
+  if (!answer) return fail_gone(system, length > 0 ? "its answer is not JSON" : "it ended without an answer");
   *answer_out = answer;
   return RONDE_OK;
 }
@@ -45,15 +45,15 @@ static ronde_status hear_system(tool_system *system, json_t **answer_out) {
 static ronde_status go_system(tool_system *system, int64_t n, double *seconds_out, double *loss_out) {
   json_t *answer;
   if (fprintf(system->to, "go %lld\n", (long long)n) < 0 || fflush(system->to))
-    return fail_gone(system, "it does not listen");
+    return fail_gone(system, "it does not read its input");
   ronde_status status = hear_system(system, &answer);
   if (status) return status;
   *loss_out = tool_number(answer, "loss");
   system->peak_rss_bytes = tool_number(answer, "peak_rss_bytes");
   const json_t *seconds = json_object_get(answer, "seconds");
   if ((int64_t)json_array_size(seconds) != n || !isfinite(*loss_out))
-    status = tool_fail(RONDE_E_NUMERIC, "%s: asked for %lld steps, it answered %zu times and the loss %g", system->name,
-                       (long long)n, json_array_size(seconds), *loss_out);
+    status = tool_fail(RONDE_E_NUMERIC, "%s: it was asked for %lld steps, but answered with %zu times and the loss %g",
+                       system->name, (long long)n, json_array_size(seconds), *loss_out);
   for (int64_t i = 0; i < n && seconds_out && !status; i++)
     seconds_out[i] = json_number_value(json_array_get(seconds, (size_t)i));
   json_decref(answer);

@@ -88,6 +88,13 @@ const char *tool_exit_code(int i);
 /* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */
 ronde_status tool_fail_word(const char *called, const char *word, const char *const *names, int n);
 
+/* ---- printable.c ----------------------------------------------------------------------------------------------- */
+
+/* Text with its control characters, and what is no UTF-8, as "\\x1b"; cut where the buffer ends. */
+void tool_printable(const char *text, char *buffer, size_t size);
+/* A user's word as messages show it: at most 80 bytes of it, with an ellipsis. */
+const char *tool_shown(const char *text, char buffer[TOOL_SHOWN]);
+
 /* ---- log.c: stderr --------------------------------------------------------------------------------------------- */
 
 /* Shows the library's log lines; errors as `ronde: error: ...`. */
@@ -95,8 +102,6 @@ void tool_log_start(void);
 void tool_log_quiet(void);
 /* Whether the library's warnings are shown. */
 void tool_log_warnings(bool on);
-/* A user's word as messages show it: at most 80 bytes of it, with an ellipsis. */
-const char *tool_shown(const char *text, char buffer[TOOL_SHOWN]);
 /* Prints an error line and returns status. */
 ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tool_error_logged(void);
@@ -127,23 +132,26 @@ int tool_signal_requests(void);
  * epoch). */
 ronde_hooks tool_hooks(bool progress, int64_t log_every);
 
-/* ---- launch.c: training by several processes ------------------------------------------------------------------- */
+/* ---- rank.c: this process as one of several -------------------------------------------------------------------- */
 
 /* Whether mpirun or srun started this process. */
 bool tool_is_launched(void);
 /* Whether another rank of those reports: rank 0. */
 bool tool_is_follower(void);
+/* Whether tool_launch of another process has started this one, and read the environment for it. */
+bool tool_is_ours(void);
+/* The first and the last word of a rank that tool_launch started. */
+void tool_mark_begin(void);
+void tool_mark_end(int code);
+
+/* ---- launch.c: training by several processes ------------------------------------------------------------------- */
+
 /* Whether the call asks for processes that are not there yet. */
 bool tool_must_launch(const tool_call *call);
 /* Runs the same command under mpirun and returns as it would have; blocks. */
 ronde_status tool_launch(const tool_call *call);
-/* Whether tool_launch of another process has started this one, and read the environment for it. */
-bool tool_is_ours(void);
 /* The file of this program, by its whole path. */
 bool tool_self_path(char *buffer, size_t size);
-/* The first and the last word of a rank that tool_launch started. */
-void tool_mark_begin(void);
-void tool_mark_end(int code);
 
 /* ---- system.c --------------------------------------------------------------------------------------------------- */
 
@@ -192,8 +200,6 @@ void tool_bench_warn(const json_t *bench);
 
 /* ---- text.c: JSON of the library as text ----------------------------------------------------------------------- */
 
-/* Text with its control characters, and what is no UTF-8, as "\\x1b"; cut where the buffer ends. */
-void tool_printable(const char *text, char *buffer, size_t size);
 /* For people: its strings are printable. NULL (and an error line) where the text is no JSON object. */
 json_t *tool_json(const char *text);
 double tool_number(const json_t *object, const char *key);      /* NAN: null or absent */

@@ -161,7 +161,7 @@ static ronde_status measure_cases(comparison *c) {
 static ronde_status check_plans(const comparison *c) {
   for (int i = 0; i < c->cases.n; i++)
     if (tool_number(c->cases.at[i].plan, "steps") == 1)
-      return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out",
+      return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared, because the first step does not count",
                        c->cases.at[i].name);
   return RONDE_OK;
 }
@@ -209,6 +209,6 @@ ronde_status tool_compare(const tool_call *call) {
   }
   ronde_measurement_destroy(c.record);
   tool_cases_end(&c.cases);
-  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the comparison was broken off");
+  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the comparison is incomplete");
   return status;
 }

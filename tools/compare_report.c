@@ -170,7 +170,8 @@ ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, i
                                  json_t *run, const double *seconds, int64_t n) {
   tool_case *one = &cases->at[index];
   if (n < 1)
-    return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared: the first one is left out", one->name);
+    return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared, because the first step does not count",
+                     one->name);
   ronde_status status = ronde_measurement_add_samples(record, index, "step_s", round, seconds, n);
   if (!status) status = add_figures(record, index, round, run);
   if (status) return status;
@@ -301,9 +302,9 @@ static void print_speeds(const json_t *cases) {
     any_open |= strcmp(verdict, "faster") != 0 && strcmp(verdict, "slower") != 0;
   }
   json_decref(others);
-  if (n_rounds < 2) printf("one round has no interval: --rounds 3 and more tell whether a difference is one\n");
+  if (n_rounds < 2) printf("one round has no interval: --rounds 3 or more tell whether a difference is real\n");
   else if (n_rounds < 5 && any_open)
-    printf("%.0f rounds make wide intervals: those of --rounds %d are at most half as wide\n", n_rounds,
+    printf("%.0f rounds give wide intervals: with --rounds %d they are at most half as wide\n", n_rounds,
            n_rounds < 3   ? 3
            : n_rounds < 4 ? 5
                           : 10);

@@ -85,7 +85,7 @@ static ronde_status take_host_line(const place *p, const char *line, size_t leng
   if (n == 0) return RONDE_OK;
   if (n == 1) return take_word(p, words[0], lengths[0], hosts);
   if (lengths[1] < sizeof key || memcmp(words[1], key, sizeof key - 1))
-    return fail_at_place(p, "unknown word (there is slots=N)", words[1], lengths[1]);
+    return fail_at_place(p, "unknown word: only slots=N may follow a host", words[1], lengths[1]);
   ronde_status status = read_slots(p, words[1] + sizeof key - 1, lengths[1] - (sizeof key - 1), &slots);
   return status ? status : add_host(p, hosts, words[0], lengths[0], slots);
 }
@@ -104,7 +104,7 @@ static ronde_status take_all(place *p, const char *text, char separator, tool_ho
     p->line += separator == '\n';
     status = separator == '\n' ? take_host_line(p, at, length, hosts) : take_word(p, at, length, hosts);
   }
-  if (status == RONDE_OK && hosts->n == 0) status = tool_fail(p->status, "%s: there is no host in it", p->name);
+  if (status == RONDE_OK && hosts->n == 0) status = tool_fail(p->status, "%s: it names no host", p->name);
   bool said = false;
   for (int i = 0; i < hosts->n; i++) {
     said |= hosts->at[i].slots > 0;
@@ -130,7 +130,7 @@ static ronde_status read_hostfile(const char *path, tool_hosts *hosts_out) {
   if (!text) status = tool_fail(RONDE_E_MEMORY, "no memory for the hosts");
   else if (failed) status = tool_fail(RONDE_E_INPUT, "--hostfile %s: cannot be read", path);
   else if (n > MAX_FILE_BYTES || memchr(text, 0, n))
-    status = tool_fail(RONDE_E_INPUT, "--hostfile %s: not a text of hosts", path);
+    status = tool_fail(RONDE_E_INPUT, "--hostfile %s: it is not a text file with hosts", path);
   else {
     text[n] = 0;
     status = tool_hosts_parse(path, text, hosts_out);
@@ -143,7 +143,7 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out) {
   const char *list = ronde_config_get(call->config, "hosts"), *path = ronde_config_get(call->config, "hostfile");
   *hosts_out = (tool_hosts){0};
   bool has_list = list && *list, has_path = path && *path;
-  if (has_list && has_path) return tool_fail(RONDE_E_USAGE, "--hosts and --hostfile: give one of them");
+  if (has_list && has_path) return tool_fail(RONDE_E_USAGE, "--hosts and --hostfile: give only one of the two");
   if (has_path) return read_hostfile(path, hosts_out);
   if (!has_list) return RONDE_OK;
   return take_all(&(place){.name = "--hosts", .status = RONDE_E_USAGE}, list, ',', hosts_out);

@@ -16,43 +16,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* ---- the ranks' side ---- */
-
-static const char *rank_mark(void) {
-  static const char *const marks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-  const char *rank = NULL;
-  for (size_t i = 0; i < sizeof marks / sizeof *marks && !rank; i++) rank = getenv(marks[i]);
-  return rank ? rank : "0";
-}
-
-bool tool_is_launched(void) {
-  static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-    if (getenv(marks[i])) return true;
-  return false;
-}
-
-bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "0") != 0; }
-
-bool tool_is_ours(void) { return getenv(TOOL_LAUNCHED) && tool_is_launched(); }
-
-void tool_mark_begin(void) {
-  char host[64] = "";
-  if (!tool_is_ours()) return;
-  gethostname(host, sizeof host - 1);
-  fprintf(stderr, TOOL_MARK TOOL_MARK_BEGIN "%s %d %s\n", rank_mark(), (int)getpid(), host);
-  fflush(stderr);
-}
-
-void tool_mark_end(int code) {
-  if (!tool_is_ours()) return;
-  fflush(stdout);
-  fprintf(stderr, TOOL_MARK TOOL_MARK_END "%s %d\n", rank_mark(), code);
-  fflush(stderr);
-}
-
-/* ---- starting ---- */
-
 enum { MPIRUN_WORDS = 32 }; /* more than start adds to the command */
 
 typedef struct arguments {
@@ -129,9 +92,13 @@ static ronde_status count_ranks(tool_launched *l, const tool_call *call, const t
   if (hosts->n && !ronde_config_is_given(call->config, "workers"))
     l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
   l->n_ranks += n_servers;
-  if (hosts->slots && (l->n_ranks > hosts->slots || l->n_ranks <= n_servers))
-    return tool_fail(RONDE_E_USAGE, "--workers: %d slots on %d host%s for %d ranks", hosts->slots, hosts->n,
-                     hosts->n > 1 ? "s" : "", l->n_ranks);
+  const char *s = hosts->n > 1 ? "s" : "";
+  if (hosts->slots && l->n_ranks <= n_servers)
+    return tool_fail(RONDE_E_USAGE, "--hosts: %d slots on %d host%s leave none for a worker, besides %d for servers",
+                     hosts->slots, hosts->n, s, n_servers);
+  if (hosts->slots && l->n_ranks > hosts->slots)
+    return tool_fail(RONDE_E_USAGE, "--workers: only %d slots on %d host%s for %d ranks", hosts->slots, hosts->n, s,
+                     l->n_ranks);
   return RONDE_OK;
 }
 

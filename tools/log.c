@@ -77,13 +77,6 @@ void tool_log_start(void) { ronde_log_set(show_log_line, NULL); }
 void tool_log_quiet(void) { quiet = true; }
 void tool_log_warnings(bool on) { warnings = on; }
 
-const char *tool_shown(const char *text, char buffer[TOOL_SHOWN]) {
-  size_t n = strlen(text), kept = n < TOOL_SHOWN - 4 ? n : TOOL_SHOWN - 4;
-  while (kept < n && kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) kept--; /* never half a character */
-  snprintf(buffer, TOOL_SHOWN, "%.*s%s", (int)kept, text, kept < n ? "..." : "");
-  return buffer;
-}
-
 ronde_status tool_fail(ronde_status status, const char *format, ...) {
   char line[TOOL_LINE];
   va_list args;

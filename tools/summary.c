@@ -168,7 +168,7 @@ static void say_left_out(const json_t *run) {
   json_array_foreach(workers, i, row) {
     if (strcmp(tool_string(row, "role"), "worker") != 0) continue;
     char dropped[32], missed[32];
-    tool_say("  %6.0f %12s parts came too late, %s were not made", tool_number(row, "rank"),
+    tool_say("  %6.0f %12s gradients came too late, %s were not computed", tool_number(row, "rank"),
              tool_count(tool_number(row, "dropped_parts"), dropped),
              tool_count(tool_number(row, "missed_parts"), missed));
   }

@@ -7,29 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the character that text begins with; 0: it is none that a terminal may get. U+0080 to U+009F are control
- * characters too. */
-static size_t character_bytes(const unsigned char *text) {
-  unsigned char c = text[0];
-  if (c < 0x80) return c >= 0x20 && c != 0x7f;
-  size_t n = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-  for (size_t i = 1; i < n; i++)
-    if ((text[i] & 0xc0) != 0x80) return 0;
-  return c == 0xc2 && text[1] < 0xa0 ? 0 : n;
-}
-
-void tool_printable(const char *text, char *buffer, size_t size) {
-  size_t used = 0;
-  while (*text && used + 5 <= size) {
-    size_t n = character_bytes((const unsigned char *)text);
-    if (n) memcpy(buffer + used, text, n);
-    else snprintf(buffer + used, 5, "\\x%02x", (unsigned char)*text);
-    used += n ? n : 4;
-    text += n ? n : 1;
-  }
-  buffer[used] = '\0';
-}
-
 static void make_printable(json_t *json) {
   const char *key, *text = json_string_value(json);
   json_t *value;
@@ -48,7 +25,7 @@ json_t *tool_json(const char *text) {
   json_error_t error;
   json_t *json = json_loads(text, 0, &error);
   make_printable(json);
-  if (!json) tool_fail(RONDE_E_INTERNAL, "the result is no JSON: line %d: %s", error.line, error.text);
+  if (!json) tool_fail(RONDE_E_INTERNAL, "the result is not valid JSON: line %d: %s", error.line, error.text);
   return json;
 }
 

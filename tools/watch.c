@@ -348,7 +348,7 @@ static void tell_said(tool_launched *l) {
     int length = (int)strcspn(at, "\n");
     if (length > 0) fprintf(stderr, "%.*s\n", length, at), n++;
   }
-  if (file) fprintf(stderr, "(all that mpirun said: %s)\n", path);
+  if (file) fprintf(stderr, "(the full output of mpirun: %s)\n", path);
 }
 
 /* A request that not all ranks could follow. */
@@ -373,8 +373,8 @@ static ronde_status conclude_by_force(const tool_launched *l) {
                      l->n_begun, l->n_ranks, TOOL_START_TIMES * l->timeout_s, TOOL_START_TIMES, missing);
   if (l->reason == TOOL_BY_STOP)
     return tool_fail(RONDE_E_LOST, "mpirun was lost: it was stopped for more than --timeout %.0f s", l->timeout_s);
-  return tool_fail(l->code > 0 ? tool_status_of_exit(l->code) : RONDE_E_LOST,
-                   "did not come to its end, and was killed: %s", *missing ? missing : "mpirun");
+  return tool_fail(l->code > 0 ? tool_status_of_exit(l->code) : RONDE_E_LOST, "did not end in time and was killed: %s",
+                   *missing ? missing : "mpirun");
 }
 
 static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
@@ -399,7 +399,7 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
   if (l->error_seen && (code != 4 || are_named(l))) return tool_status_of_exit(code);
   if (all_ended) return tool_fail(tool_status_of_exit(code), "%s", ronde_status_text(tool_status_of_exit(code)));
-  return tool_fail(RONDE_E_LOST, "did not come to its end: %s", name_missing(l, NULL, missing));
+  return tool_fail(RONDE_E_LOST, "did not finish: %s", name_missing(l, NULL, missing));
 }
 
 ronde_status tool_watch(tool_launched *l) {

@@ -1,6 +1,6 @@
-/* Ronde: measuring. The second public header, for programs that measure a training or repeat what the command line
- * does: the record of a measurement, the benchmarks, the doctor, statistics. A program that only trains, evaluates or
- * predicts does not need it. The rules of ronde.h hold here too. */
+/* Ronde: measuring and launching. The second public header, for programs that measure training or do what the command
+ * line does: statistics, the record of a measurement, benchmarks, the doctor, and what a launcher of several processes
+ * must know. A program that only trains, evaluates or predicts does not need it. The rules of ronde.h hold here too. */
 #ifndef RONDE_MEASURE_H
 #define RONDE_MEASURE_H
 
@@ -12,26 +12,26 @@ extern "C" {
 
 /* ---- statistics ------------------------------------------------------------------------------------------------ */
 
-/* Of measurements: the median, the median absolute deviation from it, and an interval that holds the true median with a
- * probability of 95 %. */
+/* Summarises measurements: the median, the median absolute deviation from it (mad), and an interval (low, high) that holds
+ * the true median with a probability of 95 %. */
 typedef struct ronde_statistics {
   double median, mad, low, high;
 } ronde_statistics;
 
-/* Of samples [n] that do not depend on each other. The interval is a bootstrap; the same samples give the same interval.
- * Errors: RONDE_E_USAGE where n < 1, RONDE_E_NUMERIC where a sample is NaN or Inf. */
+/* The statistics of independent samples [n]. The interval is a bootstrap; the same samples give the same interval.
+ * Errors: RONDE_E_USAGE if n < 1, RONDE_E_NUMERIC if a sample is NaN or Inf. */
 RONDE_API ronde_status ronde_statistics_of(const double *samples, int64_t n, ronde_statistics *statistics_out);
-/* Of rounds [n], one figure each: samples of one round do not tell how rounds differ. The interval is Student's t on the
- * logarithms (on the values, if one of them is not above 0) and contains the median of the rounds. One round has no
- * interval: low and high are NAN. Errors as above. */
+/* The statistics of rounds [n], with one value per round, because samples of a single round do not show how much rounds
+ * differ. The interval is Student's t on the logarithms (on the values, if one of them is not above 0) and contains the
+ * median of the rounds. One round has no interval: low and high are NAN. Errors as above. */
 RONDE_API ronde_status ronde_statistics_of_rounds(const double *rounds, int64_t n, ronde_statistics *statistics_out);
 
 /* ---- other work on this host ------------------------------------------------------------------------------------ */
 
-/* CPU seconds up to a moment. */
+/* The CPU time that was used on this host up to a moment. */
 typedef struct ronde_host_look {
   double at_s;   /* the moment, by a monotonic clock */
-  double busy_s; /* of the cores that this process may use, whoever worked on them; NAN: the system does not tell */
+  double busy_s; /* of all processes, on the cores that this one may use; NAN: the system does not say */
   double own_s;  /* of this process and of its children that have ended */
 } ronde_host_look;
 RONDE_API void ronde_host_look_now(ronde_host_look *look_out);
@@ -41,7 +41,7 @@ typedef struct ronde_host_load {
   double others; /* cores that others kept busy, on average */
   bool is_busy;  /* too much for a measurement to count */
 } ronde_host_load;
-/* The load since the look. NULL: the load of the last minute. */
+/* The load since that moment. NULL: the load of the last minute. */
 RONDE_API ronde_host_load ronde_host_load_since(const ronde_host_look *look);
 
 /* The largest resident memory of this process so far, in bytes. */
@@ -49,7 +49,7 @@ RONDE_API int64_t ronde_peak_rss_bytes(void);
 
 /* ---- the record of a measurement -------------------------------------------------------------------------------- */
 
-/* Cases that were measured in rounds, and what follows: the bench.json ("ronde.bench.v1") of `ronde compare` and of every
+/* Cases that were measured in rounds, and the results computed from them: the bench.json ("ronde.bench.v1") of `ronde compare` and of every
  * `ronde bench`. docs/record.md describes the file. Cases are numbered from 0 as they are added; case 0 is the one that
  * the others are compared with. */
 typedef struct ronde_measurement ronde_measurement;
@@ -90,8 +90,8 @@ RONDE_API ronde_status ronde_measurement_add_samples(ronde_measurement *measurem
                                                      int round, const double *samples, int64_t n);
 /* The figure of the last round; NAN: there is none. */
 RONDE_API double ronde_measurement_last(const ronde_measurement *measurement, int of, const char *figure);
-/* The statistics of a figure so far: median and interval are those of its rounds, mad is that of all samples. What there
- * is too little for is NAN. */
+/* The statistics of a figure so far: median and interval are those of its rounds, mad is that of all samples. A value
+ * that needs more samples or rounds than there are is NAN. */
 RONDE_API ronde_statistics ronde_measurement_statistics(const ronde_measurement *measurement, int of,
                                                         const char *figure);
 /* A figure of each round: `amount` divided by another figure ("examples_per_s" from seconds). */
@@ -153,6 +153,23 @@ RONDE_API ronde_status ronde_stepper_save(const ronde_stepper *stepper, const ch
  * and what to change. Blocks; under MPI json_out is set on rank 0 only. Errors: RONDE_E_DIFFERENCE, with json_out set,
  * where the hosts cannot train together. */
 RONDE_API ronde_status ronde_doctor(const ronde_config *config, char **json_out);
+
+/* ---- launching --------------------------------------------------------------------------------------------------
+ * What a program needs to know of a configuration before it starts a run as several processes, or in several variants. */
+
+/* For "train" with --resume: sets each option that was not set to its value in the resumed run, as ronde_train does, so
+ * that a launcher knows workers, transport and hosts. Without --resume, or if no checkpoint can be read here, it changes
+ * nothing: ronde_train reports the problem on the host of rank 0. Reads the checkpoint once. Errors: RONDE_E_USAGE if the
+ * configuration contradicts the checkpoint. */
+RONDE_API ronde_status ronde_config_resume(ronde_config *config);
+/* For "train": how many ranks a run needs in addition to its workers, for servers that have ranks of their own. */
+RONDE_API int ronde_config_server_ranks(const ronde_config *config);
+/* For "train": whether a strategy understands an option; true for options that do not depend on the strategy. strategy: a
+ * value of --strategy; "auto" stands for the one that these workers and hosts would get. */
+RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);
+/* The i-th environment variable that the library reads besides those of options ("RONDE_DATA", ...); NULL past the end.
+ * Ranks that are started on other hosts need them too. */
+RONDE_API const char *ronde_config_variable(int i);
 
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 

@@ -146,8 +146,8 @@ RONDE_API ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b);
 /* a - b and a b, element by element, of equal shapes. */
 RONDE_API ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b);
 RONDE_API ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b);
-/* The pieces of x along its first dimension, n of them (2 to 4) of these sizes, which add up to it (PyTorch's split on
- * dim 1). Sets pieces_out [n]: NULL where the call failed. */
+/* Cuts x along its first dimension into n pieces (2 to 4) of these sizes, which must add up to that dimension (PyTorch's
+ * split on dim 1). Sets pieces_out [n], to NULLs if the call failed. */
 RONDE_API void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out);
 /* exp(x) / sum of exp(x) over dimension `dim` of an example; below 0 it is counted from the last one. */
 RONDE_API ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim);
@@ -157,19 +157,19 @@ typedef struct ronde_layer_norm_options {
   float eps; /* 0 means 1e-5 */
 } ronde_layer_norm_options;
 
-/* (x - mean) / sqrt(variance + eps) * weight + bias, by the statistics of an example's last dimensions, of which weight
- * and bias have the shape. options may be NULL. */
+/* (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the last dimensions of each example.
+ * weight and bias have the shape of these dimensions. options may be NULL. */
 RONDE_API ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name,
                                          const ronde_layer_norm_options *options);
-/* What follows from a sequence [T,F], one step after the other (PyTorch's LSTM of one layer, parameters weight_ih_l0
- * [4 hidden,F], weight_hh_l0 [4 hidden,hidden], bias_ih_l0 and bias_hh_l0 [4 hidden]): the hidden states [T,hidden], and
- * in hidden_out and cell_out (each may be NULL) the last hidden state and the last cell state [hidden]. hidden_0 and
- * cell_0 [hidden] are the states to begin with; both NULL: zeros. */
+/* An LSTM over a sequence x [T,F], as PyTorch's LSTM of one layer: parameters weight_ih_l0 [4 hidden,F], weight_hh_l0
+ * [4 hidden,hidden], bias_ih_l0 and bias_hh_l0 [4 hidden]. Returns the hidden states [T,hidden]; hidden_out and cell_out
+ * (each may be NULL) receive the last hidden state and the last cell state [hidden]. hidden_0 and cell_0 [hidden] are the
+ * initial states; both NULL: zeros. */
 RONDE_API ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
                                    const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
                                    ronde_tensor **cell_out);
-/* inputs [n], 2 to 4 of them, which agree but in the first dimension -> joined along it, in this order (PyTorch's cat on
- * dim 1): [C_i,H,W] -> [sum of C_i,H,W]. */
+/* Joins inputs [n], 2 to 4 of them, along the first dimension and in this order (PyTorch's cat on dim 1): [C_i,H,W] ->
+ * [sum of C_i,H,W]. The other dimensions must be equal. */
 RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
 /* logits [K] and class labels -> the mean of -log softmax(logits)[label] over the batch. */
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
@@ -185,7 +185,7 @@ RONDE_API void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *ou
 RONDE_API void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss);
 
 /* The number of trainable parameters, and the floating-point operations of a forward pass of one example: two for each
- * multiply-add of convolutions and linear layers, those with padding included. */
+ * multiply-add of convolutions and linear layers, also where one factor is padding. */
 RONDE_API int64_t ronde_graph_parameters(const ronde_graph *graph);
 RONDE_API int64_t ronde_graph_forward_flops(const ronde_graph *graph);
 
@@ -222,18 +222,8 @@ RONDE_API void ronde_config_destroy(ronde_config *config);
 RONDE_API ronde_status ronde_config_set(ronde_config *config, const char *name, const char *value);
 /* Sets every option that was not set yet and has a variable in the environment (RONDE_BATCH, RONDE_LR_SCHEDULE). */
 RONDE_API ronde_status ronde_config_set_environment(ronde_config *config);
-/* Of train, with --resume: options that were not set become those of the run that it goes on with, as ronde_train takes
- * them, so that a launcher knows workers, transport and hosts. Without --resume, or where no checkpoint can be read here,
- * nothing changes: ronde_train, on the host of rank 0, says what is wrong. Reads the checkpoint once. Errors:
- * RONDE_E_USAGE where the config contradicts it. */
-RONDE_API ronde_status ronde_config_resume(ronde_config *config);
 /* Whether one of the calls above has set the option. Otherwise it has its default. */
 RONDE_API bool ronde_config_is_given(const ronde_config *config, const char *name);
-/* Of train: ranks that a run needs beside its workers, since they only serve parameters. */
-RONDE_API int ronde_config_server_ranks(const ronde_config *config);
-/* Of train: whether a strategy (a value of --strategy; auto: what these workers and hosts make of it) understands an
- * option. true for those that are no matter of strategies. */
-RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);
 /* The present value as text; owned by the config until its next change. NULL for an unknown name. */
 RONDE_API const char *ronde_config_get(const ronde_config *config, const char *name);
 
@@ -246,10 +236,6 @@ typedef struct ronde_option {
 /* The i-th option of a verb, from 0, in the order of the table; false past the end. All text but the variable is
  * static. */
 RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option_out);
-
-/* The i-th variable of the environment, no option's, that the library reads: "RONDE_DATA", ...; NULL past the end. Ranks
- * that are started on other hosts need them too. */
-RONDE_API const char *ronde_config_variable(int i);
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */
 
@@ -285,11 +271,11 @@ typedef struct ronde_progress {
   const char *tested_on; /* "test", or "validation" (--val-split, or val/ of a folder); NULL: there is no test data */
 } ronde_progress;
 
-/* The likeliest classes of one example, the likeliest first; valid during the call that tells it. */
+/* The likeliest classes of one example, the likeliest first; valid during the call of the hook. */
 typedef struct ronde_prediction {
-  const char *file; /* that holds the example, */
-  int64_t index;    /* and which of the file's it is, from 0 */
-  int n;            /* classes told: --top, or all that there are */
+  const char *file; /* that holds the example */
+  int64_t index;    /* of the example in the file, from 0 */
+  int n;            /* classes that are reported: --top, or all if there are fewer */
   const int64_t *classes;
   const double *probabilities;
   const char *const *names; /* [n], each NULL where the weights do not name their classes */
@@ -300,14 +286,14 @@ typedef struct ronde_hooks {
   ronde_model_fn model;       /* instead of --model */
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
-  void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: each example, as it is known */
+  void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: once per example */
   /* Asked once a step or batch. true ends the job with RONDE_E_CANCELLED, after its outputs are written. */
   bool (*cancel)(void *user);
   void *user; /* passed to the callbacks above; a source has its own */
 } ronde_hooks;
 
 /* A job blocks until all its ranks have ended, and writes the files that its options name (--out, --save). hooks may be
- * NULL. json_out may be NULL; on success it receives a JSON text, which train also sets for a run that was broken off. */
+ * NULL. json_out may be NULL; on success it receives a JSON text, which train also sets for a run that was interrupted. */
 
 /* Trains. The text is run.json ("ronde.run.v1"), described in docs/record.md, or with --dry-run the plan. To resume a run
  * that is complete changes nothing and returns its run.json. Errors: RONDE_E_USAGE if --out holds another run and neither
@@ -318,40 +304,41 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
  * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
- * line. With json_out NULL only the hook is told, and memory does not grow with the examples. */
+ * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----
- * Answers again and again, from any number of threads at once. Parameters are held once; each call that runs at the same
- * time as others has working memory of its own, kept for the next one. */
+ * Makes predictions for any number of calls, from any number of threads at once. All calls share the parameters; calls
+ * that run at the same time each have working memory of their own, which is kept for later calls. */
 typedef struct ronde_predictor ronde_predictor;
 
-/* From a configuration of "predict": --init names the weights, --threads the threads of a call (0: all cores; take 1 where
- * several threads of yours call); --shape and
- * --classes where the file does not say them; --normalize as the command line has it. hooks: NULL, or a model function.
- * RONDE_E_INPUT where the weights do not fit. Destroy it when no call runs; NULL is taken. */
+/* config: of "predict". --init names the weights and --threads sets the threads of each call (0: all cores; use 1 if
+ * several of your threads call at once). --shape and --classes are needed only if the file does not say them, and
+ * --normalize works as on the command line. hooks: NULL, or hooks with a model function. Errors: RONDE_E_INPUT if the
+ * weights do not fit the network. Destroy a predictor only while no call runs; ronde_predictor_destroy takes NULL. */
 RONDE_API ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,
                                               ronde_predictor **predictor_out);
-/* Trains, and hands out the trained network without a file: what --save would write, also where the run was cancelled.
- * NULL where it failed, and in all processes but rank 0's. Otherwise as ronde_train. */
+/* Trains as ronde_train does, and returns the trained network in memory: the weights that --save would write, also if the
+ * run was cancelled. *predictor_out is NULL if the training failed, and in every process but that of rank 0. */
 RONDE_API ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks *hooks,
                                              ronde_predictor **predictor_out, char **json_out);
 RONDE_API void ronde_predictor_destroy(ronde_predictor *predictor);
 /* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32: pixels between 0 and 1, or
- * what npy files of the training data hold; it is normalised here as the training data were. Blocks; the first call with
- * another n plans the network for it. */
+ * what npy files of the training data hold; it is normalised here as the training data were. Blocks; the first call with a
+ * new n also plans the network for that many examples. */
 RONDE_API ronde_status ronde_predictor_run(ronde_predictor *predictor, int64_t n, const float *x, float *y_out);
-/* Of one example: the rank, and the dimensions. */
+/* Returns the rank of an input example and sets its dimensions. */
 RONDE_API int ronde_predictor_shape(const ronde_predictor *predictor, int64_t dims_out[RONDE_MAX_RANK]);
+/* The number of values in the output of one example. */
 RONDE_API int64_t ronde_predictor_outputs(const ronde_predictor *predictor);
-/* NULL where the classes have no names. */
+/* The name of class k; NULL if the classes have no names. Owned by the predictor. */
 RONDE_API const char *ronde_predictor_class(const ronde_predictor *predictor, int64_t k);
-/* Parameters and buffers by the names of the safetensors file; the i-th, NULL past the end. rank_out and dims_out may be
- * NULL. */
+/* The name of the i-th parameter or buffer, as in the safetensors file, and its shape; NULL past the end. rank_out and
+ * dims_out may be NULL. */
 RONDE_API const char *ronde_predictor_tensor(const ronde_predictor *predictor, int i, int *rank_out,
                                              int64_t dims_out[RONDE_MAX_RANK]);
-/* The values of one, row-major; n is their number. _set waits until no call runs. RONDE_E_USAGE where there is no such
- * tensor, or n is another number. */
+/* Reads (_get) or replaces (_set) the n values of the tensor `name`, row-major. _set waits until no prediction runs.
+ * Errors: RONDE_E_USAGE if there is no such tensor, or if n is not its number of elements. */
 RONDE_API ronde_status ronde_predictor_get(ronde_predictor *predictor, const char *name, float *values_out, int64_t n);
 RONDE_API ronde_status ronde_predictor_set(ronde_predictor *predictor, const char *name, const float *values,
                                            int64_t n);
@@ -365,7 +352,7 @@ RONDE_API ronde_status ronde_models(const char *name, char **json_out);
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
 
 /* In the three calls below a path is a checkpoint, a file of weights, or the folder of a run, which stands for its newest
- * checkpoint that is whole. (For the option --init a folder stands for the best weights in it: best.safetensors, else
+ * undamaged checkpoint. (With the option --init a folder stands for the best weights in it: best.safetensors, else
  * last.safetensors, else that checkpoint.) */
 
 /* What a file holds: its tensors and, of a checkpoint, how far the training had come, its options and its data. */
@@ -383,18 +370,18 @@ RONDE_API ronde_status ronde_export(const ronde_config *config, char **json_out)
 /* Callbacks of a download. Each may be NULL. Called by the thread that downloads. */
 typedef struct ronde_data_hooks {
   void (*progress)(void *user, const char *file, int64_t done, int64_t total); /* bytes */
-  /* Asked now and then. true ends it with RONDE_E_CANCELLED; the next download goes on from there. */
+  /* Called regularly. true ends the download with RONDE_E_CANCELLED; the next download continues from there. */
   bool (*cancel)(void *user);
   void *user;
 } ronde_data_hooks;
 
-/* The data sets that have a name: where their files were found, and how much ronde_data_get would download. */
+/* The data sets that Ronde knows by name: where their files were found, and how much ronde_data_get would download. */
 RONDE_API ronde_status ronde_data_list(char **json_out);
 /* What --data holds: examples, shape, classes, hash. config: of "data", here and below. */
 RONDE_API ronde_status ronde_data_info(const ronde_config *config, char **json_out);
 /* Downloads the files of --data to --output or, without it, to where they will be found. Each file is checked by its
- * SHA-256 and is there whole or not at all; files that are there already are left alone. A download that was broken off
- * goes on where it ended. Blocks. hooks may be NULL. */
+ * SHA-256 and is either complete or absent; files that are there already are left alone. A download that was interrupted
+ * continues where it ended. Blocks. hooks may be NULL. */
 RONDE_API ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *hooks, char **json_out);
 /* Writes --data as npy files (train_x.npy, train_y.npy, test_x.npy, test_y.npy) to the folder --output. */
 RONDE_API ronde_status ronde_data_convert(const ronde_config *config, char **json_out);

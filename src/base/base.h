@@ -23,7 +23,7 @@ void ronde__log_demote(bool on);
 /* While on, the calling thread logs nothing, because another one meets the same error and logs it. */
 void ronde__log_mute(bool on);
 
-/* 64-byte aligned, zeroed; NULL where there is none (logged by the caller through RONDE__ALLOC). Released by
+/* 64-byte aligned, zeroed memory; NULL if there is none left (the caller logs that, see RONDE__ALLOC). Released by
  * ronde__free. */
 void *ronde__alloc(size_t bytes);
 void ronde__free(void *p);
@@ -62,14 +62,14 @@ uint64_t ronde__thread_cpu_ns(void); /* of the calling thread */
 int ronde__cores(void);              /* that this process may use: affinity and cgroup quota; at least 1 */
 /* The cores of a CPU quota, rounded up, from a file like /proc/self/cgroup and the tree /sys/fs/cgroup; 0: no limit. */
 int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root);
-/* CPU seconds that the cores of this process have worked for any process, from a file like /proc/stat; NAN: unknown. */
+/* CPU seconds that all processes have used on the cores of this one, from a file like /proc/stat; NAN: unknown. */
 double ronde__busy_s(const char *stat_file);
 double ronde__load(void); /* of the last minute, in cores; 0: unknown */
 /* Whether others keep too many cores busy for a measurement. is_load: `others` is a load average. */
 bool ronde__host_is_busy(double others, int cores, bool is_load);
 int64_t ronde__peak_rss_bytes(void);
 
-/* Of n > 0 numbers without NaN; x is reordered. */
+/* The median of n > 0 numbers without NaN; x is reordered. */
 double ronde__median(double *x, int64_t n);
 
 /* Elements that lie one after the other in an array. */

@@ -1,6 +1,6 @@
-/* How long the library waits for what may never come, in one place. The limits of the command line are in
- * tools/limits.h; the table in docs/clusters.md has both. All times are by a clock that stands still while the
- * process does. */
+/* How long the library waits for others before it gives up, in one place. The limits of the command line are in
+ * tools/limits.h; the table in docs/clusters.md has both. All times are by a clock that stands still while the process
+ * does. */
 #ifndef RONDE_LIMITS_H
 #define RONDE_LIMITS_H
 

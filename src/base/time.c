@@ -23,7 +23,7 @@ bool ronde__time_wait(ronde__time *time, ronde__event *event, uint32_t seen, ron
   }
 }
 
-static void *task_main(void *arg) {
+static void *time_task_main(void *arg) {
   const ronde__task *task = arg;
   task->run(task->arg);
   return NULL;
@@ -32,7 +32,7 @@ static void *task_main(void *arg) {
 int ronde__task_start(ronde__time *time, ronde__task *task) {
   if (time) return time->ops->start(time, task);
   if (task->computes) ronde__busy_add(1);
-  int error = pthread_create(&task->thread, NULL, task_main, task);
+  int error = pthread_create(&task->thread, NULL, time_task_main, task);
   if (error && task->computes) ronde__busy_add(-1);
   return error;
 }

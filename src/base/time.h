@@ -12,11 +12,11 @@
 typedef struct ronde__time ronde__time;
 typedef struct ronde__task ronde__task;
 
-/* How a waiter spends its time; the machine's alone knows a difference. */
+/* How a waiter spends its time; it makes a difference only by the machine's time. */
 typedef enum ronde__wait_kind {
   RONDE__WAIT_BRIEF, /* ronde__event_wait: spins shortly where a core is free for it */
   RONDE__WAIT_LONG,  /* ronde__event_sleep: sleeps at once, and does not count as computing meanwhile */
-  RONDE__WAIT_ASIDE  /* ronde__event_block: sleeps at once, and counts as it did */
+  RONDE__WAIT_ASIDE  /* ronde__event_block: sleeps at once, and is counted as before */
 } ronde__wait_kind;
 
 typedef struct ronde__time_ops {
@@ -28,7 +28,7 @@ typedef struct ronde__time_ops {
   void (*join)(ronde__time *time, ronde__task *task);
 } ronde__time_ops;
 
-/* The common head of every other time than the machine's. */
+/* The common head of all times but the machine's. */
 struct ronde__time {
   const ronde__time_ops *ops;
 };
@@ -61,8 +61,8 @@ int ronde__task_start(ronde__time *time, ronde__task *task);
 /* Blocks until it has returned. */
 void ronde__task_join(ronde__time *time, ronde__task *task);
 
-/* A lock on what tasks share, for a few instructions: nobody waits or sleeps inside it, but by ronde__guard_wait, which
- * gives it up meanwhile. */
+/* A lock on what tasks share, for a few instructions: nobody waits or sleeps inside it, except in ronde__guard_wait,
+ * which releases it meanwhile. */
 typedef struct ronde__guard {
   pthread_mutex_t mutex;
 } ronde__guard;

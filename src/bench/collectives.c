@@ -275,7 +275,7 @@ static ronde_status begin_record(bench *b) {
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(b->options->rounds)));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock",
                                    json_string("monotonic wall clock, calls back to back, the slowest rank's time")));
-  RONDE_TRY(ronde_measurement_leave_unranked(m, "another size or another collective is other work"));
+  RONDE_TRY(ronde_measurement_leave_unranked(m, "cases of another size or another collective do different work"));
   ronde_measurement_begin(m);
   return RONDE_OK;
 }
@@ -336,7 +336,8 @@ static ronde_status parse_bytes(const char *flag, const char *text, int64_t *byt
   bool right = text[0] >= '0' && text[0] <= '9' && !end[shift > 0] && value > 0 && value <= (INT64_C(4) << 30 >> shift);
   if (!right || (value << shift) % (int64_t)sizeof(float))
     return ronde__fail(RONDE_E_USAGE,
-                       "--%s %s: not a number of bytes such as 4096, 64K or 4M: whole floats, at most 4G", flag, text);
+                       "--%s %s: expected a number of bytes such as 4096, 64K or 4M, a multiple of 4 up to 4G", flag,
+                       text);
   *bytes_out = (int64_t)value << shift;
   return RONDE_OK;
 }
@@ -346,7 +347,7 @@ static ronde_status list_sizes(bench *b) {
   RONDE_TRY(parse_bytes("min", b->options->min, &least));
   RONDE_TRY(parse_bytes("max", b->options->max, &most));
   if (least > most)
-    return ronde__fail(RONDE_E_USAGE, "--min %s is more than --max %s", b->options->min, b->options->max);
+    return ronde__fail(RONDE_E_USAGE, "--min %s is larger than --max %s", b->options->min, b->options->max);
   for (int64_t size = least; size <= most && b->n_sizes < MAX_SIZES; size *= b->options->factor)
     b->sizes[b->n_sizes++] = size;
   return RONDE_OK;
@@ -378,8 +379,8 @@ static ronde_status list_cases(bench *b, const ronde__transport *transport) {
   for (size_t i = 0; i < RONDE__COUNT(others); i++) list_case(b, others[i]);
   if (list && b->n_cases != wanted)
     return ronde__fail(RONDE_E_USAGE,
-                       "--collectives %s: %d of them are none, or named twice (ring, halving-doubling, tree, "
-                       "hierarchical, mpi, ring-bf16, reduce-scatter, pairwise, all-gather, broadcast, copy)",
+                       "--collectives %s: %d of these are unknown or named twice (there are ring, halving-doubling, "
+                       "tree, hierarchical, mpi, ring-bf16, reduce-scatter, pairwise, all-gather, broadcast, copy)",
                        RONDE__SHOWN(list), wanted - b->n_cases);
   return RONDE_OK;
 }
@@ -390,7 +391,8 @@ static ronde_status check_collectives(bench *b, const ronde_config *config, cons
   b->process_each = transport->process_each;
   for (int r = 0; r < b->size; r++)
     b->n_hosts = (int)ronde__max(b->n_hosts, transport->host_of ? transport->host_of[r] + 1 : 1);
-  if (b->size == 1) return ronde__fail(RONDE_E_USAGE, "one worker has nobody to exchange with: --workers 2, or more");
+  if (b->size == 1)
+    return ronde__fail(RONDE_E_USAGE, "one worker has no other to exchange data with: give --workers 2 or more");
   if (b->process_each && ronde_config_is_given(config, "workers") && b->options->workers != b->size)
     return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ", but MPI has started %d processes", b->options->workers,
                        b->size);
@@ -398,7 +400,7 @@ static ronde_status check_collectives(bench *b, const ronde_config *config, cons
   return list_cases(b, transport);
 }
 
-static void run_rank(void *arg) {
+static void bench_rank(void *arg) {
   rank *r = arg;
   ronde__log_set_rank(r->transport->rank);
   r->status = measure_sizes(r);
@@ -412,11 +414,11 @@ static ronde_status run_ranks(rank *ranks, int n) {
   int n_started = 1;
   ronde_status status = RONDE_OK;
   for (; n_started < n; n_started++) {
-    tasks[n_started] = (ronde__task){.name = "", .run = run_rank, .arg = &ranks[n_started]};
+    tasks[n_started] = (ronde__task){.name = "", .run = bench_rank, .arg = &ranks[n_started]};
     if (ronde__task_start(ranks[n_started].transport->time, &tasks[n_started])) break;
   }
   if (n_started == n) {
-    run_rank(&ranks[0]);
+    bench_rank(&ranks[0]);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", n_started);
     ranks[0].transport->ops->abort(ranks[0].transport);
@@ -447,7 +449,8 @@ static ronde_status make_transports(const bench *b, const ronde_config *config, 
   if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(config), transports);
   if (o->transport == RONDE__TRANSPORT_SELF) return ronde__transport_self(transports);
   if (o->workers > MAX_THREADS)
-    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ": at most %d as threads", o->workers, MAX_THREADS);
+    return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ": at most %d workers can be threads of one process",
+                       o->workers, MAX_THREADS);
   *n_out = (int)o->workers;
   return ronde__transport_threads(*n_out, transports);
 }

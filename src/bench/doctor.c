@@ -116,8 +116,8 @@ static void judge_cores(doctor *d, const facts *f) {
   if (f->ranks_on_host > f->cores)
     add_advice(d, false, "host %s has %d cores for %d workers", f->host, f->cores, f->ranks_on_host);
   else if (threads > f->cores)
-    add_advice(d, false, "host %s has %d cores for %d threads of %d worker%s: --threads %d", f->host, f->cores, threads,
-               f->ranks_on_host, f->ranks_on_host > 1 ? "s" : "", f->cores / f->ranks_on_host);
+    add_advice(d, false, "host %s has %d cores for %d threads of %d worker%s: give --threads %d", f->host, f->cores,
+               threads, f->ranks_on_host, f->ranks_on_host > 1 ? "s" : "", f->cores / f->ranks_on_host);
   if (ronde__host_is_busy(f->load, f->cores, true))
     add_advice(d, false, "host %s is busy: a load of %.1f on %d cores", f->host, f->load, f->cores);
 }
@@ -129,13 +129,16 @@ static void judge_rank(doctor *d, int rank) {
     add_advice(d, true, "host %s has ronde %s, host %s ronde %s: install the same build", f->host, f->build,
                first->host, first->build);
   if (strcmp(f->kernels, first->kernels))
-    add_advice(d, true, "host %s computes with %s, host %s with %s: set RONDE_ISA on all to what each of them has",
-               f->host, f->kernels, first->host, first->kernels);
+    add_advice(
+        d, true,
+        "host %s computes with %s, host %s with %s: set RONDE_ISA on all hosts to one that each of them supports",
+        f->host, f->kernels, first->host, first->kernels);
   if (f->data_status != RONDE_OK)
-    add_advice(d, true, "host %s has no usable --data %s: its line above says why", f->host, d->options->data);
+    add_advice(d, true, "host %s cannot read --data %s: its line above says why", f->host, d->options->data);
   else if (first->data_status == RONDE_OK && (strcmp(f->data, first->data) || f->data_examples != first->data_examples))
     add_advice(d, true,
-               "host %s has other training data (%" PRId64 " examples, hash %.12s) than host %s (%" PRId64 ", %.12s)",
+               "host %s has training data (%" PRId64
+               " examples, hash %.12s) that differ from those of host %s (%" PRId64 ", %.12s)",
                f->host, f->data_examples, f->data, first->host, first->data_examples, first->data);
 }
 
@@ -159,8 +162,8 @@ static void judge_links(doctor *d) {
       if (i / size >= i % size || !strcmp(a, b)) continue;
       if (pass == 0 && rate > best) best = rate;
       if (pass == 1 && rate < SLOW_LINK * best)
-        add_advice(d, false, "the link between hosts %s and %s gives %.3g MB/s, the best one %.3g", a, b, 1e-6 * rate,
-                   1e-6 * best);
+        add_advice(d, false, "the link between hosts %s and %s reaches %.3g MB/s, the fastest link %.3g MB/s", a, b,
+                   1e-6 * rate, 1e-6 * best);
     }
   for (int r = 1; r < size; r++)
     if (fabs(clock_ahead_s(d, r)) > FAR_CLOCK_S)

@@ -199,7 +199,7 @@ static ronde_status record_kernels(const ronde_stepper *s, const rounds *r, cons
   RONDE_TRY(add_kernel_axes(s, m));
   for (int i = 0; i < r->n; i++) RONDE_TRY(ronde_measurement_add_samples(m, RONDE_WHOLE, "step_s", i, &r->steps[i], 1));
   for (int i = 0; i < r->n_rows; i++) RONDE_TRY(record_kernel(s, r, i, p, m));
-  return ronde_measurement_leave_unranked(m, "each kernel is other work");
+  return ronde_measurement_leave_unranked(m, "each kernel does different work");
 }
 
 static ronde_status measure_kernels(ronde_stepper *s, const ronde_hooks *hooks, rounds *r, ronde_measurement *m) {

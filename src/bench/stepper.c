@@ -94,7 +94,7 @@ ronde_status ronde__stepper_step(ronde_stepper *s, double *loss_out) {
   ronde__step_result result;
   RONDE_TRY(ronde__worker_step_on(&s->worker, &batch, job->optim.lr, &result));
   if (result.broken_rank >= 0)
-    return ronde__fail(RONDE_E_NUMERIC, "bench: NaN or Inf in the numbers of step %lld", (long long)s->n_steps);
+    return ronde__fail(RONDE_E_NUMERIC, "bench: step %lld has produced NaN or Inf", (long long)s->n_steps);
   *loss_out = result.loss_sum / (double)job->batch;
   return RONDE_OK;
 }

@@ -35,9 +35,9 @@ typedef struct ronde__allreduce {
   size_t (*scratch)(const ronde__transport *transport, size_t n);
   ronde_status (*run)(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x, size_t n,
                       float *scratch);
-  /* Why it cannot run there, or NULL: it can. A NULL function: it always can. */
+  /* Why it cannot run over this transport; NULL if it can. A NULL function: it always can. */
   const char *(*refuses)(const ronde__transport *transport);
-  /* What the model says that it takes. NULL: nobody knows. */
+  /* Its time according to the cost model. NULL: not modelled. */
   double (*seconds)(const ronde__ranks *ranks, size_t n);
 } ronde__allreduce;
 
@@ -170,10 +170,11 @@ typedef ronde_status (*ronde__comm_job)(void *arg);
 ronde_status ronde__comm_thread_create(ronde__time *time, int rank, bool alone, ronde__comm_thread **thread_out);
 /* Waits for the job under way (abort the transport first where it may hang); skips those not begun. */
 void ronde__comm_thread_destroy(ronde__comm_thread *thread);
-/* The error of a failed job, if there was one: then this one will not run. */
+/* Queues a job. Returns the error of an earlier job if one has failed; then this one will not run. */
 ronde_status ronde__comm_thread_submit(ronde__comm_thread *thread, ronde__comm_job job, void *arg);
-/* From now on no other job is begun but n_more; returns how many of all will have been. What the others do may be
- * changed until they go on. Not for ever: reach would wait for them. */
+/* Holds the queue: only n_more further jobs are begun. Returns how many of all jobs will have been begun by then; the
+ * arguments of the others may be changed until ronde__comm_thread_go_on, which must follow, because
+ * ronde__comm_thread_reach waits for held jobs too. */
 uint64_t ronde__comm_thread_hold(ronde__comm_thread *thread, uint64_t n_more);
 void ronde__comm_thread_go_on(ronde__comm_thread *thread);
 /* Jobs submitted so far. */

@@ -111,7 +111,7 @@ ronde_status ronde__comm_thread_submit(ronde__comm_thread *self, ronde__comm_job
     self->n_submitted++;
   }
   ronde__guard_leave(&self->guard);
-  if (stuck) return ronde__fail(RONDE_E_MEMORY, "communication thread: no memory for another job");
+  if (stuck) return ronde__fail(RONDE_E_MEMORY, "communication thread: no memory to queue another job");
   if (status == RONDE_OK) ronde__time_signal(self->time, &self->submitted);
   return status;
 }

@@ -128,7 +128,7 @@ static bool write_record(ronde__host *host, int to, record what) {
 }
 
 /* The peer hears of what is untold, as far as the ring has room. A receive is done once the peer was told. */
-static void tell(ronde__host *host, int place) {
+static void host_tell(ronde__host *host, int place) {
   peer *p = &host->peers[place];
   for (ronde__host_transfer *t; (t = p->untold.first);) {
     record what = {.kind = KIND_TAKEN, .stamp = t->from_stamp};
@@ -179,7 +179,7 @@ static void take(ronde__host *host, ronde__host_transfer *t, const record *what)
   pthread_mutex_lock(&host->lock);
   t->copying = false;
   append(whole ? &p->untold : &p->receives, t);
-  tell(host, t->peer);
+  host_tell(host, t->peer);
 }
 
 static void send_ends(peer *p, uint64_t stamp) {
@@ -203,7 +203,7 @@ static bool hear_one(ronde__host *host, int place, ronde_status *status) {
   ronde__host_transfer *t = what.kind == KIND_SENT ? p->receives.first : NULL;
   while (t && t->tag != what.tag) t = t->next;
   if (what.kind == KIND_SENT && !t && !arrival_keep(host, p, &what)) {
-    *status = ronde__fail(RONDE_E_MEMORY, "no memory for a message from another process of this host");
+    *status = ronde__fail(RONDE_E_MEMORY, "no memory for a message from another process on this host");
     return false;
   }
   atomic_store_explicit(&r->read, read + 1, memory_order_release);
@@ -222,7 +222,7 @@ ronde_status ronde__host_advance(ronde__host *host) {
   for (int place = 0; place < host->n; place++) {
     if (place == host->place) continue;
     if (host->peers[place].untold.first) {
-      tell(host, place);
+      host_tell(host, place);
       any = true;
     }
     while (hear_one(host, place, &status)) any = true;
@@ -239,7 +239,7 @@ void ronde__host_post(ronde__host *host, ronde__host_transfer *t) {
   if (t->is_send) {
     atomic_store_explicit(&t->stamp, ++host->n_stamps, memory_order_relaxed);
     append(&p->untold, t);
-    tell(host, t->peer);
+    host_tell(host, t->peer);
   } else if (arrival_take(host, p, t->tag, &what)) {
     take(host, t, &what);
   } else {

@@ -1,6 +1,6 @@
-/* Messages between the processes of one host, for a transport that knows them: what a rank sends is told in memory that
- * they share, and the receiver copies it straight out of the sender's buffer (cross-memory attach). Each rank has a
- * bell, so that a wait sleeps until something came. A rank's place is its number among those of its host. Both of a
+/* Messages between the processes of one host, for a transport that knows them: what a rank sends is announced in memory
+ * that they share, and the receiver copies it straight out of the sender's buffer (cross-memory attach). Each rank has
+ * a bell, so that a wait sleeps until something came. A rank's place is its number among those of its host. Both of a
  * rank's threads may call at once. */
 #ifndef RONDE_HOST_H
 #define RONDE_HOST_H
@@ -37,7 +37,7 @@ typedef struct ronde__host_offer {
 /* The host's first rank makes memory for n, and withdraws the offer once all have joined. */
 ronde__host_offer ronde__host_make(int n);
 void ronde__host_withdraw(ronde__host_offer offer);
-/* NULL where this process may not, or has no memory: nothing is logged, there are other ways. */
+/* NULL if this process is not allowed to, or has no memory; nothing is logged, because the caller has other ways. */
 ronde__host *ronde__host_join(ronde__host_offer offer, int place, int n);
 /* After all have joined: whether this process can read the others' memory. */
 bool ronde__host_reaches_all(const ronde__host *host);

@@ -7,23 +7,19 @@
 #ifndef RONDE_HAVE_MPI
 
 ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
-  return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; transport threads is there");
+  return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; use --transport threads");
 }
 
 #else
 
 #include <inttypes.h>
-#include <mpi.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/limits.h"
 #include "base/wait.h"
-#include "comm/mpi_beat.h"
-#include "comm/mpi_hosts.h"
+#include "comm/mpi_message.h"
 #include "comm/mpi_process.h"
 
 enum {
@@ -35,279 +31,34 @@ enum {
   BELL_SLEEP_NS = 10000000, /* where all that is waited for rings the bell */
   BEAT_NS = 1000000000,     /* between two signs of life, at most */
   BEATS = 8,                /* of which one is to come before a rank is lost */
-  /* Below the eager limit of TCP. An all-reduce over three hosts takes 1.05 to 1.09 times the link's limit, against
-   * 1.14 to 1.18 with 512 KB; parameter servers a third less time than with messages as long as they are. */
-  CHUNK_BYTES = 60 << 10,
-  WINDOW = 8,             /* chunks under way */
-  SHORT_BYTES = 32 << 10, /* what is longer is one of several under way, and its latency hidden */
+  SHORT_BYTES = 32 << 10,   /* what is longer is one of several under way, and its latency hidden */
   CONTROL_TAG = 0
 };
 
-typedef struct message {
-  struct message *next;       /* among the free ones, or those in chunks */
-  MPI_Request chunks[WINDOW]; /* chunk i at i % WINDOW; of a whole message the first */
-  int peer;
-  uint32_t tag;
-  bool is_send, is_near, in_chunks; /* is_near: within the host, without MPI */
-  char *data;                       /* only read where is_send */
-  size_t bytes, came;               /* came: of a receive */
-  ronde__host_transfer near;
-  /* In chunks: */
-  int64_t n_chunks, n_posted, n_done;
-  ronde_status status;
-  _Atomic bool done;
-} message;
-
 typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED, NOTICE_ALIVE } notice;
 
-typedef struct endpoint {
-  ronde__transport head;
-  MPI_Comm data, control, collective;
-  pthread_mutex_t lock; /* guards what follows */
-  message *free;
-  message *first, *last; /* in chunks, in the order of posting */
-  MPI_Request listening;
-  int heard; /* a notice */
-  ronde__mpi_hosts hosts;
-  ronde__mpi_beat beat;
-  _Atomic uint64_t n_chunks_ended;
-  _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
-  _Atomic bool aborted;
-  _Atomic int n_in_chunks;
-} endpoint;
-
-static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
-
-static ronde_status mpi_failed(int error, const char *what, int peer) {
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length;
-  MPI_Error_string(error, text, &length);
-  ronde__mpi_note_failure();
-  return ronde__fail(RONDE_E_LOST, "transport mpi: %s rank %d: %s", what, peer, text);
-}
-
-/* ---- messages ---- */
-
-/* One like `wanted`, without a chunk under way; NULL: no memory (logged). */
-static message *message_take(endpoint *self, message wanted) {
-  pthread_mutex_lock(&self->lock);
-  message *m = self->free;
-  if (m) self->free = m->next;
-  pthread_mutex_unlock(&self->lock);
-  if (!m) m = ronde__alloc(sizeof *m);
-  if (!m) {
-    ronde__fail(RONDE_E_MEMORY, "transport mpi: no memory for a message to rank %d", wanted.peer);
-    return NULL;
-  }
-  *m = wanted;
-  for (int i = 0; i < WINDOW; i++) m->chunks[i] = MPI_REQUEST_NULL;
-  return m;
-}
-
-static void message_release(endpoint *self, message *m) {
-  pthread_mutex_lock(&self->lock);
-  m->next = self->free;
-  self->free = m;
-  pthread_mutex_unlock(&self->lock);
-}
-
-static ronde_status post_chunk(endpoint *self, message *m, char *data, size_t bytes, MPI_Request *request) {
-  int error;
-  if (!m->is_send) error = MPI_Irecv(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-  /* MPI would take all chunks at once, into memory of the receiver's: each is to be met by its receive. */
-  else if (m->in_chunks) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-  else error = MPI_Isend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-  return error == MPI_SUCCESS ? RONDE_OK : mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
-}
-
-/* Chunks of two messages with one tag must not mix, nor a message overtake the chunks of one. With the lock held; m may
- * be in the list. */
-static bool is_behind_its_like(const endpoint *self, const message *m) {
-  const message *o = self->first;
-  for (; o && o != m; o = o->next)
-    if (o->peer == m->peer && o->tag == m->tag && o->is_send == m->is_send && o->n_posted < o->n_chunks) break;
-  return o && o != m;
-}
-
-/* Unless it can go as a whole, and at once. */
-static void enlist(endpoint *self, message *m) {
-  if (m->bytes <= CHUNK_BYTES && !atomic_load_explicit(&self->n_in_chunks, memory_order_relaxed)) return;
-  pthread_mutex_lock(&self->lock);
-  m->in_chunks = m->bytes > CHUNK_BYTES || is_behind_its_like(self, m);
-  if (!m->in_chunks) {
-    pthread_mutex_unlock(&self->lock);
-    return;
-  }
-  m->n_chunks = ronde__max(1, ronde__ceil_div((int64_t)m->bytes, CHUNK_BYTES));
-  if (self->first) self->last->next = m;
-  else self->first = m;
-  self->last = m;
-  atomic_fetch_add(&self->n_in_chunks, 1);
-  pthread_mutex_unlock(&self->lock);
-}
-
-static ronde_status post(ronde__transport *transport, message wanted, ronde__request *request_out) {
-  endpoint *self = endpoint_of(transport);
-  if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
-  if (wanted.peer < 0 || wanted.peer >= transport->size)
-    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: there is no rank %d among %d", wanted.peer, transport->size);
-  if (wanted.tag > INT32_MAX)
-    return ronde__fail(RONDE_E_INTERNAL, "transport mpi: the tag %#" PRIx32 " is too large", wanted.tag);
-  message *m = message_take(self, wanted);
-  if (!m) return RONDE_E_MEMORY;
-  m->is_near = self->hosts.near && self->hosts.places[m->peer] >= 0;
-  if (m->is_near) {
-    m->near = (ronde__host_transfer){
-        .peer = self->hosts.places[m->peer], .tag = m->tag, .is_send = m->is_send, .data = m->data, .bytes = m->bytes};
-    ronde__host_post(self->hosts.near, &m->near);
-  } else {
-    enlist(self, m);
-    if (!m->in_chunks) RONDE_TRY(post_chunk(self, m, m->data, m->bytes, m->chunks));
-  }
-  request_out->impl = m;
-  return RONDE_OK;
-}
+static ronde__mpi_endpoint *endpoint_of(ronde__transport *transport) { return (ronde__mpi_endpoint *)transport; }
 
 static ronde_status mpi_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                               ronde__request *request_out) {
-  message wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
-  return post(transport, wanted, request_out);
+  ronde__mpi_message wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
+  return ronde__mpi_message_post(transport, wanted, request_out);
 }
 
 static ronde_status mpi_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                               ronde__request *request_out) {
-  message wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
-  return post(transport, wanted, request_out);
-}
-
-static ronde_status wrong_length(const endpoint *self, const message *m) {
-  return ronde__fail(RONDE_E_INTERNAL,
-                     "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu", m->peer,
-                     self->head.rank, m->tag, m->came, m->bytes);
-}
-
-static void count(endpoint *self, const message *m) {
-  uint64_t *bytes = m->is_send ? &self->head.bytes_sent : &self->head.bytes_received;
-  __atomic_fetch_add(bytes, m->bytes, __ATOMIC_RELAXED);
-  if (m->is_send) __atomic_fetch_add(&self->head.messages, 1, __ATOMIC_RELAXED);
-}
-
-static ronde_status test_near(message *m, bool *done_out) {
-  *done_out = atomic_load_explicit(&m->near.done, memory_order_acquire);
-  if (!*done_out) return RONDE_OK;
-  m->came = m->near.came;
-  return m->near.error
-             ? ronde__fail(RONDE_E_LOST, "copying a message from rank %d: %s", m->peer, strerror(m->near.error))
-             : RONDE_OK;
-}
-
-/* Of a message or a chunk that has ended, with an error or without. MPI names one that is too long but not by how
- * much. */
-static ronde_status chunk_ended(endpoint *self, message *m, int error, const MPI_Status *status) {
-  int class = MPI_SUCCESS, n = 0;
-  if (error != MPI_SUCCESS) {
-    MPI_Error_class(error, &class);
-    if (class == MPI_ERR_TRUNCATE)
-      return ronde__fail(RONDE_E_INTERNAL,
-                         "the message from rank %d to rank %d with tag %#" PRIx32 " has more than %zu bytes", m->peer,
-                         self->head.rank, m->tag, m->bytes);
-    return mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
-  }
-  ronde__mpi_beat_heard(&self->beat, m->peer);
-  atomic_fetch_add_explicit(&self->n_chunks_ended, 1, memory_order_relaxed);
-  if (!m->is_send) MPI_Get_count(status, MPI_BYTE, &n);
-  m->came += (size_t)n;
-  return RONDE_OK;
-}
-
-static ronde_status test_whole(endpoint *self, message *m, bool *done_out) {
-  MPI_Status status;
-  int done = 0, error = MPI_Test(m->chunks, &done, &status);
-  *done_out = done || error != MPI_SUCCESS;
-  return *done_out ? chunk_ended(self, m, error, &status) : RONDE_OK;
-}
-
-static ronde_status post_chunks(endpoint *self, message *m) {
-  if (m->n_posted == m->n_chunks || is_behind_its_like(self, m)) return RONDE_OK;
-  for (; m->n_posted < m->n_chunks && m->n_posted - m->n_done < WINDOW; m->n_posted++) {
-    size_t at = (size_t)m->n_posted * CHUNK_BYTES;
-    size_t bytes = m->bytes - at < CHUNK_BYTES ? m->bytes - at : CHUNK_BYTES;
-    RONDE_TRY(post_chunk(self, m, m->data + at, bytes, &m->chunks[m->n_posted % WINDOW]));
-  }
-  return RONDE_OK;
-}
-
-/* The oldest chunk under way of up to HEADS messages from *at on, which moves on. True where one has ended. One look
- * into the network for all of them: MPI_Test takes one for each. */
-static bool test_heads(endpoint *self, message **at) {
-  enum { HEADS = 64 };
-  MPI_Request heads[HEADS];
-  MPI_Status statuses[HEADS];
-  message *owners[HEADS];
-  int indices[HEADS], n = 0, n_ended = 0;
-  for (; *at && n < HEADS; *at = (*at)->next) {
-    message *m = *at;
-    if (m->status != RONDE_OK || m->n_done == m->n_posted) continue;
-    heads[n] = m->chunks[m->n_done % WINDOW];
-    owners[n++] = m;
-  }
-  if (!n) return false;
-  bool has_errors = MPI_Testsome(n, heads, &n_ended, indices, statuses) != MPI_SUCCESS;
-  for (int i = 0; i < n_ended; i++) {
-    message *m = owners[indices[i]];
-    m->chunks[m->n_done++ % WINDOW] = MPI_REQUEST_NULL;
-    m->status = chunk_ended(self, m, has_errors ? statuses[i].MPI_ERROR : MPI_SUCCESS, &statuses[i]);
-  }
-  return n_ended > 0;
-}
-
-/* With the lock held. */
-static void delist(endpoint *self, message *gone) {
-  message *before = NULL;
-  for (message *m = self->first; m && m != gone; m = m->next) before = m;
-  if (before) before->next = gone->next;
-  else self->first = gone->next;
-  if (self->last == gone) self->last = before;
-  atomic_fetch_sub(&self->n_in_chunks, 1);
-}
-
-/* All messages in chunks, whoever waits for them: one may be behind another. */
-static void move_all_chunks(endpoint *self) {
-  if (!atomic_load_explicit(&self->n_in_chunks, memory_order_relaxed)) return;
-  if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
-  for (bool ended = true; ended;) {
-    ended = false;
-    for (message *at = self->first; at;) ended |= test_heads(self, &at);
-  }
-  for (message *m = self->first, *next; m; m = next) {
-    next = m->next;
-    if (m->status == RONDE_OK) m->status = post_chunks(self, m);
-    if (m->status == RONDE_OK && m->n_done < m->n_chunks) continue;
-    delist(self, m);
-    atomic_store_explicit(&m->done, true, memory_order_release);
-  }
-  pthread_mutex_unlock(&self->lock);
-}
-
-static ronde_status message_test(endpoint *self, message *m, bool *done_out) {
-  if (m->is_near) RONDE_TRY(test_near(m, done_out));
-  else if (m->in_chunks) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
-  else RONDE_TRY(test_whole(self, m, done_out));
-  if (!*done_out) return RONDE_OK;
-  RONDE_TRY(m->status);
-  if (!m->is_send && m->came != m->bytes) return wrong_length(self, m);
-  count(self, m);
-  return RONDE_OK;
+  ronde__mpi_message wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
+  return ronde__mpi_message_post(transport, wanted, request_out);
 }
 
 /* ---- notices ---- */
 
-static void listen(endpoint *self) {
+static void listen(ronde__mpi_endpoint *self) {
   MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening);
 }
 
 static void hear(void *user) {
-  endpoint *self = user;
+  ronde__mpi_endpoint *self = user;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
   int done = 0;
   MPI_Status status;
@@ -325,7 +76,7 @@ static void hear(void *user) {
 }
 
 /* Small enough that MPI takes it at once, whether the peer looks or not. */
-static void notify(endpoint *self, notice what) {
+static void notify(ronde__mpi_endpoint *self, notice what) {
   int word = (int)what;
   for (int r = 0; r < self->head.size; r++) {
     MPI_Request request;
@@ -340,55 +91,55 @@ static void notify(endpoint *self, notice what) {
 /* ---- waiting ---- */
 
 /* Tests all; done ones are reset. The first error. */
-static ronde_status advance(endpoint *self, ronde__request *requests, int n, int *n_left_out) {
+static ronde_status advance(ronde__mpi_endpoint *self, ronde__request *requests, int n, int *n_left_out) {
   ronde_status status = self->hosts.near ? ronde__host_advance(self->hosts.near) : RONDE_OK;
   *n_left_out = 0;
-  move_all_chunks(self);
+  ronde__mpi_messages_move(self);
   for (int i = 0; i < n; i++) {
-    message *m = requests[i].impl;
+    ronde__mpi_message *m = requests[i].impl;
     bool done;
     if (!m) continue;
-    ronde_status one = message_test(self, m, &done);
+    ronde_status one = ronde__mpi_message_test(self, m, &done);
     if (status == RONDE_OK) status = one;
     if (!done) {
       ++*n_left_out;
       continue;
     }
-    message_release(self, m);
+    ronde__mpi_message_release(self, m);
     requests[i].impl = NULL;
   }
   return status;
 }
 
-static ronde_status someone_left(endpoint *self, const ronde__request *requests, int n) {
+static ronde_status someone_left(ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   uint64_t now = ronde__now_ns();
   for (int i = 0; i < n; i++) {
-    const message *m = requests[i].impl;
+    const ronde__mpi_message *m = requests[i].impl;
     uint64_t left = m ? atomic_load(&self->left_ns[m->peer]) : 0;
     if (left && now > left + RONDE__UNDER_WAY_NS)
-      return ronde__fail(RONDE_E_LOST, "rank %d has left, a message %s it is missing", m->peer,
+      return ronde__fail(RONDE_E_LOST, "rank %d has left while a message %s it was still missing", m->peer,
                          m->is_send ? "to" : "from");
   }
   return RONDE_OK;
 }
 
-static bool waits_for(const endpoint *self, const ronde__request *requests, int n, int rank) {
+static bool waits_for(const ronde__mpi_endpoint *self, const ronde__request *requests, int n, int rank) {
   bool waits = false;
   for (int i = 0; i < n; i++) {
-    const message *m = requests[i].impl;
+    const ronde__mpi_message *m = requests[i].impl;
     waits |= m && (m->peer == rank || m->peer == self->head.rank); /* its own: MPI's collective, of all ranks */
   }
   return waits && rank != self->head.rank;
 }
 
 /* Adds "rank 2 on host c" to a list; what does not fit is left out. */
-static void list_rank(const endpoint *self, char *list, size_t size, int rank) {
+static void list_rank(const ronde__mpi_endpoint *self, char *list, size_t size, int rank) {
   size_t used = strlen(list);
   snprintf(list + used, size - used, "%srank %d on host %s", used ? ", " : "", rank, self->hosts.names[rank]);
 }
 
 /* Of those that are waited for: a silent one is to blame, not who waits for it in turn. */
-static ronde_status someone_silent(const endpoint *self, const ronde__request *requests, int n) {
+static ronde_status someone_silent(const ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   char silent[512] = "";
   for (int r = 0; r < self->head.size; r++)
     if (ronde__mpi_beat_silent_ns(&self->beat, r) >= self->head.lost_after_ns && waits_for(self, requests, n, r))
@@ -398,7 +149,8 @@ static ronde_status someone_silent(const endpoint *self, const ronde__request *r
                  : RONDE_OK;
 }
 
-static ronde_status time_out(const endpoint *self, const ronde__request *requests, int n, uint64_t timeout_ns) {
+static ronde_status mpi_time_out(const ronde__mpi_endpoint *self, const ronde__request *requests, int n,
+                                 uint64_t timeout_ns) {
   char peers[512] = "";
   for (int r = 0; r < self->head.size; r++)
     if (waits_for(self, requests, n, r)) list_rank(self, peers, sizeof peers, r);
@@ -406,7 +158,7 @@ static ronde_status time_out(const endpoint *self, const ronde__request *request
 }
 
 /* Whatever is heard besides is looked at where there is time: before each sleep. */
-static ronde_status look_around(endpoint *self, const ronde__request *requests, int n) {
+static ronde_status look_around(ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   hear(self);
   if (atomic_load(&self->aborted)) return RONDE_E_LOST;
   RONDE_TRY(someone_silent(self, requests, n));
@@ -415,22 +167,22 @@ static ronde_status look_around(endpoint *self, const ronde__request *requests, 
 
 static bool all_ring(const ronde__request *requests, int n) {
   bool all = true;
-  for (int i = 0; i < n; i++) all &= !requests[i].impl || ((const message *)requests[i].impl)->is_near;
+  for (int i = 0; i < n; i++) all &= !requests[i].impl || ((const ronde__mpi_message *)requests[i].impl)->is_near;
   return all;
 }
 
-static bool all_bulk(const endpoint *self, const ronde__request *requests, int n) {
+static bool all_bulk(const ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   const int *host_of = self->hosts.host_of;
   bool all = true;
   for (int i = 0; i < n; i++) {
-    const message *m = requests[i].impl;
+    const ronde__mpi_message *m = requests[i].impl;
     all &= !m || (m->bytes > SHORT_BYTES && host_of[m->peer] != host_of[self->head.rank]);
   }
   return all;
 }
 
 /* Or until the bell is rung again that was heard `seen` times. */
-static void nap(endpoint *self, const ronde__request *requests, int n, uint32_t seen, uint64_t waited_ns) {
+static void nap(ronde__mpi_endpoint *self, const ronde__request *requests, int n, uint32_t seen, uint64_t waited_ns) {
   uint64_t ns = waited_ns >= LONG_AFTER_NS ? LONG_SLEEP_NS : all_bulk(self, requests, n) ? BULK_SLEEP_NS : SLEEP_NS;
   struct timespec length = {0, (long)ns};
   if (!self->hosts.near) {
@@ -441,16 +193,16 @@ static void nap(endpoint *self, const ronde__request *requests, int n, uint32_t 
   }
 }
 
-static ronde_status give_up(endpoint *self, ronde__request *requests, int n, ronde_status status) {
+static ronde_status give_up(ronde__mpi_endpoint *self, ronde__request *requests, int n, ronde_status status) {
   self->head.ops->cancel(&self->head, requests, n);
   ronde__mpi_note_failure();
   return status;
 }
 
 /* Until at most n_over are left. */
-static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
-                               uint64_t timeout_ns) {
-  endpoint *self = endpoint_of(transport);
+static ronde_status mpi_wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
+                                   uint64_t timeout_ns) {
+  ronde__mpi_endpoint *self = endpoint_of(transport);
   uint64_t begin = 0, moved = 0;
   ronde__patience patience = {0};
   for (;;) {
@@ -465,24 +217,25 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     moved = ended;
     bool spin = now - begin < SPIN_NS && ronde__may_spin() && !all_bulk(self, requests, n);
     if (status == RONDE_OK && !spin) status = look_around(self, requests, n);
-    if (status == RONDE_OK && !ronde__patience_left(&patience, now)) status = time_out(self, requests, n, timeout_ns);
+    if (status == RONDE_OK && !ronde__patience_left(&patience, now))
+      status = mpi_time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) return give_up(self, requests, n, status);
     if (!spin) nap(self, requests, n, seen, now - begin);
   }
 }
 
 static ronde_status mpi_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
-  return wait_until(transport, requests, n, 0, timeout_ns);
+  return mpi_wait_until(transport, requests, n, 0, timeout_ns);
 }
 
 static ronde_status mpi_wait_some(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
   int n_under_way = 0;
   for (int i = 0; i < n; i++) n_under_way += requests[i].impl != NULL;
-  return wait_until(transport, requests, n, ronde__max(1, n_under_way) - 1, timeout_ns);
+  return mpi_wait_until(transport, requests, n, ronde__max(1, n_under_way) - 1, timeout_ns);
 }
 
 static ronde_status mpi_test(ronde__transport *transport, ronde__request *request, bool *done_out) {
-  endpoint *self = endpoint_of(transport);
+  ronde__mpi_endpoint *self = endpoint_of(transport);
   int n_left;
   ronde_status status = advance(self, request, 1, &n_left);
   if (status == RONDE_OK && n_left) status = look_around(self, request, 1);
@@ -492,49 +245,31 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
   return RONDE_OK;
 }
 
-/* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
- * back. Past that the peer is dead and the process about to end. */
-static void message_withdraw(endpoint *self, message *m, uint64_t end_ns) {
-  if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
-  if (m->in_chunks) {
-    pthread_mutex_lock(&self->lock);
-    if (!m->done) delist(self, m);
-    pthread_mutex_unlock(&self->lock);
-  }
-  for (int i = 0; i < WINDOW && !m->is_send; i++)
-    if (m->chunks[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->chunks[i]);
-  int done = 0;
-  do {
-    if (MPI_Testall(WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
-  } while (!done && ronde__now_ns() < end_ns);
-  message_release(self, m);
-}
-
 static void mpi_cancel(ronde__transport *transport, ronde__request *requests, int n) {
   uint64_t end = ronde__now_ns() + RONDE__CANCEL_NS;
   for (int i = 0; i < n; i++) {
-    if (requests[i].impl) message_withdraw(endpoint_of(transport), requests[i].impl, end);
+    if (requests[i].impl) ronde__mpi_message_withdraw(endpoint_of(transport), requests[i].impl, end);
     requests[i].impl = NULL;
   }
 }
 
 /* MPI does not tell what it sends: counted is what a ring, which is asked for (set_defaults), must. */
 static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns) {
-  endpoint *self = endpoint_of(transport);
+  ronde__mpi_endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return RONDE_E_LOST;
   if (n > INT32_MAX) return ronde__fail(RONDE_E_INTERNAL, "transport mpi: an all-reduce of %zu floats is too large", n);
-  message *m = message_take(self, (message){.peer = transport->rank, .is_send = true});
+  ronde__mpi_message *m = ronde__mpi_message_take(self, (ronde__mpi_message){.peer = transport->rank, .is_send = true});
   if (!m) return RONDE_E_MEMORY;
   m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
   int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->chunks);
-  if (error != MPI_SUCCESS) return mpi_failed(error, "an all-reduce of", m->peer);
+  if (error != MPI_SUCCESS) return ronde__mpi_failed(error, "an all-reduce of", m->peer);
   __atomic_fetch_add(&self->head.bytes_received, m->bytes, __ATOMIC_RELAXED);
   ronde__request request = {m};
   return mpi_wait(transport, &request, 1, timeout_ns);
 }
 
 static void mpi_abort(ronde__transport *transport) {
-  endpoint *self = endpoint_of(transport);
+  ronde__mpi_endpoint *self = endpoint_of(transport);
   if (atomic_exchange(&self->aborted, true)) return;
   ronde__mpi_note_failure();
   notify(self, NOTICE_ABORTED);
@@ -543,9 +278,9 @@ static void mpi_abort(ronde__transport *transport) {
 
 /* ---- life ---- */
 
-static void endpoint_free(endpoint *self) {
+static void endpoint_free(ronde__mpi_endpoint *self) {
   ronde__mpi_hosts_release(&self->hosts);
-  for (message *m = self->free, *next; m; m = next) {
+  for (ronde__mpi_message *m = self->free, *next; m; m = next) {
     next = m->next;
     ronde__free(m);
   }
@@ -555,7 +290,7 @@ static void endpoint_free(endpoint *self) {
 }
 
 static void mpi_destroy(ronde__transport *transport) {
-  endpoint *self = endpoint_of(transport);
+  ronde__mpi_endpoint *self = endpoint_of(transport);
   ronde__mpi_beat_stop(&self->beat);
   if (!atomic_load(&self->aborted)) notify(self, NOTICE_LEFT);
   MPI_Cancel(&self->listening);
@@ -583,7 +318,7 @@ static const ronde__transport_ops mpi_ops = {
     .destroy = mpi_destroy,
 };
 
-static ronde_status set_up(endpoint *self) {
+static ronde_status set_up(ronde__mpi_endpoint *self) {
   MPI_Comm_dup(MPI_COMM_WORLD, &self->data);
   MPI_Comm_dup(MPI_COMM_WORLD, &self->control);
   MPI_Comm_dup(MPI_COMM_WORLD, &self->collective);
@@ -596,7 +331,7 @@ static ronde_status set_up(endpoint *self) {
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
-  if (self->hosts.n > 1) self->head.piece_bytes = CHUNK_BYTES;
+  if (self->hosts.n > 1) self->head.piece_bytes = RONDE__MPI_CHUNK_BYTES;
   return RONDE_OK;
 }
 
@@ -608,7 +343,7 @@ static ronde_status claim_and_set_up(void *arg) {
 }
 
 /* From here on it can be noticed that a rank is lost. */
-static ronde_status start_beat(endpoint *self) {
+static ronde_status start_beat(ronde__mpi_endpoint *self) {
   self->beat = (ronde__mpi_beat){.comm = self->control,
                                  .tag = CONTROL_TAG,
                                  .word = NOTICE_ALIVE,
@@ -620,7 +355,7 @@ static ronde_status start_beat(endpoint *self) {
 }
 
 ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
-  endpoint *self;
+  ronde__mpi_endpoint *self;
   RONDE__ALLOC(self, sizeof *self, "transport mpi");
   self->head = (ronde__transport){.ops = &mpi_ops, .piece_bytes = RONDE__PIECE_BYTES, .process_each = true};
   ronde__transport_limit(&self->head, lost_after_ns);
@@ -630,7 +365,7 @@ ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **tra
   /* What the ranks do not come back from cannot be freed either; the process is about to end. */
   if (!ronde__mpi_within(limit_ns, claim_and_set_up, self, &status)) {
     ronde__mpi_note_failure();
-    return ronde__fail(RONDE_E_LOST, "transport mpi: not all ranks have come within %.3g s", (double)limit_ns * 1e-9);
+    return ronde__fail(RONDE_E_LOST, "transport mpi: not all ranks have joined within %.3g s", (double)limit_ns * 1e-9);
   }
   if (status == RONDE_OK) status = start_beat(self);
   if (status == RONDE_OK) *transport_out = &self->head;

@@ -2,7 +2,7 @@
 #include "comm/collective.h"
 
 static const char *mpi_native_refuses(const ronde__transport *transport) {
-  return transport->ops->allreduce ? NULL : "only transport mpi has it";
+  return transport->ops->allreduce ? NULL : "only --transport mpi has this collective";
 }
 
 static size_t mpi_native_scratch(const ronde__transport *transport, size_t n) { return 0; }

@@ -4,7 +4,7 @@
 
 #include "comm/mpi_beat.h"
 
-static void tell(ronde__mpi_beat *b) {
+static void beat_tell(ronde__mpi_beat *b) {
   for (int r = 0; r < b->size; r++) {
     int done = 1;
     if (r == b->rank || atomic_load(&b->gone[r])) continue;
@@ -26,7 +26,7 @@ static void *beat(void *arg) {
   ronde__busy_add(1); /* its sleep takes it off */
   while (!atomic_load(&b->ends)) {
     uint32_t seen = ronde__event_count(&b->event);
-    tell(b);
+    beat_tell(b);
     if (!atomic_load(&b->ends)) ronde__event_sleep(&b->event, seen, ronde__now_ns() + b->every_ns);
     b->listen(b->user);
     uint64_t now = ronde__now_ns();

@@ -116,7 +116,8 @@ static ronde_status initialize(void) {
 ronde_status ronde__mpi_claim(void) {
   pthread_mutex_lock(&process.lock);
   ronde_status status =
-      process.present ? ronde__fail(RONDE_E_USAGE, "transport mpi: another job of this process uses it") : initialize();
+      process.present ? ronde__fail(RONDE_E_USAGE, "transport mpi: another job of this process is using MPI already")
+                      : initialize();
   process.present |= status == RONDE_OK;
   pthread_mutex_unlock(&process.lock);
   return status;

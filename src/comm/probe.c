@@ -101,7 +101,8 @@ static ronde_status answer_transfers(ronde__transport *t, int peer, float *x, bo
   for (;;) {
     uint64_t n;
     RONDE_TRY(receive_word(t, peer, &n));
-    if (n == 0 || n > LAST_ELEMS) return n ? ronde__fail(RONDE_E_INTERNAL, "a message that is too long") : RONDE_OK;
+    if (n == 0 || n > LAST_ELEMS)
+      return n ? ronde__fail(RONDE_E_INTERNAL, "the peer asked for a message longer than a probe may be") : RONDE_OK;
     RONDE_TRY(probe_move(t, outwards ? -1 : peer, outwards ? peer : -1, x, n));
     if (outwards) RONDE_TRY(send_word(t, peer, 1));
   }

@@ -11,7 +11,7 @@ typedef struct self {
 
 static ronde_status refuse(ronde__transport *transport, int peer) {
   if (atomic_load(&((self *)transport)->aborted)) return RONDE_E_LOST;
-  return ronde__fail(RONDE_E_INTERNAL, "transport self: a message with rank %d, but rank 0 is alone", peer);
+  return ronde__fail(RONDE_E_INTERNAL, "transport self: a message to or from rank %d, but there is only rank 0", peer);
 }
 
 static ronde_status self_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,

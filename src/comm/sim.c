@@ -108,7 +108,7 @@ static void queue_free(queue *q) {
   }
 }
 
-static queue *queue_of(const transfer *t, bool sends) {
+static queue *sim_queue_of(const transfer *t, bool sends) {
   endpoint *mailbox = t->is_send ? &t->owner->group->endpoints[t->peer] : t->owner;
   int source = t->is_send ? t->owner->head.rank : t->peer;
   return sends ? &mailbox->sends[source] : &mailbox->receives[source];
@@ -119,8 +119,8 @@ static void transfer_free(transfer *t) {
   free(t);
 }
 
-static void transfer_withdraw(transfer *t) {
-  if (t->is_queued) queue_remove(queue_of(t, t->is_send), t);
+static void sim_transfer_withdraw(transfer *t) {
+  if (t->is_queued) queue_remove(sim_queue_of(t, t->is_send), t);
   transfer_free(t);
 }
 
@@ -160,7 +160,7 @@ static void copy(const transfer *send, transfer *receive) {
 }
 
 /* The receiver's memory is the transfer's until it is done: it is filled at once. */
-static void meet(transfer *send, transfer *receive) {
+static void sim_meet(transfer *send, transfer *receive) {
   uint64_t now = send->owner->group->virtual.now_ns;
   copy(send, receive);
   receive->done_ns = send->arrives_ns > now ? send->arrives_ns : now;
@@ -170,15 +170,15 @@ static void meet(transfer *send, transfer *receive) {
 
 static void transfer_post(transfer *mine) {
   if (mine->is_send) send_off(mine->owner->group, mine);
-  transfer *other = queue_take_tag(queue_of(mine, !mine->is_send), mine->tag);
-  if (!other) queue_append(queue_of(mine, mine->is_send), mine);
-  else if (mine->is_send) meet(mine, other);
-  else meet(other, mine);
+  transfer *other = queue_take_tag(sim_queue_of(mine, !mine->is_send), mine->tag);
+  if (!other) queue_append(sim_queue_of(mine, mine->is_send), mine);
+  else if (mine->is_send) sim_meet(mine, other);
+  else sim_meet(other, mine);
 }
 
 /* ---- the operations ---- */
 
-static ronde_status post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
+static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
   if (self->group->aborted) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
@@ -196,24 +196,24 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
 static ronde_status sim_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                               ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
-  return post(transport, wanted, request_out);
+  return sim_post(transport, wanted, request_out);
 }
 
 static ronde_status sim_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                               ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
-  return post(transport, wanted, request_out);
+  return sim_post(transport, wanted, request_out);
 }
 
 static ronde_status sim_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, const float *x,
                                   float *sum, size_t n, ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .data = (char *)sum, .bytes = n * sizeof *sum, .add = add, .addend = x};
-  return post(transport, wanted, request_out);
+  return sim_post(transport, wanted, request_out);
 }
 
 static void sim_cancel(ronde__transport *transport, ronde__request *requests, int n) {
   for (int i = 0; i < n; i++) {
-    if (requests[i].impl) transfer_withdraw(requests[i].impl);
+    if (requests[i].impl) sim_transfer_withdraw(requests[i].impl);
     requests[i].impl = NULL;
   }
 }
@@ -223,14 +223,14 @@ static ronde_status leave_alone(transfer *t) {
   t->left_alone = true;
   t->kept = malloc(t->bytes + 1);
   if (!t->kept) {
-    transfer_withdraw(t);
+    sim_transfer_withdraw(t);
     return ronde__fail(RONDE_E_MEMORY, "transport sim: no memory for a message of %zu bytes", t->bytes);
   }
   if (t->bytes) memcpy(t->kept, t->data, t->bytes);
   return RONDE_OK;
 }
 
-static ronde_status settle(ronde__transport *transport, ronde__request *request) {
+static ronde_status sim_settle(ronde__transport *transport, ronde__request *request) {
   transfer *t = request->impl;
   ronde_status status = t->status;
   request->impl = NULL;
@@ -249,9 +249,9 @@ static ronde_status advance(ronde__transport *transport, ronde__request *request
     transfer *t = requests[i].impl;
     if (!t) continue;
     if (t->is_queued && self->group->endpoints[t->peer].left)
-      return ronde__fail(RONDE_E_LOST, "rank %d has left, with a message under way (tag %#" PRIx32 ")", t->peer,
+      return ronde__fail(RONDE_E_LOST, "rank %d has left while a message was under way (tag %#" PRIx32 ")", t->peer,
                          t->tag);
-    if (t->done_ns <= self->group->virtual.now_ns) RONDE_TRY(settle(transport, &requests[i]));
+    if (t->done_ns <= self->group->virtual.now_ns) RONDE_TRY(sim_settle(transport, &requests[i]));
     else ++*n_left_out;
   }
   return RONDE_OK;
@@ -282,8 +282,8 @@ static void set_waiter(const ronde__request *requests, int n, ronde__virtual_tas
     if (requests[i].impl) ((transfer *)requests[i].impl)->waiter = waiter;
 }
 
-static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over, bool for_all,
-                               uint64_t timeout_ns) {
+static ronde_status sim_wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
+                                   bool for_all, uint64_t timeout_ns) {
   ronde__virtual *virtual = &endpoint_of(transport)->group->virtual;
   awaited subject = {endpoint_of(transport), requests, n};
   uint64_t limit_ns = timeout_ns > UINT64_MAX - virtual->now_ns ? 0 : virtual->now_ns + timeout_ns;
@@ -298,7 +298,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     bool in_time = ronde__virtual_wait(virtual, &subject, limit_ns);
     set_waiter(requests, n, NULL);
     if (in_time) continue;
-    status = ronde__fail(RONDE_E_LOST, "nothing has come for %.3g s of virtual time", (double)timeout_ns * 1e-9);
+    status = ronde__fail(RONDE_E_LOST, "no message has arrived for %.3g s of virtual time", (double)timeout_ns * 1e-9);
     break;
   }
   if (status != RONDE_OK) sim_cancel(transport, requests, n);
@@ -306,13 +306,13 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
 }
 
 static ronde_status sim_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
-  return wait_until(transport, requests, n, 0, true, timeout_ns);
+  return sim_wait_until(transport, requests, n, 0, true, timeout_ns);
 }
 
 static ronde_status sim_wait_some(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
   int under_way = 0;
   for (int i = 0; i < n; i++) under_way += requests[i].impl != NULL;
-  return wait_until(transport, requests, n, under_way > 0 ? under_way - 1 : 0, false, timeout_ns);
+  return sim_wait_until(transport, requests, n, under_way > 0 ? under_way - 1 : 0, false, timeout_ns);
 }
 
 /* ---- the end ---- */
@@ -375,12 +375,12 @@ static void stuck(ronde__virtual *virtual, void *user) {
   say_who_waits(g, &who, true);
   if (who.used == 0) say_who_waits(g, &who, false);
   if (who.n_more > 0) snprintf(more, sizeof more, "; and %d more", who.n_more);
-  ronde__fail(RONDE_E_LOST, "at %.9f s nobody can go on: %s%s",
+  ronde__fail(RONDE_E_LOST, "deadlock at %.9f s of virtual time: %s%s",
               (double)(virtual->now_ns - RONDE__VIRTUAL_BEGIN_NS) * 1e-9, who.at, more);
   abort_group(g);
 }
 
-static void group_free(group *g) {
+static void sim_group_free(group *g) {
   for (int r = 0; g->endpoints && r < g->options.n; r++) {
     endpoint *e = &g->endpoints[r];
     for (int source = 0; e->sends && source < g->options.n; source++) {
@@ -403,7 +403,7 @@ static void sim_destroy(ronde__transport *transport) {
   endpoint_of(transport)->left = true;
   for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
     if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
-  if (--g->n_present == 0) group_free(g);
+  if (--g->n_present == 0) sim_group_free(g);
 }
 
 static const ronde__transport_ops sim_ops = {
@@ -456,14 +456,15 @@ static ronde_status make_group(group *g) {
 }
 
 ronde_status ronde__transport_sim(const ronde__sim_options *options, ronde__transport **transports_out) {
-  if (options->n < 1) return ronde__fail(RONDE_E_INTERNAL, "transport sim: %d ranks", options->n);
+  if (options->n < 1)
+    return ronde__fail(RONDE_E_INTERNAL, "transport sim: %d ranks, but at least 1 is needed", options->n);
   group *g;
   RONDE__ALLOC(g, sizeof *g, "transport sim");
   g->options = *options;
   g->n_present = options->n;
   ronde_status status = make_group(g);
   if (status != RONDE_OK) {
-    group_free(g);
+    sim_group_free(g);
     return status;
   }
   for (int r = 0; r < options->n; r++) transports_out[r] = &g->endpoints[r].head;

@@ -1,5 +1,5 @@
-/* Ranks in virtual time, in one process: the code of real ranks, one of them running at a time, over links that take what
- * they are said to take. What ranks compute takes no time but what they sleep (ronde__time_sleep).
+/* Ranks in virtual time, in one process: the code of real ranks, one of them running at a time, over links whose times
+ * are given. Computing takes no time; only what ranks sleep does (ronde__time_sleep).
  *
  * A link takes alpha_s + bytes beta_s. A rank's port carries one message at a time each way, and so does the port of a
  * host, which all its ranks share for messages to other hosts: a message leaves as soon as the sender's port is free, keeps
@@ -19,9 +19,9 @@ typedef struct ronde__sim_options {
   uint64_t seed; /* of the order of what happens at the same time */
 } ronde__sim_options;
 
-/* transports_out [n]. The caller becomes rank 0, which starts the others as tasks by their transports' time, joins them,
- * and destroys all transports. Where no rank can go on, that is told at once, with who waits for whom: waits for messages
- * then end with RONDE_E_LOST, as after an abort; who waits for anything else hangs. */
+/* transports_out [n]. The caller becomes rank 0, which starts the others as tasks by their transports' time, joins
+ * them, and destroys all transports. If no rank can continue, this deadlock is logged at once with who waits for whom.
+ * Waits for messages then end with RONDE_E_LOST, as after an abort; waits for anything else hang. */
 ronde_status ronde__transport_sim(const ronde__sim_options *options, ronde__transport **transports_out);
 
 /* What has happened so far, in any of its ranks: equal in two runs that were the same to the last event. */

@@ -290,7 +290,7 @@ static void test_limits_are_of_virtual_time(void **state) {
   g = run(&options, be_late, &limit_ns);
   ronde_log_set(NULL, NULL);
   assert_int_equal(g.status, RONDE_E_LOST);
-  assert_string_equal(lines, "nothing has come for 0.004 s of virtual time\n");
+  assert_string_equal(lines, "no message has arrived for 0.004 s of virtual time\n");
 }
 
 /* ---- nobody can go on ---- */
@@ -317,7 +317,7 @@ static void test_a_deadlock_is_named_at_once(void **state) {
   ronde_log_set(NULL, NULL);
   assert_int_equal(g.status, RONDE_E_LOST);
   assert_true(g.last_ns == 2500); /* no limit had to pass */
-  assert_true(has("at 0.000002500 s nobody can go on: ") && has("rank 0 waits for rank 1 (tag 0x9)") &&
+  assert_true(has("deadlock at 0.000002500 s of virtual time: ") && has("rank 0 waits for rank 1 (tag 0x9)") &&
               has("rank 1 waits for rank 2 (tag 0x9)") && has("rank 2 waits for rank 0 (tag 0x9)"));
   options.n = 2;
   lines[0] = 0;
@@ -325,7 +325,7 @@ static void test_a_deadlock_is_named_at_once(void **state) {
   g = run(&options, wait_for_who_has_ended, NULL);
   ronde_log_set(NULL, NULL);
   assert_int_equal(g.status, RONDE_E_LOST);
-  assert_string_equal(lines, "at 0.000000000 s nobody can go on: rank 0 waits for rank 1 (tag 0x9)\n");
+  assert_string_equal(lines, "deadlock at 0.000000000 s of virtual time: rank 0 waits for rank 1 (tag 0x9)\n");
 }
 
 /* ---- messages ---- */

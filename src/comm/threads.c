@@ -131,7 +131,7 @@ static void transfer_release(transfer *t) {
 
 static endpoint *mailbox_of(const transfer *t) { return t->is_send ? &t->owner->group->endpoints[t->peer] : t->owner; }
 
-static queue *queue_of(const transfer *t, bool sends) {
+static queue *threads_queue_of(const transfer *t, bool sends) {
   endpoint *mailbox = mailbox_of(t);
   int source = t->is_send ? t->owner->head.rank : t->peer;
   return sends ? &mailbox->sends[source] : &mailbox->receives[source];
@@ -154,12 +154,12 @@ static void copy(const transfer *send, transfer *receive) {
 static void transfer_post(transfer *mine) {
   endpoint *mailbox = mailbox_of(mine);
   pthread_mutex_lock(&mailbox->lock);
-  transfer *other = queue_take_tag(queue_of(mine, !mine->is_send), mine->tag);
+  transfer *other = queue_take_tag(threads_queue_of(mine, !mine->is_send), mine->tag);
   if (other) {
     atomic_store_explicit(&other->state, STATE_COPYING, memory_order_relaxed);
   } else {
     atomic_store_explicit(&mine->state, STATE_QUEUED, memory_order_relaxed);
-    queue_append(queue_of(mine, mine->is_send), mine);
+    queue_append(threads_queue_of(mine, mine->is_send), mine);
   }
   pthread_mutex_unlock(&mailbox->lock);
   if (!other) return;
@@ -172,11 +172,11 @@ static void transfer_post(transfer *mine) {
 }
 
 /* Afterwards no peer touches the buffer: out of the mailbox, or its copy under way has ended. */
-static void transfer_withdraw(transfer *t) {
+static void threads_transfer_withdraw(transfer *t) {
   endpoint *mailbox = mailbox_of(t);
   pthread_mutex_lock(&mailbox->lock);
   bool queued = atomic_load_explicit(&t->state, memory_order_relaxed) == STATE_QUEUED;
-  if (queued) queue_remove(queue_of(t, t->is_send), t);
+  if (queued) queue_remove(threads_queue_of(t, t->is_send), t);
   pthread_mutex_unlock(&mailbox->lock);
   while (!queued && atomic_load_explicit(&t->state, memory_order_acquire) != STATE_DONE) sched_yield();
   transfer_release(t);
@@ -184,7 +184,7 @@ static void transfer_withdraw(transfer *t) {
 
 /* ---- the operations ---- */
 
-static ronde_status post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
+static ronde_status threads_post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
   if (atomic_load_explicit(&self->group->aborted, memory_order_relaxed)) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
@@ -209,29 +209,29 @@ static ronde_status post(ronde__transport *transport, transfer wanted, ronde__re
 static ronde_status threads_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
                                   ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .is_send = true, .data = (char *)data, .bytes = bytes};
-  return post(transport, wanted, request_out);
+  return threads_post(transport, wanted, request_out);
 }
 
 static ronde_status threads_irecv(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                                   ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .data = data, .bytes = bytes};
-  return post(transport, wanted, request_out);
+  return threads_post(transport, wanted, request_out);
 }
 
 static ronde_status threads_irecv_add(ronde__transport *transport, int peer, uint32_t tag, ronde__add add,
                                       const float *x, float *sum, size_t n, ronde__request *request_out) {
   transfer wanted = {.peer = peer, .tag = tag, .data = (char *)sum, .bytes = n * sizeof *sum, .add = add, .addend = x};
-  return post(transport, wanted, request_out);
+  return threads_post(transport, wanted, request_out);
 }
 
 static void threads_cancel(ronde__transport *transport, ronde__request *requests, int n) {
   for (int i = 0; i < n; i++) {
-    if (requests[i].impl) transfer_withdraw(requests[i].impl);
+    if (requests[i].impl) threads_transfer_withdraw(requests[i].impl);
     requests[i].impl = NULL;
   }
 }
 
-static ronde_status settle(ronde__transport *transport, ronde__request *request) {
+static ronde_status threads_settle(ronde__transport *transport, ronde__request *request) {
   transfer *t = request->impl;
   ronde_status status = t->status;
   if (status == RONDE_OK) {
@@ -254,9 +254,9 @@ static ronde_status advance(ronde__transport *transport, ronde__request *request
     /* In this order: whoever leaves has finished its copies before. */
     bool peer_left = atomic_load_explicit(&self->group->endpoints[t->peer].left, memory_order_acquire);
     state now = atomic_load_explicit(&t->state, memory_order_acquire);
-    if (now == STATE_DONE) RONDE_TRY(settle(transport, &requests[i]));
+    if (now == STATE_DONE) RONDE_TRY(threads_settle(transport, &requests[i]));
     else if (now == STATE_QUEUED && peer_left)
-      return ronde__fail(RONDE_E_LOST, "rank %d has left, with a message under way (tag %#" PRIx32 ")", t->peer,
+      return ronde__fail(RONDE_E_LOST, "rank %d has left while a message was under way (tag %#" PRIx32 ")", t->peer,
                          t->tag);
     else ++*n_left_out;
   }
@@ -278,7 +278,7 @@ static void list_rank(char *list, size_t size, int rank) {
 }
 
 /* Names who is missing, not who waits for the missing one in turn; each missing rank once in the group. */
-static ronde_status time_out(endpoint *self, const ronde__request *requests, int n, uint64_t timeout_ns) {
+static ronde_status threads_time_out(endpoint *self, const ronde__request *requests, int n, uint64_t timeout_ns) {
   group *group = self->group;
   char missing[256] = "", peers[256] = "";
   bool any_missing = false;
@@ -295,7 +295,7 @@ static ronde_status time_out(endpoint *self, const ronde__request *requests, int
   }
   for (int i = 0; i < n; i++)
     if (requests[i].impl) list_rank(peers, sizeof peers, ((transfer *)requests[i].impl)->peer);
-  return ronde__fail(RONDE_E_LOST, "no message exchanged with rank %s for %.3g s, though all ranks wait", peers,
+  return ronde__fail(RONDE_E_LOST, "no message exchanged with rank %s for %.3g s, though all ranks are waiting", peers,
                      seconds);
 }
 
@@ -306,8 +306,8 @@ static int under_way(const ronde__request *requests, int n) {
 }
 
 /* Until at most n_over are left. */
-static ronde_status wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
-                               uint64_t timeout_ns) {
+static ronde_status threads_wait_until(ronde__transport *transport, ronde__request *requests, int n, int n_over,
+                                       uint64_t timeout_ns) {
   endpoint *self = endpoint_of(transport);
   ronde__patience patience;
   bool waits = false;
@@ -319,7 +319,7 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
     if (status == RONDE_OK && n_left <= n_over) break;
     uint64_t now = ronde__now_ns();
     if (status == RONDE_OK && waits && !ronde__patience_left(&patience, now))
-      status = time_out(self, requests, n, timeout_ns);
+      status = threads_time_out(self, requests, n, timeout_ns);
     if (status != RONDE_OK) break;
     if (!waits) {
       atomic_fetch_add(&self->n_waiting, 1);
@@ -334,12 +334,12 @@ static ronde_status wait_until(ronde__transport *transport, ronde__request *requ
 }
 
 static ronde_status threads_wait(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns) {
-  return wait_until(transport, requests, n, 0, timeout_ns);
+  return threads_wait_until(transport, requests, n, 0, timeout_ns);
 }
 
 static ronde_status threads_wait_some(ronde__transport *transport, ronde__request *requests, int n,
                                       uint64_t timeout_ns) {
-  return wait_until(transport, requests, n, ronde__max(1, under_way(requests, n)) - 1, timeout_ns);
+  return threads_wait_until(transport, requests, n, ronde__max(1, under_way(requests, n)) - 1, timeout_ns);
 }
 
 static void wake_all(group *group) {
@@ -354,7 +354,7 @@ static void threads_abort(ronde__transport *transport) {
 
 /* ---- life ---- */
 
-static void group_free(group *group) {
+static void threads_group_free(group *group) {
   for (int r = 0; r < group->size; r++) {
     endpoint *e = &group->endpoints[r];
     for (block *b = e->blocks, *next; b; b = next) {
@@ -374,11 +374,11 @@ static void threads_destroy(ronde__transport *transport) {
   for (block *b = self->blocks; b; b = b->next)
     for (int i = 0; i < TRANSFERS_PER_BLOCK; i++) {
       transfer *t = &b->transfers[i];
-      if (atomic_load_explicit(&t->state, memory_order_relaxed) != STATE_FREE) transfer_withdraw(t);
+      if (atomic_load_explicit(&t->state, memory_order_relaxed) != STATE_FREE) threads_transfer_withdraw(t);
     }
   atomic_store_explicit(&self->left, true, memory_order_release);
   wake_all(group);
-  if (atomic_fetch_sub(&group->n_present, 1) == 1) group_free(group);
+  if (atomic_fetch_sub(&group->n_present, 1) == 1) threads_group_free(group);
   else ronde__busy_add(-1);
 }
 
@@ -396,7 +396,7 @@ static const ronde__transport_ops threads_ops = {
 };
 
 ronde_status ronde__transport_threads(int n, ronde__transport **transports_out) {
-  if (n < 1) return ronde__fail(RONDE_E_INTERNAL, "transport threads: %d ranks", n);
+  if (n < 1) return ronde__fail(RONDE_E_INTERNAL, "transport threads: %d ranks, but at least 1 is needed", n);
   group *group;
   RONDE__ALLOC(group, sizeof *group, "transport threads");
   group->endpoints = ronde__alloc(sizeof *group->endpoints * (size_t)n);
@@ -413,7 +413,7 @@ ronde_status ronde__transport_threads(int n, ronde__transport **transports_out) 
     if (complete) e->receives = e->sends + n;
   }
   if (!complete) {
-    group_free(group);
+    threads_group_free(group);
     return ronde__fail(RONDE_E_MEMORY, "transport threads: no memory for %d ranks", n);
   }
   atomic_store(&group->n_present, n);

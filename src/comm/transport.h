@@ -24,11 +24,12 @@ typedef struct ronde__transport_ops {
                         ronde__request *request_out);
   ronde_status (*irecv)(ronde__transport *transport, int peer, uint32_t tag, void *data, size_t bytes,
                         ronde__request *request_out);
-  /* As irecv, but sum [n] becomes x [n] plus the floats that come, straight from where they lie; sum may be x. NULL:
-   * it cannot. */
+  /* Like irecv, but sum [n] becomes x [n] plus the n floats that arrive, straight from the sender's buffer; sum may be x.
+   * NULL: not supported. */
   ronde_status (*irecv_add)(ronde__transport *transport, int peer, uint32_t tag, ronde__add add, const float *x,
                             float *sum, size_t n, ronde__request *request_out);
-  /* done_out tells; a done request is reset to zero. An error is the request's end, as in wait. */
+  /* Sets done_out to whether the request is done, and resets a done request to zero. An error is the request's end, as
+   * in wait. */
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
   /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST when nothing has come
    * for timeout_ns, or when a peer is lost (one line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
@@ -39,8 +40,8 @@ typedef struct ronde__transport_ops {
   /* Ends what is not done without waiting for a peer, resets all n to zero: the buffers are the caller's again. Such
    * a transfer may have happened, in part or not at all: only for giving up. */
   void (*cancel)(ronde__transport *transport, ronde__request *requests, int n);
-  /* The sum of x [n] over the ranks by the transport's own means, in place; blocks as wait does. The same order of
-   * calls on all ranks. NULL: it has none. */
+  /* Sums x [n] over the ranks in place, by the transport's own means; blocks as wait does. The same order of calls on
+   * all ranks. NULL: it has none. */
   ronde_status (*allreduce)(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns);
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */

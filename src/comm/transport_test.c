@@ -182,7 +182,7 @@ static void a_rank_that_does_not_exist_is_refused(void **state) {
   listen_end("transport threads: there is no rank 2 among 2\ntransport threads: there is no rank -1 among 2\n");
   listen_begin();
   assert_int_equal(ronde__transport_threads(0, t), RONDE_E_INTERNAL);
-  listen_end("transport threads: 0 ranks\n");
+  listen_end("transport threads: 0 ranks, but at least 1 is needed\n");
   destroy(2, t);
 }
 
@@ -224,12 +224,12 @@ static void a_rank_that_has_left_is_named(void **state) {
   assert_int_equal(got, 3);
   listen_begin();
   assert_int_equal(wait(t[0], requests, 1), RONDE_E_LOST);
-  listen_end("rank 1 has left, with a message under way (tag 0x6)\n");
+  listen_end("rank 1 has left while a message was under way (tag 0x6)\n");
   requests[0] = send(t[0], 1, 7, &out, sizeof out);
   bool done;
   listen_begin();
   assert_int_equal(t[0]->ops->test(t[0], &requests[0], &done), RONDE_E_LOST);
-  listen_end("rank 1 has left, with a message under way (tag 0x7)\n");
+  listen_end("rank 1 has left while a message was under way (tag 0x7)\n");
   assert_null(requests[0].impl);
   ronde__transport_destroy(t[0]);
 }
@@ -367,8 +367,8 @@ static void self_refuses_messages(void **state) {
   assert_int_equal(t->ops->isend(t, 0, 1, &x, sizeof x, &request), RONDE_E_INTERNAL);
   assert_int_equal(t->ops->irecv(t, 1, 1, &x, sizeof x, &request), RONDE_E_INTERNAL);
   listen_end(
-      "transport self: a message with rank 0, but rank 0 is alone\n"
-      "transport self: a message with rank 1, but rank 0 is alone\n");
+      "transport self: a message to or from rank 0, but there is only rank 0\n"
+      "transport self: a message to or from rank 1, but there is only rank 0\n");
   assert_int_equal(t->ops->test(t, &request, &done), RONDE_OK);
   assert_true(done);
   assert_int_equal(wait(t, &request, 1), RONDE_OK);

@@ -162,7 +162,7 @@ static bool virtual_wait(ronde__time *time, ronde__event *event, uint32_t seen, 
   return ronde__event_count(event) != seen;
 }
 
-static void *task_main(void *arg) {
+static void *virtual_task_main(void *arg) {
   ronde__virtual_task *me = arg;
   ronde__virtual *s = me->rank->virtual;
   await_turn(me);
@@ -213,7 +213,7 @@ static int virtual_start(ronde__time *time, ronde__task *task) {
   if (!t) return ENOMEM;
   t->waits = true;
   task->impl = t;
-  int error = pthread_create(&t->thread, NULL, task_main, t);
+  int error = pthread_create(&t->thread, NULL, virtual_task_main, t);
   if (error) remove_task(s, t);
   else ronde__virtual_wake(t, s->now_ns);
   return error;

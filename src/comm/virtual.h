@@ -20,7 +20,7 @@ typedef struct ronde__virtual_rank {
   int rank;
 } ronde__virtual_rank;
 
-/* A task, as those see it who say what it waits for. */
+/* A task, as seen by the code that says what it waits for. */
 typedef struct ronde__virtual_task {
   struct ronde__virtual_task *next, *next_of_rank; /* of the same virtual time; and of the same rank */
   ronde__virtual_rank *rank;
@@ -59,7 +59,7 @@ ronde_status ronde__virtual_begin(ronde__virtual *virtual, uint64_t seed, ronde_
 /* By the same caller, when all other tasks have been joined. */
 void ronde__virtual_end(ronde__virtual *virtual);
 
-/* The task goes on at due_ns, or earlier where that was said before. */
+/* The task continues at due_ns, or earlier if an earlier time was set before. */
 void ronde__virtual_wake(ronde__virtual_task *task, uint64_t due_ns);
 /* The running task waits until it is woken, for `subject`; false: past limit_ns (0: there is none). */
 bool ronde__virtual_wait(ronde__virtual *virtual, const void *subject, uint64_t limit_ns);

@@ -3,6 +3,8 @@
 
 #include "base/json.h"
 
+#include <ronde/measure.h>
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +89,7 @@ static ronde_status fail_verb(const char *name) {
     const char *between = i == 0 ? "" : i + 1 < RONDE__COUNT(verbs) ? ", " : " or ";
     snprintf(list + used, sizeof list - used, "%s%s", between, verbs[i].name);
   }
-  return ronde__fail(RONDE_E_USAGE, "no verb '%s': %s", RONDE__SHOWN(name), list);
+  return ronde__fail(RONDE_E_USAGE, "unknown verb '%s': expected %s", RONDE__SHOWN(name), list);
 }
 
 const ronde__option *ronde__option_at(int verb, int i) {
@@ -258,7 +260,7 @@ static void warn_of_misspelt(const char *variable) {
   const ronde__option *meant = find_meant(ANY, spelt, &is_alias);
   if (!meant || meant->no_variable) return;
   ronde__option_variable(meant, meant_variable);
-  ronde__log(RONDE_LOG_WARNING, "%s in the environment is not read; %s %s", RONDE__SHOWN(name),
+  ronde__log(RONDE_LOG_WARNING, "the environment variable %s is ignored; %s %s", RONDE__SHOWN(name),
              is_alias ? "here it is" : "the nearest is", meant_variable);
 }
 
@@ -364,7 +366,7 @@ ronde_status ronde__config_settle_others(const ronde_config *config) {
     const char *value = o->with.option ? ronde_config_get(config, o->with.option) : NULL;
     if (!value || ronde__choice_index(o->with.words, value) >= 0) continue;
     list_words(o->with.words, list, sizeof list);
-    snprintf(why, sizeof why, "it is for --%s %s, and this is %s", o->with.option, list, value);
+    snprintf(why, sizeof why, "it applies to --%s %s, and this is %s", o->with.option, list, value);
     RONDE_TRY(ronde__config_no_effect(config, o->name, why));
   }
   return RONDE_OK;
@@ -421,7 +423,8 @@ ronde_status ronde__config_resize(const ronde__options *options, int64_t resize_
   resize_out[0] = resize_out[1] = 0;
   if (!text) return RONDE_OK;
   if (sscanf(text, "%lldx%lld%n", &h, &w, &used) != 2 || text[used] || h < 1 || w < 1 || h > 16384 || w > 16384)
-    return ronde__fail(RONDE_E_USAGE, "--resize %s: not HxW, such as 32x32, of at most 16384 each", RONDE__SHOWN(text));
+    return ronde__fail(RONDE_E_USAGE, "--resize %s: expected HxW, such as 32x32, with at most 16384 each",
+                       RONDE__SHOWN(text));
   resize_out[0] = h;
   resize_out[1] = w;
   return RONDE_OK;

@@ -52,20 +52,21 @@ struct ronde_config {
   char *texts[RONDE__MAX_OPTIONS];                    /* that ronde_config_get has handed out */
 };
 
-/* A copy to resolve automatic values in (in its `options`), where a job was lent a const config. */
+/* A copy of a const config, in whose `options` a job resolves automatic values. */
 ronde_status ronde__config_copy(const ronde_config *config, ronde_config **config_out);
 const ronde__options *ronde__config_options(const ronde_config *config);
 /* Whether the user set the option `flag` to something else than its neutral value (0, off, or its default). */
 bool ronde__config_is_set(const ronde_config *config, const char *flag);
 /* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);
-/* From now on it is known whether there is what options may need: where there is not, what needs it is refused so. */
+/* Tells whether a need of options (needs.inc) is met. If not, every option that was set and has this need is refused. */
 ronde_status ronde__config_settle(const ronde_config *config, ronde__need need, bool is_met);
-/* The same of what has an effect only with certain values of another option, which are final now. */
+/* Refuses options that were set but have an effect only with other values of another option; call it when values are
+ * final. */
 ronde_status ronde__config_settle_others(const ronde_config *config);
 /* Every option of the verb, resolved, by name: for run.json. */
 json_t *ronde__config_json(const ronde_config *config);
-/* Of these, what ranks that are processes must have alike. */
+/* Those of these options that must be equal on all ranks that are processes. */
 json_t *ronde__config_common(const ronde_config *config);
 /* The options that the user set, by name, as text; what ronde__config_take reads. */
 json_t *ronde__config_given(const ronde_config *config);

@@ -288,8 +288,8 @@ static void test_unknown_names_are_answered(void **state) {
       {"num-epochs", "here it is --epochs"},
       {"val_split", "unknown option --val_split; the nearest is --val-split"},
       {"Epochs", "the nearest is --epochs"},
-      {"num-workers", "a thread of each worker loads its data ahead; --workers is"},
-      {"device", "unknown option --device: networks are computed on the CPU"},
+      {"num-workers", "one thread of each worker loads data ahead of time; --workers sets"},
+      {"device", "unknown option --device: Ronde computes on the CPU"},
       {"epohcs", "the nearest is --epochs"},
       {"no-shufle", "the nearest is --no-shuffle"},
       {"frobnicate", "unknown option --frobnicate; `ronde train --help` lists them"},
@@ -351,8 +351,8 @@ static void catch_warning(void *user, ronde_log_level level, const char *line) {
 
 static void test_misspelt_variables_are_said(void **state) {
   static const char *const cases[][2] = {
-      {"RONDE_EPOCS", "RONDE_EPOCS in the environment is not read; the nearest is RONDE_EPOCHS"},
-      {"RONDE_LEARNING_RATE", "RONDE_LEARNING_RATE in the environment is not read; here it is RONDE_LR"},
+      {"RONDE_EPOCS", "the environment variable RONDE_EPOCS is ignored; the nearest is RONDE_EPOCHS"},
+      {"RONDE_LEARNING_RATE", "the environment variable RONDE_LEARNING_RATE is ignored; here it is RONDE_LR"},
       {"RONDE_TOP", NULL}, /* of another verb */
       {"RONDE_DATA", NULL},
       {"RONDE_DATASET", NULL}, /* RONDE_DATA is something else */

@@ -50,7 +50,7 @@ typedef struct ronde__option {
   int64_t int_min, int_max;
   double real_min, real_max;
   const char *value;                 /* name of the value; of an ENUM its choices; NULL: a bare flag */
-  bool (*is_good)(const char *text); /* of a TEXT that is not any text; else NULL */
+  bool (*is_good)(const char *text); /* of a TEXT that must have a certain form; else NULL */
   bool no_variable;                  /* not read from the environment */
 } ronde__option;
 
@@ -78,8 +78,8 @@ ronde_status ronde__option_set(const ronde__option *option, ronde__options *opti
 char *ronde__option_text(const ronde__option *option, const ronde__options *options);
 /* A name as options are spelt: in lower case, with dashes. */
 void ronde__option_spell(const char *name, char *out, size_t bytes);
-/* The option that other systems call so; why there is none, where they have one that Ronde has not. NULL: not known.
- * name: as ronde__option_spell writes it. */
+/* ronde__option_alias: the option that other systems call by this name. ronde__option_absent: why Ronde has no such
+ * option. NULL: the name is unknown. name: as ronde__option_spell writes it. */
 const char *ronde__option_alias(const char *name);
 const char *ronde__option_absent(const char *name);
 const char *ronde__option_alias_at(size_t i); /* the i-th name of theirs; NULL past the end */

@@ -120,9 +120,9 @@ static const char *cache_find_damage(const char *base, size_t bytes, const uint6
   cache_header h;
   if (bytes < FRONT_BYTES) return "it is too short";
   memcpy(&h, base, sizeof h);
-  if (memcmp(h.magic, magic, sizeof magic)) return "it is no cache file";
-  if (h.version != VERSION) return "it has another version";
-  if (memcmp(h.key, key, sizeof h.key)) return "it belongs to other files";
+  if (memcmp(h.magic, magic, sizeof magic)) return "it is not a cache file";
+  if (h.version != VERSION) return "it was written by another version of Ronde";
+  if (memcmp(h.key, key, sizeof h.key)) return "it was made from other files";
   if (!ronde__store_layout_make(&h.facts, FRONT_BYTES, both, layout_out) || (size_t)layout_out->bytes != bytes)
     return "its size is wrong";
   if (h.sha256[0][64] || h.sha256[1][64] || h.checksum != cache_checksum(base, bytes)) return "its checksum is wrong";

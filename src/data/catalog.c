@@ -84,10 +84,10 @@ static ronde_status catalog_search(const ronde__set *set, probe_fn probe, const 
       used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", dir);
     free(dir);
   }
-  return ronde__fail(RONDE_E_INPUT,
-                     "%s: its files were not found: `ronde data get %s` downloads them, %s:DIR names where they are; "
-                     "looked for %s in %s",
-                     set->name, set->name, set->name, what, looked);
+  return ronde__fail(
+      RONDE_E_INPUT,
+      "%s: files not found: download them by `ronde data get %s`, or name their folder as %s:DIR; looked for %s in %s",
+      set->name, set->name, set->name, what, looked);
 }
 
 static char *first_of_idx(const char *dir) { return find_file(dir, "train-images", "idx3"); }
@@ -103,7 +103,7 @@ static ronde_status find_pair(const char *dir, int split, ronde__set *set) {
     return RONDE_OK;
   }
   bool images = !set->x_path[split];
-  return ronde__fail(RONDE_E_INPUT, "%s/%s-%s-ubyte: not found, nor with .gz", dir, images ? x_part : y_part,
+  return ronde__fail(RONDE_E_INPUT, "%s/%s-%s-ubyte: not found, with or without .gz", dir, images ? x_part : y_part,
                      images ? "idx3" : "idx1");
 }
 
@@ -219,7 +219,7 @@ char *ronde__set_home(const char *name) {
 
 static ronde_status find_npy(const char *dir, ronde__set *set) {
   static const char *const parts[2] = {"train", "test"};
-  if (ronde__is_empty(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: the folder is missing: npy:DIR");
+  if (ronde__is_empty(dir)) return ronde__fail(RONDE_E_USAGE, "data set npy: no folder is given: write npy:DIR");
   set->kind = &ronde__npy_kind;
   for (int split = 0; split < 2; ++split) {
     char *x = ronde__format("%s/%s_x.npy", dir, parts[split]), *y = ronde__format("%s/%s_y.npy", dir, parts[split]);
@@ -260,7 +260,7 @@ static ronde_status find_synthetic(const char *shape, ronde__set *set) {
             parse_count(&at, ':', RONDE__LABEL_MAX + 1, &set->classes) && parse_count(&at, '\0', INT64_MAX, &n);
   if (!ok)
     return ronde__fail(RONDE_E_USAGE,
-                       "data set synthetic:%s: synthetic:CxHxW:classes:n is needed, with at least 1 of each",
+                       "data set synthetic:%s: expected synthetic:CxHxW:classes:n, with numbers of at least 1",
                        RONDE__SHOWN(shape ? shape : ""));
   set->kind = &ronde__synthetic_kind;
   set->n[RONDE_SPLIT_TRAIN] = n;

@@ -21,8 +21,8 @@ static void test_unknown_names_are_usage(void **state) {
   check_failed(&lines, find_set("syntetic:1x2x3:4:5"), RONDE_E_USAGE, "syntetic", "did you mean synthetic?");
   check_failed(&lines, find_set(""), RONDE_E_USAGE, "no data set", "named");
   check_failed(&lines, find_set(NULL), RONDE_E_USAGE, "no data set", "named");
-  check_failed(&lines, find_set("npy"), RONDE_E_USAGE, "npy:DIR", "missing");
-  check_failed(&lines, find_set("npy:"), RONDE_E_USAGE, "npy:DIR", "missing");
+  check_failed(&lines, find_set("npy"), RONDE_E_USAGE, "npy:DIR", "no folder is given");
+  check_failed(&lines, find_set("npy:"), RONDE_E_USAGE, "npy:DIR", "no folder is given");
 }
 
 /* A name that is far from all others is not a misspelling. */
@@ -43,7 +43,7 @@ static void test_paths_in_place_of_names(void **state) {
   const char *home = getenv("HOME");
   char *kept = home ? strdup(home) : NULL;
   setenv("HOME", "/nowhere", 1);
-  check_failed(&lines, find_set("cifar10"), RONDE_E_INPUT, "`ronde data get cifar10` downloads them",
+  check_failed(&lines, find_set("cifar10"), RONDE_E_INPUT, "download them by `ronde data get cifar10`",
                "data_batch_1.bin");
   if (kept) setenv("HOME", kept, 1);
   free(kept);
@@ -65,7 +65,7 @@ static void test_synthetic_specs(void **state) {
                                     "synthetic:3x99999x32:9:1",
                                     "synthetic: 3x3x3:9:1"};
   for (size_t i = 0; i < RONDE__COUNT(bad); ++i)
-    check_failed(&lines, find_set(bad[i]), RONDE_E_USAGE, bad[i], "CxHxW:classes:n is needed");
+    check_failed(&lines, find_set(bad[i]), RONDE_E_USAGE, bad[i], "expected synthetic:CxHxW:classes:n");
   ronde__set set;
   assert_int_equal(ronde__set_find("synthetic:3x32x16:10:100", 9, &set), RONDE_OK);
   assert_string_equal(set.name, "synthetic:3x32x16:10:100");

@@ -8,7 +8,8 @@
 ronde_status ronde__cifar_scan(ronde__stream *stream, int label_bytes, int64_t *n_out) {
   int64_t bytes, record = label_bytes + PIXELS;
   RONDE_TRY(ronde__stream_measure(stream, INT64_MAX, &bytes));
-  if (bytes == 0) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: it holds no examples", ronde__stream_name(stream));
+  if (bytes == 0)
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the file holds no examples", ronde__stream_name(stream));
   if (bytes % record)
     return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %lld bytes are not a whole number of records of %lld bytes",
                        ronde__stream_name(stream), (long long)(bytes / record * record), (long long)bytes,

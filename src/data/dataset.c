@@ -263,7 +263,7 @@ static ronde_status set_normalization(const dataset_impl *im, const ronde__data_
   if (options->normalize) *out = im->set.normalization;
   if (options->normalization) *out = *options->normalization;
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d channels, but its images have %lld",
+  return ronde__fail(RONDE_E_USAGE, "%s: mean and deviation are given for %d channels, but the images have %lld",
                      im->set.name, out->channels, (long long)channels);
 }
 
@@ -276,7 +276,8 @@ static ronde_status set_size(dataset_impl *im, const ronde__data_options *option
   im->flip = options->flip;
   im->seed = options->seed;
   if (im->crop && ronde__min(im->sides[0], im->sides[1]) <= RONDE__CROP_PADDING)
-    return ronde__fail(RONDE_E_USAGE, "%s: images of %lldx%lld are too small to be moved by up to %d pixels (crop)",
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: images of %lldx%lld are too small for --augment crop, which shifts them by up to %d pixels",
                        im->set.name, (long long)im->sides[0], (long long)im->sides[1], RONDE__CROP_PADDING);
   bool same = im->sides[0] == stored[0] && im->sides[1] == stored[1];
   return same ? RONDE_OK : ronde__resizer_create(stored, im->sides, &im->resizer);
@@ -322,7 +323,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
-    ronde__log(RONDE_LOG_WARNING, "%s: no test/ or val/ in it: there are no test examples", options->spec);
+    ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);

@@ -381,7 +381,7 @@ static void test_a_normalisation_of_the_callers(void **state) {
       ronde__data *data;
       ronde__data_options options = {.cache = cache, .normalization = n, .resize = {wide == 2, wide == 2 ? 4 : 0}};
       if (n->channels == 2) {
-        check_failed(&lines, try_set("npy", folder, options), RONDE_E_USAGE, "each of 2 channels", "have 3");
+        check_failed(&lines, try_set("npy", folder, options), RONDE_E_USAGE, "given for 2 channels", "have 3");
         continue;
       }
       assert_int_equal(open_checked_set("npy", folder, options, &data), RONDE_OK);
@@ -409,10 +409,13 @@ static void test_npy_sets_that_do_not_fit_are_named(void **state) {
     size_t x_bytes, y_bytes;
     const char *reason;
   } cases[] = {
-      {DICT("'<f8'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 64, 16, "train_x.npy: offset 10: images of float64"},
-      {DICT("'|i1'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: images of int8"},
+      {DICT("'<f8'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 64, 16,
+       "train_x.npy: offset 10: the images are of type float64"},
+      {DICT("'|i1'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 8, 16,
+       "train_x.npy: offset 10: the images are of type int8"},
       {DICT("'|u1'", "(2, 4)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: images of rank 2"},
-      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2,)"), 8, 8, "train_y.npy: offset 10: labels of float32"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2,)"), 8, 8,
+       "train_y.npy: offset 10: the labels are of type float32"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(2, 1)"), 8, 16, "train_y.npy: offset 10: labels of rank 2"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(3,)"), 8, 24, "train_y.npy: offset 10: 3 labels, but "},
   };

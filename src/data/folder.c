@@ -24,9 +24,9 @@ static bool entry_is(const char *path, entry_kind kind) {
   return kind == KIND_FOLDER ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int folder_by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static ronde_status add_path(ronde__files *files, char *path, int64_t label) {
+static ronde_status folder_add_path(ronde__files *files, char *path, int64_t label) {
   if (path && (files->n & (files->n - 1)) == 0) { /* full: at 0 and every power of two */
     size_t room = files->n ? 2 * (size_t)files->n : 1;
     char **paths = realloc(files->path, room * sizeof *paths);
@@ -68,14 +68,14 @@ static ronde_status folder_list(const char *folder, entry_kind kind, ronde__file
       free(path);
       continue;
     }
-    status = add_path(&files, path, 0);
+    status = folder_add_path(&files, path, 0);
   }
   closedir(dir);
   if (status != RONDE_OK) {
     ronde__files_release(&files);
     return status;
   }
-  if (files.n) qsort(files.path, (size_t)files.n, sizeof *files.path, by_bytes);
+  if (files.n) qsort(files.path, (size_t)files.n, sizeof *files.path, folder_by_bytes);
   *files_out = files;
   return RONDE_OK;
 }
@@ -87,9 +87,10 @@ static ronde_status add_class(const char *folder, int64_t label, ronde__files *t
   int64_t others;
   RONDE_TRY(folder_list(folder, KIND_FILE, &images, &others));
   ronde_status status = RONDE_OK;
-  if (images.n == 0) status = ronde__fail(RONDE_E_INPUT, "%s: an empty class: no .png, .jpg or .jpeg in it", folder);
+  if (images.n == 0)
+    status = ronde__fail(RONDE_E_INPUT, "%s: this class is empty: it has no .png, .jpg or .jpeg file", folder);
   for (int64_t i = 0; i < images.n && status == RONDE_OK; ++i) {
-    status = add_path(to, images.path[i], label);
+    status = folder_add_path(to, images.path[i], label);
     images.path[i] = NULL; /* handed on */
   }
   ronde__files_release(&images);
@@ -110,7 +111,7 @@ static ronde_status add_classes(const ronde__files *folders, ronde_split split, 
   bool names_them = split == RONDE_SPLIT_TRAIN || set->files[RONDE_SPLIT_TRAIN].n == 0;
   for (int64_t i = 0; i < folders->n; ++i) {
     const char *name = path_last_name(folders->path[i]);
-    if (names_them) RONDE_TRY(add_path(&set->class_names, ronde__strdup(name), 0));
+    if (names_them) RONDE_TRY(folder_add_path(&set->class_names, ronde__strdup(name), 0));
     int64_t label = find_class(&set->class_names, name);
     if (label < 0)
       return ronde__fail(RONDE_E_INPUT, "%s: there is no class of this name among the training images",
@@ -126,7 +127,7 @@ static ronde_status find_split(const char *folder, ronde_split split, ronde__set
   RONDE_TRY(folder_list(folder, KIND_FOLDER, &folders, &n_others));
   ronde_status status = RONDE_OK;
   if (folders.n == 0)
-    status = ronde__fail(RONDE_E_INPUT, "%s: it holds no folders: one folder per class is needed", folder);
+    status = ronde__fail(RONDE_E_INPUT, "%s: it has no folders in it, but one folder per class is needed", folder);
   if (status == RONDE_OK && folders.n > RONDE__LABEL_MAX + 1)
     status = ronde__fail(RONDE_E_INPUT, "%s: more than %d classes", folder, RONDE__LABEL_MAX + 1);
   if (status == RONDE_OK) status = add_classes(&folders, split, set, &n_others);
@@ -165,7 +166,7 @@ static ronde_status find_below(const char *dir, const char *name, ronde_split sp
 
 ronde_status ronde__folder_find(const char *dir, ronde__set *set) {
   set->kind = &ronde__folder_kind;
-  if (!dir || !*dir) return ronde__fail(RONDE_E_USAGE, "data set folder: the folder is missing: folder:DIR");
+  if (!dir || !*dir) return ronde__fail(RONDE_E_USAGE, "data set folder: no folder is given: write folder:DIR");
   if (!entry_is(dir, KIND_FOLDER)) return ronde__fail(RONDE_E_INPUT, "%s: no such folder", dir);
   bool test = has_folder(dir, "test"), val = has_folder(dir, "val");
   bool train = is_split(dir, "train") || (has_folder(dir, "train") && (test || val));
@@ -229,7 +230,7 @@ static ronde_status take_image(const ronde__set *set, const char *path, const ro
   if (image->colour) s->facts.dims[0] = 3;
   bool same = image->height == s->sides.height && image->width == s->sides.width;
   if (same || set->resize[0]) return RONDE_OK;
-  return ronde__fail(RONDE_E_INPUT, "%s: an image of %lldx%lld, but %s is %lldx%lld: give --resize HxW", path,
+  return ronde__fail(RONDE_E_INPUT, "%s: this image is %lldx%lld, but %s is %lldx%lld: give --resize HxW", path,
                      (long long)image->height, (long long)image->width, s->first, (long long)s->sides.height,
                      (long long)s->sides.width);
 }

@@ -193,21 +193,21 @@ static void test_trees_that_are_no_sets(void **state) {
   ronde__data *data;
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "no such folder");
   check_failed(&lines, ronde__data_open(&(ronde__data_options){.spec = "folder"}, &data), RONDE_E_USAGE, "folder:DIR",
-               "missing");
+               "no folder is given");
   put_folder("set");
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it has no folders in it");
   put_file("set/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it holds no folders");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set: ", "it has no folders in it");
   put_file("set/a/1.png", png(1, H, W, 3));
   put_folder("set/b");
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "this class is empty");
   put_file("set/b/1.txt", test_bytes_make("", 0));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "an empty class");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/b: ", "this class is empty");
   put_file("set/train/1.png", png(1, H, W, 3));
   put_file("set/test/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "it holds no folders");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/train: ", "it has no folders in it");
   put_file("set/train/a/1.png", png(1, H, W, 3));
-  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "it holds no folders");
+  check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test: ", "it has no folders in it");
   put_file("set/test/b/1.png", png(1, H, W, 3));
   check_failed(&lines, try_set(plain), RONDE_E_INPUT, "/set/test/b: ", "no class of this name");
 }
@@ -217,7 +217,7 @@ static void test_sizes_must_be_one(void **state) {
   put_file("set/train/cat/c.png", png(7, H + 2, W, 3));
   for (int cache = 0; cache < 2; ++cache) {
     check_failed(&lines, try_set((ronde__data_options){.cache = cache}), RONDE_E_INPUT,
-                 "/set/train/cat/c.png: an image of 8x5, but ", "/set/train/Bee/z.png is 6x5: give --resize HxW");
+                 "/set/train/cat/c.png: this image is 8x5, but ", "/set/train/Bee/z.png is 6x5: give --resize HxW");
     ronde__data *data;
     assert_int_equal(open_folder((ronde__data_options){.cache = cache, .resize = {H, W}}, &data), RONDE_OK);
     assert_int_equal(data->source.n_examples[0], 5);
@@ -283,7 +283,7 @@ static void test_claims_are_not_believed(void **state) {
   test_put_be(bomb.data + 29, (uint32_t)crc32(0, bomb.data + 12, 17));
   put_file("set/train/cat/bomb.png", bomb);
   check_failed(&lines, try_set((ronde__data_options){.cache = true}), RONDE_E_INPUT,
-               "/cat/bomb.png: offset 16: ", "30000x30000 pixels; no more than 67108864");
+               "/cat/bomb.png: offset 16: ", "30000x30000 pixels; at most 67108864");
 }
 
 static void test_sixteen_bits_become_eight(void **state) {
@@ -366,12 +366,12 @@ static void test_bad_jpegs_are_named(void **state) {
     test_bytes file = jpeg(3, form);
     for (size_t bytes = 3; bytes + 2 < file.n; bytes += 17) {
       test_log_start(&lines);
-      check_failed(&lines, decode(file, bytes, 3, &x), RONDE_E_INPUT, "image: not a whole JPEG: ", "");
+      check_failed(&lines, decode(file, bytes, 3, &x), RONDE_E_INPUT, "image: an incomplete or damaged JPEG: ", "");
     }
     for (size_t at = 0; at + 9 < file.n; ++at) { /* the frame's header: marker, length, precision, height, width */
       if (file.data[at] != 0xff || (file.data[at + 1] != 0xc0 && file.data[at + 1] != 0xc2)) continue;
       memcpy(file.data + at + 5, "\x75\x30\x75\x30", 4);
-      check_failed(&lines, decode(file, file.n, 3, &x), RONDE_E_INPUT, "30000x30000", "no more than");
+      check_failed(&lines, decode(file, file.n, 3, &x), RONDE_E_INPUT, "30000x30000", "; at most");
       memcpy(file.data + at + 5, "\xff\x00\x00\x10", 4);
       check_failed(&lines, decode(file, file.n, 3, &x), RONDE_E_INPUT, "65280x16", "at most 32768 a side");
       break;

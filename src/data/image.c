@@ -104,7 +104,8 @@ ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *byt
   uint8_t *data = NULL;
   ronde_status status = ronde__stream_measure(stream, FILE_BYTES_MAX + 1, &bytes);
   if (status == RONDE_OK && bytes > FILE_BYTES_MAX)
-    status = ronde__fail(RONDE_E_INPUT, "%s: more than %d bytes: no image of this size is read", path, FILE_BYTES_MAX);
+    status = ronde__fail(RONDE_E_INPUT, "%s: the file is larger than %d bytes, the limit for an image", path,
+                         FILE_BYTES_MAX);
   if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
   if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);

@@ -244,11 +244,11 @@ static void test_a_chunk_longer_than_the_file_is_refused(void **state) {
   test_put_be(name - 4, 0x0a000000);
   test_log_start(&lines);
   check_failed(&lines, ronde__image_decode("image", file.data, file.n, 1, &h, &w, &x), RONDE_E_INPUT,
-               "image: not a whole PNG", "ends within a chunk");
+               "image: an incomplete PNG", "ends within a chunk");
   /* No more than its length and its type. */
   size_t cut = (size_t)(name + 4 - file.data);
   check_failed(&lines, ronde__image_decode("image", file.data, cut, 1, &h, &w, &x), RONDE_E_INPUT,
-               "image: not a whole PNG", "ends within a chunk");
+               "image: an incomplete PNG", "ends within a chunk");
   free(file.data);
 }
 

@@ -19,10 +19,10 @@ ronde_status ronde__image_check_sides(int64_t height, int64_t width, int offset,
   char where[24] = "";
   if (offset >= 0) snprintf(where, sizeof where, "offset %d: ", offset);
   if (height > SIDE_MAX || width > SIDE_MAX)
-    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; at most %d a side are read", where,
-                             (long long)height, (long long)width, SIDE_MAX);
+    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; at most %d a side are supported",
+                             where, (long long)height, (long long)width, SIDE_MAX);
   if (height * width > PIXELS_MAX)
-    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; no more than %d are read", where,
+    return ronde__image_fail(RONDE_E_INPUT, reason, "%san image of %lldx%lld pixels; at most %d are supported", where,
                              (long long)height, (long long)width, PIXELS_MAX);
   return RONDE_OK;
 }

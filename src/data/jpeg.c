@@ -32,7 +32,8 @@ static void jpeg_error_exit(j_common_ptr common) {
   char text[JMSG_LENGTH_MAX];
   bool no_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
   common->err->format_message(common, text);
-  r->status = ronde__image_fail(no_memory ? RONDE_E_MEMORY : RONDE_E_INPUT, r->reason, "not a whole JPEG: %s", text);
+  r->status = ronde__image_fail(no_memory ? RONDE_E_MEMORY : RONDE_E_INPUT, r->reason,
+                                "an incomplete or damaged JPEG: %s", text);
   longjmp(r->failed, 1);
 }
 
@@ -49,7 +50,8 @@ static void jpeg_output_message(j_common_ptr common) {}
 static void jpeg_count_scans(j_common_ptr common) {
   jpeg_reader *r = (jpeg_reader *)common->err;
   if (r->c.input_scan_number <= SCANS_MAX) return;
-  r->status = ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of more than %d scans", SCANS_MAX);
+  r->status = ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG with more than %d scans, the most that are supported",
+                                SCANS_MAX);
   longjmp(r->failed, 1);
 }
 
@@ -60,12 +62,12 @@ static bool has_inks(const jpeg_reader *r) {
 static ronde_status jpeg_check_kind(jpeg_reader *r) {
   RONDE_TRY(ronde__image_check_sides(r->c.image_height, r->c.image_width, -1, r->reason));
   if (r->c.jpeg_color_space == JCS_UNKNOWN)
-    return ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of %d components, whose colours are not known",
+    return ronde__image_fail(RONDE_E_INPUT, r->reason, "a JPEG of %d components, whose colour space is unknown",
                              r->c.num_components);
   if (has_inks(r) && !r->c.saw_Adobe_marker)
-    return ronde__image_fail(RONDE_E_INPUT, r->reason,
-                             "a CMYK JPEG without Adobe's marker, whose inks may be inverted or not; convert it to "
-                             "RGB");
+    return ronde__image_fail(
+        RONDE_E_INPUT, r->reason,
+        "a CMYK JPEG without Adobe's marker, so it is unknown whether its inks are inverted; convert it to RGB");
   return RONDE_OK;
 }
 

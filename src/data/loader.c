@@ -207,7 +207,8 @@ static ronde_status start_task(ronde__loader *l) {
 
 ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader **loader_out) {
   if (o->world < 1 || o->rank < 0 || o->rank >= o->world || o->prefetch < 0)
-    return ronde__fail(RONDE_E_INTERNAL, "loader: rank %d of %d, prefetch %d", o->rank, o->world, o->prefetch);
+    return ronde__fail(RONDE_E_INTERNAL, "loader: rank %d of %d with a prefetch of %d is not possible", o->rank,
+                       o->world, o->prefetch);
   ronde__loader *l;
   RONDE__ALLOC(l, sizeof *l, "loader");
   l->options = *o;

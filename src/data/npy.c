@@ -98,7 +98,7 @@ static const char *npy_parse_value(npy_cursor *c, const char *key, npy_dict *d, 
 /* NULL, or what is wrong. */
 static const char *npy_parse_dict(const char *text, size_t bytes, npy_dict *d, ronde__npy *npy) {
   npy_cursor c = {text, text + bytes};
-  if (!npy_accept(&c, "{")) return "the header is no dict";
+  if (!npy_accept(&c, "{")) return "the header is not a dict";
   while (!npy_accept(&c, "}")) {
     char key[16];
     if (!npy_parse_string(&c, key, sizeof key) || !npy_accept(&c, ":")) return "cannot read the header's dict";
@@ -117,7 +117,7 @@ static const char *npy_parse_type(const char *descr, ronde__npy *npy) {
   npy->item_bytes = npy->type && descr[2] >= '1' && descr[2] <= '8' && !descr[3] ? descr[2] - '0' : 0;
   bool known = strchr("fiu", npy->type) && npy->type &&
                (npy->item_bytes == 1 || npy->item_bytes == 2 || npy->item_bytes == 4 || npy->item_bytes == 8);
-  if (!known || !strchr("<>|=", order)) return "only plain integers and floats are read";
+  if (!known || !strchr("<>|=", order)) return "only plain integers and floats are supported";
   if (npy->item_bytes > 1 && order == '>') return "big-endian; save it as little-endian";
   return NULL;
 }
@@ -131,7 +131,8 @@ static ronde_status npy_read_dict(ronde__stream *stream, int64_t held, ronde__np
   if (memcmp(fixed, "\x93NUMPY", 6)) return ronde__fail(RONDE_E_INPUT, "%s: offset 0: not a npy file", name);
   int major = fixed[6];
   if (major < 1 || major > 3)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 6: npy version %d.%d; 1.0 to 3.0 are read", name, major, fixed[7]);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 6: npy version %d.%d; 1.0 to 3.0 are supported", name, major,
+                       fixed[7]);
   int64_t length = fixed[8] | fixed[9] << 8;
   if (major > 1) {
     RONDE_TRY(ronde__stream_read(stream, fixed + 10, 2));
@@ -139,11 +140,11 @@ static ronde_status npy_read_dict(ronde__stream *stream, int64_t held, ronde__np
   }
   int64_t begin = ronde__stream_offset(stream);
   if (length > HEADER_MAX)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: a header of %lld bytes is claimed; at most %d are read", name,
-                       (long long)length, HEADER_MAX);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: the header claims to have %lld bytes; at most %d are supported",
+                       name, (long long)length, HEADER_MAX);
   if (length > held - begin)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: a header of %lld bytes is claimed, but %lld bytes follow", name,
-                       (long long)length, (long long)(held - begin));
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 8: the header claims to have %lld bytes, but only %lld bytes follow",
+                       name, (long long)length, (long long)(held - begin));
   char *text;
   RONDE__ALLOC(text, (size_t)length + 1, name);
   ronde_status status = ronde__stream_read(stream, text, length);

@@ -27,8 +27,8 @@ static ronde_status npy_check_layout(const char *path, const ronde__npy *npy, ro
   if (layout != RONDE__IMAGE_AUTO || npy->rank != 4 || !npy_looks_nhwc(npy->dim)) return RONDE_OK;
   const long long n = npy->dim[0], a = npy->dim[1], b = npy->dim[2], c = npy->dim[3];
   return ronde__fail(RONDE_E_INPUT,
-                     "%s: offset 10: (%lld, %lld, %lld, %lld) looks like (N, H, W, C), but is read as (N, C, H, W): "
-                     "--layout nhwc turns it, --layout nchw reads it as %lld channels of %lldx%lld",
+                     "%s: offset 10: (%lld, %lld, %lld, %lld) looks like (N, H, W, C), but (N, C, H, W) is expected: "
+                     "give --layout nhwc to convert it, or --layout nchw if it has %lld channels of %lldx%lld",
                      path, n, a, b, c, a, b, c);
 }
 
@@ -38,7 +38,8 @@ static ronde_status npy_check_images(const char *path, const ronde__npy *npy, ro
   if (!f32 && !u8) {
     char type[16];
     npy_type_text(npy, type, sizeof type);
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of %s; float32 or uint8 is needed", path, type);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: the images are of type %s; float32 or uint8 is needed", path,
+                       type);
   }
   if (npy->rank != 4 && npy->rank != 3)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: images of rank %d; (N, C, H, W) or (N, H, W) is needed", path,
@@ -73,7 +74,8 @@ static ronde_status npy_check_labels(const char *path, const ronde__npy *npy, co
   if (npy->type == 'f') {
     char type[16];
     npy_type_text(npy, type, sizeof type);
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of %s; an integer type is needed", path, type);
+    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: the labels are of type %s; an integer type is needed", path,
+                       type);
   }
   if (npy->rank != 1)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: labels of rank %d; (N,) is needed", path, npy->rank);

@@ -96,7 +96,7 @@ static void test_bad_headers_are_named(void **state) {
       {"{'descr': '<f4' 'shape': (2,)}", 8, "cannot read the header"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} 1", 8, "something follows"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)", 8, "cannot read the header"},
-      {"[]", 8, "no dict"},
+      {"[]", 8, "not a dict"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i)
     check_failed(&lines, scan_files(test_npy(cases[i].dict, zeros, cases[i].bytes), &npy), RONDE_E_INPUT,
@@ -110,7 +110,7 @@ static void test_bad_headers_are_named(void **state) {
   check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 6", "version 4.0");
   file = test_npy(good, zeros, 2);
   file.data[9] = 0xff;
-  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 8", "is claimed, but");
+  check_failed(&lines, scan_files(file, &npy), RONDE_E_INPUT, "offset 8", "bytes, but only");
   file = test_npy(good, zeros, 2);
   file.data[6] = 2;
   file.data[11] = 0xff;
@@ -203,7 +203,7 @@ static void test_images_for_predict(void **state) {
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(1, 1, 1, 3)"), values, sizeof values));
   check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path,
-               "images of float64");
+               "images are of type float64");
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3)"), values, sizeof values));
   check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path, "rank 2");
   free(path);
@@ -230,7 +230,8 @@ static void test_channels_last_are_noticed_and_turned(void **state) {
              (int)c);
     test_write_bytes(folder, "x.npy", test_npy(dict, pixels, (size_t)(a * b * c)));
     ronde_status status = ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x);
-    if (shapes[i].refused) check_failed(&lines, status, RONDE_E_INPUT, path, "--layout nhwc turns it, --layout nchw");
+    if (shapes[i].refused)
+      check_failed(&lines, status, RONDE_E_INPUT, path, "give --layout nhwc to convert it, or --layout nchw");
     else assert_int_equal(status, RONDE_OK);
     if (status == RONDE_OK) ronde__free(x);
     assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_NCHW, &n, dims, &x), RONDE_OK);

@@ -24,7 +24,7 @@ static ronde_status png_read_pixels(png_image *image, int channels, uint8_t **in
   if (!pixels) return ronde__image_fail(RONDE_E_MEMORY, reason, "no memory for the image");
   if (!png_image_finish_read(image, &black, pixels, 0, NULL)) {
     ronde__free(pixels);
-    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: %s", image->message);
+    return ronde__image_fail(RONDE_E_INPUT, reason, "an incomplete or damaged PNG: %s", image->message);
   }
   *interleaved_out = pixels;
   return RONDE_OK;
@@ -58,7 +58,7 @@ ronde_status ronde__png_read(const void *data, size_t bytes, int channels, ronde
   png_image image = {.version = PNG_IMAGE_VERSION};
   int orientation;
   if (!png_read_chunks(data, bytes, &orientation))
-    return ronde__image_fail(RONDE_E_INPUT, reason, "not a whole PNG: the file ends within a chunk");
+    return ronde__image_fail(RONDE_E_INPUT, reason, "an incomplete PNG: the file ends within a chunk");
   if (!png_image_begin_read_from_memory(&image, data, bytes))
     return ronde__image_fail(RONDE_E_INPUT, reason, "offset 0: not a PNG: %s", image.message);
   int64_t pixels = (int64_t)image.width * image.height;

@@ -114,7 +114,7 @@ ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampl
   if (o->batch > n_list)
     return ronde__fail(RONDE_E_USAGE, "batch %lld is larger than the data: %lld training examples%s",
                        (long long)o->batch, (long long)n_list,
-                       n_validation ? " are left besides the validation examples" : "");
+                       n_validation ? " are left after the validation examples are kept out" : "");
   ronde__sampler *s;
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};

@@ -43,7 +43,7 @@ static void *build_grow(void *items, int n, size_t size) {
   return (n & (n - 1)) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * size);
 }
 
-static ronde_tensor *add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
+static ronde_tensor *graph_add_tensor(ronde_graph *graph, const ronde__shape *shape, int producer, const char *label) {
   ronde_tensor **tensors = build_grow(graph->tensors, graph->n_tensors, sizeof *tensors);
   if (tensors) graph->tensors = tensors;
   ronde_tensor *x = tensors ? calloc(1, sizeof *x) : NULL;
@@ -90,14 +90,14 @@ ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const 
       return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
   if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return build_fail(graph, too_large(name, &shape));
-  ronde_tensor *x = add_tensor(graph, &shape, -1, name);
+  ronde_tensor *x = graph_add_tensor(graph, &shape, -1, name);
   if (x) graph->input = x->id;
   return x;
 }
 
 ronde_tensor *ronde_target(ronde_graph *graph) {
   if (graph->target >= 0) return graph->tensors[graph->target];
-  ronde_tensor *x = add_tensor(graph, &(ronde__shape){0}, -1, "target");
+  ronde_tensor *x = graph_add_tensor(graph, &(ronde__shape){0}, -1, "target");
   if (x) graph->target = x->id;
   return x;
 }
@@ -184,14 +184,14 @@ static ronde_status check_inputs(const ronde__op *op, const char *label, const r
   const ronde_graph *graph = inputs[0]->graph;
   for (int i = 0; i < n_inputs; i++) {
     const ronde_tensor *x = inputs[i];
-    if (x->graph != graph) return ronde__fail(RONDE_E_USAGE, "%s: its inputs are of different graphs", label);
+    if (x->graph != graph) return ronde__fail(RONDE_E_USAGE, "%s: its inputs belong to different graphs", label);
     bool is_target = op->is_loss && i == n_inputs - 1;
     if (is_target && x->id != graph->target)
       return ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", label, x->label);
     if (!is_target && x->id == graph->target)
-      return ronde__fail(RONDE_E_USAGE, "%s: the target is no input of a layer", label);
+      return ronde__fail(RONDE_E_USAGE, "%s: the target cannot be the input of a layer", label);
     if (x->producer >= 0 && ronde__ops[graph->nodes[x->producer].kind]->is_loss)
-      return ronde__fail(RONDE_E_USAGE, "%s: the loss %s is no input of a layer", label, x->label);
+      return ronde__fail(RONDE_E_USAGE, "%s: the loss %s cannot be the input of a layer", label, x->label);
   }
   return RONDE_OK;
 }
@@ -220,7 +220,7 @@ static ronde_status add_operands(ronde_graph *graph, const ronde__op *op, ronde_
 static ronde_status add_outputs(ronde_graph *graph, ronde__node *node, const ronde__shape *shapes) {
   for (int i = 0; i < node->n_outputs; i++) {
     char *label = node->n_outputs > 1 ? ronde__format("%s.%d", node->label, i + 1) : ronde__strdup(node->label);
-    const ronde_tensor *y = label ? add_tensor(graph, &shapes[i], graph->n_nodes, label) : NULL;
+    const ronde_tensor *y = label ? graph_add_tensor(graph, &shapes[i], graph->n_nodes, label) : NULL;
     free(label);
     if (!y) return RONDE_E_MEMORY;
     node->out[i] = y->id;
@@ -422,14 +422,14 @@ ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
   if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
-    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no output of this network", output->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the output of this network", output->label));
   else graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
-    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s is no loss of this network", loss->label));
+    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the loss of this network", loss->label));
   else graph->loss = loss->id;
 }
 

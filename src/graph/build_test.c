@@ -170,13 +170,13 @@ static void sum_of_different_shapes(void **state) {
 static void concat_of_different_sizes(void **state) {
   ronde_tensor *x = image(*state, 3, 8, 8), *a = conv(x, "conv1", 4, 3, 1, 1), *b = conv(x, "conv2", 4, 3, 2, 1);
   check_error(*state, ronde_concat((const ronde_tensor *const[]){a, x, b}, 3),
-              "concat_3: conv1 gives 4x8x8 and conv2 gives 4x4x4: they must agree but in the first dimension");
+              "concat_3: conv1 gives 4x8x8 and conv2 gives 4x4x4: they may differ only in the first dimension");
 }
 
 static void concat_of_an_image_and_a_vector(void **state) {
   ronde_tensor *x = image(*state, 3, 1, 1);
   check_error(*state, ronde_concat((const ronde_tensor *const[]){x, ronde_flatten(x)}, 2),
-              "concat_2: input gives 3x1x1 and flatten_1 gives 3: they must agree but in the first dimension");
+              "concat_2: input gives 3x1x1 and flatten_1 gives 3: they may differ only in the first dimension");
 }
 
 static void concat_of_one(void **state) {
@@ -216,7 +216,7 @@ static void windows_that_make_no_sense(void **state) {
 
 static void window_with_too_many_places(void **state) {
   check_error(*state, ronde_max_pool2d(image(*state, 3, 32, 32), &(ronde_pool2d_options){.kernel = {17, 16}}),
-              "max_pool_1: a window of 17x16 has more than 256 places");
+              "max_pool_1: a window of 17x16 has more than 256 positions, the most that are supported");
 }
 
 static void convolution_that_makes_no_sense(void **state) {
@@ -265,10 +265,10 @@ static void tensors_of_two_graphs(void **state) {
   ronde_graph *other;
   assert_int_equal(ronde_graph_create(&other), RONDE_OK);
   ronde_tensor *a = vector(*state, 5), *b = vector(other, 5);
-  check_error(*state, ronde_add(a, b), "add_1: its inputs are of different graphs");
+  check_error(*state, ronde_add(a, b), "add_1: its inputs belong to different graphs");
   n_lines = 0;
   ronde_graph_set_output(other, a);
-  check_error(other, NULL, "input is no output of this network");
+  check_error(other, NULL, "input cannot be the output of this network");
   ronde_graph_destroy(other);
 }
 
@@ -278,13 +278,13 @@ static void loss_of_another_graph(void **state) {
   ronde_tensor *loss = ronde_mse_loss(vector(other, 5), ronde_target(other));
   vector(*state, 5);
   ronde_graph_set_loss(*state, loss);
-  check_error(*state, NULL, "mse_loss_1 is no loss of this network");
+  check_error(*state, NULL, "mse_loss_1 cannot be the loss of this network");
   ronde_graph_destroy(other);
 }
 
 static void a_layer_is_no_loss(void **state) {
   ronde_graph_set_loss(*state, ronde_relu(vector(*state, 5)));
-  check_error(*state, NULL, "activation_1 is no loss of this network");
+  check_error(*state, NULL, "activation_1 cannot be the loss of this network");
 }
 
 static void a_layer_is_no_target(void **state) {
@@ -293,22 +293,22 @@ static void a_layer_is_no_target(void **state) {
 }
 
 static void the_target_is_no_input(void **state) {
-  check_error(*state, ronde_flatten(ronde_target(*state)), "flatten_1: the target is no input of a layer");
+  check_error(*state, ronde_flatten(ronde_target(*state)), "flatten_1: the target cannot be the input of a layer");
 }
 
 static void the_target_is_no_prediction(void **state) {
   ronde_tensor *target = ronde_target(*state);
-  check_error(*state, ronde_mse_loss(target, target), "mse_loss_1: the target is no input of a layer");
+  check_error(*state, ronde_mse_loss(target, target), "mse_loss_1: the target cannot be the input of a layer");
 }
 
 static void the_target_is_no_output(void **state) {
   ronde_graph_set_output(*state, ronde_target(*state));
-  check_error(*state, NULL, "target is no output of this network");
+  check_error(*state, NULL, "target cannot be the output of this network");
 }
 
 static void a_loss_is_no_input(void **state) {
   ronde_tensor *loss = ronde_mse_loss(vector(*state, 5), ronde_target(*state));
-  check_error(*state, ronde_relu(loss), "activation_2: the loss mse_loss_1 is no input of a layer");
+  check_error(*state, ronde_relu(loss), "activation_2: the loss mse_loss_1 cannot be the input of a layer");
 }
 
 static void two_inputs(void **state) {

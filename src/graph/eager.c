@@ -42,8 +42,10 @@ static bool is_buffer(const ronde__net_buffer *own, const ronde__buffer *b) {
 static ronde_status unknown(const ronde__tape *t, const char *name, const ronde__shape *shape) {
   char text[128];
   ronde__shape_text(shape, text, sizeof text);
-  return ronde__fail(RONDE_E_USAGE,
-                     "%s (%s) is none of the network's, as it was recorded: a pass may leave out, not add", name, text);
+  return ronde__fail(
+      RONDE_E_USAGE,
+      "%s (%s) was not there when the network was recorded: a pass may leave parameters out, but not add any", name,
+      text);
 }
 
 /* Usually they come in the net's own order. */
@@ -262,8 +264,8 @@ static ronde_status eager_values(void *user, const ronde_tensor *x, float *value
   ronde__tape *t = user;
   RONDE_TRY(follow_tensors(t, x->graph));
   if (t->value_of[x->id] < 0)
-    return ronde__fail(RONDE_E_USAGE, "%s: a target has no values here, and a loss none before its pass has ended",
-                       x->label);
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: a target has no values in a pass, and a loss has none before its pass has ended", x->label);
   copy_out(t, t->value_of[x->id], values_out);
   return RONDE_OK;
 }
@@ -344,7 +346,7 @@ static ronde_status eager_predict(void *pass, int64_t n, const float *x, float *
 
 static ronde_status eager_backward(void *pass, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   ronde__tape *t = pass;
-  if (!t->is_kept) return ronde__fail(RONDE_E_INTERNAL, "backward without a pass of training that has ended");
+  if (!t->is_kept) return ronde__fail(RONDE_E_INTERNAL, "backward needs a forward pass of training that has ended");
   ronde_status status = ronde__tape_backward(t, accumulate, hooks, touched);
   drop_tape(t);
   return status;

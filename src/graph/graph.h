@@ -206,8 +206,8 @@ void ronde__pass_destroy(ronde__pass *pass);
 /* Makes the plan of a batch size and takes its memory, or prepares its ops, now (else the first use does): its cost
  * belongs to set-up. */
 ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n);
-/* Where a pass fails (an op did, or a hook), its outputs and the gradients that it has not told hold nothing; buffers
- * have moved as far as it came. It can begin anew, and others under way go on.
+/* If a pass fails (an op or a hook did), its outputs and the gradients that it has not handed out are undefined, and
+ * some buffers may have been updated. It can begin anew, and others under way go on.
  * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
  * The batch's memory must stay until backward is done. */
 ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,

@@ -399,7 +399,7 @@ static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const
 
 static ronde_status planned_backward(void *pass, bool accumulate, const ronde__net_hooks *hooks, bool *touched) {
   planned_pass *p = pass;
-  if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward without a forward pass that has ended");
+  if (!p->plan) return ronde__fail(RONDE_E_INTERNAL, "backward needs a forward pass that has ended");
   ronde_status status = planned_run_backward(p, accumulate, hooks, touched);
   if (status != RONDE_OK) hold_plan(p, NULL);
   return status;

@@ -75,8 +75,8 @@ static size_t download_take(char *data, size_t size, size_t n, void *user) {
   download_transfer *t = user;
   size_t bytes = size * n;
   if (t->have + (int64_t)bytes > t->what->bytes) {
-    t->status = ronde__fail(RONDE_E_INPUT, "%s: longer than the %lld bytes that it should have", t->what->url,
-                            (long long)t->what->bytes);
+    t->status =
+        ronde__fail(RONDE_E_INPUT, "%s: longer than the expected %lld bytes", t->what->url, (long long)t->what->bytes);
     return 0;
   }
   for (size_t done = 0; done < bytes;) {
@@ -153,7 +153,7 @@ static ronde_status download_try(download_transfer *t, bool *again_out) {
     *again_out = true;
     return download_start_anew(t);
   }
-  const char *reason = result == CURLE_OK ? "the file is shorter than it should be" : curl_easy_strerror(result);
+  const char *reason = result == CURLE_OK ? "the file is shorter than expected" : curl_easy_strerror(result);
   if (*error) reason = error;
   if (code == 416) t->have = 0; /* it has no such range: the part is of another file */
   if (result == CURLE_HTTP_RETURNED_ERROR)
@@ -235,7 +235,8 @@ ronde_status ronde__download_run(const ronde__download *what) {
 bool ronde__download_supported(void) { return false; }
 
 ronde_status ronde__download_run(const ronde__download *what) {
-  return ronde__fail(RONDE_E_USAGE, "%s: this build cannot download (no libcurl); get it by other means, as %s",
+  return ronde__fail(RONDE_E_USAGE,
+                     "%s: this build cannot download (no libcurl); download it by other means and save it as %s",
                      what->url, what->path);
 }
 

@@ -139,7 +139,7 @@ static void test_wrong_contents_are_not_kept(void **state) {
     server_start(&server);
     check_failed(&lines, get(&server, "wrong", NULL), RONDE_E_INPUT, "its SHA-256 is ", hash);
     check_nothing();
-    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "longer than the 300000 bytes");
+    check_failed(&lines, get(&server, "long", NULL), RONDE_E_INPUT, "/long: ", "longer than the expected 300000 bytes");
     unlink(part);
     check_failed(&lines, get(&server, "short", NULL), RONDE_E_INPUT, "/short: ", "");
     unlink(part);

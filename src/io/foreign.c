@@ -75,7 +75,7 @@ ronde_status ronde__foreign_fail(const char *path, ronde__foreign kind) {
                        "%s: an ONNX file where safetensors is needed: save the weights from the system that made it",
                        path);
   case RONDE__FOREIGN_NPY:
-    return ronde__fail(RONDE_E_INPUT, "%s: one NumPy array, where the weights of a network (safetensors) are read",
+    return ronde__fail(RONDE_E_INPUT, "%s: a single NumPy array where a network's weights (safetensors) are needed",
                        path);
   case RONDE__FOREIGN_GGUF: return ronde__fail(RONDE_E_INPUT, "%s: a GGUF file where safetensors is needed", path);
   case RONDE__FOREIGN_ZIP: return ronde__fail(RONDE_E_INPUT, "%s: a zip archive where safetensors is needed", path);

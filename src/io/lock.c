@@ -27,12 +27,12 @@ static ronde_status lock_fail_held(int file, const char *what) {
   ssize_t n = pread(file, text, sizeof text - 1, 0);
   text[n > 0 ? n : 0] = 0;
   if (sscanf(text, "%ld %255[A-Za-z0-9._-]", &pid, host) != 2)
-    return ronde__fail(RONDE_E_USAGE, "%s: another run is writing there: wait for its end, or name another folder",
-                       what);
-  return ronde__fail(
-      RONDE_E_USAGE,
-      "%s: another run is writing there, process %ld on host %s: wait for its end, or name another folder", what, pid,
-      host);
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: another run is writing to this folder: wait until it ends, or choose another folder", what);
+  return ronde__fail(RONDE_E_USAGE,
+                     "%s: another run is writing to this folder (process %ld on host %s): wait until it ends, or "
+                     "choose another folder",
+                     what, pid, host);
 }
 
 /* Whether the opened file is still the one in the folder: its last holder may have removed it. */
@@ -50,8 +50,9 @@ static ronde_status lock_open(ronde__lock *lock, const char *what) {
     }
     if (failed && errno == EWOULDBLOCK) return lock_fail_held(lock->file, what);
     if (failed) {
-      ronde__log(RONDE_LOG_WARNING, "%s: it cannot be locked (%s): nothing keeps another run from writing there",
-                 lock->path, strerror(errno));
+      ronde__log(RONDE_LOG_WARNING,
+                 "%s: this folder cannot be locked (%s): nothing keeps another run from writing to it", lock->path,
+                 strerror(errno));
       return RONDE_OK;
     }
     if (!lock_is_gone(lock->path, lock->file)) return RONDE_OK;

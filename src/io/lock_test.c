@@ -40,7 +40,8 @@ static void check_held_by(pid_t pid) {
   ronde__lock *lock = NULL;
   char host[256] = "", holder[400];
   gethostname(host, sizeof host - 1);
-  snprintf(holder, sizeof holder, "--out x: another run is writing there, process %ld on host %s", (long)pid, host);
+  snprintf(holder, sizeof holder, "--out x: another run is writing to this folder (process %ld on host %s)", (long)pid,
+           host);
   n_lines = 0;
   assert_int_equal(ronde__lock_take(folder, "--out x", &lock), RONDE_E_USAGE);
   assert_int_equal(n_lines, 1);
@@ -82,7 +83,7 @@ static void what_stands_in_the_file_is_not_trusted(void **state) {
     fputs(texts[i], file);
     fclose(file);
     assert_int_equal(ronde__lock_take(folder, "--out x", &other), RONDE_E_USAGE);
-    assert_ptr_equal(strstr(last_line, "--out x: another run is writing there"), last_line);
+    assert_ptr_equal(strstr(last_line, "--out x: another run is writing to this folder"), last_line);
     assert_null(strchr(last_line, '\033'));
     ronde__lock_give(lock);
   }

@@ -169,7 +169,7 @@ static void files_of_other_systems_are_named(void **state) {
       FILE_OF("PK\3\4\0\0\0\0\0", "a zip archive"),
       FILE_OF(LOCAL("\377", "cut"), "a zip archive"),
       FILE_OF("\x08\x07\x12\x07pytorch\x1a", "an ONNX file"),
-      FILE_OF("\x93NUMPY\1\0v\0", "one NumPy array"),
+      FILE_OF("\x93NUMPY\1\0v\0", "a single NumPy array"),
       FILE_OF("GGUF\3\0\0\0", "a GGUF file"),
       /* One of ours that was cut has a length in front. */
       FILE_OF("\x80\2\0\0\0\0\0\0{\"a\":", "offset 0: the header claims 640 bytes"),

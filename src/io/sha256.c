@@ -9,7 +9,7 @@ ronde_status ronde__sha256_init(ronde__sha256 *sha) {
   if (!context) return ronde__fail(RONDE_E_MEMORY, "SHA-256: no memory for its state");
   if (!EVP_DigestInit_ex(context, EVP_sha256(), NULL)) {
     EVP_MD_CTX_free(context);
-    return ronde__fail(RONDE_E_INTERNAL, "SHA-256: libcrypto refuses to start it");
+    return ronde__fail(RONDE_E_INTERNAL, "SHA-256: libcrypto cannot start a digest");
   }
   *sha = (ronde__sha256){.context = context};
   return RONDE_OK;
@@ -25,7 +25,7 @@ ronde_status ronde__sha256_final(ronde__sha256 *sha, char hex[RONDE__SHA256_HEX]
   EVP_MD_CTX_free(sha->context);
   sha->context = NULL;
   if (!hex) return RONDE_OK;
-  if (!done) return ronde__fail(RONDE_E_INTERNAL, "SHA-256: libcrypto refuses to go on");
+  if (!done) return ronde__fail(RONDE_E_INTERNAL, "SHA-256: libcrypto cannot continue the digest");
   for (size_t i = 0; i < sizeof digest; ++i) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
   return RONDE_OK;
 }

@@ -11,8 +11,8 @@ static ronde_status check_targets(const ronde__job *job, const ronde_graph *grap
   const char *label = graph->tensors[loss->in[0]]->label;
   if (ronde__ops[loss->kind]->wants_labels) {
     if (source->classes == 0)
-      return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the data %s have values", label,
-                         source->name);
+      return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the targets of the data %s are values",
+                         label, source->name);
     if (outputs < job->classes)
       return ronde__fail(RONDE_E_USAGE, "%s gives %lld logits, but the data %s have %lld classes", label,
                          (long long)outputs, source->name, (long long)job->classes);
@@ -105,8 +105,9 @@ static ronde_status freeze_prefix(ronde_graph *graph, const char *prefix, size_t
   char text[256], nearest[256] = "";
   snprintf(text, sizeof text, "%.*s", (int)n, prefix);
   nearest_prefix(graph, text, nearest, sizeof nearest);
-  return ronde__fail(RONDE_E_USAGE, "--freeze: no parameter is named '%s', or begins so up to a dot; the nearest is %s",
-                     text, nearest);
+  return ronde__fail(RONDE_E_USAGE,
+                     "--freeze: no parameter has the name '%s', or this prefix before a dot; the nearest is %s", text,
+                     nearest);
 }
 
 static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {

@@ -18,7 +18,7 @@ static ronde_status read_file(const ronde__job *job, told *told_out, ronde__norm
   if (!mean || !deviation) return RONDE_OK;
   if (!ronde__normalization_parse_lists(mean, deviation, out))
     return ronde__fail(RONDE_E_INPUT,
-                       "%s: normalize_mean %s and normalize_std %s are no normalisation (--normalize says another)",
+                       "%s: normalize_mean %s and normalize_std %s are not valid; give --normalize to replace them",
                        job->init_path, mean, deviation);
   *told_out = TOLD_VALUES;
   return RONDE_OK;

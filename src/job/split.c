@@ -55,7 +55,7 @@ ronde_status ronde__split_read(const ronde__safetensors *file, const char *path,
   }
   json_decref(json);
   if (good) return RONDE_OK;
-  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s makes no sense", path, RONDE__META_SPLIT);
+  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s is invalid", path, RONDE__META_SPLIT);
 }
 
 bool ronde__split_fits(const ronde__split_note *note, const ronde__data *data) {

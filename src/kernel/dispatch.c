@@ -50,7 +50,8 @@ ronde_status ronde__kernels_get(const ronde__kernels **kernels_out) {
     }
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kernels->isa);
   }
-  return ronde__fail(RONDE_E_USAGE, "RONDE_ISA=%s: this build and machine have %s", RONDE__SHOWN(wanted), names);
+  return ronde__fail(RONDE_E_USAGE, "RONDE_ISA=%s is not available: this build on this machine has %s",
+                     RONDE__SHOWN(wanted), names);
 }
 
 static const char *tile_name(const ronde__kernels *kernels) {
@@ -97,7 +98,7 @@ ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl
   } else if (!strcmp(wanted, "xsmm") && built_in) {
     *impl_out = RONDE__GEMM_XSMM;
   } else {
-    return ronde__fail(RONDE_E_USAGE, "RONDE_GEMM=%s: this build has %s", RONDE__SHOWN(wanted),
+    return ronde__fail(RONDE_E_USAGE, "RONDE_GEMM=%s is not available: this build has %s", RONDE__SHOWN(wanted),
                        built_in ? "xsmm, tile" : "tile");
   }
   return RONDE_OK;

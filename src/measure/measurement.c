@@ -99,7 +99,7 @@ ronde_status ronde__measurement_put(ronde_measurement *m, int of, const char *na
 ronde_status ronde_measurement_set(ronde_measurement *m, int of, const char *name, const char *json) {
   json_error_t error;
   json_t *value = json_loads(json, JSON_DECODE_ANY, &error);
-  if (!value) return ronde__fail(RONDE_E_USAGE, "a measurement's %s is no JSON: %s", name, error.text);
+  if (!value) return ronde__fail(RONDE_E_USAGE, "a measurement's %s is not valid JSON: %s", name, error.text);
   return ronde__measurement_put(m, of, name, value);
 }
 
@@ -115,7 +115,7 @@ ronde_status ronde_measurement_add_axis(ronde_measurement *m, const char *name, 
   json_t *list = json_array();
   if (m->n_cases) {
     json_decref(list);
-    return ronde__fail(RONDE_E_USAGE, "a measurement's axes come before its cases: %s", name);
+    return ronde__fail(RONDE_E_USAGE, "a measurement's axes must be added before its cases: %s", name);
   }
   for (int i = 0; i < n; i++) json_array_append_new(list, ronde__json_text(values[i]));
   return json_object_set_new(m->axes, name, list) ? fail_memory() : RONDE_OK;
@@ -179,7 +179,8 @@ ronde_status ronde_measurement_add_samples(ronde_measurement *m, int of, const c
   RONDE_TRY(find_measured(m, of, &measured));
   RONDE_TRY(make_figure(measured, figure, &f));
   if (n < 1 || (f->n_rounds && f->rounds[f->n_rounds - 1] >= round))
-    return ronde__fail(RONDE_E_USAGE, "%s: each round has samples once, in the order of rounds: %lld of round %d",
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: the samples of a round are added once, in the order of rounds: got %lld of round %d",
                        figure, (long long)n, round);
   RONDE_TRY(median_of(samples, n, &median));
   for (int64_t i = 0; i < n; i++) {

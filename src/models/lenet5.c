@@ -9,7 +9,7 @@ static ronde_tensor *lenet5_build(ronde_graph *graph, ronde_tensor *x, int64_t c
   bool small = dims[1] == 28 && dims[2] == 28; /* zero-padded to 32x32, by the first convolution */
   if (rank != 3 || !(small || (dims[1] == 32 && dims[2] == 32))) {
     ronde__fail(RONDE_E_USAGE,
-                "lenet5 takes images of 32x32, or 28x28 (zero-padded to 32x32), not %lldx%lld: --resize 32x32 helps",
+                "lenet5 takes images of 32x32, or 28x28 (zero-padded to 32x32), not %lldx%lld: give --resize 32x32",
                 (long long)dims[1], (long long)dims[2]);
     return NULL;
   }

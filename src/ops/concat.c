@@ -13,7 +13,7 @@ static ronde_status concat_infer(const ronde__op_attr *attr, const char *label, 
       char a[96], b[96];
       ronde__shape_text(&in[0], a, sizeof a);
       ronde__shape_text(&in[i], b, sizeof b);
-      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s and %s gives %s: they must agree but in the first dimension",
+      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s and %s gives %s: they may differ only in the first dimension",
                          label, in_labels[0], a, in_labels[i], b);
     }
     out->dim[0] += in[i].dim[0];

@@ -6,8 +6,8 @@
 static ronde_status max_pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                      const char *const *in_labels, ronde__shape *out) {
   if ((int64_t)attr->kernel[0] * attr->kernel[1] > 256) /* the place of a maximum is kept in a byte */
-    return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 places", label, attr->kernel[0],
-                       attr->kernel[1]);
+    return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d has more than 256 positions, the most that are supported",
+                       label, attr->kernel[0], attr->kernel[1]);
   return ronde__pool2d_infer(attr, label, in, in_labels, out);
 }
 

@@ -15,5 +15,5 @@ ronde_status ronde__form_choose(const ronde__op *op, ronde__op_desc *desc) {
   for (const ronde__form *const *form = op->forms; form && *form; form++)
     if (!(*form)->takes || (*form)->takes(desc)) return desc->form = *form, RONDE_OK;
   if (op->is_view) return RONDE_OK;
-  return ronde__fail(RONDE_E_INTERNAL, "%s: none of its forms takes these layouts and this shape", op->name);
+  return ronde__fail(RONDE_E_INTERNAL, "%s: none of its forms supports these layouts and this shape", op->name);
 }

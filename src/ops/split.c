@@ -13,13 +13,14 @@ static ronde_status split_infer(const ronde__op_attr *attr, const char *label, c
     out[i] = in[0];
     out[i].dim[0] = attr->sizes[i];
     if (attr->sizes[i] < 1 || __builtin_add_overflow(sum, attr->sizes[i], &sum))
-      return ronde__fail(RONDE_E_USAGE, "%s: a piece of %" PRId64 " makes no sense", label, attr->sizes[i]);
+      return ronde__fail(RONDE_E_USAGE, "%s: a piece of size %" PRId64 " is not possible: sizes are 1 or more", label,
+                         attr->sizes[i]);
   }
   if (sum == in[0].dim[0]) return RONDE_OK;
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
-  return ronde__fail(RONDE_E_USAGE, "%s: its pieces have %" PRId64 " in the first dimension, but %s gives %s", label,
-                     sum, in_labels[0], text);
+  return ronde__fail(RONDE_E_USAGE, "%s: its pieces add up to %" PRId64 " in the first dimension, but %s gives %s",
+                     label, sum, in_labels[0], text);
 }
 
 static void split_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {

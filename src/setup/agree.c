@@ -41,7 +41,8 @@ static ronde_status fill(const ronde__job *job, card *c) {
   json_t *options = ronde__config_common(job->config);
   size_t n = options ? json_dumpb(options, c->options, sizeof c->options - 1, JSON_COMPACT) : 0;
   json_decref(options);
-  if (n == 0 || n >= sizeof c->options) return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes", n);
+  if (n == 0 || n >= sizeof c->options)
+    return ronde__fail(RONDE_E_INTERNAL, "the options take %zu bytes as JSON, more than ranks can exchange", n);
   return RONDE_OK;
 }
 
@@ -79,23 +80,25 @@ static bool differs(const card *cards, int rank, char why[512]) {
   why += n;
   size_t left = 512 - (size_t)n;
   if (strcmp(one->build, first->build))
-    snprintf(why, left, "is %s, rank 0 on host %s %s: install the same build", one->build, first->host, first->build);
+    snprintf(why, left, "runs %s, but rank 0 on host %s runs %s: install the same build", one->build, first->host,
+             first->build);
   else if (strcmp(one->kernels, first->kernels))
-    snprintf(why, left, "computes with %s, rank 0 on host %s with %s: RONDE_ISA on every host makes them alike",
+    snprintf(why, left, "computes with %s, but rank 0 on host %s with %s: set RONDE_ISA to the same on every host",
              one->kernels, first->host, first->kernels);
   else if (led)
-    snprintf(why, left, "has --%s, rank 0 on host %s has not: rank 0 does it for all", led->name, first->host);
+    snprintf(why, left, "has --%s, but rank 0 on host %s does not: give it to rank 0, which does this for all ranks",
+             led->name, first->host);
   else if (strcmp(one->start, first->start))
-    snprintf(why, left, "goes on from %s, rank 0 on host %s from %s", one->start, first->host, first->start);
+    snprintf(why, left, "starts from %s, but rank 0 on host %s starts from %s", one->start, first->host, first->start);
   else if (strcmp(one->train, first->train))
-    snprintf(why, left, "has other training data (%s...) than rank 0 on host %s (%s...)", one->train, first->host,
-             first->train);
+    snprintf(why, left, "has training data (%s...) that differ from those of rank 0 on host %s (%s...)", one->train,
+             first->host, first->train);
   else if (strcmp(one->test, first->test))
-    snprintf(why, left, "has other test data (%s...) than rank 0 on host %s (%s...)", one->test, first->host,
-             first->test);
+    snprintf(why, left, "has test data (%s...) that differ from those of rank 0 on host %s (%s...)", one->test,
+             first->host, first->test);
   else if (strcmp(one->options, first->options) &&
            ronde__options_differ(one->options, first->options, name, own, theirs))
-    snprintf(why, left, "has --%s %s, rank 0 on host %s --%s %s", name, own, first->host, name, theirs);
+    snprintf(why, left, "has --%s %s, but rank 0 on host %s has --%s %s", name, own, first->host, name, theirs);
   else return false;
   return true;
 }

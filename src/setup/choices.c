@@ -18,8 +18,8 @@ static ronde_status take_collective(ronde__job *job, const row *r, bool *concern
   bool named = job->options->collective != RONDE__COLLECTIVE_AUTO;
   const char *other = ronde_config_get(job->config, "collective");
   if (named && strcmp(other, r->value))
-    return ronde__fail(RONDE_E_USAGE, "--collective %s, but --choices %s has %s: give one of them", other, r->path,
-                       r->value);
+    return ronde__fail(RONDE_E_USAGE, "--collective %s, but --choices %s has %s: give only one of the two", other,
+                       r->path, r->value);
   snprintf(job->choices.collective, sizeof job->choices.collective, "%s", r->value);
   return RONDE_OK;
 }
@@ -27,8 +27,9 @@ static ronde_status take_collective(ronde__job *job, const row *r, bool *concern
 /* What is set by a variable in the environment, before any option is read. */
 static ronde_status compare(const row *r, const char *here, const char *variable) {
   if (!strcmp(r->value, here)) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--choices %s: its %s is %.40s, but %s here: %s=%.40s computes as it did", r->path,
-                     r->name, r->value, here, variable, r->value);
+  return ronde__fail(RONDE_E_USAGE,
+                     "--choices %s: its %s is %.40s, but here it is %s: set %s=%.40s to compute as that run did",
+                     r->path, r->name, r->value, here, variable, r->value);
 }
 
 static ronde_status compare_isa(ronde__job *job, const row *r, bool *concerns_out) {
@@ -53,7 +54,7 @@ static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any)
   bool concerns = false;
   r.value = json_string_value(value);
   if (!r.name || !r.value)
-    return ronde__fail(RONDE_E_INPUT, "--choices %s: %.40s: a choice is a name and a text", r.path,
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: %.40s: each choice needs a name and a text as its value", r.path,
                        r.name ? r.name : "choices");
   for (size_t i = 0; i < RONDE__COUNT(table); i++) {
     if (strcmp(table[i].name, r.name)) continue;
@@ -61,7 +62,8 @@ static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any)
     *any |= concerns;
     return RONDE_OK;
   }
-  return ronde__fail(RONDE_E_INPUT, "--choices %s: this version of Ronde knows no choice '%.40s'", r.path, r.name);
+  return ronde__fail(RONDE_E_INPUT, "--choices %s: this version of Ronde does not know the choice '%.40s'", r.path,
+                     r.name);
 }
 
 /* run.json, or {"collective": "ring"}. */
@@ -71,7 +73,7 @@ static ronde_status take_all(ronde__job *job, const char *path, json_t *json) {
   size_t i;
   bool any = false;
   if (!json_is_object(json) || (list && !json_is_array(list)))
-    return ronde__fail(RONDE_E_INPUT, "--choices %s: neither a run.json nor an object of choices", path);
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: neither a run.json nor a JSON object of choices", path);
   json_array_foreach(list, i, value) {
     name = json_string_value(json_object_get(value, "choice"));
     RONDE_TRY(take(job, (row){path, name, NULL}, json_object_get(value, "value"), &any));

@@ -15,7 +15,8 @@ static ronde_status copy_names(const json_t *list, const char *path, ronde__clas
   RONDE__ALLOC(names->name, n * sizeof *names->name, path);
   for (; names->n < (int64_t)n; names->n++) {
     const char *name = json_string_value(json_array_get(list, (size_t)names->n));
-    if (!name) return ronde__fail(RONDE_E_INPUT, "%s: metadata %s is no list of texts", path, RONDE__META_CLASS_NAMES);
+    if (!name)
+      return ronde__fail(RONDE_E_INPUT, "%s: metadata %s is not a list of strings", path, RONDE__META_CLASS_NAMES);
     names->name[names->n] = ronde__strdup(name);
     if (!names->name[names->n]) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the names of its classes", path);
   }
@@ -28,8 +29,8 @@ ronde_status ronde__class_names_read(const ronde__safetensors *file, const char 
   if (!text) return *names_out = names, RONDE_OK;
   json_t *list = json_loads(text, 0, NULL);
   ronde_status status = json_is_array(list) ? copy_names(list, path, &names)
-                                            : ronde__fail(RONDE_E_INPUT, "%s: metadata %s is no list of texts", path,
-                                                          RONDE__META_CLASS_NAMES);
+                                            : ronde__fail(RONDE_E_INPUT, "%s: metadata %s is not a list of strings",
+                                                          path, RONDE__META_CLASS_NAMES);
   json_decref(list);
   if (status == RONDE_OK) *names_out = names;
   else ronde__class_names_release(&names);
@@ -64,7 +65,7 @@ typedef struct told {
 
 enum { ROOM_FOR_REST = 40 };
 
-static void tell(told *t, const char *name) {
+static void told_add(told *t, const char *name) {
   size_t used = strlen(t->text);
   if (t->n_left_out || used + strlen(name) + 3 + ROOM_FOR_REST > sizeof t->text) t->n_left_out++;
   else snprintf(t->text + used, sizeof t->text - used, "%s%s", used ? ", " : "", name);
@@ -84,14 +85,16 @@ typedef struct named {
   int64_t label;
 } named;
 
-static int by_name(const void *a, const void *b) { return strcmp(((const named *)a)->name, ((const named *)b)->name); }
+static int class_by_name(const void *a, const void *b) {
+  return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
 
 /* The names of the file in their order, to look one up; to be freed. */
 static ronde_status sort_names(const ronde__class_names *names, const char *path, named **sorted_out) {
   named *sorted;
   RONDE__ALLOC(sorted, (size_t)names->n * sizeof *sorted, path);
   for (int64_t i = 0; i < names->n; i++) sorted[i] = (named){names->name[i], i};
-  qsort(sorted, (size_t)names->n, sizeof *sorted, by_name);
+  qsort(sorted, (size_t)names->n, sizeof *sorted, class_by_name);
   *sorted_out = sorted;
   return RONDE_OK;
 }
@@ -100,9 +103,9 @@ static ronde_status sort_names(const ronde__class_names *names, const char *path
 static int64_t find_label(const named *sorted, int64_t n, const char *data_name) {
   json_t *text = ronde__json_text(data_name); /* as it would stand in a file */
   named wanted = {.name = text ? json_string_value(text) : data_name};
-  const named *found = bsearch(&wanted, sorted, (size_t)n, sizeof *sorted, by_name);
-  bool several = found && ((found > sorted && !by_name(found - 1, found)) ||
-                           (found + 1 < sorted + n && !by_name(found + 1, found)));
+  const named *found = bsearch(&wanted, sorted, (size_t)n, sizeof *sorted, class_by_name);
+  bool several = found && ((found > sorted && !class_by_name(found - 1, found)) ||
+                           (found + 1 < sorted + n && !class_by_name(found + 1, found)));
   json_decref(text);
   return several ? -2 : found ? found->label : -1;
 }
@@ -115,10 +118,11 @@ static ronde_status match(const ronde__job *job, const char *path, int64_t n_own
   for (int64_t k = 0; k < n_own && status == RONDE_OK; k++) {
     const char *name = ronde__data_class_name(job->data, k);
     label_of[k] = find_label(sorted, job->class_names.n, name);
-    if (label_of[k] == -1) tell(unknown, name);
+    if (label_of[k] == -1) told_add(unknown, name);
     if (label_of[k] == -2)
-      status =
-          ronde__fail(RONDE_E_INPUT, "%s: two of its classes are called %s: which of them is the data's?", path, name);
+      status = ronde__fail(RONDE_E_INPUT,
+                           "%s: two of its classes are called %s, so the data's class of this name has no unique match",
+                           path, name);
   }
   ronde__free(sorted);
   return status;
@@ -126,16 +130,16 @@ static ronde_status match(const ronde__job *job, const char *path, int64_t n_own
 
 /* What to do about classes that the file does not know. */
 static void find_remedy(const ronde__job *job, int64_t n_own, char *text, size_t bytes) {
-  if (job->resume) snprintf(text, bytes, "a run goes on with the classes that it began with");
+  if (job->resume) snprintf(text, bytes, "a resumed run keeps the classes it started with");
   else if (job->config->verb == RONDE__VERB_TRAIN)
     snprintf(text, bytes, "--classes %" PRId64 " starts a new output layer", n_own);
-  else snprintf(text, bytes, "name the data's classes as these, or leave them out");
+  else snprintf(text, bytes, "rename the data's classes to match, or leave out the unknown ones");
 }
 
 static ronde_status refuse_unknown(const ronde__job *job, const char *path, int64_t n_own, told *unknown) {
   told known = {.n = 0};
   char remedy[96];
-  for (int64_t i = 0; i < job->class_names.n; i++) tell(&known, job->class_names.name[i]);
+  for (int64_t i = 0; i < job->class_names.n; i++) told_add(&known, job->class_names.name[i]);
   find_remedy(job, n_own, remedy, sizeof remedy);
   return ronde__fail(RONDE_E_INPUT, "%s: %s does not know the class%s %s (it knows %s): %s", ronde__job_data_name(job),
                      path, unknown->n > 1 ? "es" : "", tell_rest(unknown), tell_rest(&known), remedy);
@@ -152,12 +156,12 @@ static ronde_status check_number(const ronde__job *job, int64_t n_own, int64_t n
   int64_t n = job->options->classes;
   bool given = ronde__config_is_set(job->config, "classes");
   if (n_own > n && n > 0 && given)
-    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 ": %s has %" PRId64 " classes", n, ronde__job_data_name(job),
-                       n_own);
+    return ronde__fail(RONDE_E_INPUT, "--classes %" PRId64 " is too few: %s has %" PRId64 " classes", n,
+                       ronde__job_data_name(job), n_own);
   if (given || job->config->verb != RONDE__VERB_EVAL || n_file == 0 || n_own == n_file) return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT,
-                     "%s has %" PRId64 " classes, but %s has %" PRId64 " and does not name them: --classes %" PRId64
-                     " takes the data's for the first of these",
+                     "%s has %" PRId64 " classes, but %s has %" PRId64
+                     " and does not name them; if the data's classes are the first of these, give --classes %" PRId64,
                      ronde__job_data_name(job), n_own, path, n_file, n_file);
 }
 
@@ -169,7 +173,7 @@ static ronde_status take_by_name(ronde__job *job, const char *path, int64_t n_ow
   ronde_status status = match(job, path, n_own, label_of, &unknown);
   if (status == RONDE_OK && unknown.n == 0) {
     if (!in_place(label_of, n_own) || n_own != job->class_names.n)
-      ronde__log(RONDE_LOG_INFO, "the data's %" PRId64 " classes are found by name among the %" PRId64 " of %s", n_own,
+      ronde__log(RONDE_LOG_INFO, "the data's %" PRId64 " classes are matched by name with the %" PRId64 " of %s", n_own,
                  job->class_names.n, path);
     status = ronde__data_relabel(job->data, label_of, (const char *const *)job->class_names.name, job->class_names.n,
                                  job->options->classes ? job->options->classes : n_file);

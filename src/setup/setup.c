@@ -18,7 +18,7 @@ static ronde_status parse_any_shape(const char *text, ronde__shape *shape_out) {
     char *end;
     long long dim = strtoll(at, &end, 10);
     if (end == at || dim < 1 || dim > 65536 || shape.rank == RONDE_MAX_RANK || (*end && *end != 'x'))
-      return ronde__fail(RONDE_E_USAGE, "--shape %s: not dimensions such as 20 or 3x32x32", RONDE__SHOWN(text));
+      return ronde__fail(RONDE_E_USAGE, "--shape %s: expected dimensions such as 20 or 3x32x32", RONDE__SHOWN(text));
     shape.dim[shape.rank++] = dim;
     more = *(at = end) == 'x';
   }
@@ -31,7 +31,7 @@ static ronde_status parse_shape(const char *text, ronde__shape *shape_out) {
   int used = 0;
   if (sscanf(text, "%lldx%lldx%lld%n", &c, &h, &w, &used) != 3 || text[used] || c < 1 || h < 1 || w < 1 || c > 65536 ||
       h > 65536 || w > 65536)
-    return ronde__fail(RONDE_E_USAGE, "--shape %s: not CxHxW, such as 1x28x28", RONDE__SHOWN(text));
+    return ronde__fail(RONDE_E_USAGE, "--shape %s: expected CxHxW, such as 1x28x28", RONDE__SHOWN(text));
   *shape_out = (ronde__shape){3, {c, h, w}};
   return RONDE_OK;
 }
@@ -79,7 +79,8 @@ static ronde_status open_data(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->hooks.source) {
     if (o->data)
-      return ronde__fail(RONDE_E_USAGE, "--data %s: the caller gives a source of its own", RONDE__SHOWN(o->data));
+      return ronde__fail(RONDE_E_USAGE, "--data %s: the calling program already supplies the data",
+                         RONDE__SHOWN(o->data));
     RONDE_TRY(ronde__normalize_settle(job, &(ronde__normalization){0}));
     return ronde__data_wrap(job->hooks.source, &job->data);
   }
@@ -127,7 +128,7 @@ static ronde_status shape_from_options(ronde__job *job) {
   if (!job->model) {
     job->classes = o->classes;
     if (o->shape) return parse_any_shape(o->shape, &job->shape);
-    return ronde__fail(RONDE_E_USAGE, "--data or --shape is needed for a network of the caller's");
+    return ronde__fail(RONDE_E_USAGE, "a network that the calling program defines needs --data or --shape");
   }
   job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
   job->classes = o->classes ? o->classes : job->model->classes;
@@ -176,7 +177,7 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
         return ronde__fail(RONDE_E_USAGE,
                            "%s: batch normalisation over a single value: %s 1 example of a batch of %" PRId64 "%s",
                            node->label, parts == 1 ? "there is" : "a worker has", sizes[s],
-                           s ? " (the short last one: --drop-last leaves it out)" : "");
+                           s ? " (the short last batch; --drop-last leaves it out)" : "");
     }
   }
   return RONDE_OK;
@@ -191,8 +192,10 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   if (in_file == 0 && !job->other_classes) return RONDE_OK;
   const char *head = ronde__graph_head(graph);
   if (!head)
-    return ronde__fail(RONDE_E_INPUT, "%s: it has other classes than the data, and no output layer that could be new",
-                       job->init_path);
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: its classes differ from the data's, and the network has no output layer that could be replaced",
+        job->init_path);
   if (!ronde__config_is_set(job->config, "classes"))
     return ronde__fail(RONDE_E_INPUT,
                        "%s: its output layer %s has %" PRId64 " classes, but the data %s have %" PRId64
@@ -201,11 +204,14 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   if (!(job->new_head = ronde__strdup(head))) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", job->init_path);
   if (in_file)
     ronde__log(RONDE_LOG_INFO,
-               "%s is new: %" PRId64 " classes instead of the %" PRId64 " in %s, drawn by --seed %" PRId64, head,
-               job->classes, in_file, job->init_path, o->seed);
+               "the output layer %s is initialised anew: %" PRId64 " classes instead of the %" PRId64
+               " in %s, by --seed %" PRId64,
+               head, job->classes, in_file, job->init_path, o->seed);
   else
-    ronde__log(RONDE_LOG_INFO, "%s is new: its %" PRId64 " classes are not those of %s, drawn by --seed %" PRId64, head,
-               job->classes, job->init_path, o->seed);
+    ronde__log(RONDE_LOG_INFO,
+               "the output layer %s is initialised anew: its %" PRId64
+               " classes are not those of %s, by --seed %" PRId64,
+               head, job->classes, job->init_path, o->seed);
   return RONDE_OK;
 }
 

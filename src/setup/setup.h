@@ -11,7 +11,7 @@ void ronde__job_destroy(ronde__job *job);
 /* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
  * by all, where one is another build, or has other kernels, options or data than rank 0. */
 ronde_status ronde__job_agree(const ronde__job *job);
-/* Nobody leaves before all have heard why: to the others, who leaves is lost. */
+/* Waits until all ranks have heard why they must end: a rank that leaves earlier would be lost to the others. */
 void ronde__leave_together(ronde__transport *transport);
 /* Whether this process is one of several that MPI has started; where it is not, options that need them are refused. */
 ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out);

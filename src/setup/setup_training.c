@@ -38,7 +38,7 @@ static ronde_status resolve_rate(ronde__job *job) {
   if (o->optimizer == RONDE__OPTIMIZER_LBFGS && !ronde_config_is_given(job->config, "lr")) o->lr = 1;
   if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
-    return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers takes it back");
+    return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers undoes it");
   if (o->lr_scale_workers) o->lr *= job->roles.n_workers;
   if (o->lr_divide_workers) o->lr /= job->roles.n_workers;
   if (o->local_lr < 0) o->local_lr = o->lr;
@@ -61,7 +61,7 @@ static ronde_status resolve_schedule(ronde__job *job) {
 
 static ronde_status check_drilled(const ronde__job *job, const char *text, int rank) {
   if (rank >= 0 && rank < job->roles.n_workers) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among %d", RONDE__SHOWN(text), rank,
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among the %d workers", RONDE__SHOWN(text), rank,
                      job->roles.n_workers);
 }
 
@@ -97,12 +97,12 @@ static ronde_status resolve_drill(ronde__job *job) {
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP",
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: expected load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP",
                          RONDE__SHOWN(text));
     }
     text += used;
     if (*text && *text++ != ',')
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: parts are separated by commas", RONDE__SHOWN(job->options->drill));
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: separate faults by commas", RONDE__SHOWN(job->options->drill));
   }
   return RONDE_OK;
 }
@@ -111,7 +111,7 @@ static ronde_status resolve_steps(ronde__job *job) {
   ronde__options *o = &job->config->options;
   const ronde_source *source = &job->data->source;
   if (o->local_batch && ronde__config_is_set(job->config, "batch"))
-    return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both give the size of a step: one of them is enough");
+    return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both set the batch size: give only one of the two");
   if (o->local_batch) o->batch = o->local_batch * job->roles.n_workers;
   job->batch = o->batch;
   job->local_batch = ronde__ceil_div(job->batch, job->roles.n_workers);
@@ -132,7 +132,7 @@ static ronde_status resolve_steps(ronde__job *job) {
   int64_t n_validation;
   ronde__sampler_validation(job->sampler, &n_validation);
   if (o->val_split > 0 && n_validation == 0)
-    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps none of %" PRId64 " examples", o->val_split,
+    return ronde__fail(RONDE_E_USAGE, "--val-split %g keeps no validation examples out of %" PRId64, o->val_split,
                        sampler.n_train);
   job->batches_per_epoch = ronde__sampler_epoch_batches(job->sampler);
   job->steps_per_epoch = ronde__ceil_div(job->batches_per_epoch, o->accumulate);
@@ -202,10 +202,12 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
     return RONDE_OK;
   }
   if (!digits || n_read != 2 || !unit_s || text[used] || n < 1 || n > 1000000)
-    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: not a number of steps, nor a time such as 30s, 10m or 2h",
+    return ronde__fail(RONDE_E_USAGE,
+                       "--checkpoint-every %s: expected a number of steps, or a time such as 30s, 10m or 2h",
                        RONDE__SHOWN(text));
   if (job->strategy->meets_to_save)
-    return ronde__fail(RONDE_E_USAGE, "--checkpoint-every %s: with %s the workers meet for it: after how many steps?",
+    return ronde__fail(RONDE_E_USAGE,
+                       "--checkpoint-every %s: with %s the workers must meet to save, so give a number of steps",
                        RONDE__SHOWN(text), job->strategy->meets_to_save);
   job->checkpoint_ns = (uint64_t)n * unit_s * 1000000000u;
   return RONDE_OK;

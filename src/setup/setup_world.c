@@ -4,6 +4,8 @@
 #include "comm/mpi.h"
 #include "config/option.h"
 
+#include <ronde/measure.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +96,7 @@ static ronde_status check_strategy(const ronde__job *job) {
     char names[128], why[192];
     if (ronde__strategy_understands(job->strategy, option.name)) continue;
     ronde__strategy_names(option.name, names, sizeof names);
-    snprintf(why, sizeof why, "it is for --strategy %s, and this is %s%s", names, job->strategy->name,
+    snprintf(why, sizeof why, "it applies to --strategy %s, and this is %s%s", names, job->strategy->name,
              job->strategy->max_workers == 1 ? ", with one worker" : "");
     RONDE_TRY(ronde__config_no_effect(job->config, option.name, why));
   }
@@ -116,7 +118,7 @@ static ronde_status place_members(ronde__job *job) {
   if (!job->strategy->place) return RONDE_OK;
   RONDE_TRY(job->strategy->place(&settings, &job->roles));
   if (job->options->transport != RONDE__TRANSPORT_SELF || ronde__roles_alone(&job->roles)) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--transport self: a %s is somebody to talk to",
+  return ronde__fail(RONDE_E_USAGE, "--transport self cannot reach a %s: use --transport threads or mpi",
                      job->roles.members[job->roles.n_workers].role->title);
 }
 
@@ -147,16 +149,16 @@ static ronde_status resolve_collective(ronde__job *job) {
     const char *before = *name ? NULL : chosen_before(job);
     if (before) {
       name = before;
-      job->collective_reason = "chosen by the run that goes on";
+      job->collective_reason = "chosen by the resumed run";
       RONDE_TRY(ronde_config_set(job->given, "collective", name));
     }
   }
   job->collective = ronde__allreduce_find(name);
   if (job->collective && !strcmp(name, "mpi") && !job->mpi)
-    return ronde__fail(RONDE_E_USAGE, "%s mpi: only transport mpi has it", from);
+    return ronde__fail(RONDE_E_USAGE, "%s mpi: only --transport mpi has this collective", from);
   if (o->wire != RONDE__WIRE_BF16) return RONDE_OK;
   if (job->collective && job->collective != ring)
-    return ronde__fail(RONDE_E_USAGE, "--wire bf16 goes round a ring: %s %s cannot do it", from, name);
+    return ronde__fail(RONDE_E_USAGE, "--wire bf16 needs the ring collective, and %s %s is another one", from, name);
   if (!job->collective) job->collective_reason = "--wire bf16 goes round a ring";
   job->collective = ring;
   return RONDE_OK;
@@ -171,16 +173,16 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   o->threads = job->threads;
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;
   if (o->transport == RONDE__TRANSPORT_SELF && job->roles.n_workers > 1)
-    return ronde__fail(RONDE_E_USAGE, "--transport self has one worker, not %d", job->roles.n_workers);
+    return ronde__fail(RONDE_E_USAGE, "--transport self can have only one worker, not %d", job->roles.n_workers);
   ronde__strategy_settings settings = settings_of(o);
   job->strategy = o->strategy == RONDE__STRATEGY_AUTO ? ronde__strategy_default(job->roles.n_workers, &settings)
                                                       : find_strategy(job->config);
   if (!job->strategy)
-    return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: no such strategy is built in",
+    return ronde__fail(RONDE_E_INTERNAL, "--strategy %s: there is no such strategy",
                        ronde_config_get(job->config, "strategy"));
   if (job->roles.n_workers < job->strategy->min_workers ||
       (job->strategy->max_workers && job->roles.n_workers > job->strategy->max_workers))
-    return ronde__fail(RONDE_E_USAGE, "--strategy %s has %d worker, not %d", job->strategy->name,
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s runs with %d worker, not %d", job->strategy->name,
                        job->strategy->max_workers, job->roles.n_workers);
   RONDE_TRY(check_strategy(job));
   RONDE_TRY(place_members(job));
@@ -191,6 +193,6 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_RANKS, NULL));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE,
-                       "--sync-bn needs --exec graph: eager workers may not all meet the same normalisations");
+                       "--sync-bn needs --exec graph: eager workers may not all reach the same normalisation layers");
   return RONDE_OK;
 }

@@ -27,7 +27,7 @@ ronde_status ronde__start_broadcast(ronde__transport *transport, void *data, siz
 static void set_path(char to[PATH_MAX], const char *from) { snprintf(to, PATH_MAX, "%s", from ? from : ""); }
 
 /* Rank 0's part. */
-static void tell(ronde__job *job, finding *f) {
+static void start_tell(ronde__job *job, finding *f) {
   f->status = ronde__resume_find(job->config, &job->resume);
   set_path(f->out, job->options->out);
   if (!job->resume) return;
@@ -41,7 +41,7 @@ static void tell(ronde__job *job, finding *f) {
 static ronde_status check_finding(finding *f) {
   f->path[PATH_MAX - 1] = f->folder[PATH_MAX - 1] = f->out[PATH_MAX - 1] = 0;
   if (f->status >= RONDE_OK && f->status <= RONDE_E_CANCELLED && f->header_bytes <= MAX_HEADER_BYTES) return RONDE_OK;
-  return ronde__fail(RONDE_E_INTERNAL, "rank 0 sent no checkpoint that there could be");
+  return ronde__fail(RONDE_E_INTERNAL, "rank 0 sent an impossible description of a checkpoint");
 }
 
 static ronde_status follow(ronde__job *job, const finding *f) {
@@ -56,7 +56,7 @@ static ronde_status follow(ronde__job *job, const finding *f) {
 
 static ronde_status find_together(ronde__job *job, finding *f) {
   bool leads = job->mpi->rank == 0;
-  if (leads) tell(job, f);
+  if (leads) start_tell(job, f);
   RONDE_TRY(ronde__broadcast_tree(job->mpi, RONDE__TAG_START, 0, f, sizeof *f));
   if (!leads) RONDE_TRY(check_finding(f));
   if (f->status != RONDE_OK) {

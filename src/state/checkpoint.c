@@ -109,7 +109,7 @@ static void rest(ronde__saver *s) {
 }
 
 /* A state that holds NaN or Inf is not worth an older one's place; the next step ends the run and names it. */
-static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
+static ronde_status checkpoint_fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   ronde__saver *s = user;
   const piece *p = &s->pieces[i];
   rest(s);
@@ -147,7 +147,7 @@ static ronde_status write_snapshot(ronde__saver *s) {
   if (!note || !path) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a checkpoint", s->folder);
   if (status == RONDE_OK) {
     notes.meta[notes.n++] = (ronde__file_meta){RONDE__CHECKPOINT_NOTE, note};
-    status = ronde__safetensors_write_checked(path, s->tensors, s->n_tensors, notes.meta, notes.n, fetch, s);
+    status = ronde__safetensors_write_checked(path, s->tensors, s->n_tensors, notes.meta, notes.n, checkpoint_fetch, s);
     if (status == RONDE_OK) remove_older(s);
   }
   ronde__weights_notes_release(&notes);
@@ -285,7 +285,7 @@ ronde__record_checkpoints ronde__saver_written(ronde__saver *s) {
 
 /* ---- creation ---- */
 
-static void add_tensor(ronde__saver *s, const char *name, const ronde__shape *shape, piece where) {
+static void checkpoint_add_tensor(ronde__saver *s, const char *name, const ronde__shape *shape, piece where) {
   ronde__file_dtype dtype = where.count ? RONDE__FILE_I64 : RONDE__FILE_F32;
   s->tensors[s->n_tensors] = (ronde__file_tensor){name, dtype, *shape, NULL};
   s->pieces[s->n_tensors++] = where;
@@ -296,7 +296,7 @@ static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
     char *name = s->names[s->n_names] = ronde__format(RONDE__RESERVED "%s.%s", s->state.arrays[i].name, param->name);
     if (!name) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a name");
     s->n_names++;
-    add_tensor(s, name, &param->shape, (piece){&param->layout, state_values(s, i) + param->offset, NULL});
+    checkpoint_add_tensor(s, name, &param->shape, (piece){&param->layout, state_values(s, i) + param->offset, NULL});
   }
   return RONDE_OK;
 }
@@ -311,13 +311,14 @@ static ronde_status list_tensors(ronde__saver *s) {
   RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
   RONDE__ALLOC(s->counts, (size_t)n_buffers * sizeof *s->counts, "checkpoints");
   for (int i = 0; i < n_params; i++) {
-    add_tensor(s, params[i].name, &params[i].shape, (piece){&params[i].layout, s->values + params[i].offset, NULL});
+    checkpoint_add_tensor(s, params[i].name, &params[i].shape,
+                          (piece){&params[i].layout, s->values + params[i].offset, NULL});
     if (!params[i].frozen) RONDE_TRY(add_states(s, &params[i]));
   }
   for (int i = 0; i < n_buffers; i++) {
-    add_tensor(s, buffers[i].name, &buffers[i].shape,
-               (piece){&buffers[i].layout, state_values(s, s->state.n_arrays) + buffers[i].offset,
-                       buffers[i].is_counter ? &s->counts[i] : NULL});
+    checkpoint_add_tensor(s, buffers[i].name, &buffers[i].shape,
+                          (piece){&buffers[i].layout, state_values(s, s->state.n_arrays) + buffers[i].offset,
+                                  buffers[i].is_counter ? &s->counts[i] : NULL});
   }
   RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->state.net) * sizeof *s->slice, "checkpoints");
   return RONDE_OK;

@@ -3,6 +3,8 @@
 #include "config/option.h"
 #include "io/file.h"
 
+#include <ronde/measure.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -94,7 +96,7 @@ static ronde_status read_best(ronde__resume *r, json_t *best) {
   if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step, "loss",
                   &loss, "correct", &correct, "examples", &examples) ||
       epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
-    return ronde__fail(RONDE_E_INPUT, "%s: its best test is missing or makes no sense", r->path);
+    return ronde__fail(RONDE_E_INPUT, "%s: the record of its best test is missing or invalid", r->path);
   r->progress.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
   return RONDE_OK;
 }
@@ -121,7 +123,7 @@ static ronde_status read_place(ronde__resume *r) {
                   &examples, "correct", &correct, "loss", &loss) ||
       step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
       correct > examples)
-    return ronde__fail(RONDE_E_INPUT, "%s: its place in the training is missing or makes no sense", r->path);
+    return ronde__fail(RONDE_E_INPUT, "%s: its position in the training is missing or invalid", r->path);
   r->progress = ronde__progress_none();
   r->progress.step = step;
   r->progress.skipped = skipped;
@@ -134,10 +136,12 @@ static ronde_status read_place(ronde__resume *r) {
 
 static ronde_status read_note(ronde__resume *r) {
   const char *text = ronde__safetensors_meta(r->file, RONDE__CHECKPOINT_NOTE);
-  if (!text) return ronde__fail(RONDE_E_INPUT, "%s: weights alone, no checkpoint: --init starts from it", r->path);
+  if (!text)
+    return ronde__fail(RONDE_E_INPUT, "%s: this file holds weights but no training state: start from it with --init",
+                       r->path);
   r->json = json_loads(text, 0, NULL);
   const char *schema = json_string_value(json_object_get(r->json, "schema"));
-  if (!schema) return ronde__fail(RONDE_E_INPUT, "%s: its note is no JSON of a checkpoint", r->path);
+  if (!schema) return ronde__fail(RONDE_E_INPUT, "%s: its metadata is not that of a checkpoint", r->path);
   if (strcmp(schema, RONDE__CHECKPOINT_SCHEMA))
     return ronde__fail(RONDE_E_INPUT, "%s: written by a newer version of Ronde (%.40s; this one reads %s)", r->path,
                        schema, RONDE__CHECKPOINT_SCHEMA);
@@ -167,10 +171,10 @@ static ronde_status open_newest(ronde__resume *r) {
   if (at < n) r->path = ronde__strdup(paths[at]);
   for (int i = 0; i < n; i++) free(paths[i]);
   ronde__free(paths);
-  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: there are no checkpoints to go on from", r->folder);
-  if (at == n) return ronde__fail(RONDE_E_INPUT, "%s: none of its %d checkpoints is whole", r->folder, n);
+  if (n == 0) return ronde__fail(RONDE_E_INPUT, "%s: there are no checkpoints to resume from", r->folder);
+  if (at == n) return ronde__fail(RONDE_E_INPUT, "%s: all of its %d checkpoints are damaged", r->folder, n);
   if (!r->path) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", r->folder);
-  if (at > 0) ronde__log(RONDE_LOG_WARNING, "%s: going on from the newest checkpoint that is whole", r->path);
+  if (at > 0) ronde__log(RONDE_LOG_WARNING, "%s: newer checkpoints are damaged; resuming from this one", r->path);
   return RONDE_OK;
 }
 
@@ -237,7 +241,7 @@ ronde_status ronde__resume_find(const ronde_config *config, ronde__resume **resu
   if (!o->resume) return RONDE_OK;
   bool automatic = strcmp(o->resume, "auto") == 0, any = true;
   if (automatic && !o->out)
-    return ronde__fail(RONDE_E_USAGE, "--resume auto: there is no --out to look for checkpoints in");
+    return ronde__fail(RONDE_E_USAGE, "--resume auto needs --out, the folder to look for checkpoints in");
   if (automatic) RONDE_TRY(ronde__checkpoint_any(o->out, &any));
   return any ? ronde__resume_open(automatic ? o->out : o->resume, resume_out) : RONDE_OK;
 }
@@ -352,7 +356,7 @@ static ronde_status take_world(const ronde__resume *r, ronde_config *config, con
 ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config, int n_ranks) {
   const char *model = ronde__safetensors_meta(r->file, "model"), *asked = config->options.model;
   if (asked && model && strcmp(asked, model))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is of %s", RONDE__SHOWN(asked), r->path, model);
+    return ronde__fail(RONDE_E_USAGE, "--model %s: %s is a checkpoint of %s", RONDE__SHOWN(asked), r->path, model);
   heir h = heir_of(r, config, n_ranks);
   RONDE_TRY(ronde__config_take(config, json_object_get(r->json, "given"), leave, &h));
   RONDE_TRY(take_world(r, config, &h));
@@ -405,8 +409,9 @@ static ronde_status check_option(const ronde__resume *r, const char *name, const
   if (is_same_value(then, now)) return RONDE_OK;
   char *was = json_dumps(then, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
   char *is = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-  ronde_status status = ronde__fail(RONDE_E_USAGE, "--%s is %s here, but %s in %s: it cannot change on the way", name,
-                                    is ? is : "?", was ? was : "?", r->path);
+  ronde_status status =
+      ronde__fail(RONDE_E_USAGE, "--%s is %s here, but %s in %s: it cannot change when a run is resumed", name,
+                  is ? is : "?", was ? was : "?", r->path);
   free(was);
   free(is);
   return status;
@@ -437,11 +442,10 @@ static ronde_status check_strategy(const ronde__resume *r, const ronde__job *job
                     : then->keeps_strategy             ? then->keeps_strategy
                                                        : now->keeps_strategy;
   if (why)
-    return ronde__fail(RONDE_E_USAGE, "--strategy %s cannot go on with %s, a run of %s: %s", now->name, r->path, name,
-                       why);
+    return ronde__fail(RONDE_E_USAGE, "--strategy %s cannot resume %s, a run of %s: %s", now->name, r->path, name, why);
   int64_t workers = json_integer_value(json_object_get(json_object_get(r->json, "world"), "workers"));
   why = workers == job->roles.n_workers ? NULL : now->keeps_workers;
-  return why ? ronde__fail(RONDE_E_USAGE, "--workers %d cannot go on with %s, a run of %" PRId64 ": %s",
+  return why ? ronde__fail(RONDE_E_USAGE, "--workers %d cannot resume %s, a run of %" PRId64 " workers: %s",
                            job->roles.n_workers, r->path, workers, why)
              : RONDE_OK;
 }
@@ -456,12 +460,14 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
   json_decref(now);
   RONDE_TRY(status);
   if (job->steps < r->progress.step)
-    return ronde__fail(RONDE_E_USAGE, "%s has %" PRId64 " updates already, and %" PRId64 " are wanted in all", r->path,
-                       r->progress.step, job->steps);
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s has made %" PRId64 " updates already, but --epochs or --steps ask for only %" PRId64,
+                       r->path, r->progress.step, job->steps);
   const char *isa = json_string_value(json_object_get(json_object_get(r->json, "choices"), "isa"));
   if (isa && strcmp(isa, job->kernels->isa))
-    ronde__log(RONDE_LOG_WARNING, "%s was computed with the kernels for %s, now it is %s: results differ by rounding",
-               r->path, isa, job->kernels->isa);
+    ronde__log(RONDE_LOG_WARNING,
+               "%s was computed with kernels for %s, and this run uses %s: results will differ by rounding", r->path,
+               isa, job->kernels->isa);
   return RONDE_OK;
 }
 
@@ -476,7 +482,7 @@ static ronde_status load_array(const ronde__resume *r, const ronde__net *net, co
     const ronde__file_tensor *tensor = name ? ronde__safetensors_find(r->file, name) : NULL;
     free(name);
     if (!tensor || tensor->dtype != RONDE__FILE_F32 || !ronde__shape_equal(&tensor->shape, &params[i].shape))
-      return ronde__fail(RONDE_E_INPUT, "%s: the state's %s of %s is missing, or of another shape", r->path,
+      return ronde__fail(RONDE_E_INPUT, "%s: the state's %s of %s is missing or has another shape", r->path,
                          array->name, params[i].name);
     ronde__weight_pack(&params[i].layout, tensor->data, array->values + params[i].offset);
   }

@@ -21,7 +21,9 @@ typedef struct entry {
   int index; /* among the net's parameters, or buffers */
 } entry;
 
-static int by_name(const void *a, const void *b) { return strcmp(((const entry *)a)->name, ((const entry *)b)->name); }
+static int entry_by_name(const void *a, const void *b) {
+  return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+}
 
 /* Parameters, and buffers where wanted, names ascending bytewise; to be freed. */
 static ronde_status list_state(const ronde_graph *graph, bool with_buffers, entry **entries_out, int *n_out) {
@@ -34,7 +36,7 @@ static ronde_status list_state(const ronde_graph *graph, bool with_buffers, entr
     const ronde__buffer *b = &graph->buffers[i];
     entries[n++] = (entry){b->name, b->shape, b->is_counter ? COUNTER : BUFFER, i};
   }
-  qsort(entries, (size_t)n, sizeof *entries, by_name);
+  qsort(entries, (size_t)n, sizeof *entries, entry_by_name);
   *entries_out = entries;
   *n_out = n;
   return RONDE_OK;
@@ -77,7 +79,7 @@ static ronde_status reader_open(ronde__net *net, bool with_buffers, reader *read
   return RONDE_OK;
 }
 
-static ronde_status fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
+static ronde_status weights_fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   reader *r = user;
   const entry *e = &r->entries[i];
   const ronde__weight_layout *layout;
@@ -101,7 +103,7 @@ static ronde_status check_tensor(const entry *e, const ronde__file_tensor *tenso
   bool is_float = tensor->dtype == RONDE__FILE_F32;
   if (is_float != (e->kind != COUNTER))
     return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is %s", path, e->name,
-                       is_float ? "a float, not I64" : "not a float");
+                       is_float ? "a float instead of I64" : "not a float");
   if (!ronde__shape_equal(&tensor->shape, &e->shape)) {
     char has[96], wants[96];
     ronde__shape_text(&tensor->shape, has, sizeof has);
@@ -142,7 +144,7 @@ static ronde_status check_all(const entry *entries, int n, const ronde__safetens
   for (int i = 0; i < file->n_tensors; i++) {
     if (ronde__safetensors_reserved(file->tensors[i].name)) continue; /* of a checkpoint */
     entry wanted = {.name = file->tensors[i].name};
-    if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, by_name))
+    if (!bsearch(&wanted, entries, (size_t)n, sizeof *entries, entry_by_name))
       return ronde__fail(RONDE_E_INPUT, "%s: tensor %s is not in the network", path, wanted.name);
   }
   return RONDE_OK;
@@ -248,7 +250,7 @@ ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde_
       ronde__file_dtype dtype = r.entries[i].kind == COUNTER ? RONDE__FILE_I64 : RONDE__FILE_F32;
       tensors[i] = (ronde__file_tensor){r.entries[i].name, dtype, r.entries[i].shape, NULL};
     }
-    status = ronde__safetensors_write_pieces(path, tensors, r.n, notes.meta, notes.n, fetch, &r);
+    status = ronde__safetensors_write_pieces(path, tensors, r.n, notes.meta, notes.n, weights_fetch, &r);
     ronde__weights_notes_release(&notes);
   } else {
     status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of %d tensors", path, r.n);
@@ -264,7 +266,7 @@ static void hash_entry(reader *r, int i, ronde__sha256 *sha) {
   int64_t n = ronde__shape_elems(&r->entries[i].shape), n_slice;
   for (int64_t at = 0; at < n; at += n_slice) {
     const void *data;
-    fetch(r, i, at, &data, &n_slice);
+    weights_fetch(r, i, at, &data, &n_slice);
     ronde__sha256_update(sha, data, (size_t)n_slice * sizeof(float));
   }
 }

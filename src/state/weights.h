@@ -7,8 +7,8 @@
 
 #define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
 /* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
- * (may be NULL): an output layer that differs in its number of classes alone is none, and the file's number is given
- * there (else 0). */
+ * (may be NULL): if given, an output layer that differs only in its number of classes is no error; it receives the
+ * file's number of classes (else 0). */
 ronde_status ronde__weights_check(const ronde_graph *graph, const ronde__safetensors *file, const char *path,
                                   int64_t *other_classes_out);
 /* The file of weights that a path means: itself, or of a run's folder best.safetensors, else last.safetensors, else its

@@ -26,10 +26,10 @@ static ronde_status find_checkpoint(const char *folder, char **file_out) {
   bool any;
   RONDE_TRY(ronde__checkpoint_any(folder, &any));
   if (!any)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: no run's folder with weights: it has neither best.safetensors nor last.safetensors, nor a "
-                       "checkpoint",
-                       folder);
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: no weights in this folder: it has neither best.safetensors nor last.safetensors, nor a checkpoint",
+        folder);
   RONDE_TRY(ronde__checkpoint_open(folder, &newest));
   *file_out = ronde__strdup(newest->path);
   ronde__resume_close(newest);

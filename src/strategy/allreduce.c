@@ -70,7 +70,7 @@ static void send_ready(state *s, int n) {
   }
 }
 
-static void gradient_final(void *user, const ronde__gradient *gradient) {
+static void allreduce_gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
   ronde__buckets_final(&s->cut, gradient);
   if (s->settings->overlap) send_ready(s, s->cut.n - 1);
@@ -79,7 +79,7 @@ static void gradient_final(void *user, const ronde__gradient *gradient) {
 /* A rank that has all its gradients tells what it found, and learns it of the others; the last bucket goes out behind
  * that, when nobody is waited for any more. The order turns behind what some rank has begun, and one bucket more, lest
  * the link stand still meanwhile. */
-static ronde_status meet(state *s) {
+static ronde_status allreduce_meet(state *s) {
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
@@ -120,13 +120,13 @@ static ronde_status update_up_to(state *s, int n) {
   return RONDE_OK;
 }
 
-static ronde_status settle(void *opaque) {
+static ronde_status allreduce_settle(void *opaque) {
   state *s = opaque;
   RONDE_TRY(s->status);
   return s->n_updated < s->cut.n ? update_up_to(s, s->cut.n) : RONDE_OK;
 }
 
-static void param_needed(void *user, int param) {
+static void allreduce_param_needed(void *user, int param) {
   state *s = user;
   ronde__bucket_span span = s->cut.of_param[param];
   int n = 0;
@@ -154,8 +154,9 @@ static ronde_status update(state *s, double lr, bool broken) {
 
 /* Behind it the last buckets are under way. */
 static ronde_status begin_exchange(state *s, const ronde__step *step, ronde__step_result *result_out) {
-  RONDE_TRY(ronde__worker_gradients(s->worker, step, (ronde__gradient_listener){gradient_final, s}, &s->found));
-  RONDE_TRY(meet(s));
+  RONDE_TRY(
+      ronde__worker_gradients(s->worker, step, (ronde__gradient_listener){allreduce_gradient_final, s}, &s->found));
+  RONDE_TRY(allreduce_meet(s));
   *result_out = ronde__local_results_join(s->results, s->worker->transport->size);
   return RONDE_OK;
 }
@@ -169,7 +170,7 @@ ronde_status ronde__allreduce_gradients(void *opaque, const ronde__step *step, r
   return RONDE_OK;
 }
 
-static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+static ronde_status allreduce_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
   if (worker->transport->size == 1) return ronde__worker_step(worker, step, result_out);
@@ -179,7 +180,7 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return status;
 }
 
-static void destroy(void *opaque) {
+static void allreduce_destroy(void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
@@ -209,18 +210,19 @@ static ronde_status set_up(state *s) {
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !s->settings->overlap, &s->thread));
   rest(s);
-  s->worker->param_needed = param_needed;
+  s->worker->param_needed = allreduce_param_needed;
   s->worker->needed_user = s;
   size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
   return ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes);
 }
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status allreduce_create(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                     void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "all-reduce");
   *s = (state){.worker = worker, .settings = settings};
   ronde_status status = set_up(s);
-  if (status != RONDE_OK) destroy(s);
+  if (status != RONDE_OK) allreduce_destroy(s);
   else *state_out = s;
   return status;
 }
@@ -254,10 +256,10 @@ const ronde__strategy ronde__strategy_allreduce = {
     .all_reduces = true,
     .waits_for_all = true,
     .equals_one = true,
-    .create = create,
-    .step = step,
-    .destroy = destroy,
-    .settle = settle,
+    .create = allreduce_create,
+    .step = allreduce_step,
+    .destroy = allreduce_destroy,
+    .settle = allreduce_settle,
     .facts_bytes = sizeof(ronde__bus),
     .facts = facts,
     .records = (const char *const[]){"collective", "busbw_bytes_per_s", NULL},

@@ -283,8 +283,6 @@ static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradie
 static const char *const options[] = {
     RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "n-push", "n-fetch", "local-lr", "warm-start", NULL};
 
-#define OWN_UPDATES "each of n workers makes updates of its own"
-
 const ronde__strategy ronde__strategy_downpour = {
     .name = "downpour",
     .options = options,
@@ -293,8 +291,8 @@ const ronde__strategy ronde__strategy_downpour = {
     .asynchronous = true,
     .optimizer = "adagrad",
     .meets_to_save = "--strategy downpour",
-    .keeps_workers = OWN_UPDATES,
-    .keeps_strategy = OWN_UPDATES,
+    .keeps_workers = "every worker makes its own updates",
+    .keeps_strategy = "every worker makes its own updates",
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
     .more_bytes = more_bytes,

@@ -51,7 +51,7 @@ typedef struct ronde__ps_head {
 
 typedef struct ronde__ps_answer {
   int64_t version; /* updates of the server's piece so far */
-  int64_t stop;    /* a worker wants to end, or has broken numbers */
+  int64_t stop;    /* a worker wants to end, or found NaN or Inf */
 } ronde__ps_answer;
 
 /* Backup: what server 0 has decided, and all servers do, in the order of its decisions. */

@@ -11,7 +11,7 @@ static ronde_status end_replies(void *arg) {
 }
 
 /* Gradients that are not on their way yet are of parameters that have all been pulled. */
-static void gradient_final(void *user, const ronde__gradient *gradient) {
+static void ps_async_gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
   if (!s->begun && s->status == RONDE_OK) {
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
@@ -50,7 +50,8 @@ ronde_status ronde__ps_own_step(void *opaque, const ronde__step *step, ronde__st
   s->begun = false;
   s->own = (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr, .step = step->step};
   if (!any) RONDE_TRY(ronde__ps_settle(s)); /* the gradients are zeroed, and may be on their way still */
-  RONDE_TRY(ronde__worker_gradients(worker, &own, (ronde__gradient_listener){any ? gradient_final : NULL, s}, &found));
+  RONDE_TRY(ronde__worker_gradients(worker, &own, (ronde__gradient_listener){any ? ps_async_gradient_final : NULL, s},
+                                    &found));
   ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(s->status);
   *result_out = ronde__local_results_join(&found, 1);
@@ -73,18 +74,18 @@ ronde_status ronde__ps_own_refresh(void *opaque) {
   return ronde__ps_settle(s);
 }
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status ps_async_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
 static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", NULL};
 
-static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+static ronde_status ps_async_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_on_arrival, server_out);
 }
 
-static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
-  static const ronde__role role = RONDE__PS_ROLE(create_server);
+static ronde_status ps_async_place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(ps_async_create_server);
   return ronde__ps_place(settings, &role, roles);
 }
 
@@ -98,13 +99,13 @@ const ronde__strategy ronde__strategy_ps_async = {
     .keeps_workers = RONDE__PS_OWN_UPDATES,
     .keeps_strategy = RONDE__PS_OWN_UPDATES,
     .extra_ranks = ronde__ps_extra_ranks,
-    .place = place,
+    .place = ps_async_place,
     .more_bytes = ronde__ps_more_bytes,
     .facts_bytes = sizeof(ronde__staleness),
     .facts = ronde__ps_facts,
     .records = ronde__ps_records,
     .record = ronde__ps_record,
-    .create = create,
+    .create = ps_async_create,
     .step = ronde__ps_own_step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,

@@ -17,7 +17,8 @@ static ronde_status take_news(void *arg) {
   ronde__ps_news head;
   RONDE_TRY(receive(s, &head, sizeof head));
   int64_t n = head.n_outcomes;
-  if (n < 1 || n > MAX_NEWS) return ronde__fail(RONDE_E_INTERNAL, "server 0 has sent news of %" PRId64 " steps", n);
+  if (n < 1 || n > MAX_NEWS)
+    return ronde__fail(RONDE_E_INTERNAL, "server 0 reported on an impossible number of steps: %" PRId64, n);
   if (n > s->news_capacity) {
     ronde__free(s->news);
     s->news = NULL;
@@ -84,7 +85,7 @@ static ronde_status step_with_backup(void *opaque, const ronde__step *step, rond
   RONDE_TRY(ronde__ps_settle(s));
   uint64_t end = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   if (!(outcome = find(s, step->step)))
-    return ronde__fail(RONDE_E_INTERNAL, "server 0 has sent no news of step %" PRId64, step->step);
+    return ronde__fail(RONDE_E_INTERNAL, "server 0 did not report the outcome of step %" PRId64, step->step);
   ronde__prof_move(worker->prof, RONDE__PHASE_EXCHANGE, RONDE__PHASE_WAIT, ronde__min(s->waited_ns, end - begin));
   *result_out = result_of(outcome, step, false);
   RONDE_TRY(ronde__ps_begin_pulls(s));
@@ -99,27 +100,31 @@ static int n_counted(const ronde__strategy_settings *settings, int n_workers) {
   return n_workers - (int)settings->options->backup;
 }
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status ps_backup_create(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                     void **state_out) {
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
 static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
   const ronde__options *o = settings->options;
   if (o->backup >= n_workers)
-    return ronde__fail(RONDE_E_USAGE, "--backup %d: of %d workers a step needs at least one", (int)o->backup,
-                       n_workers);
+    return ronde__fail(RONDE_E_USAGE,
+                       "--backup %d: a step needs at least one of the %d workers, so give a smaller number",
+                       (int)o->backup, n_workers);
   if (n_workers > RONDE__SET_RANKS)
-    return ronde__fail(RONDE_E_USAGE, "--backup: of at most %d workers, not %d", RONDE__SET_RANKS, n_workers);
-  return o->sync_bn ? ronde__fail(RONDE_E_USAGE, "--backup: with --sync-bn all workers wait for all, in every layer")
+    return ronde__fail(RONDE_E_USAGE, "--backup works with at most %d workers, not %d", RONDE__SET_RANKS, n_workers);
+  return o->sync_bn ? ronde__fail(RONDE_E_USAGE,
+                                  "--backup and --sync-bn exclude each other: synchronised normalisation makes every "
+                                  "worker wait for all others")
                     : ronde__ps_check(settings, n_workers);
 }
 
-static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+static ronde_status ps_backup_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_with_backup, server_out);
 }
 
-static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
-  static const ronde__role role = RONDE__PS_ROLE(create_server);
+static ronde_status ps_backup_place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(ps_backup_create_server);
   return ronde__ps_place(settings, &role, roles);
 }
 
@@ -131,10 +136,10 @@ const ronde__strategy ronde__strategy_ps_backup = {
     .min_workers = 1,
     .meets_to_save = "--backup",
     .extra_ranks = ronde__ps_extra_ranks,
-    .place = place,
+    .place = ps_backup_place,
     .more_bytes = ronde__ps_more_bytes,
     .n_counted = n_counted,
-    .create = create,
+    .create = ps_backup_create,
     .step = step_with_backup,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,

@@ -19,8 +19,8 @@ ronde_status ronde__ps_check(const ronde__strategy_settings *settings, int n_wor
   const ronde__options *o = settings->options;
   if (are_dedicated(o) || o->servers <= n_workers) return RONDE_OK;
   return ronde__fail(RONDE_E_USAGE,
-                     "--servers %d: only %d of them can live beside %d workers (--placement dedicated "
-                     "has ranks of their own)",
+                     "--servers %d: only %d of them can share the ranks of %d workers; --placement dedicated gives "
+                     "servers ranks of their own",
                      (int)o->servers, n_workers, n_workers);
 }
 

@@ -11,21 +11,21 @@ static ronde_status pass(state *s, int64_t step) {
   return ronde__ps_settle(s);
 }
 
-static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+static ronde_status ps_ssp_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   RONDE_TRY(ronde__ps_own_step(opaque, step, result_out));
   return step->own_examples ? RONDE_OK : pass(opaque, step->step);
 }
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status ps_ssp_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
-static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+static ronde_status ps_ssp_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_within_bound, server_out);
 }
 
-static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
-  static const ronde__role role = RONDE__PS_ROLE(create_server);
+static ronde_status ps_ssp_place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(ps_ssp_create_server);
   return ronde__ps_place(settings, &role, roles);
 }
 
@@ -42,10 +42,10 @@ const ronde__strategy ronde__strategy_ps_ssp = {
     .keeps_workers = RONDE__PS_OWN_UPDATES,
     .keeps_strategy = RONDE__PS_OWN_UPDATES,
     .extra_ranks = ronde__ps_extra_ranks,
-    .place = place,
+    .place = ps_ssp_place,
     .more_bytes = ronde__ps_more_bytes,
-    .create = create,
-    .step = step,
+    .create = ps_ssp_create,
+    .step = ps_ssp_step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
     .refresh = ronde__ps_own_refresh,

@@ -16,7 +16,7 @@ static ronde_status end_pushes(void *arg) {
   return ronde__ps_wait(s, s->ends + s->n_servers, 1);
 }
 
-static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+static ronde_status ps_sync_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
   ronde__ps_begin_step(s, (ronde__ps_head){.kind = RONDE__PS_STEP, .lr = step->lr});
@@ -38,19 +38,19 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   return RONDE_OK;
 }
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status ps_sync_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   return ronde__ps_create(worker, settings, true, state_out);
 }
 
 const char *const ronde__ps_sync_options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS,
                                               RONDE__OPTIONS_OF_SERVERS, "backup", NULL};
 
-static ronde_status create_server(const ronde__service_options *options, void **server_out) {
+static ronde_status ps_sync_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_in_step, server_out);
 }
 
-static ronde_status place(const ronde__strategy_settings *settings, ronde__roles *roles) {
-  static const ronde__role role = RONDE__PS_ROLE(create_server);
+static ronde_status ps_sync_place(const ronde__strategy_settings *settings, ronde__roles *roles) {
+  static const ronde__role role = RONDE__PS_ROLE(ps_sync_create_server);
   return ronde__ps_place(settings, &role, roles);
 }
 
@@ -62,10 +62,10 @@ const ronde__strategy ronde__strategy_ps_sync = {
     .waits_for_all = true,
     .equals_one = true,
     .extra_ranks = ronde__ps_extra_ranks,
-    .place = place,
+    .place = ps_sync_place,
     .more_bytes = ronde__ps_more_bytes,
-    .create = create,
-    .step = step,
+    .create = ps_sync_create,
+    .step = ps_sync_step,
     .destroy = ronde__ps_destroy,
     .settle = ronde__ps_settle,
     .gather_state = ronde__ps_gather_state,

@@ -103,7 +103,7 @@ ronde_status ronde__ps_begin_pulls(state *s) {
   return RONDE_OK;
 }
 
-static void param_needed(void *user, int param) {
+static void ps_param_needed(void *user, int param) {
   state *s = user;
   ronde__bucket_span span = s->cut.of_param[param];
   uint64_t job = 0;
@@ -246,7 +246,7 @@ static ronde_status make_buckets(state *s) {
   for (int b = 0; b < s->cut.n; b++) any_dead |= s->cut.at[b].n_dead > 0;
   if (!any_dead) return RONDE_OK;
   s->pulled = ronde__pages_map(ronde__net_n_trained(worker->net) * sizeof *s->pulled);
-  return s->pulled ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "parameter servers: no memory for what is pulled");
+  return s->pulled ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "parameter servers: no memory for pulled parameters");
 }
 
 static ronde_status set_up(state *s) {
@@ -294,7 +294,7 @@ ronde_status ronde__ps_create(ronde__worker *worker, const ronde__strategy_setti
   RONDE__ALLOC(s, sizeof *s, "parameter servers");
   *s = (state){.worker = worker, .settings = settings, .group = settings->group, .lockstep = lockstep};
   s->servers = ronde__roles_of(settings->roles, RONDE__SERVER, &s->n_servers);
-  worker->param_needed = param_needed;
+  worker->param_needed = ps_param_needed;
   worker->needed_user = s;
   ronde_status status = set_up(s);
   if (status != RONDE_OK) ronde__ps_destroy(s);

@@ -86,7 +86,7 @@ ronde_status ronde__ps_own_refresh(void *worker);
 /* Receives all servers' answers, in a job of the communication thread. */
 ronde_status ronde__ps_begin_answers(ronde__ps_worker *worker);
 /* Of what is asynchronous: why another number of workers, or another strategy, cannot go on. */
-#define RONDE__PS_OWN_UPDATES "each of n workers makes updates of its own, at a rate for n"
+#define RONDE__PS_OWN_UPDATES "every worker makes its own updates, at a learning rate chosen for this number of workers"
 
 /* ---- ps_policy.c: who takes part, and what is told of it ---- */
 

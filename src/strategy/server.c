@@ -73,7 +73,7 @@ const ronde__ps_update *ronde__server_order(const ronde__server *s, int64_t *n_o
 ronde__prof *ronde__server_prof(const void *server) { return ((const ronde__server *)server)->prof; }
 
 /* What does not depend on the plan. */
-static ronde_status make_room(ronde__server *s) {
+static ronde_status server_make_room(ronde__server *s) {
   size_t n_workers = (size_t)s->n_workers, n_servers = (size_t)s->n_servers;
   RONDE__ALLOC(s->heads, n_workers * sizeof *s->heads, "parameter server");
   RONDE__ALLOC(s->results, n_workers * sizeof *s->results, "parameter server");
@@ -105,7 +105,7 @@ static ronde_status take_array(ronde__server *s, uint32_t tag, float *array) {
 
 static ronde_status set_up(ronde__server *s) {
   ronde__ps_plan plan;
-  RONDE_TRY(make_room(s));
+  RONDE_TRY(server_make_room(s));
   RONDE_TRY(take_plan(s, &plan));
   size_t n_workers = (size_t)s->n_workers;
   ronde__free(s->requests);

@@ -12,11 +12,12 @@
  * ranks, updates, and sends the parameters to all, those of the first layers first. Server 0 sends what all found.
  *
  * With b backup workers (server_backup.c) a step closes when all but b of the workers that have examples in it have
- * pushed theirs whole, as server 0 sees it. It tells the other servers who counts, which then wait for the same pushes:
- * all pieces of an update are of the same workers. The gradient is the mean over the examples that count. A push that
- * comes later is of a step that is over, as its head says, and is dropped; its worker is sent the parameters behind the
- * newest step at once, with how every step since its own has ended, and goes on with the next. Each
- * server acts on the decisions of server 0 in their order: so a worker gets all pieces of one version. Source: Chen et al., "Revisiting distributed synchronous SGD", 2016.
+ * pushed completely, as server 0 sees it. Server 0 tells the other servers whose pushes count, and they wait for the same
+ * ones, so that all pieces of an update come from the same workers. The gradient is the mean over the examples that
+ * count. A push for a step that has already closed is dropped; its worker is sent the newest parameters at once, with the
+ * outcome of every step since its own, and continues with the step after them. Each server carries out the decisions of
+ * server 0 in their order, so a worker gets all pieces of one version. Source: Chen et al., "Revisiting distributed
+ * synchronous SGD", 2016.
  *
  * Taps that meet nothing but padding have no gradient and are not exchanged; in lockstep each worker itself makes the
  * updates that decay and old state make there, and otherwise, where there are any, all is exchanged.
@@ -39,9 +40,9 @@ typedef struct ronde__server ronde__server;
 typedef ronde_status ronde__server_way(ronde__server *server);
 /* The ways to serve, until all workers are done: server_sync.c, */
 ronde__server_way ronde__server_in_step;
-/* on arrival of a worker's push, which that worker alone is sent the outcome of (server_async.c), */
+/* updating on each arriving push, and answering only the worker that sent it (server_async.c), */
 ronde__server_way ronde__server_on_arrival;
-/* the same, but who leads the slowest by more than --staleness steps is answered later (server_ssp.c), */
+/* the same, but delaying the answer to a worker that leads the slowest by more than --staleness steps (server_ssp.c), */
 ronde__server_way ronde__server_within_bound;
 /* and without waiting for the slowest (server_backup.c). */
 ronde__server_way ronde__server_with_backup;

@@ -25,7 +25,7 @@ typedef struct backup {
   news *news;                  /* [workers] */
   ronde__ps_outcome *outcomes; /* [n_outcomes] of the newest steps: those that somebody has not heard of */
   int64_t n_outcomes, capacity;
-  ronde__ps_decision *sent; /* [n_slots]: more than can be under way, see tell */
+  ronde__ps_decision *sent; /* [n_slots]: more than can be under way, see backup_tell */
   ronde__request *sending;  /* [n_slots][servers] */
   int64_t n_slots, n_sent;
   /* The others */
@@ -40,7 +40,7 @@ static bool is_ready(const backup *b, int w) { return b->server->clients[w] == R
 
 /* Between two steps each worker is answered at most once, and the next step cannot close before all servers have done
  * what was decided on the last one: no wait, unless another server is far behind in what it has received. */
-static ronde_status tell(backup *b, ronde__ps_decision decision) {
+static ronde_status backup_tell(backup *b, ronde__ps_decision decision) {
   const ronde__server *s = b->server;
   ronde__transport *group = s->group;
   int64_t slot = b->n_sent++ % b->n_slots;
@@ -59,7 +59,7 @@ static ronde_status hear(backup *b) {
                            sizeof b->decision, b->deciding);
 }
 
-static ronde_status make_room(ronde__ps_outcome **outcomes, int64_t *capacity, int64_t n) {
+static ronde_status backup_make_room(ronde__ps_outcome **outcomes, int64_t *capacity, int64_t n) {
   if (n <= *capacity) return RONDE_OK;
   ronde__ps_outcome *larger;
   RONDE__ALLOC(larger, (size_t)(2 * n) * sizeof *larger, "parameter server");
@@ -86,7 +86,7 @@ static ronde_status send_news(backup *b, int w) {
   news *own = &b->news[w];
   int64_t n = b->step - own->told;
   own->head = (ronde__ps_news){n, b->decided_ns - own->ready_ns};
-  RONDE_TRY(make_room(&own->outcomes, &own->capacity, n));
+  RONDE_TRY(backup_make_room(&own->outcomes, &own->capacity, n));
   size_t bytes = (size_t)n * sizeof *own->outcomes;
   memcpy(own->outcomes, b->outcomes + (b->n_outcomes - n), bytes);
   own->told = b->step;
@@ -152,7 +152,7 @@ static ronde_status close_step(backup *b, const ronde__ps_decision *d) {
   ronde__ps_outcome outcome = outcome_of(b, d);
   if (outcome.broken_rank < 0) RONDE_TRY(update(b, &d->counted));
   if (b->decides) {
-    RONDE_TRY(make_room(&b->outcomes, &b->capacity, b->n_outcomes + 1));
+    RONDE_TRY(backup_make_room(&b->outcomes, &b->capacity, b->n_outcomes + 1));
     b->outcomes[b->n_outcomes++] = outcome;
     b->step = d->step;
   }
@@ -164,7 +164,7 @@ static ronde_status close_step(backup *b, const ronde__ps_decision *d) {
 /* ---- server 0 decides --------------------------------------------------------------------------------------------- */
 
 static ronde_status answer_apart(backup *b, int w) {
-  RONDE_TRY(tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_ANSWER, .step = b->step, .worker = w}));
+  RONDE_TRY(backup_tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_ANSWER, .step = b->step, .worker = w}));
   return answer(b, w);
 }
 
@@ -173,7 +173,7 @@ static ronde_status close_next(backup *b) {
   ronde__ps_decision d = {.verdict = RONDE__PS_DO_CLOSE, .step = b->step + 1, .worker = -1, .counted = b->counted};
   b->counted = (ronde__rank_set){{0}};
   b->n_counted = 0;
-  RONDE_TRY(tell(b, d));
+  RONDE_TRY(backup_tell(b, d));
   RONDE_TRY(close_step(b, &d));
   for (int w = 0; w < s->n_workers; w++) /* who has no example in it has been waiting for its end */
     if (is_ready(b, w) && s->heads[w].step <= b->step) RONDE_TRY(answer_apart(b, w));
@@ -186,8 +186,8 @@ static ronde_status check_head(const backup *b, int w) {
               h->n_contributors > 0 && h->n_contributors <= b->server->n_workers;
   return fits ? RONDE_OK
               : ronde__fail(RONDE_E_INTERNAL,
-                            "worker %d has pushed %" PRId64 " examples for step %" PRId64
-                            ", and the group is at %" PRId64,
+                            "worker %d pushed %" PRId64 " examples for step %" PRId64
+                            ", which does not fit the group's step %" PRId64,
                             w, h->examples, h->step, b->step);
 }
 
@@ -224,7 +224,7 @@ static ronde_status check_decision(const backup *b, const ronde__ps_decision *d)
   for (int w = 0; w < b->server->n_workers; w++) any |= ronde__rank_set_has(&d->counted, w);
   bool fits = d->verdict == RONDE__PS_DO_END || (d->verdict == RONDE__PS_DO_CLOSE && any) ||
               (d->verdict == RONDE__PS_DO_ANSWER && d->worker >= 0 && d->worker < b->server->n_workers);
-  return fits ? RONDE_OK : ronde__fail(RONDE_E_INTERNAL, "server 0 has decided what makes no sense");
+  return fits ? RONDE_OK : ronde__fail(RONDE_E_INTERNAL, "server 0 sent an invalid decision");
 }
 
 static ronde_status follow(backup *b) {
@@ -275,7 +275,8 @@ static ronde_status serve(backup *b) {
       n_gone += s->clients[w] == RONDE__CLIENT_GONE;
     }
     if (!b->decides) RONDE_TRY(follow(b));
-    if (b->decides && n_gone == s->n_workers) RONDE_TRY(tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_END}));
+    if (b->decides && n_gone == s->n_workers)
+      RONDE_TRY(backup_tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_END}));
   }
   return b->decides ? group->ops->wait(group, b->sending, (int)b->n_slots * s->n_servers, RONDE__PS_IDLE_NS) : RONDE_OK;
 }

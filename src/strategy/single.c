@@ -1,16 +1,16 @@
 /* One worker: the baseline that every strategy is measured against. */
 #include "strategy/strategy.h"
 
-static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+static ronde_status single_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   *state_out = worker;
   return RONDE_OK;
 }
 
-static ronde_status step(void *state, const ronde__step *step, ronde__step_result *result_out) {
+static ronde_status single_step(void *state, const ronde__step *step, ronde__step_result *result_out) {
   return ronde__worker_step(state, step, result_out);
 }
 
-static void destroy(void *state) {}
+static void single_destroy(void *state) {}
 
 static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_LBFGS, NULL};
 
@@ -22,7 +22,7 @@ const ronde__strategy ronde__strategy_single = {
     .fuses_alone = true,
     .waits_for_all = true,
     .equals_one = true,
-    .create = create,
-    .step = step,
-    .destroy = destroy,
+    .create = single_create,
+    .step = single_step,
+    .destroy = single_destroy,
 };

@@ -29,7 +29,7 @@ ronde__straggler_cause ronde__straggler_row_cause(const ronde__straggler_row *ro
   return (ronde__straggler_cause)largest;
 }
 
-static ronde_status make_room(ronde__straggler *s) {
+static ronde_status straggler_make_room(ronde__straggler *s) {
   size_t n = (size_t)s->n_ranks;
   RONDE__ALLOC(s->rows, n * sizeof *s->rows, "stragglers");
   RONDE__ALLOC(s->waited_s, n * MAX_SAMPLES * sizeof *s->waited_s, "stragglers");
@@ -41,7 +41,7 @@ ronde_status ronde__straggler_create(int n_ranks, ronde__straggler **straggler_o
   ronde__straggler *s;
   RONDE__ALLOC(s, sizeof *s, "stragglers");
   *s = (ronde__straggler){.n_ranks = n_ranks, .rng = ronde__rng_make(0, RONDE__STREAM_SAMPLES)};
-  ronde_status status = make_room(s);
+  ronde_status status = straggler_make_room(s);
   if (status == RONDE_OK) *straggler_out = s;
   else ronde__straggler_destroy(s);
   return status;

@@ -116,7 +116,7 @@ typedef struct ronde__step_result {
 
 typedef struct ronde__strategy {
   const char *name;
-  /* Of several rows of a name the first whose variant the settings ask for is meant. NULL: any. */
+  /* If several rows have the same name, the first one whose variant the settings ask for is taken. NULL: always. */
   bool (*is_meant)(const ronde__strategy_settings *settings);
   /* Of the options that only some strategies understand, those of this one; ends with NULL. */
   const char *const *options;

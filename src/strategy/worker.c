@@ -42,7 +42,7 @@ static void update_concurrently(const ronde__worker *worker, const ronde__gradie
   ronde__optim_range(worker->optim, ronde__net_values(worker->net) + g->begin, g->data, g->begin, n);
 }
 
-static void param_needed(void *user, int param) {
+static void worker_param_needed(void *user, int param) {
   const watch *w = user;
   w->worker->param_needed(w->worker->needed_user, param);
 }
@@ -59,7 +59,7 @@ static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
 
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
-static void gradient_final(void *user, const ronde__gradient *g) {
+static void worker_gradient_final(void *user, const ronde__gradient *g) {
   watch *w = user;
   ronde__worker *worker = w->worker;
   if (!w->last) return;
@@ -135,15 +135,15 @@ static void all_final(watch *w, bool any) {
   if (!any) memset(gradients, 0, ronde__net_n_trained(w->worker->net) * sizeof *gradients);
   for (int i = n_params - 1; i >= 0; i--) {
     size_t begin = params[i].offset, end = begin + params[i].n_packed;
-    if (!params[i].frozen) gradient_final(w, &(ronde__gradient){i, begin, end, gradients + begin, false});
+    if (!params[i].frozen) worker_gradient_final(w, &(ronde__gradient){i, begin, end, gradients + begin, false});
   }
 }
 
 /* Forward and backward of one batch, or the part that a rank without an example takes in it. */
 static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__step *step, bool accumulate) {
   ronde__worker *worker = w->worker;
-  ronde__net_hooks hooks = {.param_needed = worker->param_needed ? param_needed : NULL,
-                            .gradient = gradient_final,
+  ronde__net_hooks hooks = {.param_needed = worker->param_needed ? worker_param_needed : NULL,
+                            .gradient = worker_gradient_final,
                             .gather_partials = worker->partials ? gather_partials : NULL,
                             .loss = worker->master ? ask_master : NULL,
                             .outputs = worker->master ? worker->master->outputs : NULL,
@@ -160,7 +160,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
   /* Backward writes all gradients; an exchange of the last ones may still be under way where a pass had no need of
    * them. */
-  for (int i = 0; i < n_params && worker->param_needed; i++) param_needed(w, i);
+  for (int i = 0; i < n_params && worker->param_needed; i++) worker_param_needed(w, i);
   enter(w, RONDE__PHASE_BACKWARD);
   RONDE_TRY(batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
                          : ronde__net_pass_empty(worker->net, true, &hooks));

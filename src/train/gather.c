@@ -18,7 +18,7 @@ static bool is_text(const char *text, size_t bytes) { return memchr(text, 0, byt
 ronde_status ronde__gather_check_facts(const ronde__rank_facts *facts, int n_ranks) {
   for (int i = 0; i < n_ranks; i++)
     if (facts[i].n_ops < 0 || facts[i].n_ops > RONDE__MAX_OPS || !is_text(facts[i].host, sizeof facts[i].host))
-      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent facts about itself that make no sense", i);
+      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent an invalid description of itself", i);
   return RONDE_OK;
 }
 
@@ -27,7 +27,7 @@ ronde_status ronde__gather_read(const ronde__gather_row *rows, int64_t n, int ra
     const row *r = &rows[i];
     if (!is_text(r->op, sizeof r->op) || !is_text(r->implementation, sizeof r->implementation) || r->phase < 0 ||
         r->phase >= RONDE__N_PHASES || r->calls < 0 || r->calls > MAX_CALLS || !isfinite(r->flops))
-      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent row %" PRId64 " of its ops, which makes no sense", rank, i);
+      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent an invalid row %" PRId64 " of its per-op table", rank, i);
     ops_out[i] = (ronde__prof_op){r->op, r->implementation, (ronde__phase)r->phase, r->calls, r->ns, r->flops, 0};
   }
   return RONDE_OK;

@@ -115,14 +115,14 @@ static ronde_status refuse(const ronde__job *job, const char *name, bool has_sta
   const char *out = job->options->out;
   if (has_state)
     return ronde__fail(RONDE_E_USAGE,
-                       "--out %s holds another run (%s): --resume %s goes on with it, --overwrite removes it", out,
-                       name, out);
+                       "--out %s holds another run (%s): --resume %s continues it, --overwrite removes it", out, name,
+                       out);
   return ronde__fail(RONDE_E_USAGE,
                      "--out %s holds another run (%s), and no checkpoint to --resume from: --overwrite removes it", out,
                      name);
 }
 
-static ronde_status make_room(const ronde__job *job) {
+static ronde_status outputs_make_room(const ronde__job *job) {
   const ronde__options *o = job->options;
   char *name;
   bool has_state;
@@ -132,7 +132,7 @@ static ronde_status make_room(const ronde__job *job) {
   ronde_status status = o->overwrite || again ? RONDE_OK : refuse(job, name, has_state);
   free(name);
   RONDE_TRY(status);
-  if (again) ronde__log(RONDE_LOG_INFO, "%s: the run there has left no checkpoint, and is begun again", o->out);
+  if (again) ronde__log(RONDE_LOG_INFO, "%s: the run in it left no checkpoint, so it is started again", o->out);
   return remove_other(o->out);
 }
 
@@ -162,8 +162,8 @@ static ronde_status cut_behind(const ronde__job *job) {
   ronde_status status = RONDE_OK;
   if (!o->overwrite && find_later(r, paths, n, &later))
     status = ronde__fail(RONDE_E_USAGE,
-                         "%s: %s is behind it: --resume %s goes on from there, --overwrite removes what is behind step "
-                         "%" PRId64,
+                         "%s: %s is a later checkpoint: --resume %s continues from there, --overwrite removes "
+                         "everything after step %" PRId64,
                          r->path, later, o->out, r->progress.step);
   free_paths(paths, n);
   return status == RONDE_OK ? remove_checkpoints(o->out, r->progress.step) : status;
@@ -171,7 +171,7 @@ static ronde_status cut_behind(const ronde__job *job) {
 
 static ronde_status prepare(const ronde__job *job) {
   const char *out = job->options->out;
-  RONDE_TRY(ronde__outputs_go_on(job) ? cut_behind(job) : make_room(job));
+  RONDE_TRY(ronde__outputs_go_on(job) ? cut_behind(job) : outputs_make_room(job));
   char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, out);
   if (!inner) return fail_memory(out);
   ronde__file_sweep(out);

@@ -14,7 +14,7 @@ static void planted_delay(void *arg) {
 }
 
 /* Synchronous replicas that a strategy leaves unequal between steps; asynchronous ones are made equal where they meet. */
-static ronde_status refresh(ronde__rank *r) {
+static ronde_status rank_refresh(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (strategy->asynchronous || !strategy->refresh) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
@@ -23,7 +23,7 @@ static ronde_status refresh(ronde__rank *r) {
   return RONDE_OK;
 }
 
-static ronde_status settle(ronde__rank *r) {
+static ronde_status rank_settle(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (!strategy->settle) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
@@ -111,7 +111,7 @@ static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
   bool due = job->roles.n_workers > 1 && every > 0 && (step % every == 0 || step == job->steps);
-  if (due || step == job->drill_drift_step) RONDE_TRY(settle(r));
+  if (due || step == job->drill_drift_step) RONDE_TRY(rank_settle(r));
   if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
   if (!due) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
@@ -153,7 +153,7 @@ static ronde_status gather_and_save(ronde__rank *r, bool last, bool hurried) {
 /* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
 static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   const ronde__strategy *strategy = r->job->strategy;
-  RONDE_TRY(settle(r));
+  RONDE_TRY(rank_settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   ronde_status status = r->saver ? ronde__rank_make_whole(r) : RONDE_OK;
   if (status == RONDE_OK && (strategy->meets_to_save || r->saver)) status = gather_and_save(r, last, hurried);
@@ -185,9 +185,9 @@ static ronde__sums sum_results(const ronde__epoch_result *results, int n_workers
 
 /* Asynchronous ranks come to a checkpoint, to the end of an epoch, or to an end that one of them has found, each in its
  * time: here they agree on how it ended, and on the parameters. */
-static ronde_status meet(ronde__rank *r, const ronde__epoch *epoch, ronde_status *status) {
+static ronde_status rank_meet(ronde__rank *r, const ronde__epoch *epoch, ronde_status *status) {
   ronde__transport *transport = r->transport;
-  RONDE_TRY(settle(r));
+  RONDE_TRY(rank_settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
   r->results[transport->rank] = (ronde__epoch_result){.end = *status, .sums = epoch->sums};
   RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
@@ -207,7 +207,7 @@ static ronde_status meet_and_save(ronde__rank *r, const ronde__epoch *epoch) {
   ronde_status status = RONDE_OK;
   ronde__sums own = r->progress.sums;
   if (r->progress.step % r->job->steps_per_epoch == 0 || !is_due(r, false)) return RONDE_OK;
-  RONDE_TRY(meet(r, epoch, &status));
+  RONDE_TRY(rank_meet(r, epoch, &status));
   RONDE_TRY(status);
   r->progress.sums = sum_results(r->results, r->job->roles.n_workers, own.steps);
   RONDE_TRY(write_state(r, false, false));
@@ -348,8 +348,8 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   ronde__epoch_result *own = &r->results[r->transport->rank];
   *own = r->own;
   own->sums = epoch->sums;
-  RONDE_TRY(settle(r));
-  RONDE_TRY(refresh(r));
+  RONDE_TRY(rank_settle(r));
+  RONDE_TRY(rank_refresh(r));
   if (with_score) RONDE_TRY(score(r, epoch));
   if (epoch->has_score) RONDE_TRY(judge(r, epoch));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -408,7 +408,7 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
   if (job->strategy->asynchronous && !r->met) {
-    ronde_status met = meet(r, &epoch, &status);
+    ronde_status met = rank_meet(r, &epoch, &status);
     if (met != RONDE_OK) r->agreed = false;
     RONDE_TRY(met);
   }

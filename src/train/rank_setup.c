@@ -8,7 +8,9 @@
 enum { PREFETCH = 4 };
 
 static const char *optimizer_name(const ronde__job *job) {
-  static const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "lbfgs"};
+  static const char *const names[] = {
+      [RONDE__OPTIM_SGD] = "sgd",         [RONDE__OPTIM_ADAM] = "adam",       [RONDE__OPTIM_ADAMW] = "adamw",
+      [RONDE__OPTIM_ADAGRAD] = "adagrad", [RONDE__OPTIM_RMSPROP] = "rmsprop", [RONDE__OPTIM_LBFGS] = "lbfgs"};
   return names[job->optim.kind];
 }
 

@@ -53,8 +53,8 @@ static void warn_of_loss(ronde__run *r, const ronde__record_epoch *row) {
   r->warned_of_loss = true;
   ronde__log(RONDE_LOG_WARNING,
              "epoch %" PRId64
-             ": the mean loss is %.4g, of guessing it would be %.4g: training diverges; a smaller --lr, "
-             "--warmup or --clip may help",
+             ": the mean loss is %.4g, but guessing would give %.4g: training diverges; a smaller --lr, --warmup or "
+             "--clip may help",
              row->epoch, row->train_loss, guessing);
 }
 

@@ -10,7 +10,7 @@ static void note_failure(ronde__run *r, ronde_status status) {
 }
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
-static ronde_status meet(ronde__rank *rank) {
+static ronde_status run_meet(ronde__rank *rank) {
   return ronde__allgather_ring(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
 }
 
@@ -22,7 +22,7 @@ static ronde_status train(ronde__rank *rank) {
   }
   RONDE_TRY(ronde__rank_set_up(rank));
   RONDE_TRY(ronde__rank_begin_trace(rank));
-  RONDE_TRY(meet(rank));
+  RONDE_TRY(run_meet(rank));
   if (rank == r->ranks) {
     r->first_step_ns = ronde__time_now(rank->group->time);
     r->epoch_cpu_ns = ronde__cpu_ns();
@@ -36,7 +36,7 @@ static ronde_status train(ronde__rank *rank) {
   return status != RONDE_OK ? status : gathered;
 }
 
-static void run_rank(void *arg) {
+static void train_rank(void *arg) {
   ronde__rank *rank = arg;
   ronde__run *r = rank->reporter->user;
   int number = rank->group->rank;
@@ -65,14 +65,14 @@ ronde_status ronde__run_ranks(ronde__run *r) {
                                 .reporter = &reporter,
                                 .max_steps = r->max_steps};
   for (int i = 1; i < n; i++, n_started++) {
-    tasks[i] = (ronde__task){.name = "", .run = run_rank, .arg = &r->ranks[i]};
+    tasks[i] = (ronde__task){.name = "", .run = train_rank, .arg = &r->ranks[i]};
     if (ronde__task_start(r->transports[i]->time, &tasks[i])) {
       note_failure(r, ronde__fail(RONDE_E_MEMORY, "cannot start a thread for rank %d", i));
       r->transports[0]->ops->abort(r->transports[0]);
       break;
     }
   }
-  if (n_started == n - 1) run_rank(&r->ranks[0]);
+  if (n_started == n - 1) train_rank(&r->ranks[0]);
   for (int i = 1; i <= n_started; i++) ronde__task_join(r->transports[i]->time, &tasks[i]);
   ronde__free(tasks);
   return r->status;

@@ -31,7 +31,7 @@ static ronde_status name_difference(const ronde__rank *r, const uint64_t *sums, 
       if (sums[other * n_params + i] == sums[i]) continue;
       int rank = odd_one(sums + i, n_workers, n_params);
       return ronde__fail(RONDE_E_DIFFERENCE,
-                         "step %" PRId64 ": the workers' weights differ: %s of rank %d is not that of %s", step,
+                         "step %" PRId64 ": the workers' weights differ: %s of rank %d differs from that of %s", step,
                          params[i].name, rank, n_workers > 2 ? "most" : "rank 0");
     }
   return ronde__fail(RONDE_E_INTERNAL, "step %" PRId64 ": the workers' weights changed while they were compared", step);

@@ -35,14 +35,14 @@ ronde_status ronde__trace_check_head(const ronde__trace_head *head, int rank) {
   if (head->n_ops >= 0 && head->n_ops <= RONDE__MAX_OPS && head->n_spans >= 0 && head->n_dropped >= 0 &&
       memchr(head->host, 0, sizeof head->host) && any == (head->first_ns != UINT64_MAX))
     return RONDE_OK;
-  return ronde__fail(RONDE_E_INTERNAL, "rank %d sent a head of its trace that makes no sense", rank);
+  return ronde__fail(RONDE_E_INTERNAL, "rank %d sent an invalid header of its trace", rank);
 }
 
 ronde_status ronde__trace_check_spans(const ronde__trace_head *head, const ronde__span *spans, int n, int rank) {
   for (int i = 0; i < n; i++)
     if (spans[i].what < 0 || spans[i].what >= RONDE__N_PHASES + head->n_ops || spans[i].begin_ns < head->first_ns ||
         spans[i].end_ns < spans[i].begin_ns)
-      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent a span of its trace that makes no sense", rank);
+      return ronde__fail(RONDE_E_INTERNAL, "rank %d sent an invalid span of its trace", rank);
   return RONDE_OK;
 }
 

@@ -37,17 +37,19 @@ static void say_start(const ronde__job *job) {
   const ronde__resume *r = job->resume;
   if (!o->out && !o->save)
     ronde__log(RONDE_LOG_INFO,
-               "nothing of this training will be kept: --out DIR keeps its weights, state and record, "
-               "--save FILE the weights");
+               "nothing from this training will be kept: --out DIR keeps weights, checkpoints and the record, --save "
+               "FILE the weights");
   if (o->out && (o->save_last || job->checkpoint_steps) && job->strategy->asynchronous)
     ronde__log(RONDE_LOG_INFO,
-               "--strategy %s: the state is kept where the workers meet, %s: an interruption loses what comes behind",
+               "--strategy %s: checkpoints are written when the workers meet, %s: an interruption loses what was "
+               "trained since",
                job->strategy->name,
-               job->checkpoint_steps ? "every so many steps as --checkpoint-every says" : "at the end of an epoch");
+               job->checkpoint_steps ? "every --checkpoint-every steps" : "at the end of each epoch");
   if (r && ronde__progress_is_over(&r->progress, job))
-    ronde__log(RONDE_LOG_INFO, "complete at step %" PRId64 " (%s): more --epochs or --steps go on from there",
+    ronde__log(RONDE_LOG_INFO,
+               "the run is complete at step %" PRId64 " (%s): give more --epochs or --steps to continue it",
                r->progress.step, r->path);
-  else if (r) ronde__log(RONDE_LOG_INFO, "going on from step %" PRId64 " (%s)", r->progress.step, r->path);
+  else if (r) ronde__log(RONDE_LOG_INFO, "resuming from step %" PRId64 " (%s)", r->progress.step, r->path);
 }
 
 /* Outputs that cannot be written are found before training. complete_out: the run is, its record too; nothing of it is

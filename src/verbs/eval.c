@@ -133,8 +133,8 @@ static ronde_status eval_take_val(ronde__job *job, eval_examples *part_out) {
     val.n = source->n_examples[RONDE_SPLIT_TEST];
   } else if (job->kept_out.n_validation > 0) {
     return ronde__fail(RONDE_E_INPUT,
-                       "%s: not the data, or not with the same options, from which the run of %s held out examples",
-                       name, job->init_path);
+                       "%s: these are not the data and options from which the run of %s held out examples", name,
+                       job->init_path);
   } else {
     return ronde__fail(RONDE_E_INPUT, "%s: there are no validation examples: the run of %s held out none", name,
                        job->init_path);

@@ -45,7 +45,7 @@ static bool is_array(const char *name) {
 }
 
 /* Takes over path. */
-static ronde_status add_path(ronde__inputs *in, char *path) {
+static ronde_status inputs_add_path(ronde__inputs *in, char *path) {
   if (path && in->n == in->room) {
     int64_t room = in->room ? 2 * in->room : 64;
     char **paths = realloc(in->path, (size_t)room * sizeof *paths);
@@ -69,7 +69,7 @@ static ronde_status add_folder(ronde__inputs *in, const char *folder) {
     char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
     if (path && ronde__is_folder(path)) status = add_folder(in, path);
     else if (path && (is_array(name) || ronde__image_name(name))) {
-      status = add_path(in, path);
+      status = inputs_add_path(in, path);
       path = NULL;
     }
     free(path);
@@ -79,16 +79,17 @@ static ronde_status add_folder(ronde__inputs *in, const char *folder) {
   return status;
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int inputs_by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static ronde_status add_pattern(ronde__inputs *in, const char *pattern) {
   glob_t found;
   int error = glob(pattern, 0, NULL, &found);
-  if (error == GLOB_NOSPACE) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for what fits", RONDE__SHOWN(pattern));
-  if (error) return ronde__fail(RONDE_E_INPUT, "%s: no file fits", RONDE__SHOWN(pattern));
+  if (error == GLOB_NOSPACE)
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the list of matching files", RONDE__SHOWN(pattern));
+  if (error) return ronde__fail(RONDE_E_INPUT, "%s: no file matches this pattern", RONDE__SHOWN(pattern));
   ronde_status status = RONDE_OK;
   for (size_t i = 0; i < found.gl_pathc && status == RONDE_OK; i++)
-    status = add_path(in, ronde__strdup(found.gl_pathv[i]));
+    status = inputs_add_path(in, ronde__strdup(found.gl_pathv[i]));
   globfree(&found);
   return status;
 }
@@ -96,12 +97,12 @@ static ronde_status add_pattern(ronde__inputs *in, const char *pattern) {
 static ronde_status add_word(ronde__inputs *in, const char *word) {
   bool is_pattern = strpbrk(word, "*?[") && access(word, F_OK) != 0;
   if (is_pattern) return add_pattern(in, word);
-  if (!ronde__is_folder(word)) return add_path(in, ronde__strdup(word));
+  if (!ronde__is_folder(word)) return inputs_add_path(in, ronde__strdup(word));
   int64_t first = in->n;
   RONDE_TRY(add_folder(in, word));
   if (in->n == first)
     return ronde__fail(RONDE_E_INPUT, "%s: no .png, .jpg, .jpeg or .npy in this folder", RONDE__SHOWN(word));
-  qsort(in->path + first, (size_t)(in->n - first), sizeof *in->path, by_bytes);
+  qsort(in->path + first, (size_t)(in->n - first), sizeof *in->path, inputs_by_bytes);
   return RONDE_OK;
 }
 
@@ -218,7 +219,8 @@ static ronde_status check_shape(ronde__inputs *in, const char *path, const ronde
   char own[64], first[64];
   ronde__shape_text(shape, own, sizeof own);
   ronde__shape_text(&in->shape, first, sizeof first);
-  return ronde__fail(RONDE_E_INPUT, "%s: %s, but %s is %s: give --resize HxW", path, own, in->path[0], first);
+  return ronde__fail(RONDE_E_INPUT, "%s: its shape is %s, but that of %s is %s: give --resize HxW", path, own,
+                     in->path[0], first);
 }
 
 /* Opens the array at hand. */
@@ -271,7 +273,7 @@ static void read_array(ronde__inputs *in, int64_t *n_out) {
   *n_out = n;
 }
 
-static ronde_status make_room(ronde__inputs *in) {
+static ronde_status inputs_make_room(ronde__inputs *in) {
   size_t chunk = (size_t)in->options.chunk;
   if (in->pictures) return RONDE_OK;
   RONDE__ALLOC(in->file, chunk * sizeof *in->file, "prediction");
@@ -281,7 +283,7 @@ static ronde_status make_room(ronde__inputs *in) {
 }
 
 ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
-  RONDE_TRY(make_room(in));
+  RONDE_TRY(inputs_make_room(in));
   for (int64_t i = 0; i < in->n && in->shape.rank == 0; i++) {
     if (is_array(in->path[i])) {
       in->at = i;
@@ -304,7 +306,7 @@ ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
 
 ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inputs_chunk *chunk_out) {
   int64_t n = 0;
-  RONDE_TRY(make_room(in));
+  RONDE_TRY(inputs_make_room(in));
   while (n == 0 && in->at < in->n) {
     if (!is_array(in->path[in->at])) {
       RONDE_TRY(read_pictures(in, pool, &n));

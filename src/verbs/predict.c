@@ -56,7 +56,7 @@ static ronde_status make_net(prediction *p) {
   return RONDE_OK;
 }
 
-static ronde_status make_room(prediction *p) {
+static ronde_status predict_make_room(prediction *p) {
   p->n_outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
   p->top = (int)ronde__min(p->job->options->top, p->n_outputs);
   RONDE__ALLOC(p->y, (size_t)(PREDICT_CHUNK * p->n_outputs) * sizeof *p->y, "prediction");
@@ -72,7 +72,7 @@ static ronde_status set_up(prediction *p) {
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
   RONDE_TRY(ronde__normalize_input(p->job, &p->by));
   RONDE_TRY(make_net(p));
-  return make_room(p);
+  return predict_make_room(p);
 }
 
 static void tear_down(prediction *p) {
