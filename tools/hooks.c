@@ -94,24 +94,32 @@ static struct {
   double redrawn_s;
 } shown;
 
+/* NAN: there is none, in a replayed run. */
+static const char *loss_text(double loss, char text[32]) {
+  if (isnan(loss)) return "-";
+  snprintf(text, 32, "%.5g", loss);
+  return text;
+}
+
 static void say_epoch(const ronde_progress *progress) {
-  char rate[32], elapsed[32], test[64] = "";
+  char loss[32], rate[32], elapsed[32], test[64] = "";
   if (progress->test_accuracy >= 0) {
     snprintf(test, sizeof test, "  %s loss %.5g  accuracy %.4f", progress->tested_on, progress->test_loss,
              progress->test_accuracy);
   } else if (isfinite(progress->test_loss) && progress->test_loss > 0) {
     snprintf(test, sizeof test, "  %s loss %.5g", progress->tested_on, progress->test_loss);
   }
-  tool_say("epoch %lld  loss %.5g%s  %s examples/s  %s", (long long)progress->epoch, progress->loss, test,
-           tool_count(progress->examples_per_s, rate), tool_duration(progress->elapsed_s, elapsed));
+  tool_say("epoch %lld  loss %s%s  %s examples/s  %s", (long long)progress->epoch, loss_text(progress->loss, loss),
+           test, tool_count(progress->examples_per_s, rate), tool_duration(progress->elapsed_s, elapsed));
 }
 
 static void draw_bar(const ronde_progress *progress, int columns) {
-  char rate[32], left[32], text[256], bar[64] = "", line[512];
+  char loss[32], rate[32], left[32], text[256], bar[64] = "", line[512];
   double done = progress->steps > 0 ? (double)progress->step / (double)progress->steps : 0;
-  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %.5g  %s/s  left %s", 100 * done,
-           (long long)progress->step, (long long)progress->steps, (long long)progress->epoch, progress->loss,
-           tool_count(progress->examples_per_s, rate), tool_duration(progress->left_s, left));
+  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %s  %s/s  left %s", 100 * done,
+           (long long)progress->step, (long long)progress->steps, (long long)progress->epoch,
+           loss_text(progress->loss, loss), tool_count(progress->examples_per_s, rate),
+           tool_duration(progress->left_s, left));
   int room = columns - 1 - (int)strlen(text) - 3;
   if (room > 30) room = 30;
   if (room >= 8) {

@@ -56,12 +56,12 @@ static void say_head(const json_t *run) {
   const json_t *result = json_object_get(run, "result");
   char steps[32], examples[32], rate[32], wall[32], cpu[32], setup[32], rss[32], figures[200] = "", accuracy[32],
                                                                                  loss[32];
-  tool_say("\n%s: %s on %s, %.0f worker%s of %.0f thread%s (%s), %s steps, %s examples", tool_string(run, "status"),
+  tool_say("\n%s: %s on %s, %.0f worker%s of %.0f thread%s (%s%s), %s steps, %s examples", tool_string(run, "status"),
            tool_string(json_object_get(run, "model"), "name"), tool_string(json_object_get(run, "data"), "name"),
            tool_number(world, "workers"), tool_number(world, "workers") == 1 ? "" : "s",
            tool_number(world, "threads_per_worker"), tool_number(world, "threads_per_worker") == 1 ? "" : "s",
-           tool_string(world, "strategy"), tool_count(tool_number(totals, "steps"), steps),
-           tool_count(tool_number(totals, "examples"), examples));
+           tool_string(world, "strategy"), json_is_true(json_object_get(world, "simulated")) ? ", simulated" : "",
+           tool_count(tool_number(totals, "steps"), steps), tool_count(tool_number(totals, "examples"), examples));
   snprintf(accuracy, sizeof accuracy, "%s accuracy", tested_on(run));
   snprintf(loss, sizeof loss, "%s loss", tested_on(run));
   append_figure(figures, sizeof figures, "%.4f", accuracy, tool_number(result, "test_accuracy"));

@@ -4,6 +4,8 @@
 #ifndef RONDE_GRAPH_H
 #define RONDE_GRAPH_H
 
+#include "graph/spans.h"
+
 #include "ops/op.h"
 #include "prof/prof.h"
 
@@ -73,6 +75,13 @@ int ronde__graph_synchronise(ronde_graph *graph);
  * another of the same order, and what executes its passes (executor.h): a plan for each batch size met, or a tape. */
 typedef struct ronde__net ronde__net;
 
+/* Copied; spans must outlive the net. */
+typedef struct ronde__replay {
+  const ronde__spans *spans;
+  ronde__time *time; /* of the rank */
+  double slowness;   /* times the recorded rank's */
+} ronde__replay;
+
 typedef struct ronde__net_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -92,6 +101,8 @@ typedef struct ronde__net_options {
   /* A net of the same graph that does not train either, and outlives this one: its parameters and buffers are this one's
    * too. NULL: it has its own. */
   ronde__net *shares;
+  /* Nothing is executed: passes take their recorded time, and the flat arrays have no content. NULL: they are. */
+  const ronde__replay *replay;
 } ronde__net_options;
 
 /* Where a parameter lies. */

@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
+#include "strategy/recorder.h"
 #include "strategy/straggler.h"
 #include "strategy/roles.h"
 
@@ -48,7 +49,8 @@ typedef struct ronde__worker {
   void *needed_user;
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
-  int update_slot;   /* of the optimizer, in the ledger */
+  ronde__recorder *recorder; /* --record-spans; NULL: nothing is recorded */
+  int update_slot;           /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
   double *
       partials; /* [size][1 + partial_elems of the net]: what the ranks contribute to a synchronised op; NULL: there is none */
