@@ -329,6 +329,8 @@ static void wrong_usage(void **unused) {
        "the 2 workers"},
       {"--model lenet5 " SMALL "--exec graph,eager --save x.safetensors", "--save can have no effect"},
       {"--model lenet6 " SMALL "--exec graph,eager", "exec=graph: its training is refused: --model lenet6: no such"},
+      {"--model lenet5 " SMALL "--transport threads,sim --sim-net /dev/null --workers 2",
+       "nothing is left to compare transport=sim with: transport=threads: --sim-net can have no effect"},
       {"--model lenet5 " SMALL "--exec graph,graph", "exec=graph: the same run as exec=graph"},
       {"--model lenet5 " SMALL "--exec graph,eager --steps 1", "a run of one step cannot be compared"},
       {"--model lenet5 " SMALL "--exec graph,eager --overwrite", "--overwrite can have no effect"},

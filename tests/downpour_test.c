@@ -219,7 +219,7 @@ static void a_replay_of_the_order_gives_the_same_weights(void **state) {
 }
 
 /* Each link takes another time, so that a seed draws who is late. */
-static ronde__link_class by_lot(void *user, int from, int to) {
+static ronde__link_class by_lot(const void *user, int from, int to) {
   uint32_t lot[4];
   ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
   return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};

@@ -145,6 +145,10 @@ static const struct {
     [RONDE__NEED_TESTS] = {"batch=4 steps=1", small_model, true, false, true},
     [RONDE__NEED_PATIENCE] = {RUN "steps=1"},
     [RONDE__NEED_CLASSES] = {"batch=4 steps=1", small_regression, true, true},
+    [RONDE__NEED_SIMULATED] = {RUN "steps=1"},
+    [RONDE__NEED_MEASURED] = {RUN "steps=1 transport=sim sim-net=/dev/null"},
+    [RONDE__NEED_WEIGHTS] = {"model=lenet5 data=synthetic:1x28x28:10:24 batch=8 steps=1 transport=sim "
+                             "sim-net=/dev/null sim-spans=none"},
     [RONDE__NEED_MPI] = {RUN "steps=1"},
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},
     [RONDE__NEED_RANKS] = {RUN "steps=1"},

@@ -154,7 +154,7 @@ static uint32_t lot(uint64_t i, uint64_t j, uint32_t n) {
   return drawn[0] % n;
 }
 
-static ronde__link_class link_by_lot(void *user, int from, int to) {
+static ronde__link_class link_by_lot(const void *user, int from, int to) {
   uint64_t pair = (uint64_t)(from * SSP_RANKS + to);
   return (ronde__link_class){1e-6 * lot(1, pair, 2000), 1e-9 * lot(2, pair, 64)};
 }

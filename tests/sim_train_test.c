@@ -107,7 +107,7 @@ static void test_results_are_those_of_threads(void **state) {
 }
 
 /* Links that each take another time, so that seeds draw what is late as well as who is first. */
-static ronde__link_class by_lot(void *user, int from, int to) {
+static ronde__link_class by_lot(const void *user, int from, int to) {
   uint32_t lot[4];
   ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
   return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};

@@ -13,7 +13,8 @@
 static const struct {
   const char *field, *section, *key;
   bool is_of_batch; /* follows from the batch, for steps or epochs that are given */
-} work[] = {{"parameters", "model", "parameters", false},
+} work[] = {{"simulated", "world", "simulated", false},
+            {"parameters", "model", "parameters", false},
             {"forward_flops_per_example", "model", "forward_flops_per_example", false},
             {"train_flops_per_example", "model", "train_flops_per_example", false},
             {"padding", "model", "padding", false},

@@ -95,6 +95,13 @@ static struct {
   bool has_head; /* of the table of epochs */
 } shown;
 
+/* NAN: there is none, in a replayed run. */
+static const char *loss_text(double loss, char text[32]) {
+  if (isnan(loss)) return "-";
+  snprintf(text, 32, "%.5g", loss);
+  return text;
+}
+
 /* A figure of the table, or a dash where it was not measured. */
 static const char *cell(double value, bool is_known, char text[32]) {
   snprintf(text, 32, is_known ? "%.4f" : "-", value);
@@ -120,11 +127,12 @@ static void say_epoch(const ronde_progress *progress) {
 }
 
 static void draw_bar(const ronde_progress *progress, int columns) {
-  char rate[32], left[32], text[256], bar[64] = "", line[512];
+  char loss[32], rate[32], left[32], text[256], bar[64] = "", line[512];
   double done = progress->steps > 0 ? (double)progress->step / (double)progress->steps : 0;
-  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %.5g  %s/s  left %s", 100 * done,
-           (long long)progress->step, (long long)progress->steps, (long long)progress->epoch, progress->loss,
-           tool_count(progress->examples_per_s, rate), tool_duration(progress->left_s, left));
+  snprintf(text, sizeof text, "%3.0f %%  step %lld/%lld  epoch %lld  loss %s  %s/s  left %s", 100 * done,
+           (long long)progress->step, (long long)progress->steps, (long long)progress->epoch,
+           loss_text(progress->loss, loss), tool_count(progress->examples_per_s, rate),
+           tool_duration(progress->left_s, left));
   int room = columns - 1 - (int)strlen(text) - 3;
   if (room > 30) room = 30;
   if (room >= 8) {

@@ -59,9 +59,10 @@ static void say_speed(const json_t *run) {
   const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
   double workers = tool_number(world, "workers"), threads = tool_number(world, "threads_per_worker");
   char rate[32], cpu[32], setup[32], rss[32];
-  tool_say("  %-10s  %s examples/s by %.0f worker%s of %.0f thread%s (%s)", "speed",
+  tool_say("  %-10s  %s examples/s by %.0f worker%s of %.0f thread%s (%s%s)", "speed",
            tool_count(tool_number(totals, "examples_per_s"), rate), workers, workers == 1 ? "" : "s", threads,
-           threads == 1 ? "" : "s", tool_string(world, "strategy"));
+           threads == 1 ? "" : "s", tool_string(world, "strategy"),
+           json_is_true(json_object_get(world, "simulated")) ? ", simulated" : "");
   tool_say("  %-10s  memory %s at its peak, CPU %s, set-up %s", "resources",
            tool_bytes(tool_number(totals, "peak_rss_bytes"), rss), tool_duration(tool_number(totals, "cpu_s"), cpu),
            tool_duration(tool_number(run, "setup_s"), setup));

@@ -1,5 +1,6 @@
 /* Memory: zeroed and aligned blocks, large maps on huge pages, and texts that the caller owns. */
 #include "base/base.h"
+#include "base/ghost.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +17,9 @@ void *ronde__alloc(size_t bytes) {
   return memset(p, 0, bytes ? bytes : 1);
 }
 
-void ronde__free(void *p) { free(p); }
+void ronde__free(void *p) {
+  if (!ronde__is_ghost(p)) free(p);
+}
 
 void *ronde__pages_map(size_t bytes) {
   if (bytes == 0) bytes = 1;
@@ -36,7 +39,7 @@ void *ronde__pages_map(size_t bytes) {
 }
 
 void ronde__pages_unmap(void *p, size_t bytes) {
-  if (p) munmap(p, bytes ? bytes : 1);
+  if (p && !ronde__is_ghost(p)) munmap(p, bytes ? bytes : 1);
 }
 
 char *ronde__strdup(const char *text) { return text ? strdup(text) : NULL; }

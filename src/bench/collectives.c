@@ -160,7 +160,7 @@ static ronde_status verify_call(const measured *c, rank *r, size_t n, int32_t *w
 /* Until all have come; then everybody knows what each one says. */
 static ronde_status meet_ranks(rank *r, const word *own, word *words) {
   words[r->transport->rank] = *own;
-  return ronde__allgather_ring(r->transport, RONDE__TAG_READY, words, sizeof *words);
+  return ronde__allgather(r->transport, RONDE__TAG_READY, words, sizeof *words);
 }
 
 static ronde_status time_calls(const measured *c, rank *r, size_t n, int64_t iterations, word *words,

@@ -85,7 +85,7 @@ static ronde_status measure_links(doctor *d) {
       bool leads = t->rank == a;
       if (leads || t->rank == b) RONDE_TRY(ronde__probe_link(t, leads ? b : a, leads, &link));
       if (leads) d->links[a * size + b] = link;
-      RONDE_TRY(ronde__allgather_ring(t, RONDE__TAG_LINKS, d->links, (size_t)size * sizeof *d->links));
+      RONDE_TRY(ronde__allgather(t, RONDE__TAG_LINKS, d->links, (size_t)size * sizeof *d->links));
     }
   return RONDE_OK;
 }
@@ -212,7 +212,7 @@ static ronde_status examine_hosts(doctor *d, char **json_out) {
   if (t->size > 1) ronde__log_set_rank(t->rank);
   look_at_host(d, &d->facts[t->rank]);
   ronde__log_set_rank(-1);
-  RONDE_TRY(ronde__allgather_ring(t, RONDE__TAG_FACTS, d->facts, sizeof *d->facts));
+  RONDE_TRY(ronde__allgather(t, RONDE__TAG_FACTS, d->facts, sizeof *d->facts));
   RONDE_TRY(measure_links(d));
   return t->rank == 0 ? give_result(d, json_out) : RONDE_OK;
 }

@@ -95,8 +95,8 @@ ronde_status ronde__reduce_tree(ronde__transport *transport, const ronde__kernel
                                 float *x, size_t n, float *scratch);
 size_t ronde__reduce_tree_scratch(size_t n);
 /* data [p][bytes]: item r is rank r's on entry of that rank; all items on return. With bytes > 0 no rank returns
- * before all have called. Cost: (p-1)(alpha + bytes beta), a ring. */
-ronde_status ronde__allgather_ring(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
+ * before all have called. Cost: ceil(log2 p) alpha + (p-1) bytes beta, by doubling. */
+ronde_status ronde__allgather(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
 /* data [bytes] of root goes to all. Cost: ceil(log2 p)(alpha + bytes beta): a binomial tree. */
 ronde_status ronde__broadcast_tree(ronde__transport *transport, uint32_t tag, int root, void *data, size_t bytes);
 

@@ -70,7 +70,7 @@ static ronde_status spread_chunks(ronde__transport *transport, const trial *t, f
 static ronde_status call(ronde__transport *transport, const trial *t, float *x, float *scratch) {
   switch (t->op.kind) {
   case ALLREDUCE: return ronde__allreduce_find(t->op.algorithm)->run(transport, t->kernels, t->tag, x, t->n, scratch);
-  case ALLGATHER: return ronde__allgather_ring(transport, t->tag, x, t->n * sizeof *x);
+  case ALLGATHER: return ronde__allgather(transport, t->tag, x, t->n * sizeof *x);
   case BROADCAST: return ronde__broadcast_tree(transport, t->tag, t->root, x, t->n * sizeof *x);
   case REDUCE_SCATTER:
     RONDE_TRY(ronde__reduce_scatter_ring(transport, t->kernels, t->tag, x, t->n, scratch));

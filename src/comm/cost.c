@@ -15,19 +15,21 @@ int ronde__ranks_hosts(const ronde__ranks *ranks) {
   return n_hosts;
 }
 
+enum { HOSTS_AT_ONCE = 1024 };
+
 double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg, int rank), const void *arg,
                       double bytes) {
   bool inside = false;
   int most_out = 0; /* messages that leave a host and share its link */
-  for (int host = 0, n_hosts = ronde__ranks_hosts(ranks); host < n_hosts; host++) {
-    int n_out = 0;
+  for (int first = 0, n_hosts = ronde__ranks_hosts(ranks); first < n_hosts; first += HOSTS_AT_ONCE) {
+    int n_out[HOSTS_AT_ONCE] = {0};
     for (int r = 0; r < ranks->n; r++) {
-      int peer = ronde__host_of(ranks, r) == host ? peer_of(arg, r) : -1;
+      int host = ronde__host_of(ranks, r);
+      int peer = host >= first && host < first + HOSTS_AT_ONCE ? peer_of(arg, r) : -1;
       if (peer < 0) continue;
       if (ronde__host_of(ranks, peer) == host) inside = true;
-      else n_out++;
+      else most_out = (int)ronde__max(most_out, ++n_out[host - first]);
     }
-    most_out = (int)ronde__max(most_out, n_out);
   }
   double within_s = inside ? ronde__within_host.alpha_s + bytes * ronde__within_host.beta_s : 0;
   double between_s = most_out ? ronde__between_hosts.alpha_s + most_out * bytes * ronde__between_hosts.beta_s : 0;

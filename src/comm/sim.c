@@ -2,12 +2,12 @@
 #include "comm/sim.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ghost.h"
 #include "base/limits.h"
 #include "comm/virtual.h"
 
@@ -33,12 +33,8 @@ typedef struct transfer {
 
 typedef struct queue {
   transfer *first, **end;
+  uint64_t arrived_ns; /* of sends: the last one that has left */
 } queue;
-
-/* When it is free again. */
-typedef struct port {
-  uint64_t out_ns, in_ns;
-} port;
 
 typedef struct group {
   ronde__virtual virtual;
@@ -48,13 +44,12 @@ typedef struct group {
   endpoint *endpoints;
   ronde__virtual_rank *times; /* [n] */
   int *host_of;               /* [n], or NULL */
-  port *host_ports;           /* [hosts] */
+  ronde__sim_links links;
 } group;
 
 struct endpoint {
   ronde__transport head;
   group *group;
-  port port;
   bool left;
   queue *sends, *receives; /* the mailbox: [n], by source */
 };
@@ -126,26 +121,13 @@ static void sim_transfer_withdraw(transfer *t) {
 
 /* ---- links ---- */
 
-static uint64_t ns_of(double s) { return (uint64_t)llround(s * 1e9); }
-
-static port *port_of(group *g, int rank, bool inside) {
-  return inside || !g->host_of ? &g->endpoints[rank].port : &g->host_ports[g->host_of[rank]];
-}
-
-/* A message leaves now, or when the port is free. */
-static void send_off(group *g, transfer *t) {
+static ronde_status send_off(group *g, transfer *t, queue *mailbox) {
   int from = t->owner->head.rank, to = t->peer;
-  bool inside = !g->host_of || g->host_of[from] == g->host_of[to];
-  ronde__link_class link = g->options.link ? g->options.link(g->options.user, from, to)
-                           : inside        ? g->options.within
-                                           : g->options.between;
-  port *out = port_of(g, from, inside), *in = port_of(g, to, inside);
-  uint64_t lasts = ns_of((double)t->bytes * link.beta_s), now = g->virtual.now_ns;
-  uint64_t leaves = now > out->out_ns ? now : out->out_ns, arrives = leaves + ns_of(link.alpha_s);
-  if (arrives < in->in_ns) arrives = in->in_ns;
-  t->done_ns = out->out_ns = leaves + lasts;
-  t->arrives_ns = in->in_ns = arrives + lasts;
+  RONDE_TRY(ronde__sim_links_send(&g->links, from, to, t->bytes, g->virtual.now_ns, mailbox->arrived_ns, &t->done_ns,
+                                  &t->arrives_ns));
+  mailbox->arrived_ns = t->arrives_ns;
   ronde__virtual_note(&g->virtual, (uint64_t)from << 32 | (uint64_t)to, (uint64_t)t->tag << 32 ^ t->arrives_ns);
+  return RONDE_OK;
 }
 
 static void copy(const transfer *send, transfer *receive) {
@@ -155,6 +137,7 @@ static void copy(const transfer *send, transfer *receive) {
     receive->status = ronde__fail(RONDE_E_INTERNAL,
                                   "the message from rank %d to rank %d with tag %#" PRIx32 " has %zu bytes, not %zu",
                                   receive->peer, receive->owner->head.rank, receive->tag, send->bytes, receive->bytes);
+  else if (ronde__is_ghost(data) || ronde__is_ghost(receive->data)) return;
   else if (receive->add) receive->add(receive->addend, (const float *)data, sum, (int64_t)(send->bytes / sizeof *sum));
   else if (send->bytes) memcpy(receive->data, data, send->bytes);
 }
@@ -168,19 +151,54 @@ static void sim_meet(transfer *send, transfer *receive) {
   if (send->left_alone) transfer_free(send);
 }
 
-static void transfer_post(transfer *mine) {
-  if (mine->is_send) send_off(mine->owner->group, mine);
+static ronde_status transfer_post(transfer *mine) {
+  if (mine->is_send) RONDE_TRY(send_off(mine->owner->group, mine, sim_queue_of(mine, true)));
   transfer *other = queue_take_tag(sim_queue_of(mine, !mine->is_send), mine->tag);
   if (!other) queue_append(sim_queue_of(mine, mine->is_send), mine);
   else if (mine->is_send) sim_meet(mine, other);
   else sim_meet(other, mine);
+  return RONDE_OK;
+}
+
+/* ---- who has stopped ---- */
+
+/* A rank that dies is gone at that moment, */
+static bool is_dead(const endpoint *e) {
+  const ronde__virtual_rank *rank = &e->group->times[e->head.rank];
+  return rank->goes_on_ns == UINT64_MAX && e->group->virtual.now_ns >= rank->stops_ns;
+}
+
+/* and others hear of it when a message of that moment would have come; of one that has stopped, they hear nothing. 0:
+ * neither. */
+static uint64_t missed_from_ns(const endpoint *self, int peer) {
+  const ronde__virtual_rank *rank = &self->group->times[peer];
+  uint64_t silent_ns = rank->stops_ns + self->head.lost_after_ns;
+  if (!rank->stops_ns) return 0;
+  if (rank->goes_on_ns == UINT64_MAX)
+    return rank->stops_ns + ronde__sim_links_alpha_ns(&self->group->links, peer, self->head.rank);
+  return silent_ns < rank->goes_on_ns ? silent_ns : 0;
+}
+
+/* Whether what is awaited of this peer will never come. */
+static ronde_status check_peer(const endpoint *self, const transfer *t) {
+  const group *g = self->group;
+  const ronde__virtual_rank *rank = &g->times[t->peer];
+  uint64_t missed_ns = missed_from_ns(self, t->peer), now_ns = g->virtual.now_ns;
+  bool missed = missed_ns && now_ns >= missed_ns, dies = rank->goes_on_ns == UINT64_MAX;
+  if (missed && !dies && now_ns < rank->goes_on_ns)
+    return ronde__fail(RONDE_E_LOST, "nothing heard from rank %d for %.3g s", t->peer,
+                       (double)self->head.lost_after_ns * 1e-9);
+  if ((missed && dies) || g->endpoints[t->peer].left)
+    return ronde__fail(RONDE_E_LOST, "rank %d has left while a message was under way (tag %#" PRIx32 ")", t->peer,
+                       t->tag);
+  return RONDE_OK;
 }
 
 /* ---- the operations ---- */
 
 static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
-  if (self->group->aborted) return RONDE_E_LOST;
+  if (self->group->aborted || is_dead(self)) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
     return ronde__fail(RONDE_E_INTERNAL, "transport sim: there is no rank %d among %d", wanted.peer, transport->size);
   transfer *t = malloc(sizeof *t);
@@ -188,9 +206,10 @@ static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde
   *t = wanted;
   t->owner = self;
   t->done_ns = UINT64_MAX;
-  transfer_post(t);
-  request_out->impl = t;
-  return RONDE_OK;
+  ronde_status status = transfer_post(t);
+  if (status == RONDE_OK) request_out->impl = t;
+  else free(t);
+  return status;
 }
 
 static ronde_status sim_isend(ronde__transport *transport, int peer, uint32_t tag, const void *data, size_t bytes,
@@ -221,6 +240,7 @@ static void sim_cancel(ronde__transport *transport, ronde__request *requests, in
 /* A message that has left and was not received yet outlives its request. */
 static ronde_status leave_alone(transfer *t) {
   t->left_alone = true;
+  if (ronde__is_ghost(t->data)) return RONDE_OK;
   t->kept = malloc(t->bytes + 1);
   if (!t->kept) {
     sim_transfer_withdraw(t);
@@ -244,13 +264,11 @@ static ronde_status sim_settle(ronde__transport *transport, ronde__request *requ
 static ronde_status advance(ronde__transport *transport, ronde__request *requests, int n, int *n_left_out) {
   endpoint *self = endpoint_of(transport);
   *n_left_out = 0;
-  if (self->group->aborted) return RONDE_E_LOST;
+  if (self->group->aborted || is_dead(self)) return RONDE_E_LOST;
   for (int i = 0; i < n; i++) {
     transfer *t = requests[i].impl;
     if (!t) continue;
-    if (t->is_queued && self->group->endpoints[t->peer].left)
-      return ronde__fail(RONDE_E_LOST, "rank %d has left while a message was under way (tag %#" PRIx32 ")", t->peer,
-                         t->tag);
+    if (t->is_queued) RONDE_TRY(check_peer(self, t));
     if (t->done_ns <= self->group->virtual.now_ns) RONDE_TRY(sim_settle(transport, &requests[i]));
     else ++*n_left_out;
   }
@@ -263,6 +281,19 @@ static ronde_status sim_test(ronde__transport *transport, ronde__request *reques
   if (status == RONDE_OK) *done_out = n_left == 0;
   else sim_cancel(transport, request, 1);
   return status;
+}
+
+static uint64_t soonest(uint64_t a, uint64_t b) { return b && b < a ? b : a; }
+
+/* When the rank dies, or hears of a peer that is missing. */
+static uint64_t bad_news_ns(const endpoint *self, const ronde__request *requests, int n) {
+  const ronde__virtual_rank *own = &self->group->times[self->head.rank];
+  uint64_t ns = own->goes_on_ns == UINT64_MAX ? soonest(UINT64_MAX, own->stops_ns) : UINT64_MAX;
+  for (int i = 0; i < n && self->group->options.n_faults; i++) {
+    const transfer *t = requests[i].impl;
+    if (t && t->is_queued) ns = soonest(ns, missed_from_ns(self, t->peer));
+  }
+  return ns > self->group->virtual.now_ns ? ns : UINT64_MAX;
 }
 
 /* Who waits for all goes on when the last is done, if that is known of each; who waits for some, at the next. */
@@ -292,7 +323,7 @@ static ronde_status sim_wait_until(ronde__transport *transport, ronde__request *
     int n_left;
     status = advance(transport, requests, n, &n_left);
     if (status != RONDE_OK || n_left <= n_over) break;
-    uint64_t due = due_ns(requests, n, for_all);
+    uint64_t due = soonest(due_ns(requests, n, for_all), bad_news_ns(endpoint_of(transport), requests, n));
     if (due < UINT64_MAX) ronde__virtual_wake(virtual->current, due);
     set_waiter(requests, n, virtual->current);
     bool in_time = ronde__virtual_wait(virtual, &subject, limit_ns);
@@ -323,7 +354,10 @@ static void abort_group(group *g) {
     if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
 }
 
-static void sim_abort(ronde__transport *transport) { abort_group(endpoint_of(transport)->group); }
+/* The dead tell nobody. */
+static void sim_abort(ronde__transport *transport) {
+  if (!is_dead(endpoint_of(transport))) abort_group(endpoint_of(transport)->group);
+}
 
 typedef struct text {
   char at[768];
@@ -393,7 +427,7 @@ static void sim_group_free(group *g) {
   ronde__free(g->endpoints);
   ronde__free(g->times);
   ronde__free(g->host_of);
-  ronde__free(g->host_ports);
+  ronde__sim_links_free(&g->links);
   ronde__free(g);
 }
 
@@ -440,18 +474,28 @@ static ronde_status make_endpoints(group *g) {
   return RONDE_OK;
 }
 
+static void plan_faults(group *g) {
+  for (int i = 0; i < g->options.n_faults; i++) {
+    const ronde__sim_fault *fault = &g->options.faults[i];
+    ronde__virtual_rank *rank = &g->times[fault->rank];
+    bool dies = fault->lasts_ns == UINT64_MAX;
+    rank->stops_ns = RONDE__VIRTUAL_BEGIN_NS + fault->at_ns;
+    rank->goes_on_ns = dies ? UINT64_MAX : rank->stops_ns + fault->lasts_ns;
+  }
+}
+
 static ronde_status make_group(group *g) {
   int n = g->options.n;
   if (g->options.host_of) {
-    ronde__ranks ranks = {n, g->options.host_of};
     RONDE__ALLOC(g->host_of, (size_t)n * sizeof *g->host_of, "transport sim");
     memcpy(g->host_of, g->options.host_of, (size_t)n * sizeof *g->host_of);
-    RONDE__ALLOC(g->host_ports, (size_t)ronde__ranks_hosts(&ranks) * sizeof *g->host_ports, "transport sim");
   }
+  RONDE_TRY(ronde__sim_links_create(&g->options, g->host_of, &g->links));
   RONDE__ALLOC(g->times, (size_t)n * sizeof *g->times, "transport sim");
   g->virtual.stuck = stuck;
   g->virtual.user = g;
   RONDE_TRY(ronde__virtual_begin(&g->virtual, g->options.seed, g->times, n));
+  plan_faults(g);
   return make_endpoints(g);
 }
 

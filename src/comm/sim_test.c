@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ghost.h"
+#include "base/limits.h"
 #include "comm/sim.h"
 #include "comm/virtual.h"
 
@@ -123,13 +125,14 @@ static void test_what_it_takes_is_what_alpha_and_beta_say(void **state) {
 
 static void test_a_thousand_ranks(void **state) {
   ronde__sim_options options = {.n = MOST_RANKS, .within = simple};
+  check_takes(&options, "tree", 1000, 2 * 10 * (1000 + 4000));
   check_takes(&options, "halving-doubling", MOST_RANKS * 10, 2 * (10 * 1000 + 1023 * 40));
 }
 
 /* h hosts with k ranks each. Inside, rings of k; between, each of a host's k ranks sends its share round a ring of h, by
  * the port that they share: one after the other, and while one's is under way another's leaves. */
 static void test_between_hosts(void **state) {
-  static const int cases[][2] = {{2, 2}, {4, 2}, {3, 4}, {8, 8}, {16, 4}};
+  static const int cases[][2] = {{2, 2}, {4, 2}, {3, 4}, {8, 8}, {16, 4}, {16, 64}};
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
     int h = cases[i][0], k = cases[i][1], host_of[MOST_RANKS];
     for (int r = 0; r < h * k; r++) host_of[r] = r / k;
@@ -160,7 +163,7 @@ static void test_the_model_agrees(void **state) {
     }
 }
 
-static ronde__link_class slow_last(void *user, int from, int to) {
+static ronde__link_class slow_last(const void *user, int from, int to) {
   int last = *(const int *)user - 1;
   return from == last || to == last ? (ronde__link_class){1e-6, 3e-9} : simple;
 }
@@ -360,6 +363,72 @@ static void test_messages_outlive_their_sends(void **state) {
   assert_int_equal(run(&options, exchange_oddly, NULL).status, RONDE_OK);
 }
 
+/* ---- who stops ---- */
+
+/* A ring of short messages, each behind 100 us of work, until something fails. */
+static void circulate(player *self) {
+  ronde__transport *t = self->transport;
+  for (int i = 0; i < 100 && self->status == RONDE_OK; i++) {
+    int word = i;
+    ronde__request requests[2] = {{NULL}, {NULL}};
+    ronde__time_sleep(t->time, 100000);
+    self->status = t->ops->irecv(t, (t->rank + t->size - 1) % t->size, 1, &word, sizeof word, &requests[0]);
+    if (self->status == RONDE_OK)
+      self->status = t->ops->isend(t, (t->rank + 1) % t->size, 1, &i, sizeof i, &requests[1]);
+    if (self->status == RONDE_OK) self->status = t->ops->wait(t, requests, 2, t->timeout_ns);
+    else t->ops->cancel(t, requests, 2);
+  }
+  if (self->status != RONDE_OK) t->ops->abort(t);
+}
+
+static game circulate_with(ronde__sim_fault fault) {
+  ronde__sim_options options = {.n = 4, .within = simple, .faults = &fault, .n_faults = 1};
+  lines[0] = 0;
+  ronde_log_set(keep_lines, NULL);
+  game g = run(&options, circulate, NULL);
+  ronde_log_set(NULL, NULL);
+  return g;
+}
+
+/* 101,004 ns a round: in the 20th round rank 2 dies, and its neighbour hears of it 1,000 ns later. */
+static void test_who_dies_is_named_by_who_waits_for_it(void **state) {
+  game g = circulate_with((ronde__sim_fault){2, 2000000, UINT64_MAX});
+  assert_int_equal(g.status, RONDE_E_LOST);
+  assert_string_equal(lines, "rank 2 has left while a message was under way (tag 0x1)\n");
+  assert_true(g.last_ns >= 2001000 && g.last_ns < 2000000 + 2 * 101004); /* the others end with the step they are in */
+}
+
+static void test_who_pauses_is_waited_for_until_it_is_lost(void **state) {
+  game without = circulate_with((ronde__sim_fault){2, 3600000000000, 1}), g;
+  assert_int_equal(without.status, RONDE_OK);
+  g = circulate_with((ronde__sim_fault){2, 2000000, 5000000});
+  assert_int_equal(g.status, RONDE_OK);
+  assert_true(g.last_ns == without.last_ns + 5000000);
+  g = circulate_with((ronde__sim_fault){2, 2000000, (RONDE__LOST_AFTER_S + 1) * 1000000000ull});
+  assert_int_equal(g.status, RONDE_E_LOST);
+  assert_string_equal(lines, "nothing heard from rank 2 for 60 s\n");
+}
+
+/* ---- lengths alone ---- */
+
+static void send_a_ghost(player *self) {
+  ronde__transport *t = self->transport;
+  enum { N = 1000 };
+  float *ghost = ronde__ghost_map(N * sizeof *ghost), real[N] = {0};
+  assert_true(ronde__is_ghost(ghost) && !ronde__is_ghost(real));
+  real[7] = 3;
+  if (t->rank == 0) self->status = ronde__transport_send(t, 1, 1, ghost, sizeof real);
+  else self->status = ronde__transport_receive(t, 0, 1, real, sizeof real);
+  assert_true(real[7] == 3);
+}
+
+static void test_what_has_no_content_takes_its_time(void **state) {
+  ronde__sim_options options = {.n = 2, .within = simple};
+  game g = run(&options, send_a_ghost, NULL);
+  assert_int_equal(g.status, RONDE_OK);
+  assert_true(g.last_ns == 1000 + 4000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_it_takes_is_what_alpha_and_beta_say),
@@ -372,6 +441,9 @@ int main(void) {
       cmocka_unit_test(test_limits_are_of_virtual_time),
       cmocka_unit_test(test_a_deadlock_is_named_at_once),
       cmocka_unit_test(test_messages_outlive_their_sends),
+      cmocka_unit_test(test_who_dies_is_named_by_who_waits_for_it),
+      cmocka_unit_test(test_who_pauses_is_waited_for_until_it_is_lost),
+      cmocka_unit_test(test_what_has_no_content_takes_its_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

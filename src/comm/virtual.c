@@ -48,9 +48,13 @@ static uint64_t draw(ronde__virtual *s) {
   return high << 32 | ronde__rng_u32(&s->draws);
 }
 
+static bool pauses(const ronde__virtual_rank *rank) { return rank->stops_ns && rank->goes_on_ns < UINT64_MAX; }
+
 void ronde__virtual_wake(ronde__virtual_task *task, uint64_t due_ns) {
   ronde__virtual *s = task->rank->virtual;
+  const ronde__virtual_rank *rank = task->rank;
   if (due_ns < s->now_ns) due_ns = s->now_ns;
+  if (pauses(rank) && due_ns >= rank->stops_ns && due_ns < rank->goes_on_ns) due_ns = rank->goes_on_ns;
   if (task->place >= 0 && due_ns >= task->due_ns) return;
   task->due_ns = due_ns;
   task->draw = draw(s);
@@ -138,7 +142,11 @@ static uint64_t virtual_now(ronde__time *time) { return virtual_of(time)->now_ns
 
 static void virtual_sleep(ronde__time *time, uint64_t ns) {
   ronde__virtual *s = virtual_of(time);
-  ronde__virtual_wake(s->current, s->now_ns + ns);
+  const ronde__virtual_rank *rank = (ronde__virtual_rank *)time;
+  uint64_t due_ns = s->now_ns + ns;
+  bool within = pauses(rank) && s->now_ns < rank->stops_ns && due_ns > rank->stops_ns;
+  if (within) due_ns += rank->goes_on_ns - rank->stops_ns; /* what is left of it */
+  ronde__virtual_wake(s->current, due_ns);
   yield(s);
 }
 

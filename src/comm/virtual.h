@@ -18,6 +18,9 @@ typedef struct ronde__virtual_rank {
   ronde__virtual *virtual;
   struct ronde__virtual_task *tasks; /* of the rank */
   int rank;
+  /* Set before it starts: none of its tasks runs from stops_ns (0: never) until goes_on_ns. UINT64_MAX: it never goes on,
+   * which is for the owner of the time to see to. */
+  uint64_t stops_ns, goes_on_ns;
 } ronde__virtual_rank;
 
 /* A task, as seen by the code that says what it waits for. */

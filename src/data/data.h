@@ -126,7 +126,8 @@ typedef struct ronde__loader_options {
   int keep;                         /* batches that can be had again; 0 is taken for 1 */
   ronde__time *time;                /* of the rank */
   int64_t first_epoch, first_index; /* where to start; epoch 0 is taken for 1 */
-  uint64_t drill_delay_ns;          /* sleep this long before each batch: for tests of the ledger */
+  uint64_t delay_ns;                /* sleep this long before each batch */
+  bool sizes_alone;                 /* read nothing: batches are their sizes */
 } ronde__loader_options;
 
 /* A data set opened with cache off is decoded by the loader's rank at the start of each epoch: see ronde__data_open. */

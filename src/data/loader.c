@@ -66,13 +66,14 @@ static void go_on(ronde__loader *l) {
 
 /* Reads the batch at the reader's place and moves the place on. */
 static ronde_status read_batch(ronde__loader *l, slot *s) {
-  RONDE_TRY(begin_epoch(l));
+  if (!l->options.sizes_alone) RONDE_TRY(begin_epoch(l));
   int64_t first = l->index * l->batch;
   int64_t global_n = ronde__min(l->batch, l->n_examples - first);
   int64_t begin = ronde__shard_begin(global_n, l->options.rank, l->options.world);
   int64_t n = ronde__shard_begin(global_n, l->options.rank + 1, l->options.world) - begin;
   int64_t skip = l->options.whole ? begin : 0; /* rows read for other ranks */
-  if (l->options.whole) RONDE_TRY(read_examples(l, l->ids + first, global_n, s));
+  if (l->options.sizes_alone) skip = 0;
+  else if (l->options.whole) RONDE_TRY(read_examples(l, l->ids + first, global_n, s));
   else RONDE_TRY(read_examples(l, l->ids + first + begin, n, s));
   s->batch =
       (ronde__batch){.epoch = l->epoch, .index = l->index, .global_n = global_n, .n = n, .x = s->x + skip * l->elems};
@@ -91,10 +92,10 @@ static bool wait_for_change(ronde__loader *l, uint64_t deadline_ns) {
 
 static void tell_change(ronde__loader *l) { ronde__time_signal(l->options.time, &l->changed); }
 
-/* Sleeps as the drill says; woken by stop. Guarded. */
-static void drill(ronde__loader *l) {
-  if (l->options.drill_delay_ns == 0) return;
-  uint64_t until = ronde__time_now(l->options.time) + l->options.drill_delay_ns;
+/* Sleeps as the options say; woken by stop. Guarded. */
+static void delay(ronde__loader *l) {
+  if (l->options.delay_ns == 0) return;
+  uint64_t until = ronde__time_now(l->options.time) + l->options.delay_ns;
   while (!l->stop && wait_for_change(l, until)) continue;
 }
 
@@ -109,7 +110,7 @@ static void reader_main(void *arg) {
       wait_for_change(l, 0);
       continue;
     }
-    drill(l);
+    delay(l);
     if (l->stop) break;
     ronde__guard_leave(&l->guard);
     ronde_status status = read_batch(l, &l->slots[l->n_read % l->n_slots]);
@@ -125,7 +126,7 @@ static void reader_main(void *arg) {
 static ronde_status next_read_now(ronde__loader *l, ronde__batch *batch_out) {
   if (l->status == RONDE_OK) {
     ronde__guard_enter(&l->guard);
-    drill(l);
+    delay(l);
     ronde__guard_leave(&l->guard);
     l->status = read_batch(l, &l->slots[l->n_taken % l->n_slots]);
   }
@@ -186,6 +187,7 @@ static ronde_status alloc_buffers(ronde__loader *l) {
   int64_t rows = l->options.whole ? l->batch : ronde__ceil_div(l->batch, l->options.world);
   l->n_slots = l->options.prefetch + (int)ronde__max(1, l->options.keep);
   RONDE__ALLOC(l->slots, (size_t)l->n_slots * sizeof *l->slots, "loader");
+  if (l->options.sizes_alone) return RONDE_OK;
   RONDE_TRY(alloc_rows(l->n_examples, 1, sizeof *l->ids, &l->ids));
   for (int i = 0; i < l->n_slots; ++i) {
     slot *s = &l->slots[i];

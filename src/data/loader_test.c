@@ -299,7 +299,7 @@ static void test_destroy_ends_in_any_state(void **state) {
   ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = 3});
   wait_for_reads(&p, 3);
   ronde__loader_destroy(loader);
-  loader = rig_loader(r, (ronde__loader_options){.prefetch = 3, .drill_delay_ns = 3600000000000});
+  loader = rig_loader(r, (ronde__loader_options){.prefetch = 3, .delay_ns = 3600000000000});
   usleep(10000);
   ronde__loader_destroy(loader);
   for (int i = 0; i < 50; ++i) ronde__loader_destroy(rig_loader(r, (ronde__loader_options){.prefetch = 1 + i % 3}));
@@ -319,7 +319,7 @@ static void test_a_drill_delays_each_batch(void **state) {
   rig r = rig_make(&p, 10, true, (ronde__sampler_options){.batch = 2});
   for (int prefetch = 0; prefetch < 2; ++prefetch) {
     uint64_t begin = ronde__now_ns();
-    ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = prefetch, .drill_delay_ns = 10000000});
+    ronde__loader *loader = rig_loader(r, (ronde__loader_options){.prefetch = prefetch, .delay_ns = 10000000});
     for (int b = 0; b < 5; ++b) next(loader);
     assert_true(ronde__now_ns() - begin >= 5 * 10000000ull);
     ronde__loader_destroy(loader);

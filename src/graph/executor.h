@@ -1,6 +1,6 @@
 /* What executes the passes of a net: the plan of its recorded graph (planned.c), or the calls of a graph that is built anew
  * in each pass, with a tape (eager.c). Both run the same ops on the same flat arrays; strategies, kernels and what is
- * saved know neither. */
+ * saved know neither. In a simulation passes may only take their time (replayed.c). */
 #ifndef RONDE_EXECUTOR_H
 #define RONDE_EXECUTOR_H
 
@@ -34,6 +34,6 @@ typedef struct ronde__executor {
 ronde_status ronde__net_open(const ronde_graph *graph, const ronde__net_options *options,
                              const ronde__executor *executor, ronde__net **net_out);
 
-extern const ronde__executor ronde__executor_planned, ronde__executor_eager;
+extern const ronde__executor ronde__executor_planned, ronde__executor_eager, ronde__executor_replayed;
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef RONDE_GRAPH_H
 #define RONDE_GRAPH_H
 
+#include "graph/spans.h"
+
 #include "ops/op.h"
 #include "prof/prof.h"
 
@@ -84,6 +86,13 @@ typedef struct ronde__stage {
   const ronde__neighbours *neighbours; /* NULL: the whole graph */
 } ronde__stage;
 
+/* Copied; spans must outlive the net. */
+typedef struct ronde__replay {
+  const ronde__spans *spans;
+  ronde__time *time; /* of the rank */
+  double slowness;   /* times the recorded rank's */
+} ronde__replay;
+
 typedef struct ronde__net_options {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -105,6 +114,8 @@ typedef struct ronde__net_options {
   ronde__net *shares;
   /* Only this part of the graph, with its parameters and buffers alone. Not of eager nets. */
   ronde__stage stage;
+  /* Nothing is executed: passes take their recorded time, and the flat arrays have no content. NULL: they are. */
+  const ronde__replay *replay;
 } ronde__net_options;
 
 /* Where a parameter lies. */

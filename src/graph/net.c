@@ -121,9 +121,10 @@ static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->buffer_values, net->n_buffer_elems * sizeof(float), "network");
   set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
-  net->values = ronde__pages_map(bytes);
+  const ronde__kernels *kernels = net->options.replay ? &ronde__kernels_none : net->options.kernels;
+  net->values = ronde__floats_map(kernels, net->n_elems);
   bool keeps_gradients = net->options.training && !net->options.transient_gradients;
-  if (keeps_gradients) net->gradients = ronde__pages_map(net->n_trained * sizeof(float));
+  if (keeps_gradients) net->gradients = ronde__floats_map(kernels, net->n_trained);
   if (!net->values || (keeps_gradients && !net->gradients))
     return ronde__fail(RONDE_E_MEMORY, "network: no memory for %zu bytes of parameters", bytes);
   return RONDE_OK;

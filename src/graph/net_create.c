@@ -1,8 +1,11 @@
-/* The choice of what executes a net: the only file that knows both executors. */
+/* The choice of what executes a net: the only file that knows the executors. */
 #include "graph/executor.h"
 
 ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
   if (options->define && options->stage.neighbours)
     return ronde__fail(RONDE_E_USAGE, "a network that is defined anew in each pass cannot be cut into stages");
-  return ronde__net_open(graph, options, options->define ? &ronde__executor_eager : &ronde__executor_planned, net_out);
+  const ronde__executor *executor = options->replay   ? &ronde__executor_replayed
+                                    : options->define ? &ronde__executor_eager
+                                                      : &ronde__executor_planned;
+  return ronde__net_open(graph, options, executor, net_out);
 }

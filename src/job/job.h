@@ -2,6 +2,7 @@
 #ifndef RONDE_JOB_H
 #define RONDE_JOB_H
 
+#include "comm/sim_net.h"
 #include "config/config.h"
 #include "io/safetensors.h"
 #include "models/models.h"
@@ -50,6 +51,9 @@ typedef struct ronde__job {
   ronde__transport *mpi;                             /* of this process's rank; NULL: all ranks are in this process */
   ronde__roles roles;                                /* the ranks, and what each is */
   int threads;                                       /* of each worker */
+  ronde__sim_net *sim;                               /* of a simulated run, else NULL */
+  int *sim_host_of;                                  /* [ranks], with it */
+  ronde__spans *spans;                               /* that it replays; NULL: computation is executed */
   bool records_order;                                /* of asynchronous pushes: for a test that replays them */
   int64_t batch, local_batch;                        /* global, and the largest of a rank */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
@@ -89,6 +93,10 @@ static inline const char *ronde__job_data_name(const ronde__job *job) {
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
+/* Of what works on the flat arrays: none where nothing is executed. */
+const ronde__kernels *ronde__job_flat_kernels(const ronde__job *job);
+/* How long the update of an element takes in a replayed run; 0: it is executed, or takes no time. */
+double ronde__job_element_ns(const ronde__job *job);
 /* How the job wants a net of that graph executed; the job must outlive it. */
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
 /* The job's optimizer for the parameters of a net, which must outlive it. */

@@ -145,10 +145,19 @@ ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *po
   return options;
 }
 
+const ronde__kernels *ronde__job_flat_kernels(const ronde__job *job) {
+  return job->spans ? &ronde__kernels_none : job->kernels;
+}
+
+double ronde__job_element_ns(const ronde__job *job) {
+  const ronde__spans *spans = job->spans;
+  return spans && spans->updated_elems ? (double)spans->update_ns / (double)spans->updated_elems : 0;
+}
+
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out) {
   int n_dead;
   const ronde__range *dead = ronde__net_dead(net, &n_dead);
-  RONDE_TRY(ronde__optim_create(&job->optim, job->kernels, ronde__net_n_trained(net), optim_out));
+  RONDE_TRY(ronde__optim_create(&job->optim, ronde__job_flat_kernels(job), ronde__net_n_trained(net), optim_out));
   ronde__optim_set_dead(*optim_out, dead, n_dead);
   return RONDE_OK;
 }

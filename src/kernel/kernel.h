@@ -210,6 +210,21 @@ ronde_status ronde__kernels_get(const ronde__kernels **kernels_out);
 /* All that this CPU can run, the best first; NULL past the end. */
 const ronde__kernels *ronde__kernels_available(int i);
 
+/* Of flat arrays alone (add to adagrad, but for the GEMM and what layers are made of): for arrays without content, of runs
+ * in which only time counts. */
+extern const ronde__kernels ronde__kernels_none;
+/* n floats, zero, for these kernels to work on; with ronde__kernels_none they have no content, and take no memory
+ * (base/ghost.h). NULL: no memory. Given back by ronde__free, and what was mapped by ronde__pages_unmap. */
+float *ronde__floats_alloc(const ronde__kernels *kernels, size_t n);
+float *ronde__floats_map(const ronde__kernels *kernels, size_t n);
+#define RONDE__ALLOC_FLOATS(pointer, kernels, n, what)                                                    \
+  do {                                                                                                    \
+    size_t floats_ = (n);                                                                                 \
+    (pointer) = ronde__floats_alloc((kernels), floats_);                                                  \
+    if (!(pointer))                                                                                       \
+      return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes", (what), floats_ * sizeof(float)); \
+  } while (0)
+
 /* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
  * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
 ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape);

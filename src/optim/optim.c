@@ -20,6 +20,8 @@ struct ronde__optim {
   char (*names)[24]; /* [n_states] */
   const ronde__range *dead;
   int n_dead;
+  ronde__time *time; /* by which an update takes its time; NULL: it takes what it takes */
+  double element_ns;
   bool passes_dead, looked; /* passes_dead is valid once looked is set; loading a state clears it */
   union {
     ronde__sgd_args sgd;
@@ -65,7 +67,7 @@ static ronde_status make_states(ronde__optim *optim) {
   RONDE__ALLOC(optim->state, (size_t)wanted * sizeof *optim->state, "optimizer");
   RONDE__ALLOC(optim->names, (size_t)wanted * sizeof *optim->names, "optimizer");
   for (; optim->n_states < wanted; ++optim->n_states) {
-    float *state = ronde__pages_map(bytes);
+    float *state = ronde__floats_map(optim->kernels, optim->n);
     if (!state) return ronde__fail(RONDE_E_MEMORY, "optimizer state: no memory for %d times %zu bytes", wanted, bytes);
     optim->state[optim->n_states] = state;
     name_state(optim->options.kind, optim->n_states, optim->names[optim->n_states]);
@@ -90,6 +92,11 @@ void ronde__optim_destroy(ronde__optim *optim) {
   ronde__free(optim->state);
   ronde__free(optim->names);
   ronde__free(optim);
+}
+
+void ronde__optim_pace(ronde__optim *optim, ronde__time *time, double element_ns) {
+  optim->time = time;
+  optim->element_ns = element_ns;
 }
 
 void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_dead) {
@@ -132,6 +139,7 @@ ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, 
 /* All but SGD divide by eps where the state is zero. */
 static bool optim_stays(const ronde__optim *optim) {
   const ronde__optim_options *o = &optim->options;
+  if (optim->time) return true;
   if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return false;
   for (int i = 0; i < optim->n_dead; ++i)
     for (int s = 0; s < optim->n_states; ++s)
@@ -201,8 +209,20 @@ static void optim_update_dead(const ronde__optim *optim, float *w, size_t first,
   }
 }
 
+static void take_time(const ronde__optim *optim, size_t first, size_t n) {
+  ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_dead, first, first + n);
+  size_t elems = 0;
+  for (ronde__range s; ronde__gaps_next(&live, &s);) elems += s.n;
+  uint64_t ns = (uint64_t)llround((double)elems * optim->element_ns);
+  if (ns) ronde__time_sleep(optim->time, ns);
+}
+
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n) {
   size_t at = first, end = first + n;
+  if (optim->time) {
+    take_time(optim, first, n);
+    return;
+  }
   ronde__gaps live = ronde__gaps_of(optim->dead, optim->n_dead, first, end);
   for (ronde__range s = {0}; at < end; at = s.begin + s.n) {
     if (!ronde__gaps_next(&live, &s)) s = (ronde__range){end, 0};
@@ -212,7 +232,7 @@ void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, siz
 }
 
 void ronde__optim_dead(const ronde__optim *optim, float *w) {
-  for (int i = 0; i < optim->n_dead && !optim->passes_dead; ++i)
+  for (int i = 0; i < optim->n_dead && !optim->passes_dead && !optim->time; ++i)
     optim_update_dead(optim, w + optim->dead[i].begin, optim->dead[i].begin, optim->dead[i].n);
 }
 
@@ -242,7 +262,8 @@ static void optim_range_chunk(void *arg, int thread, int n_threads) {
 void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
                            size_t n) {
   optim_range_call call = {optim, w, g, first, n};
-  if (n <= CHUNK) optim_range_chunk(&call, 0, 1);
+  if (optim->time) ronde__optim_range(optim, w, g, first, n);
+  else if (n <= CHUNK) optim_range_chunk(&call, 0, 1);
   else ronde__pool_run(pool, optim_range_chunk, &call);
 }
 

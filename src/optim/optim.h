@@ -4,6 +4,7 @@
 #define RONDE_OPTIM_H
 
 #include "base/pool.h"
+#include "base/time.h"
 #include "kernel/kernel.h"
 
 typedef enum ronde__optim_kind {
@@ -31,6 +32,8 @@ typedef struct ronde__optim ronde__optim;
  * Adagrad. */
 ronde_status ronde__optim_create(const ronde__optim_options *options, const ronde__kernels *kernels, size_t n,
                                  ronde__optim **optim_out);
+/* From now on the update of an element takes so long by this time, and is not made: for kernels that do nothing. */
+void ronde__optim_pace(ronde__optim *optim, ronde__time *time, double element_ns);
 void ronde__optim_destroy(ronde__optim *optim); /* NULL is taken */
 /* Gradients of these ranges, ascending, are always zero: nobody reads them. Where there is no decay and their state is
  * zero too, an update would leave the parameters there as they are, and passes over them. dead must outlive the

@@ -130,6 +130,8 @@ static json_t *world_json(const ronde__record_world *world) {
   record_put(json, "threads_per_worker", json_integer(world->threads_per_worker));
   record_put(json, "transport", record_text(world->transport));
   record_put(json, "strategy", record_text(world->strategy));
+  record_put(json, "simulated", json_boolean(world->simulated));
+  record_put(json, "replayed", json_boolean(world->replayed));
   return json;
 }
 
@@ -281,6 +283,7 @@ static json_t *totals_json(const ronde__record *record) {
   }
   const char *energy_source;
   double energy_j = ronde__energy_joules(&record->energy, &energy_source);
+  if (record->world.simulated) energy_j = NAN, energy_source = "simulated";
   json_t *json = json_object();
   record_put(json, "wall_s", record_real(record->wall_s));
   record_put(json, "cpu_s", record_real(record->cpu_s));

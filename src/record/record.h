@@ -31,6 +31,9 @@ typedef struct ronde__record_data {
 typedef struct ronde__record_world {
   int workers, servers, threads_per_worker;
   const char *transport, *strategy;
+  bool
+      simulated; /* times are of a simulated cluster; this process's own memory, CPU time and energy say nothing of it */
+  bool replayed; /* and computation was not executed: there are no losses and weights */
 } ronde__record_world;
 
 /* A choice that affects rounding: "gemm", "xsmm"; --choices takes it back (choices.c). */

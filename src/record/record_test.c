@@ -90,7 +90,8 @@ static void fill_result(ronde__record *record) {
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
   record->n_choices = 2;
-  record->world = (ronde__record_world){2, 0, 1, "threads", "allreduce"};
+  record->world =
+      (ronde__record_world){.workers = 2, .threads_per_worker = 1, .transport = "threads", .strategy = "allreduce"};
   record->setup_s = 0.5;
   record->workers = workers;
   record->n_workers = 2;

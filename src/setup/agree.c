@@ -113,7 +113,7 @@ static void close_texts(card *c) {
 void ronde__leave_together(ronde__transport *transport) {
   char *here = ronde__alloc((size_t)transport->size);
   ronde__log_demote(true);
-  if (here) ronde__allgather_ring(transport, RONDE__TAG_CARDS, here, 1);
+  if (here) ronde__allgather(transport, RONDE__TAG_CARDS, here, 1);
   ronde__log_demote(false);
   ronde__free(here);
 }
@@ -121,7 +121,7 @@ void ronde__leave_together(ronde__transport *transport) {
 static ronde_status compare(ronde__transport *transport, card *cards) {
   char why[512] = "";
   bool differ = false;
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_CARDS, cards, sizeof *cards));
+  RONDE_TRY(ronde__allgather(transport, RONDE__TAG_CARDS, cards, sizeof *cards));
   for (int i = 0; i < transport->size; i++) close_texts(&cards[i]);
   for (int i = 1; i < transport->size && transport->rank == 0 && !differ; i++) differ = differs(cards, i, why);
   if (!differ) why[0] = 0;

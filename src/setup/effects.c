@@ -10,6 +10,14 @@
 
 static bool is_real_run(const ronde__job *job, const ronde_graph *graph) { return !job->options->dry_run; }
 
+static bool has_weights(const ronde__job *job, const ronde_graph *graph) { return !job->options->sim_spans; }
+
+static bool is_simulated(const ronde__job *job, const ronde_graph *graph) {
+  return job->options->transport == RONDE__TRANSPORT_SIM;
+}
+
+static bool is_measured(const ronde__job *job, const ronde_graph *graph) { return !is_simulated(job, graph); }
+
 static bool has_out(const ronde__job *job, const ronde_graph *graph) { return job->options->out != NULL; }
 
 /* Whether an explicit --resume goes on in the same folder shows when the folder is made. */
@@ -74,6 +82,9 @@ static const struct {
   bool (*is_met)(const ronde__job *job, const ronde_graph *graph);
 } table[RONDE__N_NEEDS] = {
     [RONDE__NEED_REAL_RUN] = {RONDE__KNOWN_AT_ONCE, is_real_run},
+    [RONDE__NEED_WEIGHTS] = {RONDE__KNOWN_AT_ONCE, has_weights},
+    [RONDE__NEED_SIMULATED] = {RONDE__KNOWN_OPTIONS, is_simulated},
+    [RONDE__NEED_MEASURED] = {RONDE__KNOWN_OPTIONS, is_measured},
     [RONDE__NEED_OUT] = {RONDE__KNOWN_OPTIONS, has_out},
     [RONDE__NEED_NEW_OUT] = {RONDE__KNOWN_OPTIONS, has_new_out},
     [RONDE__NEED_MODEL_PADDING] = {RONDE__KNOWN_OPTIONS, has_padding},

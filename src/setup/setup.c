@@ -223,6 +223,7 @@ static ronde_status check_network(ronde__job *job) {
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
   if (status == RONDE_OK) ronde__tell_classes(job);
   if (status == RONDE_OK) status = ronde__check_effects(job, RONDE__KNOWN_NETWORK, graph);
+  if (status == RONDE_OK) status = ronde__check_spans(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
   ronde_graph_destroy(graph);
   return status;
@@ -284,6 +285,9 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__safetensors_close(job->init);
   free(job->best_path);
   ronde__roles_release(&job->roles);
+  ronde__free(job->sim);
+  ronde__free(job->sim_host_of);
+  ronde__spans_destroy(job->spans);
   free(job->new_head);
   free(job->init_path);
   ronde__class_names_release(&job->class_names);

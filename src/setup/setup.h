@@ -41,6 +41,10 @@ ronde_status ronde__find_start(ronde__job *job);
 /* Rank 0's bytes on all ranks, which call together: of what a training goes on from. */
 ronde_status ronde__start_broadcast(ronde__transport *transport, void *data, size_t bytes);
 ronde_status ronde__set_up_world(ronde__job *job);
+/* setup_sim.c: the simulated cluster of --transport sim, and what it replays; with the ranks known. */
+ronde_status ronde__set_up_sim(ronde__job *job);
+/* RONDE_E_USAGE where the replayed spans are of another network or batch. */
+ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph);
 /* Reads --choices into job->choices, on every rank the same; with the world known. */
 ronde_status ronde__set_up_choices(ronde__job *job);
 /* classes.c: the names of classes in a file of weights. RONDE_E_INPUT where they are no list of texts. */

@@ -159,7 +159,8 @@ static ronde_status resolve_tests(ronde__job *job) {
 
 /* What must see all gradients of a step before the first parameter changes. */
 static bool needs_whole_gradients(const ronde__job *job) {
-  return job->options->clip > 0 || job->options->accumulate > 1 || job->options->skip_bad_steps > 0;
+  const ronde__options *o = job->options;
+  return o->clip > 0 || o->accumulate > 1 || o->skip_bad_steps > 0 || o->record_spans || job->spans;
 }
 
 ronde_status ronde__set_up_training(ronde__job *job) {
@@ -170,6 +171,8 @@ ronde_status ronde__set_up_training(ronde__job *job) {
   RONDE_TRY(resolve_rate(job));
   RONDE_TRY(resolve_optimizer(job));
   RONDE_TRY(resolve_schedule(job));
+  if (o->record_spans && o->accumulate > 1)
+    return ronde__fail(RONDE_E_USAGE, "--record-spans: a step of one batch is recorded, without --accumulate");
   job->fused_update = job->roles.n_workers == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
                       o->exec != RONDE__EXEC_EAGER;
   return resolve_drill(job);

@@ -13,6 +13,8 @@
 ronde_status ronde__joins_mpi(const ronde_config *config, bool *joins_out) {
   const ronde__options *o = ronde__config_options(config);
   *joins_out = o->transport == RONDE__TRANSPORT_MPI || (o->transport == RONDE__TRANSPORT_AUTO && ronde__mpi_launched());
+  if (o->transport == RONDE__TRANSPORT_SIM && config->verb != RONDE__VERB_TRAIN)
+    return ronde__fail(RONDE_E_USAGE, "--transport sim: only train can be simulated");
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_LAUNCHED, *joins_out));
   return ronde__config_settle(config, RONDE__NEED_MPI, *joins_out);
 }
@@ -41,8 +43,13 @@ static ronde_status count_workers(ronde__job *job, int n_extra) {
   return RONDE_OK;
 }
 
+/* Ranks on the host of the first one here. */
 static int ranks_here(const ronde__job *job) {
-  return job->mpi ? ronde__transport_local(job->mpi) : job->roles.n_ranks;
+  int n = 0;
+  if (job->mpi) return ronde__transport_local(job->mpi);
+  if (!job->sim) return job->roles.n_ranks;
+  for (int r = 0; r < job->roles.n_ranks; r++) n += job->sim_host_of[r] == job->sim_host_of[0];
+  return n;
 }
 
 /* Of the workers of this host. */
@@ -186,6 +193,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
                        job->strategy->max_workers, job->roles.n_workers);
   RONDE_TRY(check_strategy(job));
   RONDE_TRY(place_members(job));
+  RONDE_TRY(ronde__set_up_sim(job));
   if (!ronde__strategy_understands(job->strategy, "sentinel")) o->sentinel = 0;
   if (o->overlap == RONDE__OVERLAP_AUTO) o->overlap = overlap_pays(job) ? RONDE__OVERLAP_ON : RONDE__OVERLAP_OFF;
   RONDE_TRY(ronde__set_up_choices(job));

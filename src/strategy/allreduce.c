@@ -89,7 +89,7 @@ static ronde_status allreduce_meet(state *s) {
   uint64_t begun = ronde__comm_thread_hold(s->thread, 1) - s->n_before;
   s->found.n_begun = (int32_t)ronde__min((int64_t)begun, s->cut.n - 1);
   s->results[transport->rank] = s->found;
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  RONDE_TRY(ronde__allgather(transport, TAG_RESULTS, s->results, sizeof *s->results));
   for (int r = 0; r < transport->size; r++) turn = (int)ronde__max(turn, s->results[r].n_begun);
   atomic_store_explicit(&s->turn, turn, memory_order_relaxed);
   ronde__comm_thread_go_on(s->thread);
@@ -197,9 +197,10 @@ static ronde_status make_buckets(state *s) {
   size_t scratch = s->settings->collective->scratch(s->worker->transport, longest);
   if (s->settings->wire_bf16) {
     scratch = ronde__allreduce_bf16_scratch(longest, s->worker->transport->size);
-    RONDE__ALLOC(s->residual, ronde__net_n_trained(s->worker->net) * sizeof *s->residual, "residual of --wire bf16");
+    RONDE__ALLOC_FLOATS(s->residual, s->worker->kernels, ronde__net_n_trained(s->worker->net),
+                        "residual of --wire bf16");
   }
-  RONDE__ALLOC(s->scratch, scratch * sizeof(float), "buckets");
+  RONDE__ALLOC_FLOATS(s->scratch, s->worker->kernels, scratch, "buckets");
   return RONDE_OK;
 }
 

@@ -1,6 +1,8 @@
 /* Cuts the flat gradients into buckets, counts what is final in each, and packs what is not dead. */
 #include "strategy/buckets.h"
 
+#include "base/ghost.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,6 +116,7 @@ static ronde__range live_stretch(const ronde__bucket *b, int k) {
 
 void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
   size_t at = b->begin;
+  if (ronde__is_ghost(gradients)) return;
   for (int k = 0; k <= b->n_dead && b->n_dead; k++) {
     ronde__range live = live_stretch(b, k);
     memmove(gradients + at, gradients + live.begin, live.n * sizeof *gradients);
@@ -122,6 +125,7 @@ void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
 }
 
 void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *packed) {
+  if (ronde__is_ghost(flat)) return;
   for (int k = 0; k <= b->n_dead; k++) {
     ronde__range live = live_stretch(b, k);
     memcpy(packed, flat + live.begin, live.n * sizeof *packed);
@@ -130,6 +134,7 @@ void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *pack
 }
 
 void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *flat) {
+  if (ronde__is_ghost(flat)) return;
   for (int k = 0; k <= b->n_dead; k++) {
     ronde__range live = live_stretch(b, k);
     memcpy(flat + live.begin, packed, live.n * sizeof *packed);
@@ -139,12 +144,14 @@ void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *f
 
 void ronde__bucket_clear_dead(const ronde__bucket *b, float *gradients) {
   size_t packed_end = b->begin + b->n_live;
+  if (ronde__is_ghost(gradients)) return;
   for (int k = 0; k < b->n_dead && b->dead[k].begin < packed_end; k++) /* behind it nothing was written */
     memset(gradients + b->dead[k].begin, 0, b->dead[k].n * sizeof *gradients);
 }
 
 void ronde__bucket_unpack(const ronde__bucket *b, float *gradients) {
   size_t at = b->begin + b->n_live;
+  if (ronde__is_ghost(gradients)) return;
   for (int k = b->n_dead; k >= 0 && b->n_dead; k--) {
     ronde__range live = live_stretch(b, k);
     at -= live.n;

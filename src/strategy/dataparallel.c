@@ -431,6 +431,7 @@ const ronde__strategy ronde__strategy_dataparallel = {
     .fuses_alone = true,
     .waits_for_all = true,
     .equals_one = true,
+    .needs_values = true,
     .rank_0_loads = true,
     .more_bytes = more_bytes,
     .master_bytes = master_bytes,

@@ -55,7 +55,7 @@ enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUFFERS, TAG_BUCKETS,
 static ronde_status gather_results(void *arg) {
   state *s = arg;
   ronde__transport *transport = s->worker->transport;
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  RONDE_TRY(ronde__allgather(transport, TAG_RESULTS, s->results, sizeof *s->results));
   s->met_ns = ronde__time_now(transport->time);
   return RONDE_OK;
 }

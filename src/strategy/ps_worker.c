@@ -126,7 +126,7 @@ ronde_status ronde__ps_settle(void *opaque) {
 
 /* Room for the live elements of any bucket. */
 static ronde_status make_packed(const state *s, float **packed_out) {
-  RONDE__ALLOC(*packed_out, ronde__buckets_longest(&s->cut) * sizeof **packed_out, "parameter servers");
+  RONDE__ALLOC_FLOATS(*packed_out, s->worker->kernels, ronde__buckets_longest(&s->cut), "parameter servers");
   return RONDE_OK;
 }
 

@@ -23,6 +23,7 @@ typedef struct ronde__service_options {
   double clip; /* 0: off */
   bool records_order;
   ronde__pool *pool; /* NULL: the calling thread works alone */
+  double element_ns; /* of a replayed run: how long the update of an element takes; else 0 */
 } ronde__service_options;
 
 /* What members do that are no workers. */

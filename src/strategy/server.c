@@ -114,9 +114,10 @@ static ronde_status set_up(ronde__server *s) {
   int n_requests = RONDE__CLIENT_REQUESTS(s) * s->n_workers + 1;
   RONDE__ALLOC(s->requests, (size_t)n_requests * sizeof *s->requests, "parameter server");
   s->n_requests = n_requests;
-  RONDE__ALLOC(s->values, s->n * sizeof *s->values, "parameter server");
-  RONDE__ALLOC(s->pushed, n_workers * s->n * sizeof *s->pushed, "parameter server");
+  RONDE__ALLOC_FLOATS(s->values, s->o.kernels, s->n, "parameter server");
+  RONDE__ALLOC_FLOATS(s->pushed, s->o.kernels, n_workers * s->n, "parameter server");
   RONDE_TRY(ronde__optim_create(s->o.optim, s->o.kernels, s->n, &s->optim));
+  if (s->o.element_ns > 0) ronde__optim_pace(s->optim, s->group->time, s->o.element_ns);
   RONDE_TRY(take_array(s, RONDE__PS_VALUES, s->values));
   if (plan.n_updates == 0) return RONDE_OK;
   ronde__optim_set_updates(s->optim, plan.n_updates);
@@ -148,7 +149,7 @@ ronde_status ronde__server_give_state(ronde__server *s) {
 ronde_status ronde__server_clip(ronde__server *s, float *gradients) {
   if (s->o.clip <= 0) return RONDE_OK;
   s->squares[s->index] = s->o.kernels->sum_squares(gradients, (int64_t)s->n);
-  RONDE_TRY(ronde__allgather_ring(s->servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
+  RONDE_TRY(ronde__allgather(s->servers, RONDE__PS_NORM, s->squares, sizeof *s->squares));
   double sum = 0;
   for (int i = 0; i < s->n_servers; i++) sum += s->squares[i];
   float factor = ronde__clip_factor(sum, s->o.clip);

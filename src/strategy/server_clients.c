@@ -1,6 +1,8 @@
 /* Workers that a parameter server serves apart: what is awaited of each, and what each is sent. */
 #include "strategy/server_impl.h"
 
+#include "base/ghost.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +36,7 @@ ronde_status ronde__client_send_values(ronde__server *s, int w) {
   ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
   float *copy = ronde__client_slot(s, w);
-  if (s->n) memcpy(copy, s->values, s->n * sizeof *s->values);
+  if (s->n && !ronde__is_ghost(copy)) memcpy(copy, s->values, s->n * sizeof *s->values);
   for (int b = s->n_buckets - 1; b >= 0; b--)
     if (ronde__server_length(s, b))
       RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)), copy + s->begin[b],

@@ -234,7 +234,7 @@ static ronde_status meet(state *s, uint64_t begin_ns) {
   }
   for (int b = s->cut.n - 1; b >= 0 && !s->thread; b--) RONDE_TRY(offer(s, b));
   s->results[transport->rank] = s->found;
-  RONDE_TRY(ronde__allgather_ring(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  RONDE_TRY(ronde__allgather(transport, TAG_RESULTS, s->results, sizeof *s->results));
   uint64_t met = ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__worker_met(s->worker, s->results, begin_ns, met);
   return RONDE_OK;
@@ -258,7 +258,7 @@ static ronde_status find_factor(state *s) {
     for (int i = s->own->first[b]; i < s->own->first[b + 1]; i++)
       own += worker->kernels->sum_squares(kept_sum(s, b, i), (int64_t)s->own->pieces[i].n);
   s->norms[transport->rank] = own;
-  RONDE_TRY(ronde__allgather_ring(worker->transport, TAG_NORMS, s->norms, sizeof *s->norms));
+  RONDE_TRY(ronde__allgather(worker->transport, TAG_NORMS, s->norms, sizeof *s->norms));
   for (int r = 0; r < transport->size; r++) all += s->norms[r];
   s->factor = ronde__clip_factor(all, worker->clip);
   return RONDE_OK;

@@ -22,6 +22,7 @@ const ronde__strategy ronde__strategy_single_lbfgs = {
     .rereads = true,
     .waits_for_all = true,
     .equals_one = true,
+    .needs_values = true,
     .more_bytes = ronde__lbfgs_more_bytes,
     .create = create,
     .step = ronde__lbfgs_steps_step,

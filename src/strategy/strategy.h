@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
+#include "strategy/recorder.h"
 #include "strategy/straggler.h"
 #include "strategy/roles.h"
 
@@ -58,7 +59,8 @@ typedef struct ronde__worker {
   const ronde__master *master;       /* set by a strategy; NULL: it loads and judges for itself */
   void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
   void *before_forward_arg;
-  int update_slot;   /* of the optimizer, in the ledger */
+  ronde__recorder *recorder; /* --record-spans; NULL: nothing is recorded */
+  int update_slot;           /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
   double *
       partials; /* [size][1 + partial_elems of the net]: what the ranks contribute to a synchronised op; NULL: there is none */
@@ -132,6 +134,7 @@ typedef struct ronde__strategy {
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
+  bool needs_values;            /* losses or outputs decide what a step does: it cannot be replayed (--sim-spans) */
   bool rank_0_loads;            /* for all: the others have no loader, and its own has whole batches */
   /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
    * can write one after any step. */

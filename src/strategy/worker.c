@@ -44,7 +44,9 @@ static void update_concurrently(const ronde__worker *worker, const ronde__gradie
 
 static void worker_param_needed(void *user, int param) {
   const watch *w = user;
-  w->worker->param_needed(w->worker->needed_user, param);
+  ronde__worker *worker = w->worker;
+  if (worker->param_needed) worker->param_needed(worker->needed_user, param);
+  ronde__recorder_needed(worker->recorder, param);
 }
 
 /* Of what has a gradient. */
@@ -63,6 +65,7 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   watch *w = user;
   ronde__worker *worker = w->worker;
   if (!w->last) return;
+  ronde__recorder_ready(worker->recorder, g->param);
   bool broken = atomic_load_explicit(&w->broken, memory_order_relaxed) != 0;
   if (!broken && !is_finite(worker, g)) {
     atomic_store(&w->broken, 2 + g->param);
@@ -98,7 +101,7 @@ static ronde_status gather_partials(void *user, const double *partial, size_t n,
   uint64_t ready = ronde__time_now(transport->time) - met, latest = ready;
   memcpy(own, &ready, sizeof ready);
   memcpy(own + 1, partial, n * sizeof *partial);
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_SHARED, worker->partials, stride * sizeof *own));
+  RONDE_TRY(ronde__allgather(transport, RONDE__TAG_SHARED, worker->partials, stride * sizeof *own));
   uint64_t end = ronde__prof_switch(worker->prof, w->phase);
   for (int r = 0; r < transport->size; r++) {
     memcpy(&ready, worker->partials + (size_t)r * stride, sizeof ready);
@@ -142,7 +145,7 @@ static void all_final(watch *w, bool any) {
 /* Forward and backward of one batch, or the part that a rank without an example takes in it. */
 static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__step *step, bool accumulate) {
   ronde__worker *worker = w->worker;
-  ronde__net_hooks hooks = {.param_needed = worker->param_needed ? worker_param_needed : NULL,
+  ronde__net_hooks hooks = {.param_needed = worker->param_needed || worker->recorder ? worker_param_needed : NULL,
                             .gradient = worker_gradient_final,
                             .gather_partials = worker->partials ? gather_partials : NULL,
                             .loss = worker->master ? ask_master : NULL,
@@ -179,6 +182,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     enter(&w, RONDE__PHASE_LOAD);
     RONDE_TRY(next_batch(worker, &batch));
     enter(&w, RONDE__PHASE_FORWARD);
+    ronde__recorder_begin(worker->recorder, batch.n);
     if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
     int64_t first =
         i * worker->batch + ronde__shard_begin(batch.global_n, worker->transport->rank, worker->transport->size);

@@ -114,7 +114,7 @@ static ronde_status gather_strategy_facts(ronde__rank *r) {
   if (!bytes) return RONDE_OK;
   RONDE__ALLOC(r->strategy_facts, (size_t)r->group->size * bytes, "report");
   strategy->facts(r->strategy_state, r->services, (char *)r->strategy_facts + (size_t)r->group->rank * bytes);
-  return ronde__allgather_ring(r->group, RONDE__TAG_FACTS, r->strategy_facts, bytes);
+  return ronde__allgather(r->group, RONDE__TAG_FACTS, r->strategy_facts, bytes);
 }
 
 ronde_status ronde__rank_gather(ronde__rank *r) {
@@ -122,7 +122,7 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   row *rows = NULL;
   RONDE__ALLOC(r->facts, (size_t)r->job->roles.n_ranks * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
-  RONDE_TRY(ronde__allgather_ring(r->group, RONDE__TAG_FACTS, r->facts, sizeof *r->facts));
+  RONDE_TRY(ronde__allgather(r->group, RONDE__TAG_FACTS, r->facts, sizeof *r->facts));
   RONDE_TRY(ronde__gather_check_facts(r->facts, r->job->roles.n_ranks));
   RONDE_TRY(gather_strategy_facts(r));
   RONDE_TRY(pack_rows(r, &rows));

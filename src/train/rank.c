@@ -8,9 +8,18 @@
 
 /* ---- steps ---- */
 
-static void planted_delay(void *arg) {
+/* Before a step's forward pass: planted by a drill, or simulated. */
+static uint64_t delay_ns(const ronde__rank *r, int64_t step) {
+  const ronde__job *job = r->job;
+  bool slow = job->drill_slow_rank == r->transport->rank && step >= job->drill_slow_step;
+  uint64_t ns = slow ? job->drill_slow_ns : 0;
+  if (job->sim) ns += ronde__sim_net_straggle_ns(job->sim, (uint64_t)job->options->sim_seed, r->group->rank, step);
+  return ns;
+}
+
+static void be_late(void *arg) {
   const ronde__rank *r = arg;
-  ronde__time_sleep(r->transport->time, r->job->drill_slow_ns);
+  ronde__time_sleep(r->transport->time, r->late_ns);
 }
 
 /* Synchronous replicas that a strategy leaves unequal between steps; asynchronous ones are made equal where they meet. */
@@ -160,7 +169,7 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   if (r->saver) ronde__rank_drop_whole(r);
   RONDE_TRY(status);
   if (strategy->meets_to_save && !last)
-    RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+    RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -190,7 +199,7 @@ static ronde_status rank_meet(ronde__rank *r, const ronde__epoch *epoch, ronde_s
   RONDE_TRY(rank_settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
   r->results[transport->rank] = (ronde__epoch_result){.end = *status, .sums = epoch->sums};
-  RONDE_TRY(ronde__allgather_ring(transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__allgather(transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -250,8 +259,8 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   if (job->options->skip_bad_steps) keep_buffers(r);
-  bool slow = job->drill_slow_rank == r->transport->rank && step->step >= job->drill_slow_step;
-  r->worker.before_forward = slow && job->drill_slow_ns ? planted_delay : NULL;
+  r->late_ns = delay_ns(r, step->step);
+  r->worker.before_forward = r->late_ns ? be_late : NULL;
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   bool skipped = result.broken_rank >= 0;
@@ -262,7 +271,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   ronde__step_report report = {step->step,
                                epoch->epoch,
                                n,
-                               skipped || n == 0 ? NAN : result.loss_sum / (double)n,
+                               skipped || n == 0 || job->spans ? NAN : result.loss_sum / (double)n,
                                step->lr,
                                end - begin,
                                result.left_out,
@@ -304,7 +313,7 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
   RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->results[r->transport->rank].score));
-  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   for (int i = 0; i < r->job->roles.n_workers; i++) {
     epoch->score.loss_sum += r->results[i].score.loss_sum;
     epoch->score.n_correct += r->results[i].score.n_correct;
@@ -320,7 +329,7 @@ static int broken_parameter(const ronde__rank *r) {
   const ronde__net_param *params = ronde__net_params(r->net, &n_params);
   const float *values = ronde__net_values(r->net);
   for (int i = 0; i < n_params; i++)
-    if (!r->job->kernels->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) return i;
+    if (!ronde__job_flat_kernels(r->job)->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) return i;
   return -1;
 }
 
@@ -339,7 +348,7 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   if (r->transport->rank == 0) RONDE_TRY(ronde__weights_save(r->net, job->best_path, job));
-  return ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results);
+  return ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results);
 }
 
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
@@ -355,7 +364,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__prof_totals(r->prof, own->ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
-  RONDE_TRY(ronde__allgather_ring(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
   epoch->results = r->results;
   if (r->job->strategy->asynchronous) {
     epoch->sums = sum_results(r->results, r->job->roles.n_workers, epoch->sums.steps);
@@ -385,7 +394,7 @@ static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int
 
 static bool wants_score(const ronde__rank *r, int64_t epoch, bool at_end) {
   int64_t every = r->job->options->eval_every;
-  return r->max_steps == 0 && (at_end || (every > 0 && epoch % every == 0));
+  return r->max_steps == 0 && !r->job->spans && (at_end || (every > 0 && epoch % every == 0));
 }
 
 static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step, bool *ends_out) {

@@ -73,6 +73,7 @@ typedef struct ronde__rank {
   ronde__optim *optim;
   ronde__state state;
   ronde__loader *loader;
+  ronde__recorder *recorder; /* rank 0, with --record-spans */
   ronde__worker worker;
   ronde__strategy_settings settings;
   char collective_reason[96];
@@ -82,6 +83,7 @@ typedef struct ronde__rank {
   ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
   ronde__epoch_result *results;                           /* [workers] */
   ronde__epoch_result own; /* what it has done of this epoch: examples, dropped, missed */
+  uint64_t late_ns;        /* by which the present step begins later */
   double *partials;        /* of the worker */
   ronde__progress progress;
   float *kept_buffers; /* as they were before the step, where it may be left out */

@@ -14,19 +14,26 @@ static const char *optimizer_name(const ronde__job *job) {
   return names[job->optim.kind];
 }
 
+static double slowness_of(const ronde__rank *r) {
+  return r->job->sim ? ronde__sim_net_slowness(r->job->sim, r->group->rank) : 1;
+}
+
 static ronde_status make_net(ronde__rank *r) {
   const ronde__job *job = r->job;
-  RONDE_TRY(ronde__pool_create(job->threads, &r->pool));
+  ronde__replay replay = {.spans = job->spans, .time = r->group->time, .slowness = slowness_of(r)};
+  RONDE_TRY(ronde__pool_create(job->spans ? 1 : job->threads, &r->pool));
   RONDE_TRY(ronde__prof_create(r->transport->rank, r->transport->time, job->options->trace, &r->prof));
   RONDE_TRY(ronde__job_graph(job, &r->graph));
   if (job->options->sync_bn) ronde__graph_synchronise(r->graph);
   ronde__net_options options = ronde__job_net_options(job, r->pool, r->prof, true);
   options.transient_gradients = job->fused_update;
   options.taker_name = optimizer_name(job);
+  if (job->spans) options.replay = &replay;
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
-  if (!job->resume) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
+  if (!job->resume && !job->spans) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init, job->new_head != NULL);
   RONDE_TRY(ronde__job_optim(job, r->net, &r->optim));
+  if (job->spans) ronde__optim_pace(r->optim, r->group->time, ronde__job_element_ns(job) * replay.slowness);
   return ronde__rank_take_state(r);
 }
 
@@ -62,8 +69,9 @@ static ronde_status make_service(ronde__rank *r, int i, ronde__pool *pool) {
   if (!service->member) return RONDE_OK;
   ronde__service_options options = {.settings = &r->settings,
                                     .member = service->member,
-                                    .kernels = job->kernels,
+                                    .kernels = ronde__job_flat_kernels(job),
                                     .optim = &job->optim,
+                                    .element_ns = ronde__job_element_ns(job) * slowness_of(r),
                                     .optimizer_name = optimizer_name(job),
                                     .clip = job->options->clip,
                                     .records_order = job->records_order,
@@ -85,7 +93,7 @@ static ronde_status start_services(ronde__rank *r) {
 
 ronde_status ronde__rank_serve(ronde__rank *r) {
   r->settings = settings_of(r);
-  RONDE_TRY(ronde__pool_create(r->job->threads, &r->pool));
+  RONDE_TRY(ronde__pool_create(r->job->spans ? 1 : r->job->threads, &r->pool));
   RONDE_TRY(make_service(r, 0, r->pool));
   RONDE_TRY(r->services[0].member->role->run(r->services[0].state));
   r->agreed = true;
@@ -130,7 +138,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (job->roles.n_ranks > job->roles.n_workers)
     r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
   RONDE_TRY(make_net(r));
-  RONDE_TRY(prepare_plans(r));
+  if (!job->spans) RONDE_TRY(prepare_plans(r));
+  if (job->options->record_spans && r->group->rank == 0)
+    RONDE_TRY(ronde__recorder_create(r->net, r->prof, job->local_batch, &r->recorder));
   size_t partial_elems = ronde__net_partial_elems(r->net);
   if (partial_elems)
     RONDE__ALLOC(r->partials, (size_t)job->roles.n_workers * (1 + partial_elems) * sizeof *r->partials, "training");
@@ -146,10 +156,13 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
       .rank = r->transport->rank,
       .world = whole ? 1 : job->roles.n_workers,
       .whole = job->options->shard == RONDE__SHARD_WHOLE,
-      .prefetch = PREFETCH,
+      .prefetch = job->spans ? 0 : PREFETCH,
+      .sizes_alone = job->spans != NULL,
       .keep = job->strategy->rereads ? (int)ronde__min(job->options->accumulate, job->batches_per_epoch) : 1,
       .time = r->transport->time,
-      .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
+      .delay_ns = slow_to_load ? job->drill_load_ns : 0};
+  if (job->spans)
+    loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
@@ -164,7 +177,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   r->settings.wire_bf16 = job->options->wire == RONDE__WIRE_BF16;
   r->settings.overlap = job->options->overlap == RONDE__OVERLAP_ON;
   r->worker = (ronde__worker){.transport = r->transport,
-                              .kernels = job->kernels,
+                              .kernels = ronde__job_flat_kernels(job),
+                              .recorder = r->recorder,
                               .pool = r->pool,
                               .prof = r->prof,
                               .net = r->net,
@@ -179,7 +193,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .optim_arrays = r->state.arrays,
                               .arrays = r->state.arrays + ronde__optim_n_states(r->optim),
                               .note = job->resume ? ronde__resume_note(job->resume) : NULL};
-  r->worker.update_slot = ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, job->kernels->isa);
+  r->worker.update_slot =
+      ronde__prof_op_slot(r->prof, optimizer_name(job), RONDE__PHASE_UPDATE, r->worker.kernels->isa);
   r->worker.before_forward_arg = r;
   RONDE_TRY(start_services(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
@@ -205,6 +220,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__pool_destroy(r->pool);
   ronde__prof_destroy(r->prof);
   ronde__straggler_destroy(r->straggler);
+  ronde__recorder_destroy(r->recorder);
   ronde__free(r->partials);
   ronde__free(r->results);
   ronde__free(r->facts);

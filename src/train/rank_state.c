@@ -29,7 +29,7 @@ static ronde_status list_arrays(ronde__rank *r) {
     if (i < n_own) array->values = ronde__optim_state(r->optim, i, &array->name);
     else {
       array->name = more[i - n_own];
-      RONDE__ALLOC(array->values, ronde__net_n_trained(r->net) * sizeof *array->values, "training");
+      RONDE__ALLOC_FLOATS(array->values, ronde__job_flat_kernels(r->job), ronde__net_n_trained(r->net), "training");
     }
     r->state.n_arrays++;
   }

@@ -3,6 +3,7 @@
 #include "train/run.h"
 #include "job/split.h"
 #include "base/json.h"
+#include "job/spans_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -85,16 +86,17 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   bool has_classes = job->data->source.classes > 0;
   double n = (double)ronde__max(1, e->sums.examples), n_score = (double)ronde__max(1, e->score.n);
   uint64_t cpu = ronde__cpu_ns();
-  ronde__record_epoch row = {.epoch = e->epoch,
-                             .steps = e->steps,
-                             .examples = e->examples,
-                             .left_out_examples = e->left_out,
-                             .cpu_s = seconds(cpu - r->epoch_cpu_ns),
-                             .lr = e->lr,
-                             .train_loss = e->sums.steps ? e->sums.loss_sum / n : NAN,
-                             .train_accuracy = has_classes && e->sums.steps ? (double)e->sums.n_correct / n : NAN,
-                             .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
-                             .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
+  ronde__record_epoch row = {
+      .epoch = e->epoch,
+      .steps = e->steps,
+      .examples = e->examples,
+      .left_out_examples = e->left_out,
+      .cpu_s = job->sim ? NAN : seconds(cpu - r->epoch_cpu_ns),
+      .lr = e->lr,
+      .train_loss = e->sums.steps && !job->spans ? e->sums.loss_sum / n : NAN,
+      .train_accuracy = has_classes && e->sums.steps && !job->spans ? (double)e->sums.n_correct / n : NAN,
+      .test_loss = e->has_score ? e->score.loss_sum / n_score : NAN,
+      .test_accuracy = e->has_score && has_classes ? (double)e->score.n_correct / n_score : NAN};
   r->epoch_cpu_ns = cpu;
   for (int w = 0; w < job->roles.n_workers; w++) {
     ronde__record_worker *worker = &r->workers[w];
@@ -109,7 +111,7 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
       if (!apart) worker->wall_s += s, row.wall_s += s / job->roles.n_workers;
     }
   }
-  ronde__energy_update(&r->record.energy);
+  if (!job->sim) ronde__energy_update(&r->record.energy);
   RONDE_TRY(ronde__record_add_epoch(&r->record, &row));
   if (job->options->out) RONDE_TRY(ronde__epochs_add(job->options->out, &row, e->last_step));
   note_test(r, e, &row);
@@ -159,7 +161,7 @@ static void fill_model_and_data(ronde__run *r) {
                                         ronde__graph_trained_parameters(graph),
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
-                                        (int64_t)(executed / (double)job->local_batch),
+                                        job->spans ? -1 : (int64_t)(executed / (double)job->local_batch),
                                         job->init_path};
 }
 
@@ -206,8 +208,9 @@ static void fill_run(ronde__run *r) {
         (ronde__record_choice){"collective", collective->name, r->ranks[0].collective_reason};
   int n_servers;
   ronde__roles_of(&job->roles, "server", &n_servers);
-  record->world = (ronde__record_world){job->roles.n_workers, n_servers, job->threads, r->transports[0]->ops->name,
-                                        job->strategy->name};
+  record->world =
+      (ronde__record_world){job->roles.n_workers, n_servers,        job->threads,      r->transports[0]->ops->name,
+                            job->strategy->name,  job->sim != NULL, job->spans != NULL};
   if (job->resume) fill_resumed(r);
   record->skipped_steps = r->ranks[0].progress.skipped - (job->resume ? job->resume->progress.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
@@ -268,6 +271,7 @@ static ronde_status fill_results(ronde__run *r) {
     r->workers[i].late = &r->late[i];
   }
   RONDE_TRY(ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops));
+  if (r->job->spans) return RONDE_OK;
   RONDE_TRY(ronde__weights_sha256(first->net, r->weights_sha256));
   RONDE_TRY(ronde__state_sha256(first->net, r->state_sha256));
   record->weights_sha256 = r->weights_sha256;
@@ -298,6 +302,17 @@ static ronde_status save_last(const ronde__run *r) {
   return status;
 }
 
+static ronde_status write_spans(const ronde__run *r) {
+  ronde__spans *spans;
+  RONDE_TRY(ronde__recorder_finish(r->ranks[0].recorder, &spans));
+  spans->model = ronde__strdup(r->job->model_name);
+  spans->threads = r->job->threads;
+  ronde_status status = spans->model ? ronde__spans_write(spans, r->job->options->record_spans)
+                                     : ronde__fail(RONDE_E_MEMORY, "--record-spans: no memory");
+  ronde__spans_destroy(spans);
+  return status;
+}
+
 static void warn_of_target(const ronde__record *record) {
   const ronde__record_target *target = &record->target;
   if (record->status != RONDE_OK || target->accuracy == 0 || target->reached) return;
@@ -322,18 +337,21 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
     if (status == RONDE_OK && r->predictor_out && whole)
       status = ronde__predictor_create(r->job, r->ranks[0].net, &r->job->data->normalization, r->predictor_out);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
+    if (status == RONDE_OK && o->record_spans && r->status == RONDE_OK) status = write_spans(r);
   }
   record->status = status == RONDE_OK ? r->status : status;
   warn_of_target(record);
   record->wall_s = seconds(ronde__run_now(r) - r->begin_ns);
-  record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
-  record->peak_rss_bytes = ronde__peak_rss_bytes();
+  if (!r->job->sim) {
+    record->cpu_s = seconds(ronde__cpu_ns() - r->begin_cpu_ns);
+    record->peak_rss_bytes = ronde__peak_rss_bytes();
+  }
   /* Of all processes; the others' whole lives are the run. */
   for (int i = 1; i < r->job->roles.n_ranks && r->job->mpi && r->ranks[0].facts; i++) {
     record->cpu_s += seconds(r->ranks[0].facts[i].cpu_ns);
     record->peak_rss_bytes += r->ranks[0].facts[i].peak_rss_bytes;
   }
-  ronde__energy_update(&record->energy);
+  if (!r->job->sim) ronde__energy_update(&record->energy);
   char *json;
   RONDE_TRY(ronde__record_json(record, &json));
   ronde_status written = o->out ? ronde__record_write(o->out, json) : RONDE_OK;
@@ -358,10 +376,10 @@ static int64_t planned_examples(const ronde__run *r) {
 /* What it will train on, and how: what runs must have in common to be compared. */
 static json_t *work_json(const ronde__run *r) {
   const ronde__job *job = r->job;
-  return json_pack("{s:I, s:s?, s:s, s:o, s:s, s:I, s:I, s:o}", "train_flops_per_example",
-                   (json_int_t)ronde__graph_train_flops(r->ranks[0].graph), "padding", ronde__job_padding(job), "dtype",
-                   ronde_config_get(job->config, "dtype"), "data", ronde__json_text(job->data->source.name),
-                   "data_sha256", job->data->sha256, "data_examples",
+  return json_pack("{s:b, s:I, s:s?, s:s, s:o, s:s, s:I, s:I, s:o}", "simulated", job->sim != NULL,
+                   "train_flops_per_example", (json_int_t)ronde__graph_train_flops(r->ranks[0].graph), "padding",
+                   ronde__job_padding(job), "dtype", ronde_config_get(job->config, "dtype"), "data",
+                   ronde__json_text(job->data->source.name), "data_sha256", job->data->sha256, "data_examples",
                    (json_int_t)job->data->source.n_examples[RONDE_SPLIT_TRAIN], "examples",
                    (json_int_t)planned_examples(r), "config", ronde__config_json(job->config));
 }

@@ -11,7 +11,7 @@ static void note_failure(ronde__run *r, ronde_status status) {
 
 /* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
 static ronde_status run_meet(ronde__rank *rank) {
-  return ronde__allgather_ring(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
+  return ronde__allgather(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
 }
 
 static ronde_status train(ronde__rank *rank) {

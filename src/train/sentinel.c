@@ -43,7 +43,7 @@ static ronde_status find_difference(ronde__rank *r, int64_t step) {
   uint64_t *sums;
   RONDE__ALLOC(sums, (size_t)(r->job->roles.n_workers * n_params) * sizeof *sums, "sentinel");
   for (int i = 0; i < n_params; i++) sums[r->transport->rank * n_params + i] = hash_param(r->net, i);
-  ronde_status status = ronde__allgather_ring(r->transport, RONDE__TAG_SENTINEL, sums, (size_t)n_params * sizeof *sums);
+  ronde_status status = ronde__allgather(r->transport, RONDE__TAG_SENTINEL, sums, (size_t)n_params * sizeof *sums);
   if (status == RONDE_OK) {
     r->agreed = true;
     status = r->transport->rank == 0 ? name_difference(r, sums, step) : RONDE_E_DIFFERENCE;
@@ -57,7 +57,7 @@ ronde_status ronde__sentinel_check(ronde__rank *r, int64_t step) {
   int n_workers = r->job->roles.n_workers;
   RONDE__ALLOC(sums, (size_t)n_workers * sizeof *sums, "sentinel");
   sums[r->transport->rank] = ronde__checksum(ronde__net_values(r->net), ronde__net_n_elems(r->net) * sizeof(float));
-  ronde_status status = ronde__allgather_ring(r->transport, RONDE__TAG_SENTINEL, sums, sizeof *sums);
+  ronde_status status = ronde__allgather(r->transport, RONDE__TAG_SENTINEL, sums, sizeof *sums);
   bool same = true;
   for (int other = 1; other < n_workers; other++) same &= sums[other] == sums[0];
   ronde__free(sums);

@@ -156,7 +156,7 @@ ronde_status ronde__rank_end_trace(ronde__rank *r) {
   RONDE__ALLOC(heads, (size_t)transport->size * sizeof *heads, "trace");
   heads[transport->rank] = own_head(r);
   ronde_status status = read_clocks(r, 1);
-  if (status == RONDE_OK) status = ronde__allgather_ring(transport, RONDE__TAG_TRACE, heads, sizeof *heads);
+  if (status == RONDE_OK) status = ronde__allgather(transport, RONDE__TAG_TRACE, heads, sizeof *heads);
   if (status == RONDE_OK)
     status = transport->rank == 0 ? write_trace(r, heads) : send_spans(r, &heads[transport->rank]);
   ronde__free(heads);

@@ -1,6 +1,7 @@
 /* A training from its options to its record. */
 #include "train/run.h"
 
+#include "comm/sim.h"
 #include "io/file.h"
 #include "setup/setup.h"
 
@@ -24,7 +25,11 @@ static ronde_status make_transports(ronde__run *run) {
     return RONDE_OK;
   }
   bool self = ronde__roles_alone(roles) && job->options->transport != RONDE__TRANSPORT_THREADS;
-  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(roles->n_ranks, run->transports));
+  if (job->sim) {
+    ronde__sim_options sim = ronde__sim_net_options(job->sim, roles->n_ranks, (uint64_t)job->options->sim_seed);
+    RONDE_TRY(ronde__transport_sim(&sim, run->transports));
+  } else if (self) RONDE_TRY(ronde__transport_self(run->transports));
+  else RONDE_TRY(ronde__transport_threads(roles->n_ranks, run->transports));
   for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
   return RONDE_OK;
 }
@@ -35,7 +40,7 @@ static ronde_status make_transports(ronde__run *run) {
 static void say_start(const ronde__job *job) {
   const ronde__options *o = job->options;
   const ronde__resume *r = job->resume;
-  if (!o->out && !o->save)
+  if (!o->out && !o->save && !job->sim)
     ronde__log(RONDE_LOG_INFO,
                "nothing from this training will be kept: --out DIR keeps weights, checkpoints and the record, --save "
                "FILE the weights");
@@ -124,7 +129,8 @@ static ronde_status run_and_report(ronde__run *run, char **json_out) {
 static ronde_status train(ronde__run *run, char **json_out) {
   bool complete = false;
   RONDE_TRY(make_transports(run));
-  run->begin_ns = ronde__run_now(run) - (ronde__now_ns() - run->begin_ns); /* set-up so far took the machine's time */
+  /* Set-up so far took the machine's time. */
+  run->begin_ns = ronde__run_now(run) - (run->job->sim ? 0 : ronde__now_ns() - run->begin_ns);
   if (run->job->options->dry_run) return dry_run(run, json_out);
   ronde_status status = ronde__run_reports(run) ? open_outputs(run, json_out, &complete) : RONDE_OK;
   if (status == RONDE_OK) status = agree_on_complete(run, &complete);
