@@ -136,7 +136,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
-  bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
+  bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
   bool whole = job->strategy->rank_0_loads;
   ronde__loader_options loader = {.data = job->data,
                                   .sampler = job->sampler,
@@ -145,7 +145,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                                   .whole = job->options->shard == RONDE__SHARD_WHOLE,
                                   .prefetch = PREFETCH,
                                   .time = r->transport->time,
-                                  .drill_delay_ns = slow_to_load ? job->drill_load_ns : 0};
+                                  .drill_delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0};
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
