@@ -97,6 +97,7 @@ static void a_full_disk_ends_all_processes(void **state) {
   need_mpi();
   check_run(6, run(TRAIN "--workers 3 --transport mpi --out dm --drill slow:0:10,disk-full@25"));
   check_says("No space left on device");
+  check_run(1, run("find dm | grep -F .tmp"));
   check_kept("dm");
   check_goes_on("dm");
 }

@@ -21,19 +21,22 @@ static bool strikes(const ronde__rank *r, ronde__drill_kind kind) {
   return drill && drill->step == r->drilled_step;
 }
 
+static void say(const ronde__rank *r, const char *what) {
+  ronde__log(RONDE_LOG_WARNING, "step %" PRId64 ": rank %d: %s (--drill)", r->drilled_step, r->transport->rank, what);
+}
+
 /* More than any address space has. */
 static ronde_status plant_oom(const ronde__rank *r) {
   size_t bytes = (size_t)1 << 62;
+  say(r, "an allocation fails");
   void *p = ronde__pages_map(bytes);
-  if (!p)
-    return ronde__fail(RONDE_E_MEMORY, "step %" PRId64 ": no memory for %zu bytes (--drill oom)", r->drilled_step,
-                       bytes);
+  if (!p) return ronde__fail(RONDE_E_MEMORY, "step %" PRId64 ": no memory for %zu bytes", r->drilled_step, bytes);
   ronde__pages_unmap(p, bytes);
   return RONDE_OK;
 }
 
 /* What a signal to the process means: ranks that are threads go with it. */
-static void say(const ronde__rank *r, const char *what) {
+static void say_of_process(const ronde__rank *r, const char *what) {
   const char *others =
       r->job->roles.n_ranks > 1 && !r->job->mpi ? ", and with it all ranks, which are its threads" : "";
   ronde__log(RONDE_LOG_WARNING, "step %" PRId64 ": rank %d (process %ld) %s%s (--drill)", r->drilled_step,
@@ -41,7 +44,7 @@ static void say(const ronde__rank *r, const char *what) {
 }
 
 static ronde_status plant_kill(const ronde__rank *r) {
-  say(r, "is killed");
+  say_of_process(r, "is killed");
   kill(getpid(), SIGKILL);
   return RONDE_OK;
 }
@@ -67,7 +70,7 @@ static ronde_status plant_stop(const ronde__rank *r, uint64_t ns) {
   char what[64];
   if (ns) snprintf(what, sizeof what, "is stopped for %.3g s", (double)ns * 1e-9);
   else snprintf(what, sizeof what, "is stopped until kill -CONT %ld", (long)getpid());
-  say(r, what);
+  say_of_process(r, what);
   int error = ns ? start_helper(ns, &helper) : 0;
   if (error) return ronde__fail(RONDE_E_MEMORY, "--drill stop: cannot start /bin/sh: %s", strerror(error));
   kill(getpid(), SIGSTOP);
@@ -92,7 +95,8 @@ void ronde__rank_drill(ronde__rank *r, int64_t step) {
   r->drilled_step = step;
   r->worker.before_forward = r->job->options->drill ? strike : NULL;
   r->worker.corrupts = strikes(r, RONDE__DRILL_CORRUPT);
-  if (r->disk && full->on && step >= full->step) atomic_store(&r->disk->full, true);
+  if (r->worker.corrupts) say(r, "a gradient becomes NaN");
+  if (r->disk && full->on && step >= full->step && !atomic_exchange(&r->disk->full, true)) say(r, "the disk is full");
 }
 
 void ronde__rank_drift(ronde__rank *r) {
