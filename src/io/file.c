@@ -2,6 +2,8 @@
  * that a killed process left. */
 #include "io/file.h"
 
+#include "base/disk.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +94,7 @@ static ronde_status file_abandon_errno(ronde__file_out *out, const char *what) {
 ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void *data, size_t bytes) {
   const char *next = data;
   while (bytes > 0) {
-    ssize_t n = pwrite(out->file, next, bytes < PIECE ? bytes : PIECE, (off_t)offset);
+    ssize_t n = ronde__disk_fails() ? -1 : pwrite(out->file, next, bytes < PIECE ? bytes : PIECE, (off_t)offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_abandon_errno(out, "cannot write");
     next += n;
@@ -105,7 +107,7 @@ ronde_status ronde__file_patch(ronde__file_out *out, uint64_t offset, const void
 ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t bytes) {
   const char *next = data;
   while (bytes > 0) {
-    ssize_t n = write(out->file, next, bytes < PIECE ? bytes : PIECE);
+    ssize_t n = ronde__disk_fails() ? -1 : write(out->file, next, bytes < PIECE ? bytes : PIECE);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_abandon_errno(out, "cannot write");
     next += n;
@@ -120,7 +122,7 @@ ronde_status ronde__file_append(ronde__file_out *out, const void *data, size_t b
 }
 
 ronde_status ronde__file_commit(ronde__file_out *out) {
-  if (fsync(out->file)) return file_abandon_errno(out, "cannot write to the disk");
+  if (ronde__disk_fails() || fsync(out->file)) return file_abandon_errno(out, "cannot write to the disk");
   int file = out->file;
   out->file = -1;
   if (close(file)) return file_abandon_errno(out, "cannot close");

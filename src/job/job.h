@@ -28,6 +28,27 @@ typedef struct ronde__choices {
   char collective[32];
 } ronde__choices;
 
+/* Faults that --drill plants; setup/drill.c has the syntax and the check of each, train/drill.c what it does. */
+typedef enum ronde__drill_kind {
+  RONDE__DRILL_LOAD,
+  RONDE__DRILL_SLOW,
+  RONDE__DRILL_DRIFT,
+  RONDE__DRILL_CORRUPT,
+  RONDE__DRILL_OOM,
+  RONDE__DRILL_KILL,
+  RONDE__DRILL_STOP,
+  RONDE__DRILL_SLOW_DISK,
+  RONDE__DRILL_DISK_FULL,
+  RONDE__N_DRILLS
+} ronde__drill_kind;
+
+typedef struct ronde__drill {
+  bool on;
+  int rank;     /* of a worker; -1: every one, or none in particular */
+  int64_t step; /* at which, or from which on; 0: all */
+  uint64_t ns;  /* how long; 0: no end */
+} ronde__drill;
+
 /* Read-only after set-up. */
 typedef struct ronde__job {
   ronde_config *config; /* own copy, automatic values resolved */
@@ -61,12 +82,7 @@ typedef struct ronde__job {
   ronde__optim_options optim;
   char *best_path;   /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
-  uint64_t drill_load_ns, drill_slow_ns;
-  int drill_load_rank;     /* -1: all */
-  int drill_slow_rank;     /* -1: none */
-  int64_t drill_slow_step; /* the first that is slow */
-  int drill_drift_rank;
-  int64_t drill_drift_step;          /* 0: none */
+  ronde__drill drills[RONDE__N_DRILLS];
   ronde__safetensors *init;          /* --init, or NULL */
   char *init_path;                   /* the file that was taken for it, or NULL */
   char *new_head;                    /* the output layer that is not taken from it, or NULL */
@@ -84,6 +100,11 @@ typedef struct ronde__job {
 /* What --timeout says. */
 static inline uint64_t ronde__lost_after_ns(const ronde_config *config) {
   return (uint64_t)ronde__config_options(config)->timeout * 1000000000u;
+}
+/* Whether the fault is planted on this worker. */
+static inline bool ronde__job_drills(const ronde__job *job, ronde__drill_kind kind, int rank) {
+  const ronde__drill *drill = &job->drills[kind];
+  return drill->on && (drill->rank < 0 || drill->rank == rank);
 }
 /* The data as the user named them, or a caller's source by its name. */
 static inline const char *ronde__job_data_name(const ronde__job *job) {

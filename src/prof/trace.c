@@ -1,6 +1,8 @@
 /* The Chrome trace of all ranks, written event by event. */
 #include "prof/trace.h"
 
+#include "base/disk.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -157,7 +159,7 @@ ronde_status ronde__trace_close(ronde__trace *trace) {
   write_other_data(trace);
   note_error(trace);
   int error = trace->error;
-  if (!error && (fflush(trace->file) != 0 || fsync(fileno(trace->file)) != 0)) error = errno;
+  if (!error && (ronde__disk_fails() || fflush(trace->file) != 0 || fsync(fileno(trace->file)) != 0)) error = errno;
   if (fclose(trace->file) != 0 && !error) error = errno;
   if (!error && rename(trace->temporary, trace->path) != 0) error = errno;
   if (error) unlink(trace->temporary);

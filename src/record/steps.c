@@ -1,6 +1,7 @@
 /* steps.jsonl: one line a step, and which lines stay when a run is resumed. */
 #include "record/record.h"
 
+#include "base/disk.h"
 #include "io/file.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -186,17 +188,21 @@ ronde_status ronde__steps_add(ronde__steps *steps, const ronde__steps_line *line
   uint64_t now = ronde__now_ns();
   if (now - steps->flushed_ns < FLUSH_NS) return RONDE_OK;
   steps->flushed_ns = now;
-  return fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
+  return ronde__disk_fails() || fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
 }
 
 ronde_status ronde__steps_flush(ronde__steps *steps) {
   if (steps->status) return steps->status;
   steps->flushed_ns = ronde__now_ns();
-  return fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
+  return ronde__disk_fails() || fflush(steps->file) ? steps_write_failed(steps) : RONDE_OK;
 }
 
 ronde_status ronde__steps_close(ronde__steps *steps) {
   if (!steps) return RONDE_OK;
+  if (steps->file && ronde__disk_fails()) {
+    if (!steps->status) steps_write_failed(steps);
+    __fpurge(steps->file);
+  }
   if (steps->file && fclose(steps->file) && !steps->status) steps_write_failed(steps);
   ronde_status status = steps->status;
   free(steps->path);

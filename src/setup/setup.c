@@ -263,7 +263,7 @@ static ronde_status resolve(ronde__job *job) {
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
   ronde__job *job;
   RONDE__ALLOC(job, sizeof *job, "job");
-  *job = (ronde__job){.drill_slow_rank = -1};
+  *job = (ronde__job){0};
   if (hooks) job->hooks = *hooks;
   ronde_status status = ronde__config_copy(config, &job->config);
   if (status == RONDE_OK) {

@@ -57,6 +57,8 @@ ronde_status ronde__set_up_classes(ronde__job *job);
 void ronde__tell_classes(const ronde__job *job);
 /* With data and world known. */
 ronde_status ronde__set_up_training(ronde__job *job);
+/* drill.c: --drill, with workers and steps known. */
+ronde_status ronde__set_up_drills(ronde__job *job);
 ronde_status ronde__set_up_checkpoints(ronde__job *job);
 /* Instead of training: one step by itself, of a measurement. */
 ronde_status ronde__set_up_stepper(ronde__job *job);

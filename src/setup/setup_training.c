@@ -1,4 +1,4 @@
-/* What only training has: optimizer, schedule, steps, tests, drills, checkpoints. */
+/* What only training has: optimizer, schedule, steps, tests, checkpoints. */
 #include "setup/setup.h"
 #include "job/split.h"
 
@@ -59,54 +59,6 @@ static ronde_status resolve_schedule(ronde__job *job) {
   return RONDE_OK;
 }
 
-static ronde_status check_drilled(const ronde__job *job, const char *text, int rank) {
-  if (rank >= 0 && rank < job->roles.n_workers) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: there is no rank %d among the %d workers", RONDE__SHOWN(text), rank,
-                     job->roles.n_workers);
-}
-
-static ronde_status check_loads(const ronde__job *job, const char *text, int rank) {
-  RONDE_TRY(check_drilled(job, text, rank));
-  if (rank == 0 || !job->strategy->rank_0_loads) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: with --strategy %s rank 0 loads for all (load:0:MS)",
-                     RONDE__SHOWN(text), job->strategy->name);
-}
-
-static ronde_status resolve_drill(ronde__job *job) {
-  const char *text = job->options->drill;
-  job->drill_slow_rank = job->drill_load_rank = -1;
-  while (text && *text) {
-    double ms;
-    int rank, used = 0;
-    long long step;
-    if (sscanf(text, "load:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      RONDE_TRY(check_loads(job, text, rank));
-      job->drill_load_rank = rank;
-      job->drill_load_ns = (uint64_t)(ms * 1e6);
-    } else if (sscanf(text, "load:%lf%n", &ms, &used) == 1 && used && ms >= 0 && ms <= 60000) {
-      job->drill_load_ns = (uint64_t)(ms * 1e6);
-    } else if (sscanf(text, "slow:%d:%lf%n", &rank, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
-      RONDE_TRY(check_drilled(job, text, rank));
-      job->drill_slow_rank = rank;
-      job->drill_slow_ns = (uint64_t)(ms * 1e6);
-      int more = 0;
-      if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
-      used += more;
-    } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
-      RONDE_TRY(check_drilled(job, text, rank));
-      job->drill_drift_rank = rank;
-      job->drill_drift_step = step;
-    } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: expected load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP",
-                         RONDE__SHOWN(text));
-    }
-    text += used;
-    if (*text && *text++ != ',')
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: separate faults by commas", RONDE__SHOWN(job->options->drill));
-  }
-  return RONDE_OK;
-}
-
 static ronde_status resolve_steps(ronde__job *job) {
   ronde__options *o = &job->config->options;
   const ronde_source *source = &job->data->source;
@@ -160,7 +112,8 @@ static ronde_status resolve_tests(ronde__job *job) {
 /* What must see all gradients of a step before the first parameter changes. */
 static bool needs_whole_gradients(const ronde__job *job) {
   const ronde__options *o = job->options;
-  return o->clip > 0 || o->accumulate > 1 || o->skip_bad_steps > 0 || o->record_spans || job->spans;
+  return o->clip > 0 || o->accumulate > 1 || o->skip_bad_steps > 0 || o->record_spans || job->spans ||
+         job->drills[RONDE__DRILL_CORRUPT].on;
 }
 
 ronde_status ronde__set_up_training(ronde__job *job) {
@@ -173,9 +126,10 @@ ronde_status ronde__set_up_training(ronde__job *job) {
   RONDE_TRY(resolve_schedule(job));
   if (o->record_spans && o->accumulate > 1)
     return ronde__fail(RONDE_E_USAGE, "--record-spans: a step of one batch is recorded, without --accumulate");
+  RONDE_TRY(ronde__set_up_drills(job));
   job->fused_update = job->roles.n_workers == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
                       o->exec != RONDE__EXEC_EAGER;
-  return resolve_drill(job);
+  return RONDE_OK;
 }
 
 /* One batch, again and again; without dropout every system computes the same. */

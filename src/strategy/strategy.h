@@ -56,9 +56,12 @@ typedef struct ronde__worker {
   /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
   void (*param_needed)(void *user, int param);
   void *needed_user;
-  const ronde__master *master;       /* set by a strategy; NULL: it loads and judges for itself */
-  void (*before_forward)(void *arg); /* a planted delay, for tests of the ledger; NULL: none */
+  const ronde__master *master; /* set by a strategy; NULL: it loads and judges for itself */
+  /* Faults that --drill plants: what happens in front of each forward pass, NULL: nothing; and whether this step's
+   * gradients become NaN, which are kept then. */
+  ronde_status (*before_forward)(void *arg);
   void *before_forward_arg;
+  bool corrupts;
   ronde__recorder *recorder; /* --record-spans; NULL: nothing is recorded */
   int update_slot;           /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */

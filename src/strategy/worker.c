@@ -67,6 +67,7 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   if (!w->last) return;
   ronde__recorder_ready(worker->recorder, g->param);
   bool broken = atomic_load_explicit(&w->broken, memory_order_relaxed) != 0;
+  if (worker->corrupts && !broken) ronde__net_gradients(worker->net)[g->begin] = NAN;
   if (!broken && !is_finite(worker, g)) {
     atomic_store(&w->broken, 2 + g->param);
     broken = true;
@@ -183,7 +184,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     RONDE_TRY(next_batch(worker, &batch));
     enter(&w, RONDE__PHASE_FORWARD);
     ronde__recorder_begin(worker->recorder, batch.n);
-    if (worker->before_forward) worker->before_forward(worker->before_forward_arg);
+    if (worker->before_forward) RONDE_TRY(worker->before_forward(worker->before_forward_arg));
     int64_t first =
         i * worker->batch + ronde__shard_begin(batch.global_n, worker->transport->rank, worker->transport->size);
     ronde__net_batch net_batch = {.n = batch.n,

@@ -8,20 +8,6 @@
 
 /* ---- steps ---- */
 
-/* Before a step's forward pass: planted by a drill, or simulated. */
-static uint64_t delay_ns(const ronde__rank *r, int64_t step) {
-  const ronde__job *job = r->job;
-  bool slow = job->drill_slow_rank == r->transport->rank && step >= job->drill_slow_step;
-  uint64_t ns = slow ? job->drill_slow_ns : 0;
-  if (job->sim) ns += ronde__sim_net_straggle_ns(job->sim, (uint64_t)job->options->sim_seed, r->group->rank, step);
-  return ns;
-}
-
-static void be_late(void *arg) {
-  const ronde__rank *r = arg;
-  ronde__time_sleep(r->transport->time, r->late_ns);
-}
-
 /* Synchronous replicas that a strategy leaves unequal between steps; asynchronous ones are made equal where they meet. */
 static ronde_status rank_refresh(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
@@ -105,23 +91,13 @@ static void skip(ronde__rank *r, const ronde__step *step, const ronde__step_resu
              r->progress.skipped, r->job->options->skip_bad_steps);
 }
 
-/* Flips the lowest bit of a weight. */
-static void planted_drift(ronde__rank *r) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
-  uint32_t bits;
-  float *value = ronde__net_values(r->net) + params[n_params / 2].offset;
-  memcpy(&bits, value, sizeof bits);
-  bits ^= 1;
-  memcpy(value, &bits, sizeof bits);
-}
-
 static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
   bool due = job->roles.n_workers > 1 && every > 0 && (step % every == 0 || step == job->steps);
-  if (due || step == job->drill_drift_step) RONDE_TRY(rank_settle(r));
-  if (step == job->drill_drift_step && r->transport->rank == job->drill_drift_rank) planted_drift(r);
+  bool drifts = job->drills[RONDE__DRILL_DRIFT].on && step == job->drills[RONDE__DRILL_DRIFT].step;
+  if (due || drifts) RONDE_TRY(rank_settle(r));
+  if (drifts && ronde__job_drills(job, RONDE__DRILL_DRIFT, r->transport->rank)) ronde__rank_drift(r);
   if (!due) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(ronde__sentinel_check(r, step));
@@ -259,8 +235,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   if (job->options->skip_bad_steps) keep_buffers(r);
-  r->late_ns = delay_ns(r, step->step);
-  r->worker.before_forward = r->late_ns ? be_late : NULL;
+  ronde__rank_drill(r, step->step);
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   bool skipped = result.broken_rank >= 0;

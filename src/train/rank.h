@@ -3,6 +3,7 @@
 #ifndef RONDE_RANK_H
 #define RONDE_RANK_H
 
+#include "base/disk.h"
 #include "prof/trace.h"
 #include "strategy/strategy.h"
 #include "state/checkpoint.h"
@@ -95,6 +96,8 @@ typedef struct ronde__rank {
   void *op_rows;            /* their texts */
   int n_ops;
   ronde__clock_reading *clocks; /* rank 0, where processes are traced: [workers][2], against its own; else NULL */
+  ronde__disk *disk;            /* rank 0, where --drill plants faults of it; else NULL */
+  int64_t drilled_step;         /* the present one; 0 once its faults have struck */
   bool traced;                  /* and their trace is written */
   bool met;                     /* asynchronous: in this epoch, and found that it is over */
   bool agreed;                  /* it ended by what all ranks know: nobody waits for it */
@@ -154,5 +157,10 @@ ronde_status ronde__trace_check_spans(const ronde__trace_head *head, const ronde
 /* sentinel.c: whether all ranks hold the same weights; they call together. RONDE_E_DIFFERENCE on each of them,
  * `agreed`; rank 0 names the first tensor that differs, and the rank. */
 ronde_status ronde__sentinel_check(ronde__rank *rank, int64_t step);
+
+/* drill.c: the faults that --drill plants in this step, in front of it; */
+void ronde__rank_drill(ronde__rank *rank, int64_t step);
+/* and behind it: the lowest bit of a weight flips. */
+void ronde__rank_drift(ronde__rank *rank);
 
 #endif

@@ -148,7 +148,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
-  bool slow_to_load = job->drill_load_rank < 0 || job->drill_load_rank == r->transport->rank;
+  bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
   bool whole = job->strategy->rank_0_loads;
   ronde__loader_options loader = {
       .data = job->data,
@@ -160,7 +160,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
       .sizes_alone = job->spans != NULL,
       .keep = job->strategy->rereads ? (int)ronde__min(job->options->accumulate, job->batches_per_epoch) : 1,
       .time = r->transport->time,
-      .delay_ns = slow_to_load ? job->drill_load_ns : 0};
+      .delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0};
   if (job->spans)
     loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();

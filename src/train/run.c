@@ -63,6 +63,7 @@ ronde_status ronde__run_ranks(ronde__run *r) {
                                 .group = r->transports[i],
                                 .transport = r->transports[i],
                                 .reporter = &reporter,
+                                .disk = r->drilled && i == 0 ? &r->disk : NULL,
                                 .max_steps = r->max_steps};
   for (int i = 1; i < n; i++, n_started++) {
     tasks[i] = (ronde__task){.name = "", .run = train_rank, .arg = &r->ranks[i]};

@@ -18,6 +18,8 @@ typedef struct ronde__run {
   ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
   ronde__record_choice choices[4];
   ronde__lock *lock; /* of --out */
+  ronde__disk disk;  /* of the files of this run, where it is `drilled` */
+  bool drilled;
   ronde__steps *steps;
   ronde_predictor **predictor_out; /* NULL: not wanted */
   char weights_sha256[RONDE__SHA256_HEX], state_sha256[RONDE__SHA256_HEX];

@@ -34,6 +34,15 @@ static ronde_status make_transports(ronde__run *run) {
   return RONDE_OK;
 }
 
+/* The disk of the one rank that writes, where --drill plants faults of it. */
+static void plant_disk(ronde__run *run) {
+  const ronde__drill *slow = &run->job->drills[RONDE__DRILL_SLOW_DISK];
+  run->drilled = ronde__run_reports(run) && (slow->on || run->job->drills[RONDE__DRILL_DISK_FULL].on);
+  if (!run->drilled) return;
+  run->disk = (ronde__disk){.time = run->transports[0]->time, .delay_ns = slow->ns};
+  ronde__disk_set(&run->disk);
+}
+
 /* ---- in front of the first step ---- */
 
 /* What will be kept, and where the run begins, is said before it is trained. */
@@ -97,6 +106,7 @@ static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
 static void tear_down(ronde__run *run) {
   for (int i = 0; run->ranks && i < run->n_ranks; i++)
     if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
+  if (run->drilled) ronde__disk_set(NULL);
   ronde__log_group_clear(&run->errors);
   for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
     ronde__transport_destroy(run->transports[i]);
@@ -132,6 +142,7 @@ static ronde_status train(ronde__run *run, char **json_out) {
   /* Set-up so far took the machine's time. */
   run->begin_ns = ronde__run_now(run) - (run->job->sim ? 0 : ronde__now_ns() - run->begin_ns);
   if (run->job->options->dry_run) return dry_run(run, json_out);
+  plant_disk(run);
   ronde_status status = ronde__run_reports(run) ? open_outputs(run, json_out, &complete) : RONDE_OK;
   if (status == RONDE_OK) status = agree_on_complete(run, &complete);
   if (status != RONDE_OK) {
