@@ -16,7 +16,8 @@ static ronde_status upsample2d_infer(const ronde__op_attr *attr, const char *lab
       return ronde__fail(RONDE_E_USAGE, "%s: the factors of height and width must be at least 1, not %d and %d", label,
                          attr->kernel[0], attr->kernel[1]);
     if (in[0].dim[1 + d] > INT_MAX / attr->kernel[d])
-      return ronde__fail(RONDE_E_USAGE, "%s: %s is too large to be upsampled %d times", label, text, attr->kernel[d]);
+      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, which is too large to be upsampled %d times", label,
+                         in_labels[0], text, attr->kernel[d]);
     out->dim[1 + d] = in[0].dim[1 + d] * attr->kernel[d];
   }
   return RONDE_OK;
