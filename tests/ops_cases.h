@@ -42,6 +42,11 @@ typedef struct op_case {
     RONDE__OP_##kind, n, c, h, w, is_vector, .attr = { __VA_ARGS__ } \
   }
 
+#define POINTWISE(kind, n, c, h, w, is_vector, ...)                                                            \
+  {                                                                                                            \
+    RONDE__OP_POINTWISE, n, c, h, w, is_vector, .attr = {.pointwise = {RONDE__POINTWISE_##kind, __VA_ARGS__} } \
+  }
+
 /* T steps of F features to H hidden values */
 #define LSTM(n, t, f, h, inputs, is_unread)                                                               \
   {                                                                                                       \
@@ -183,6 +188,11 @@ static const op_case op_cases[] = {
     POOL(ADAPTIVE_AVG, 7, 3, 40, 40, 1, 1, 0, 0, 0, 0, .exclude_padding = true),
     POOL(ADAPTIVE_AVG, 7, 3, 5, 7, 7, 5, 0, 0, 0, 0, .exclude_padding = true),
 
+    PLAIN_OP(UPSAMPLE2D, 1, 1, 1, 1, false, .kernel = {1, 1}),
+    PLAIN_OP(UPSAMPLE2D, 7, 67, 3, 4, false, .kernel = {2, 2}),
+    PLAIN_OP(UPSAMPLE2D, 42, 10, 2, 3, false, .kernel = {3, 1}),
+    PLAIN_OP(UPSAMPLE2D, 1, 130, 1, 1, false, .kernel = {7, 5}),
+
     NORM(7, 1, 1, 1, .act = RONDE__ACT_NONE),
     NORM(42, 10, 1, 1, .act = RONDE__ACT_NONE),
     NORM(126, 67, 1, 1, .act = RELU),
@@ -209,6 +219,19 @@ static const op_case op_cases[] = {
     PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = SIGMOID),
     PLAIN_OP(ACTIVATION, 126, 3, 5, 1, false, .act = SIGMOID),
     PLAIN_OP(ACTIVATION, 7, 10, 1, 1, true, .act = TANH),
+
+    POINTWISE(GELU, 1, 1, 1, 1, false, 0, 0),
+    POINTWISE(GELU, 7, 67, 3, 3, false, 0, 0),
+    POINTWISE(GELU_TANH, 42, 10, 2, 3, false, 0, 0),
+    POINTWISE(SILU, 7, 67, 3, 3, false, 0, 0),
+    POINTWISE(HARD_SWISH, 126, 3, 5, 1, false, 0, 0),
+    POINTWISE(HARD_SIGMOID, 7, 67, 3, 3, false, 0.2f, 0.5f),
+    POINTWISE(LEAKY_RELU, 7, 67, 3, 3, false, 0.01f, 0),
+    POINTWISE(ELU, 7, 10, 1, 1, true, 1, 0),
+    POINTWISE(ELU, 42, 10, 2, 3, false, 0.5f, 0),
+    POINTWISE(CLIP, 7, 67, 3, 3, false, 0.25f, 2),
+    POINTWISE(CLIP, 7, 10, 1, 1, true, 0, 6),
+    {RONDE__OP_POINTWISE, 3, 5, 3, 8, .attr = {.pointwise = {.kind = RONDE__POINTWISE_GELU}}, .rank = 4},
 
     PLAIN_OP(FLATTEN, 1, 1, 1, 1, false, 0),
     PLAIN_OP(FLATTEN, 7, 67, 2, 3, false, 0),

@@ -44,7 +44,7 @@ typedef struct tally {
 
 static bool is_curved(ronde__op_kind kind) {
   return kind == RONDE__OP_BATCH_NORM2D || kind == RONDE__OP_SOFTMAX || kind == RONDE__OP_LAYER_NORM ||
-         kind == RONDE__OP_LSTM;
+         kind == RONDE__OP_LSTM || kind == RONDE__OP_POINTWISE;
 }
 
 /* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative
@@ -61,7 +61,8 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   double slope_down = difference(run, below, middle, &noise) / down;
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
-  bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D;
+  bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D ||
+                   (run->c->kind == RONDE__OP_POINTWISE && run->c->attr.pointwise.kind >= RONDE__POINTWISE_HARD_SWISH);
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;
   double curvature =

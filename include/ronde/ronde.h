@@ -120,8 +120,12 @@ typedef struct ronde_pool2d_options {
 
 RONDE_API ronde_tensor *ronde_max_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
 RONDE_API ronde_tensor *ronde_avg_pool2d(const ronde_tensor *x, const ronde_pool2d_options *options);
-/* x [C,H,W] -> [C,out_h,out_w]: output i averages the inputs from floor(i H / out_h) to ceil((i + 1) H / out_h). */
+/* x [C,H,W] -> [C,out_h,out_w]: output i averages the inputs from floor(i H / out_h) to ceil((i + 1) H / out_h).
+ * 1 x 1 is global average pooling. */
 RONDE_API ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int out_w);
+
+/* x [C,H,W] -> [C,H factor_h,W factor_w]: each pixel becomes factor_h x factor_w pixels like it (nearest neighbour). */
+RONDE_API ronde_tensor *ronde_upsample2d(const ronde_tensor *x, int factor_h, int factor_w);
 
 typedef struct ronde_batch_norm2d_options {
   float eps;      /* 0 means 1e-5 */
@@ -139,6 +143,22 @@ RONDE_API ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability);
 RONDE_API ronde_tensor *ronde_relu(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_tanh(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);
+/* x P(x), P(x) the chance that a standard normal variable is below x; by_tanh: P as (1 + tanh(sqrt(2 / pi) (x + 0.044715
+ * x^3))) / 2 (PyTorch's approximate="tanh"). */
+RONDE_API ronde_tensor *ronde_gelu(const ronde_tensor *x, bool by_tanh);
+/* x sigmoid(x), also called swish. */
+RONDE_API ronde_tensor *ronde_silu(const ronde_tensor *x);
+/* x (x + 3) / 6; 0 below -3, x above 3. */
+RONDE_API ronde_tensor *ronde_hard_swish(const ronde_tensor *x);
+/* slope x + offset, cut off at 0 and 1: 1/6 and 0.5 in PyTorch, 0.2 and 0.5 in Keras and by default in ONNX. */
+RONDE_API ronde_tensor *ronde_hard_sigmoid(const ronde_tensor *x, float slope, float offset);
+/* slope x where x is below 0, else x. */
+RONDE_API ronde_tensor *ronde_leaky_relu(const ronde_tensor *x, float slope);
+/* alpha (exp(x) - 1) where x is below 0, else x. */
+RONDE_API ronde_tensor *ronde_elu(const ronde_tensor *x, float alpha);
+/* x, but at least lower and at most upper; 0 and 6 make ReLU6. Either bound may be infinite. Where x has reached a bound,
+ * the gradient is 0. */
+RONDE_API ronde_tensor *ronde_clip(const ronde_tensor *x, float lower, float upper);
 /* x [C,H,W] -> [C*H*W] */
 RONDE_API ronde_tensor *ronde_flatten(const ronde_tensor *x);
 /* a + b, of equal shapes. */

@@ -314,6 +314,10 @@ ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int ou
                    &(ronde__op_attr){.kernel = {out_h, out_w}, .exclude_padding = true}, x);
 }
 
+ronde_tensor *ronde_upsample2d(const ronde_tensor *x, int factor_h, int factor_w) {
+  return add_unary(RONDE__OP_UPSAMPLE2D, NULL, &(ronde__op_attr){.kernel = {factor_h, factor_w}}, x);
+}
+
 ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *o) {
   ronde__op_attr attr = {.eps = o && o->eps > 0 ? o->eps : 1e-5f,
                          .momentum = o && o->momentum > 0 ? o->momentum : 0.1f};
@@ -333,6 +337,33 @@ ronde_tensor *ronde_tanh(const ronde_tensor *x) {
 ronde_tensor *ronde_sigmoid(const ronde_tensor *x) {
   return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_SIGMOID}, x);
 }
+
+static ronde_tensor *add_pointwise(const ronde_tensor *x, ronde__pointwise f) {
+  return add_unary(RONDE__OP_POINTWISE, NULL, &(ronde__op_attr){.pointwise = f}, x);
+}
+
+ronde_tensor *ronde_gelu(const ronde_tensor *x, bool by_tanh) {
+  return add_pointwise(x, (ronde__pointwise){.kind = by_tanh ? RONDE__POINTWISE_GELU_TANH : RONDE__POINTWISE_GELU});
+}
+ronde_tensor *ronde_silu(const ronde_tensor *x) {
+  return add_pointwise(x, (ronde__pointwise){.kind = RONDE__POINTWISE_SILU});
+}
+ronde_tensor *ronde_hard_swish(const ronde_tensor *x) {
+  return add_pointwise(x, (ronde__pointwise){.kind = RONDE__POINTWISE_HARD_SWISH});
+}
+ronde_tensor *ronde_hard_sigmoid(const ronde_tensor *x, float slope, float offset) {
+  return add_pointwise(x, (ronde__pointwise){RONDE__POINTWISE_HARD_SIGMOID, slope, offset});
+}
+ronde_tensor *ronde_leaky_relu(const ronde_tensor *x, float slope) {
+  return add_pointwise(x, (ronde__pointwise){.kind = RONDE__POINTWISE_LEAKY_RELU, .a = slope});
+}
+ronde_tensor *ronde_elu(const ronde_tensor *x, float alpha) {
+  return add_pointwise(x, (ronde__pointwise){.kind = RONDE__POINTWISE_ELU, .a = alpha});
+}
+ronde_tensor *ronde_clip(const ronde_tensor *x, float lower, float upper) {
+  return add_pointwise(x, (ronde__pointwise){RONDE__POINTWISE_CLIP, lower, upper});
+}
+
 ronde_tensor *ronde_flatten(const ronde_tensor *x) {
   return add_unary(RONDE__OP_FLATTEN, NULL, &(ronde__op_attr){0}, x);
 }

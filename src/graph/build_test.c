@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 static char logged[1024];
@@ -160,6 +161,33 @@ static void groups_count_their_own_channels(void **state) {
 static void pooling_on_a_vector(void **state) {
   check_error(*state, ronde_avg_pool2d(vector(*state, 5), &(ronde_pool2d_options){.kernel = {2, 2}}),
               "avg_pool_1: pooling takes CxHxW, but input gives 5");
+}
+
+static void constants_of_activations(void **state) {
+  ronde_tensor *x = image(*state, 3, 8, 8);
+  check_dims(ronde_clip(ronde_clip(ronde_elu(x, 1), -INFINITY, 0), 2, 2), 3, 3, 8, 8);
+  check_error(*state, ronde_clip(x, 6, 0), "pointwise_4: the lower bound 6 is not at most the upper bound 0");
+}
+
+static void constants_are_finite(void **state) {
+  check_error(*state, ronde_leaky_relu(vector(*state, 5), NAN), "pointwise_1: its constants must be finite");
+}
+
+static void upsampling(void **state) {
+  ronde_tensor *x = image(*state, 3, 4, 5);
+  check_dims(ronde_upsample2d(x, 2, 3), 3, 3, 8, 15);
+  check_error(*state, ronde_upsample2d(ronde_flatten(x), 2, 2),
+              "upsample_3: upsampling takes CxHxW, but flatten_2 gives 60");
+}
+
+static void upsampling_by_zero(void **state) {
+  check_error(*state, ronde_upsample2d(image(*state, 3, 4, 5), 2, 0),
+              "upsample_1: the factors of height and width must be at least 1, not 2 and 0");
+}
+
+static void upsampling_by_too_much(void **state) {
+  check_error(*state, ronde_upsample2d(image(*state, 3, 4, 5), 1, 2147483647),
+              "upsample_1: input gives 3x4x5, which is too large to be upsampled 2147483647 times");
 }
 
 static void sum_of_different_shapes(void **state) {
@@ -389,6 +417,11 @@ int main(void) {
       TEST(a_negative_number_of_groups),
       TEST(groups_count_their_own_channels),
       TEST(pooling_on_a_vector),
+      TEST(constants_of_activations),
+      TEST(constants_are_finite),
+      TEST(upsampling),
+      TEST(upsampling_by_zero),
+      TEST(upsampling_by_too_much),
       TEST(sum_of_different_shapes),
       TEST(concat_of_different_sizes),
       TEST(concat_of_an_image_and_a_vector),

@@ -28,7 +28,8 @@ typedef struct tally {
 static bool has_kinks(const ronde_graph *graph) {
   bool kinks = false;
   for (int i = 0; i < graph->n_nodes; i++)
-    kinks |= graph->nodes[i].attr.act == RONDE__ACT_RELU || graph->nodes[i].kind == RONDE__OP_MAX_POOL2D;
+    kinks |= graph->nodes[i].attr.act == RONDE__ACT_RELU || graph->nodes[i].kind == RONDE__OP_MAX_POOL2D ||
+             graph->nodes[i].kind == RONDE__OP_POINTWISE;
   return kinks;
 }
 

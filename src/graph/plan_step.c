@@ -6,7 +6,16 @@
 /* A fused step has a name of its own in the per-op table: its time is never apportioned. */
 static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
   static const char *const acts[] = {"", "relu", "tanh", "sigmoid"};
+  static const char *const functions[] = {
+#define RONDE_POINTWISE(KIND, text) #text,
+#include "kernel/pointwise.inc"
+#undef RONDE_POINTWISE
+  };
   const ronde__op_attr *attr = &step->desc.attr;
+  if (step->op == ronde__ops[RONDE__OP_POINTWISE]) {
+    snprintf(name, size, "%s", functions[attr->pointwise.kind]);
+    return;
+  }
   bool alone = step->op == ronde__ops[RONDE__OP_ACTIVATION];
   bool sum = step->op == ronde__ops[RONDE__OP_BATCH_NORM2D] && step->desc.n_inputs > 1;
   snprintf(name, size, "%s%s%s%s%s%s", alone ? "" : step->op->name, sum ? "+add" : "", attr->act && !alone ? "+" : "",

@@ -44,6 +44,19 @@ typedef enum ronde__activation {
   RONDE__ACT_SIGMOID
 } ronde__activation;
 
+/* Activations whose slope is a function of the input, and not of the output as with those above. pointwise.inc says what
+ * each is, and what its constants a and b are. */
+typedef enum ronde__pointwise_kind {
+#define RONDE_POINTWISE(KIND, name) RONDE__POINTWISE_##KIND,
+#include "kernel/pointwise.inc"
+#undef RONDE_POINTWISE
+} ronde__pointwise_kind;
+
+typedef struct ronde__pointwise {
+  ronde__pointwise_kind kind;
+  float a, b;
+} ronde__pointwise;
+
 /* The constants of one optimizer step; optim/optim.h has the definitions. */
 typedef struct ronde__sgd_args {
   float lr, momentum, weight_decay;
@@ -123,6 +136,11 @@ typedef struct ronde__kernels {
   void (*act_forward)(const float *x, float *y, int64_t n, ronde__activation act);
   /* dx[j] (+)= dy[j] * act'(at the output y[j]); dx may be dy */
   void (*act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
+  /* y[j] = f(x[j]); y may be x */
+  void (*pointwise_forward)(const ronde__pointwise *f, const float *x, float *y, int64_t n);
+  /* dx[j] (+)= dy[j] * f'(x[j]); dx may be dy */
+  void (*pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
+                             bool accumulate);
 
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
@@ -177,8 +195,9 @@ typedef struct ronde__kernels {
                               float *dx, bool accumulate);
   /* The same for one input of the window: dx[j] = dy[j] where which[j] == place, else 0 */
   void (*max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
-  /* y[j] = factor * sum over i of x[offsets[i] + j] */
-  void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
+  /* y[j] (+)= factor * sum over i of x[offsets[i] + j] */
+  void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y,
+                     bool accumulate);
   /* dx[offsets[i] + j] (+)= factor * dy[j] */
   void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
                               bool accumulate);

@@ -128,17 +128,18 @@ static void test_average_and_its_backward(void **state) {
       floats x = floats_make(4 * STRIDE, 1), y = floats_make(n, 2), dx = floats_make(4 * STRIDE, 3),
              got = floats_copy(&dx, 3);
       float factor = 1.0f / (float)count;
-      kernels->avg_window(x.at, offsets, count, n, factor, y.at);
+      floats before = floats_copy(&y, 0);
+      kernels->avg_window(x.at, offsets, count, n, factor, y.at, add);
       for (int64_t j = 0; j < n; j++) {
         double sum = 0;
         for (int i = 0; i < count; i++) sum += x.at[offsets[i] + j];
-        assert_true(fabs((double)y.at[j] - sum / count) < 3e-7);
+        assert_true(fabs((double)y.at[j] - sum / count - (add ? (double)before.at[j] : 0)) < 3e-7);
       }
       kernels->avg_window_backward(y.at, offsets, count, n, factor, got.at, add);
       for (int i = 0; i < count; i++)
         for (int64_t j = 0; j < n; j++) dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + y.at[j] * factor;
       for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 3e-7f);
-      floats_free(&x), floats_free(&y), floats_free(&dx), floats_free(&got);
+      floats_free(&x), floats_free(&y), floats_free(&dx), floats_free(&got), floats_free(&before);
     }
 }
 

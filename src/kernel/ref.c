@@ -189,6 +189,45 @@ void ronde__ref_act_backward(ronde__activation act, int64_t n, const float *y, c
   }
 }
 
+static double ref_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double ref_between(double x, double lower, double upper) { return x < lower ? lower : x > upper ? upper : x; }
+
+/* Twice what the tanh of GELU's second form is taken of. */
+static double ref_gelu_argument(double x) { return 2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
+
+double ronde__ref_pointwise(const ronde__pointwise *f, double x) {
+  double a = (double)f->a, b = (double)f->b, low = ref_between(x, -1000, INFINITY); /* no infinity times zero */
+  switch (f->kind) {
+  case RONDE__POINTWISE_GELU: return low * erfc(-low / sqrt(2)) / 2;
+  case RONDE__POINTWISE_GELU_TANH: return low * ref_sigmoid(ref_gelu_argument(low));
+  case RONDE__POINTWISE_SILU: return low * ref_sigmoid(low);
+  case RONDE__POINTWISE_HARD_SWISH: return low * (ref_between(low, -3, 3) + 3) / 6;
+  case RONDE__POINTWISE_HARD_SIGMOID: return ref_between(a * x + b, 0, 1);
+  case RONDE__POINTWISE_LEAKY_RELU: return x < 0 ? a * x : x;
+  case RONDE__POINTWISE_ELU: return x < 0 ? a * expm1(x) : x;
+  case RONDE__POINTWISE_CLIP: return ref_between(x, a, b);
+  }
+  return NAN;
+}
+
+/* At a kink, PyTorch's choice. */
+double ronde__ref_pointwise_slope(const ronde__pointwise *f, double x) {
+  double a = (double)f->a, b = (double)f->b, z = ref_between(x, -1000, 1000), s;
+  switch (f->kind) {
+  case RONDE__POINTWISE_GELU: return erfc(-z / sqrt(2)) / 2 + z * exp(-z * z / 2) / sqrt(2 * M_PI);
+  case RONDE__POINTWISE_GELU_TANH:
+    s = ref_sigmoid(ref_gelu_argument(z));
+    return s + z * s * (1 - s) * 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * z * z);
+  case RONDE__POINTWISE_SILU: s = ref_sigmoid(z); return s + z * s * (1 - s);
+  case RONDE__POINTWISE_HARD_SWISH: return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5;
+  case RONDE__POINTWISE_HARD_SIGMOID: return a * x + b <= 0 || a * x + b >= 1 ? 0 : a;
+  case RONDE__POINTWISE_LEAKY_RELU: return x > 0 ? 1 : a;
+  case RONDE__POINTWISE_ELU: return x > 0 ? 1 : a * exp(x);
+  case RONDE__POINTWISE_CLIP: return x <= a || x >= b ? 0 : 1;
+  }
+  return NAN;
+}
+
 double ronde__ref_cross_entropy(int64_t n, int64_t k, const float *logits, const int64_t *labels, float *dlogits) {
   double loss = 0;
   for (int64_t r = 0; r < n; r++, logits += k) {

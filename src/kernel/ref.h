@@ -45,6 +45,10 @@ void ronde__ref_act_forward(ronde__activation act, int64_t n, const float *x, fl
 /* y: the outputs of forward */
 void ronde__ref_act_backward(ronde__activation act, int64_t n, const float *y, const float *dy, float *dx);
 
+/* By libm in f64, with the limits at infinities. */
+double ronde__ref_pointwise(const ronde__pointwise *f, double x);
+double ronde__ref_pointwise_slope(const ronde__pointwise *f, double x);
+
 /* logits [N][K]; returns the mean loss; dlogits (may be NULL) is the mean's gradient. */
 double ronde__ref_cross_entropy(int64_t n, int64_t k, const float *logits, const int64_t *labels, float *dlogits);
 /* Mean over all n elements of (prediction - target)^2. */

@@ -100,6 +100,9 @@ void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t 
 void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);
 void NAME(act_forward)(const float *x, float *y, int64_t n, ronde__activation act);
 void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, ronde__activation act, bool accumulate);
+void NAME(pointwise_forward)(const ronde__pointwise *f, const float *x, float *y, int64_t n);
+void NAME(pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
+                              bool accumulate);
 void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
 float NAME(sum)(const float *x, int64_t n);
 float NAME(multiply_adds)(int64_t turns);
@@ -125,7 +128,8 @@ void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t
 void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
                                float *dx, bool accumulate);
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
-void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y);
+void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y,
+                      bool accumulate);
 void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
                                bool accumulate);
 void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,

@@ -137,16 +137,24 @@ void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, 
   if (j < n) place_some(dy + j, which + j, own, n - j, dx + j);
 }
 
-INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, float *y) {
+INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, const bool add,
+                     float *y) {
   vec sum = load_some(x + offsets[0], live);
   for (int i = 1; i < count; i++) sum += load_some(x + offsets[i], live);
-  store_some(y, sum * factor, live);
+  put_some(y, sum * factor, live, add);
 }
 
-void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y) {
+INLINE void avg_of(const float *x, const int64_t *offsets, int count, int64_t n, float factor, const bool add,
+                   float *y) {
   int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) avg_some(x + j, offsets, count, LANES, factor, y + j);
-  if (j < n) avg_some(x + j, offsets, count, n - j, factor, y + j);
+  for (; j + LANES <= n; j += LANES) avg_some(x + j, offsets, count, LANES, factor, add, y + j);
+  if (j < n) avg_some(x + j, offsets, count, n - j, factor, add, y + j);
+}
+
+void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y,
+                      bool accumulate) {
+  if (accumulate) avg_of(x, offsets, count, n, factor, true, y);
+  else avg_of(x, offsets, count, n, factor, false, y);
 }
 
 INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor,

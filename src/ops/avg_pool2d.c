@@ -14,7 +14,7 @@ static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__po
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                              y + p * s->vector);
+                              y + p * s->vector, false);
   }
 }
 

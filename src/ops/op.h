@@ -27,9 +27,9 @@ typedef struct ronde__joined_pool {
 
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
-  int64_t out_channels; /* convolution, linear; LSTM: hidden values */
-  int kernel[2], stride[2], padding[2];
-  int groups; /* convolution; 0 means 1 */
+  int64_t out_channels;                 /* convolution, linear; LSTM: hidden values */
+  int kernel[2], stride[2], padding[2]; /* upsampling: kernel alone */
+  int groups;                           /* convolution; 0 means 1 */
   bool bias, exclude_padding, kaiming_normal;
   int n_inputs;                         /* concatenation, LSTM */
   int n_outputs;                        /* split */
@@ -39,8 +39,9 @@ typedef struct ronde__op_attr {
   bool synchronised;                    /* batch normalisation: by the statistics of all replicas' examples */
   float eps, momentum;                  /* batch normalisation */
   float probability;                    /* dropout: of a zero */
-  float label_smoothing;   /* cross entropy, in training: this part of the target goes to all classes alike */
-  ronde__activation act;   /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
+  float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
+  ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
+  ronde__pointwise pointwise;
   ronde__joined_pool pool; /* behind a convolution and its activation */
 } ronde__op_attr;
 

@@ -97,7 +97,7 @@ static ronde_status fail_unknown(const char *part) {
                              : i < RONDE__N_DRILLS - 1 ? ", "
                                                        : " or ",
                              kinds[i].syntax);
-  return ronde__fail(RONDE_E_USAGE, "--drill %s: not %s", RONDE__SHOWN(part), all);
+  return ronde__fail(RONDE_E_USAGE, "--drill %s: expected %s", RONDE__SHOWN(part), all);
 }
 
 static ronde_status check(const ronde__job *job, const char *part, int i) {

@@ -115,6 +115,15 @@ static void build_stacked_activations(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_output(graph, ronde_linear(x, "fc2", 5, true));
 }
 
+/* What a function reads in backward is read by others, too, or by it alone; few and many channels; some of 0 are not 0. */
+static void build_pointwise(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_upsample2d(ronde_gelu(conv(x, "conv1", 20, 3, 1, 1), false), 2, 1);
+  ronde_tensor *y = conv(ronde_elu(ronde_silu(x), 0.5f), "conv2", 20, 1, 1, 0);
+  y = ronde_multiply(ronde_hard_sigmoid(y, 0.2f, 0.5f), ronde_add(ronde_hard_swish(y), x));
+  y = ronde_gelu(conv(ronde_upsample2d(ronde_leaky_relu(y, 0.1f), 1, 2), "conv3", 6, 3, 2, 1), true);
+  classify(graph, ronde_clip(y, -0.5f, 1), "fc1");
+}
+
 static void build_flatten_lanes(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, ronde_tanh(conv(x, "conv1", 3, 3, 1, 1)), "fc1");
 }
@@ -218,6 +227,7 @@ const network networks[] = {
     {"shared_before_activation", 3, 6, 6, build_shared_before_activation},
     {"output_before_activation", 6, 0, 0, build_output_before_activation},
     {"stacked_activations", 6, 0, 0, build_stacked_activations},
+    {"pointwise", 3, 5, 4, build_pointwise},
     {"flatten_lanes", 2, 5, 5, build_flatten_lanes},
     {"flatten_blocks", 3, 5, 5, build_flatten_blocks},
     {"flatten_input", 3, 5, 5, build_flatten_input},
@@ -388,6 +398,14 @@ static void interpret_split(const ronde_graph *graph, const ronde__node *node, i
       values[node->out[i]][j] = x[j / elems * all + first + j % elems];
 }
 
+static void interpret_upsample(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x, float *y) {
+  const int64_t *from = graph->tensors[node->in[0]]->shape.dim, *to = graph->tensors[node->out[0]]->shape.dim;
+  for (int64_t i = 0; i < n * elems_of(graph, node->out[0]); i++) {
+    int64_t row = i / to[2] % to[1] / node->attr.kernel[0], column = i % to[2] / node->attr.kernel[1];
+    y[i] = x[(i / (to[1] * to[2]) * from[1] + row) * from[2] + column];
+  }
+}
+
 /* Groups by a weight of one group that is 0 between them. */
 static void interpret_conv(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
                            float *const *params, float *y) {
@@ -420,6 +438,10 @@ static void interpret_node(const ronde_graph *graph, const ronde__node *node, co
     break;
   case RONDE__OP_BATCH_NORM2D: interpret_norm(graph, node, batch, x, params, buffers, y); break;
   case RONDE__OP_ACTIVATION: ronde__ref_act_forward(node->attr.act, n * elems, x, y); break;
+  case RONDE__OP_POINTWISE:
+    for (int64_t i = 0; i < n * elems; i++) y[i] = (float)ronde__ref_pointwise(&node->attr.pointwise, (double)x[i]);
+    break;
+  case RONDE__OP_UPSAMPLE2D: interpret_upsample(graph, node, n, x, y); break;
   case RONDE__OP_FLATTEN: memcpy(y, x, (size_t)(n * elems) * sizeof *y); break;
   case RONDE__OP_ADD:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] + values[node->in[1]][i];

@@ -247,6 +247,36 @@ static void activation_reference(const op_case *c, reference *r) {
   free(dz);
 }
 
+/* Slopes are within 5e-7, as kernel_pointwise_test says. */
+static void pointwise_reference(const op_case *c, reference *r) {
+  const ronde__pointwise *f = &c->attr.pointwise;
+  make_output(c, r, input_shape(c), 4);
+  r->din[0] = expected_make(r->out[0].n, 4);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    double x = (double)(r->in[0][i] *= 4), dy = (double)r->dout[0][i];
+    r->out[0].exact[i] = (float)ronde__ref_pointwise(f, x);
+    r->out[0].magnitude[i] = 1 + fabsf(r->out[0].exact[i]);
+    r->din[0].exact[i] = (float)(dy * ronde__ref_pointwise_slope(f, x));
+    r->din[0].magnitude[i] = (float)fabs(dy) * 2;
+  }
+}
+
+static void upsample_reference(const op_case *c, reference *r) {
+  int64_t fh = c->attr.kernel[0], fw = c->attr.kernel[1];
+  make_output(c, r, (ronde__shape){3, {c->c, c->h * fh, c->w * fw}}, 0);
+  r->din[0] = expected_make(input_elems(c), (double)(fh * fw));
+  double *dx = calloc((size_t)input_elems(c), sizeof *dx);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    int64_t w = c->w * fw, h = c->h * fh;
+    int64_t from = (i / (h * w) * c->h + i / w % h / fh) * c->w + i % w / fw;
+    r->out[0].exact[i] = r->in[0][from];
+    dx[from] += (double)r->dout[0][i];
+    r->din[0].magnitude[from] += fabsf(r->dout[0][i]);
+  }
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
+  free(dx);
+}
+
 /* Sums of the inputs; of one input, a copy. */
 static void sum_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
@@ -580,6 +610,8 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_BATCH_NORM2D] = batch_norm_reference,
     [RONDE__OP_DROPOUT] = dropout_reference,
     [RONDE__OP_ACTIVATION] = activation_reference,
+    [RONDE__OP_POINTWISE] = pointwise_reference,
+    [RONDE__OP_UPSAMPLE2D] = upsample_reference,
     [RONDE__OP_FLATTEN] = flatten_reference,
     [RONDE__OP_ADD] = sum_reference,
     [RONDE__OP_CONCAT] = concat_reference,

@@ -1,0 +1,80 @@
+/* Each pixel becomes a window of pixels like it (nearest neighbour, whole factors): the transpose of pooling over windows
+ * side by side, by the same kernels with a factor of 1. attr.kernel is the window. */
+#include "ops/pool2d.h"
+
+#include <limits.h>
+
+static ronde_status upsample2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                                     const char *const *in_labels, ronde__shape *out) {
+  char text[96];
+  ronde__shape_text(&in[0], text, sizeof text);
+  if (in[0].rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s: upsampling takes CxHxW, but %s gives %s", label, in_labels[0], text);
+  *out = in[0];
+  for (int d = 0; d < 2; d++) {
+    if (attr->kernel[d] < 1)
+      return ronde__fail(RONDE_E_USAGE, "%s: the factors of height and width must be at least 1, not %d and %d", label,
+                         attr->kernel[0], attr->kernel[1]);
+    if (in[0].dim[1 + d] > INT_MAX / attr->kernel[d])
+      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s, which is too large to be upsampled %d times", label,
+                         in_labels[0], text, attr->kernel[d]);
+    out->dim[1 + d] = in[0].dim[1 + d] * attr->kernel[d];
+  }
+  return RONDE_OK;
+}
+
+/* The windows of the pooling from the output to the input. */
+static ronde_status upsample2d_prepare(const ronde__op_desc *desc, void **state_out) {
+  ronde__op_desc pooling = *desc;
+  pooling.in[0] = desc->out[0];
+  pooling.out[0] = desc->in[0];
+  for (int d = 0; d < 2; d++) pooling.attr.stride[d] = pooling.attr.kernel[d], pooling.attr.padding[d] = 0;
+  return ronde__pool2d_prepare(&pooling, state_out);
+}
+
+static void upsample2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                     int64_t plane) {
+  const float *x = call->in[0] + plane * s->out_pixels * s->vector;
+  float *y = call->out[0] + plane * s->in_pixels * s->vector;
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    desc->kernels->avg_window_backward(x + p * s->vector, w->offsets, w->count, s->vector, 1, y + w->at * s->vector,
+                                       false);
+  }
+}
+
+static void upsample2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                      int64_t plane) {
+  float *dx = call->din[0] + plane * s->out_pixels * s->vector;
+  const float *dy = call->dout[0] + plane * s->in_pixels * s->vector;
+  for (int64_t p = 0; p < s->out_pixels; p++) {
+    const ronde__window *w = &s->windows[p];
+    desc->kernels->avg_window(dy + w->at * s->vector, w->offsets, w->count, s->vector, 1, dx + p * s->vector,
+                              call->accumulate_dinput[0]);
+  }
+}
+
+static ronde_status upsample2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__pool2d_run(desc, state, call, upsample2d_forward_plane);
+  return RONDE_OK;
+}
+
+static ronde_status upsample2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, upsample2d_backward_plane);
+  return RONDE_OK;
+}
+
+static const ronde__form upsample2d_form = {
+    .prepare = upsample2d_prepare,
+    .release = ronde__pool2d_release,
+    .forward = upsample2d_forward,
+    .backward = upsample2d_backward,
+    .implementation = ronde__pool2d_implementation,
+};
+
+const ronde__op ronde__op_upsample2d = {
+    .name = "upsample",
+    .infer = upsample2d_infer,
+    .layouts = ronde__pool2d_layouts,
+    .forms = (const ronde__form *const[]){&upsample2d_form, NULL},
+};
