@@ -175,6 +175,13 @@ RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
 /* Mean over the batch and all elements of (prediction - target)^2. */
 RONDE_API ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target);
+/* Mean over the batch and all elements of |prediction - target|. */
+RONDE_API ronde_tensor *ronde_l1_loss(const ronde_tensor *prediction, const ronde_tensor *target);
+/* The same of the Huber loss: half the square of an error up to delta > 0, and linear beyond, as PyTorch's HuberLoss. */
+RONDE_API ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const ronde_tensor *target, float delta);
+/* Mean over the batch and all elements of the binary cross entropy between the sigmoid of a logit and its target, a label
+ * from 0 to 1, as PyTorch's BCEWithLogitsLoss: for several labels an example. */
+RONDE_API ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target);
 
 /* The dims of a tensor, without the batch. Returns the rank: 0 for a loss, and if x is NULL. */
 RONDE_API int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]);

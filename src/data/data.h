@@ -66,6 +66,7 @@ typedef struct ronde__stored {
   bool f32;      /* else u8 */
   const void *x; /* [n][dims]; NULL: there are no examples */
   const int64_t *labels;
+  const float *targets; /* [n][target_elems] of the source, where it has these in place of labels */
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
 /* The labels of all training examples as they are stored: labels_out [n]. A caller's source is read whole for them. */
@@ -145,9 +146,10 @@ bool ronde__image_supported(void);
 bool ronde__jpeg_supported(void);
 /* Resizes n planes of f32: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
-/* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
- * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
-ronde_status ronde__npy_read_images(const char *path, ronde__image_layout layout, int64_t *n_out, int64_t dims_out[3],
-                                    float **x_out);
+/* The inputs of a npy file as f32 [n][shape], owned by the caller (ronde__free): images, shape C, H, W (a 3-d array is N,
+ * H, W with one channel), or of a 2-d array the rows of a table, shape F. Floats are taken unchanged, uint8 divided by
+ * 255. Errors: RONDE_E_INPUT. */
+ronde_status ronde__npy_read_inputs(const char *path, ronde__image_layout layout, int64_t *n_out,
+                                    ronde__shape *shape_out, float **x_out);
 
 #endif

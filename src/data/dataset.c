@@ -82,8 +82,10 @@ static void dataset_read_image(const dataset_impl *im, const void *stored, const
 
 /* epoch: of augmented training examples; 0: they are read as they are. */
 static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
-                                      int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+                                      int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+float *targets) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
+  int64_t t = im->facts.target_elems;
   dataset_workspace w = {0};
   RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
@@ -97,6 +99,10 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
     if (epoch > 0) move = ronde__move_draw(im->seed, epoch, ids[i], im->crop, im->flip);
     dataset_read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
                        x + i * im->elems);
+    if (store->targets[split]) {
+      memcpy(targets + i * t, store->targets[split] + ids[i] * t, (size_t)t * sizeof *targets);
+      continue;
+    }
     labels[i] = store->labels[split][ids[i]];
     if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
@@ -152,17 +158,18 @@ static void dataset_give_back(dataset_impl *im, const ronde__store *store) {
 }
 
 static ronde_status dataset_borrow_rows(dataset_impl *im, ronde_split split, int64_t epoch, const int64_t *ids,
-                                        int64_t n, float *x, int64_t *labels) {
+                                        int64_t n, float *x, int64_t *labels,
+float *targets) {
   const ronde__store *store;
   RONDE_TRY(dataset_borrow(im, split, &store));
-  ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels);
+  ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels, targets);
   dataset_give_back(im, store);
   return status;
 }
 
 static ronde_status source_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                 float *targets) {
-  return dataset_borrow_rows(user, split, 0, ids, n, x, labels);
+  return dataset_borrow_rows(user, split, 0, ids, n, x, labels, targets);
 }
 
 bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const dataset_impl *)data->impl)->cached; }
@@ -172,10 +179,11 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
 }
 
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels,
+float *targets) {
   int64_t drawn = data->augments ? epoch : 0;
-  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
-  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
+  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
+  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
 }
 
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -213,6 +221,7 @@ static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__st
 
 static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *store) {
   size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
+  if (im->facts.target_elems) return RONDE_OK;
   RONDE__ALLOC(im->train_labels, bytes, im->set.name);
   memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
   return RONDE_OK;
@@ -263,13 +272,16 @@ static ronde_status set_normalization(const dataset_impl *im, const ronde__data_
   if (options->normalize) *out = im->set.normalization;
   if (options->normalization) *out = *options->normalization;
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d channels, but its images have %lld",
-                     im->set.name, out->channels, (long long)channels);
+  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d %s, but there are %lld", im->set.name,
+                     out->channels, im->facts.is_table ? "columns" : "channels", (long long)channels);
 }
 
 /* Sets the size of images as they are read, and what resizing needs. */
 static ronde_status set_size(dataset_impl *im, const ronde__data_options *options) {
   const int64_t *stored = im->facts.dims + 1;
+  const char *of_images = options->resize[0] ? "--resize" : options->crop || options->flip ? "--augment" : NULL;
+  if (of_images && im->facts.is_table)
+    return ronde__fail(RONDE_E_USAGE, "%s can have no effect: %s holds a table, not images", of_images, im->set.name);
   memcpy(im->sides, options->resize[0] ? options->resize : stored, sizeof im->sides);
   im->elems = im->facts.dims[0] * im->sides[0] * im->sides[1];
   im->crop = options->crop;
@@ -284,10 +296,12 @@ static ronde_status set_size(dataset_impl *im, const ronde__data_options *option
 
 static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source) {
   const ronde__facts *facts = &im->facts;
-  *source = (ronde_source){.name = im->set.name, .rank = 3, .read = source_read, .user = im};
+  *source = (ronde_source){.name = im->set.name, .rank = facts->is_table ? 1 : 3, .read = source_read, .user = im};
   source->dims[0] = facts->dims[0];
-  memcpy(source->dims + 1, im->sides, sizeof im->sides);
+  if (!facts->is_table) memcpy(source->dims + 1, im->sides, sizeof im->sides);
   memcpy(source->n_examples, facts->n, sizeof facts->n);
+  source->target_elems = facts->target_elems;
+  if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
 
@@ -310,6 +324,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
   if (status == RONDE_OK) status = dataset_load(im, limit, data);
+  if (status == RONDE_OK && options->classes && im->facts.target_elems)
+    status = ronde__fail(RONDE_E_USAGE, "--classes %lld can have no effect: the targets of %s are values, not classes",
+                         (long long)options->classes, im->set.name);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
   if (status != RONDE_OK) {
@@ -332,7 +349,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
   const dataset_impl *im = data->impl;
-  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split]};
+  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split], im->store.targets[split]};
 }
 
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
