@@ -61,8 +61,8 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   double slope_down = difference(run, below, middle, &noise) / down;
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
-  bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D ||
-                   run->c->kind == RONDE__OP_L1_LOSS;
+  bool has_kinks =
+      run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D || run->c->kind == RONDE__OP_L1_LOSS;
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;
   double curvature =

@@ -292,7 +292,7 @@ typedef struct ronde_progress {
   const char *tested_on; /* "test", or "validation" (--val-split, or val/ of a folder); NULL: there is no test data */
 } ronde_progress;
 
-/* The likeliest classes of one example, the likeliest first; valid during the call that tells it. */
+/* The likeliest classes of one example, the likeliest first, or its values; valid during the call that tells it. */
 typedef struct ronde_prediction {
   const char *file; /* that holds the example, */
   int64_t index;    /* and which of the file's it is, from 0 */
@@ -300,6 +300,8 @@ typedef struct ronde_prediction {
   const int64_t *classes;
   const double *probabilities;
   const char *const *names; /* [n], each NULL where the weights do not name their classes */
+  int n_values;             /* of networks that tell values; then n is 0 */
+  const float *values;      /* [n_values]; of --loss bce the probability of each label */
 } ronde_prediction;
 
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */
@@ -322,7 +324,9 @@ typedef struct ronde_hooks {
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. Where there are
  * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
- * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
+ * the most confident mistakes, by file where each example has one; --csv writes them as tables. Where a built-in network
+ * tells values: mean absolute error, root mean square error and R2, over all and for each; of --loss bce the accuracy of
+ * the labels. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. With json_out NULL only the hook is told, and memory does not grow with the examples. */

@@ -14,6 +14,7 @@ typedef struct ronde__data_options {
   const char *spec;  /* NAME or NAME:DIR */
   bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
+  bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;     /* of synthetic data */
   int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
@@ -30,7 +31,7 @@ typedef struct ronde__data_options {
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 
-#define RONDE__NORMALIZED_MAX 16 /* channels that may have a mean and a deviation of their own */
+#define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
 
 /* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */
 typedef struct ronde__normalization {
@@ -43,6 +44,7 @@ typedef struct ronde__normalization {
 typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
+  int64_t n_beyond_unit;              /* target values outside of 0..1 */
   int64_t n_skipped;                  /* images that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */

@@ -3,6 +3,7 @@
 #include "data/store.h"
 #include "data/transform.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct dataset_impl {
   const ronde__kernels *kernels;
   int n_scales; /* 1: all channels have the same; else one a channel */
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
+  ronde__normalization standard;                                     /* of a table's columns */
   bool scales;                                                       /* else stored elements are the values */
   int64_t sides[2], elems;                                           /* of an image as it is read */
   ronde__resizer *resizer;                                           /* NULL: as it is stored */
@@ -83,7 +85,7 @@ static void dataset_read_image(const dataset_impl *im, const void *stored, const
 /* epoch: of augmented training examples; 0: they are read as they are. */
 static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
                                       int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-float *targets) {
+                                      float *targets) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
   int64_t t = im->facts.target_elems;
   dataset_workspace w = {0};
@@ -158,8 +160,7 @@ static void dataset_give_back(dataset_impl *im, const ronde__store *store) {
 }
 
 static ronde_status dataset_borrow_rows(dataset_impl *im, ronde_split split, int64_t epoch, const int64_t *ids,
-                                        int64_t n, float *x, int64_t *labels,
-float *targets) {
+                                        int64_t n, float *x, int64_t *labels, float *targets) {
   const ronde__store *store;
   RONDE_TRY(dataset_borrow(im, split, &store));
   ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels, targets);
@@ -179,8 +180,7 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
 }
 
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels,
-float *targets) {
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
   int64_t drawn = data->augments ? epoch : 0;
   if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
   return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
@@ -202,6 +202,10 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static double stored_value(const ronde__facts *facts, const void *x, int64_t i) {
+  return facts->f32 ? (double)((const float *)x)[i] : ((const uint8_t *)x)[i] / 255.0;
+}
 
 /* Names the first label that is not below the limit, if one is. */
 static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__store *store, int64_t limit) {
@@ -227,6 +231,28 @@ static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *st
   return RONDE_OK;
 }
 
+/* Mean and deviation of each column over the training rows, in two passes; a column that is constant is only shifted.
+ * None of tables that are too wide. Bytes are read as 0 to 1. */
+static ronde__normalization table_standard(const ronde__store *store) {
+  ronde__normalization s = {0};
+  int64_t columns = store->facts.dims[0], n = store->facts.n[RONDE_SPLIT_TRAIN];
+  const void *x = store->x[RONDE_SPLIT_TRAIN];
+  if (!store->facts.is_table || columns > RONDE__NORMALIZED_MAX || n == 0) return s;
+  s.channels = (int)columns;
+  for (int64_t c = 0; c < columns; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += stored_value(&store->facts, x, i * columns + c);
+    for (int64_t i = 0; i < n; ++i) {
+      double d = stored_value(&store->facts, x, i * columns + c) - sum / (double)n;
+      squares += d * d;
+    }
+    float deviation = (float)sqrt(squares / (double)n);
+    s.mean[c] = (float)(sum / (double)n);
+    s.deviation[c] = deviation > 0 && isfinite(deviation) ? deviation : 1;
+  }
+  return s;
+}
+
 /* Decodes each split once, for the facts, the hash and the checks, and frees it. */
 static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
@@ -236,6 +262,8 @@ static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data
     bool train = split == RONDE_SPLIT_TRAIN;
     RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, true, &store));
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
+    im->facts.n_beyond_unit += store.facts.n_beyond_unit;
+    if (train) im->standard = table_standard(&store);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = dataset_check_labels(im, &store, limit);
     if (train && status == RONDE_OK) status = dataset_keep_labels(im, &store);
@@ -249,6 +277,7 @@ static ronde_status dataset_load(dataset_impl *im, int64_t limit, ronde__data *d
   if (!im->cached) return dataset_inspect(im, limit, data);
   RONDE_TRY(ronde__store_open_cached(&im->set, &im->store));
   im->facts = im->store.facts;
+  im->standard = table_standard(&im->store);
   memcpy(data->sha256, im->store.sha256[RONDE_SPLIT_TRAIN], sizeof data->sha256);
   memcpy(data->test_sha256, im->store.sha256[RONDE_SPLIT_TEST], sizeof data->test_sha256);
   return dataset_check_labels(im, &im->store, limit);
@@ -269,7 +298,7 @@ static void set_scales(dataset_impl *im, const ronde__normalization *normalizati
 static ronde_status set_normalization(const dataset_impl *im, const ronde__data_options *options,
                                       ronde__normalization *out) {
   int64_t channels = im->facts.dims[0];
-  if (options->normalize) *out = im->set.normalization;
+  if (options->normalize) *out = options->standardize && im->facts.is_table ? im->standard : im->set.normalization;
   if (options->normalization) *out = *options->normalization;
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
   return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d %s, but there are %lld", im->set.name,
@@ -340,6 +369,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   data->test_is_val = im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
     ronde__log(RONDE_LOG_WARNING, "%s: no test/ or val/ in it: there are no test examples", options->spec);
+  data->n_beyond_unit = im->facts.n_beyond_unit;
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);

@@ -36,7 +36,8 @@ static ronde_status npy_check_layout(const char *path, const ronde__npy *npy, ro
 static ronde_status npy_check_images(const char *path, const ronde__npy *npy, ronde__image_layout layout,
                                      npy_images *images_out) {
   bool is_table = npy->rank == 2;
-  bool f32 = npy->type == 'f' && (npy->item_bytes == 4 || (is_table && npy->item_bytes == 8)), u8 = npy->type == 'u' && npy->item_bytes == 1;
+  bool f32 = npy->type == 'f' && (npy->item_bytes == 4 || (is_table && npy->item_bytes == 8)),
+       u8 = npy->type == 'u' && npy->item_bytes == 1;
   if (!f32 && !u8) {
     char type[24];
     npy_type_text(npy, type, sizeof type);
@@ -126,11 +127,10 @@ static ronde_status npy_check_test(const ronde__set *set, const npy_images *im, 
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: %s, but the training examples are %s", x_path,
                        npy_kind_text(im->is_table, im->dims[0], a), npy_kind_text(train->is_table, train->dims[0], b));
   if (memcmp(im->dims, train->dims, sizeof im->dims) || im->f32 != train->f32)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
-                       x_path, npy_type_name(im->f32), (long long)im->dims[0], (long long)im->dims[1],
-                       (long long)im->dims[2], npy_type_name(train->f32), (long long)train->dims[0],
-                       (long long)train->dims[1], (long long)train->dims[2]);
+    return ronde__fail(
+        RONDE_E_INPUT, "%s: offset 10: %s images of %lldx%lldx%lld, but the training images are %s of %lldx%lldx%lld",
+        x_path, npy_type_name(im->f32), (long long)im->dims[0], (long long)im->dims[1], (long long)im->dims[2],
+        npy_type_name(train->f32), (long long)train->dims[0], (long long)train->dims[1], (long long)train->dims[2]);
   if (target_elems == train->target_elems) return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT,
                      "%s: offset 10: %lld target values an example, but in training %lld (0: labels, of integers)",

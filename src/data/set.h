@@ -11,10 +11,11 @@ typedef struct ronde__facts {
   int64_t dims[3];      /* C, H, W; of a row of a table: its columns, 1, 1 */
   int64_t is_table;     /* examples are vectors */
   int64_t target_elems; /* values that belong to an example, in place of a label; 0: it has a label */
-  int64_t f32;     /* elements are f32, else u8 */
+  int64_t f32;          /* elements are f32, else u8 */
   int64_t n[2];
   int64_t n_skipped;       /* images of both splits that cannot be read */
   int64_t largest_label;   /* of both splits; set once they are decoded */
+  int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
 } ronde__facts;

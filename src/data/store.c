@@ -51,8 +51,7 @@ static bool store_hash_split(const ronde__facts *facts, const char *base, const 
   EVP_MD_CTX *context = EVP_MD_CTX_new();
   bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
             EVP_DigestUpdate(context, base + layout->x[split], x_bytes) &&
-            EVP_DigestUpdate(context, base + layout->answers[split],
-                             (size_t)(facts->n[split] * answer_bytes(facts))) &&
+            EVP_DigestUpdate(context, base + layout->answers[split], (size_t)(facts->n[split] * answer_bytes(facts))) &&
             EVP_DigestFinal_ex(context, digest, NULL);
   EVP_MD_CTX_free(context);
   for (int i = 0; ok && i < 32; ++i) snprintf(text + 2 * i, 3, "%02x", digest[i]);
@@ -61,18 +60,22 @@ static bool store_hash_split(const ronde__facts *facts, const char *base, const 
 
 ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
-  int64_t largest = 0;
+  int64_t largest = 0, n_beyond = 0;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
     void *answers = base + layout->answers[split];
     int64_t *labels = facts->target_elems ? NULL : answers;
     RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels));
     if (!labels) RONDE_TRY(set->kind->fill_targets(set, facts, split, answers));
+    const float *targets = answers;
+    for (int64_t i = 0; !labels && i < facts->n[split] * facts->target_elems; ++i)
+      n_beyond += targets[i] < 0 || targets[i] > 1;
     for (int64_t i = 0; labels && i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
     if (hash && !store_hash_split(facts, base, layout, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   facts->largest_label = largest;
+  facts->n_beyond_unit = n_beyond;
   return RONDE_OK;
 }
 

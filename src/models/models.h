@@ -12,9 +12,9 @@ typedef enum ronde__hidden_activation {
 } ronde__hidden_activation;
 
 typedef struct ronde__model_options {
-  bool padding_same; /* mnist-*: --padding same|valid */
-  float dropout;     /* probability, for networks that have it */
-  const char *sizes; /* mlp: of its hidden layers, "256,64"; NULL: its own */
+  bool padding_same;                   /* mnist-*: --padding same|valid */
+  float dropout;                       /* probability, for networks that have it */
+  const char *sizes;                   /* mlp: of its hidden layers, "256,64"; NULL: its own */
   ronde__hidden_activation activation; /* mlp */
 } ronde__model_options;
 
@@ -35,6 +35,6 @@ typedef struct ronde__model {
 const ronde__model *ronde__model_find(const char *name);
 /* What follows the colon of a name; NULL: it has none. */
 const char *ronde__model_sizes(const char *name);
-const ronde__model *ronde__model_at(int i);              /* NULL past the end */
+const ronde__model *ronde__model_at(int i); /* NULL past the end */
 
 #endif

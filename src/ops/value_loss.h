@@ -18,25 +18,25 @@ ronde_status ronde__value_loss_backward(const ronde__op_desc *desc, const ronde_
 const char *ronde__value_loss_implementation(const ronde__op_desc *desc, const void *state);
 
 /* An op NAME out of the functions NAME_term and NAME_slope. */
-#define RONDE__VALUE_LOSS(NAME)                                                                                          \
-  static ronde_status NAME##_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {        \
-    return ronde__value_loss_forward(desc, call, NAME##_term);                                                           \
-  }                                                                                                                      \
-  static ronde_status NAME##_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {       \
-    return ronde__value_loss_backward(desc, call, NAME##_slope);                                                         \
-  }                                                                                                                      \
-  static const ronde__form NAME##_form = {                                                                               \
-      .forward = NAME##_forward,                                                                                         \
-      .backward = NAME##_backward,                                                                                       \
-      .implementation = ronde__value_loss_implementation,                                                                \
-  };                                                                                                                     \
-  const ronde__op ronde__op_##NAME = {                                                                                   \
-      .name = #NAME,                                                                                                     \
-      .infer = ronde__value_loss_infer,                                                                                  \
-      .layouts = ronde__value_loss_layouts,                                                                              \
-      .backward_reads = {.in = 3},                                                                                       \
-      .is_loss = true,                                                                                                   \
-      .forms = (const ronde__form *const[]){&NAME##_form, NULL},                                                         \
+#define RONDE__VALUE_LOSS(NAME)                                                                                    \
+  static ronde_status NAME##_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {  \
+    return ronde__value_loss_forward(desc, call, NAME##_term);                                                     \
+  }                                                                                                                \
+  static ronde_status NAME##_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) { \
+    return ronde__value_loss_backward(desc, call, NAME##_slope);                                                   \
+  }                                                                                                                \
+  static const ronde__form NAME##_form = {                                                                         \
+      .forward = NAME##_forward,                                                                                   \
+      .backward = NAME##_backward,                                                                                 \
+      .implementation = ronde__value_loss_implementation,                                                          \
+  };                                                                                                               \
+  const ronde__op ronde__op_##NAME = {                                                                             \
+      .name = #NAME,                                                                                               \
+      .infer = ronde__value_loss_infer,                                                                            \
+      .layouts = ronde__value_loss_layouts,                                                                        \
+      .backward_reads = {.in = 3},                                                                                 \
+      .is_loss = true,                                                                                             \
+      .forms = (const ronde__form *const[]){&NAME##_form, NULL},                                                   \
   }
 
 #endif

@@ -113,6 +113,7 @@ static ronde_status open_data(ronde__job *job) {
   ronde__data_options options = {.spec = o->data,
                                  .cache = o->cache,
                                  .normalize = usual,
+                                 .standardize = job->config->verb == RONDE__VERB_TRAIN,
                                  .normalization = usual ? NULL : &normalization,
                                  .seed = (uint64_t)o->seed,
                                  .classes = o->classes,
@@ -235,9 +236,18 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
+/* Targets of several labels are 0 or 1, or shares of them. */
+static ronde_status check_labels(const ronde__job *job) {
+  if (job->targets == 0 || job->options->loss != RONDE__LOSS_BCE || !job->data || !job->data->n_beyond_unit)
+    return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s: %" PRId64 " target values are not within 0..1, as --loss bce needs",
+                     job->data->source.name, job->data->n_beyond_unit);
+}
+
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
+  RONDE_TRY(check_labels(job));
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);

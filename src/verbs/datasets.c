@@ -53,13 +53,12 @@ static json_t *describe_set(const ronde__data *data) {
   for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
     json_array_append_new(names, ronde__json_text(ronde__data_class_name(data, k)));
   bool named = json_array_size(names) > 0;
-  json_t *json =
-      json_pack("{s:o, s:I, s:I, s:o, s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
-                "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
-                (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape",
-                ronde__json_dims(source->dims, source->rank), "classes", (json_int_t)source->classes,
-                "type", ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256", data->sha256,
-                "skipped_images", (json_int_t)data->n_skipped);
+  json_t *json = json_pack("{s:o, s:I, s:I, s:o, s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
+                           "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
+                           (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape",
+                           ronde__json_dims(source->dims, source->rank), "classes", (json_int_t)source->classes, "type",
+                           ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256",
+                           data->sha256, "skipped_images", (json_int_t)data->n_skipped);
   if (json && source->target_elems) json_object_set_new(json, "target_values", json_integer(source->target_elems));
   if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
@@ -155,7 +154,8 @@ static ronde_status write_split(const ronde__data *data, ronde_split split, cons
   size_t n_targets = (size_t)(n * s->target_elems);
   if (stored.labels) snprintf(shape, sizeof shape, "%lld,", n);
   else snprintf(shape, sizeof shape, "%lld, %lld", n, (long long)s->target_elems);
-  if (stored.labels) RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
+  if (stored.labels)
+    RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
   else RONDE_TRY(write_npy(dir, names[split][1], "<f4", shape, stored.targets, n_targets * sizeof(float)));
   for (int i = 0; i < 2; ++i) json_array_append_new(files, json_string(names[split][i]));
   return RONDE_OK;
