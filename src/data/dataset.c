@@ -301,8 +301,9 @@ static ronde_status set_normalization(const dataset_impl *im, const ronde__data_
   if (options->normalize) *out = options->standardize && im->facts.is_table ? im->standard : im->set.normalization;
   if (options->normalization) *out = *options->normalization;
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d %s, but there are %lld", im->set.name,
-                     out->channels, im->facts.is_table ? "columns" : "channels", (long long)channels);
+  return ronde__fail(RONDE_E_USAGE, "%s: a mean and a deviation for each of %d %s have %lld", im->set.name,
+                     out->channels, im->facts.is_table ? "columns, but its rows" : "channels, but its images",
+                     (long long)channels);
 }
 
 /* Sets the size of images as they are read, and what resizing needs. */

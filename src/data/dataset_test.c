@@ -411,8 +411,11 @@ static void test_npy_sets_that_do_not_fit_are_named(void **state) {
   } cases[] = {
       {DICT("'<f8'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 64, 16, "train_x.npy: offset 10: images of float64"},
       {DICT("'|i1'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: images of int8"},
-      {DICT("'|u1'", "(2, 4)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: images of rank 2"},
-      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2,)"), 8, 8, "train_y.npy: offset 10: labels of float32"},
+      {DICT("'|u1'", "(8,)"), DICT("'<i8'", "(8,)"), 8, 64, "train_x.npy: offset 10: inputs of rank 1"},
+      {DICT("'|i1'", "(2, 4)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: a table of int8"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f2'", "(2,)"), 8, 4, "train_y.npy: offset 10: targets of float16"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2, 1, 1)"), 8, 8, "train_y.npy: offset 10: targets of rank 3"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(3, 1)"), 8, 12, "train_y.npy: offset 10: 3 rows of targets, but "},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(2, 1)"), 8, 16, "train_y.npy: offset 10: labels of rank 2"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(3,)"), 8, 24, "train_y.npy: offset 10: 3 labels, but "},
   };

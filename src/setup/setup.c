@@ -77,7 +77,7 @@ static ronde_status options_from_file(ronde__job *job) {
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
   if (!ronde__config_is_set(job->config, "padding") && padding)
     o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
-  if (!ronde__config_is_set(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
+  if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
