@@ -272,6 +272,7 @@ static void test_what_cannot_be_is_refused(void **state) {
   check_refused("train", "model=lenet5:8 data=npy:%s", "no such network");
   check_refused("train", TRAIN "resize=8x8", "not images");
   check_refused("train", TRAIN "augment=flip", "not images");
+  check_refused("train", TRAIN "layout=nhwc", "not images");
   check_refused("train", TRAIN "classes=3", "values, not classes");
   check_refused("train", TRAIN "huber-delta=2", "--huber-delta");
   check_refused("train", TRAIN "target-accuracy=0.5", "--target-accuracy");

@@ -48,6 +48,8 @@ static ronde_status npy_check_images(const char *path, const ronde__npy *npy, ro
     return ronde__fail(RONDE_E_INPUT,
                        "%s: offset 10: inputs of rank %d; (N, C, H, W), (N, H, W) or a table (N, F) is needed", path,
                        npy->rank);
+  if (is_table && layout != RONDE__IMAGE_AUTO)
+    return ronde__fail(RONDE_E_USAGE, "--layout can have no effect: %s is a table, not images", path);
   if (is_table) {
     *images_out = (npy_images){.n = npy->dim[0], .f32 = f32, .is_table = true, .dims = {npy->dim[1], 1, 1}};
     return RONDE_OK;
