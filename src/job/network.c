@@ -135,6 +135,9 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 /* ---- the job's graph ---- */
 
 static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
+  if (job->model && !job->model->any_shape && job->shape.rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s takes images, but the input is a table: --model mlp:256,64 takes it",
+                       job->model->name);
   ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
                                   .dropout = (float)job->options->dropout,
                                   .sizes = job->model ? ronde__model_sizes(job->model_name) : NULL,

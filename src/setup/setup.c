@@ -144,7 +144,11 @@ static void shape_from_data(ronde__job *job) {
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
-  if (job->targets > 0 && job->options->loss == RONDE__LOSS_AUTO) job->config->options.loss = RONDE__LOSS_MSE;
+  if (job->targets == 0 || job->options->loss != RONDE__LOSS_AUTO) return;
+  job->config->options.loss = RONDE__LOSS_MSE;
+  if (job->config->verb == RONDE__VERB_TRAIN)
+    ronde__log(RONDE_LOG_INFO, "%s: the targets are floats: %" PRId64 " value%s an example, learnt with --loss mse",
+               source->name, job->targets, job->targets > 1 ? "s" : "");
 }
 
 /* Without data, the model's usual input and classes are the default. */
