@@ -1,4 +1,5 @@
 /* npy files: what is accepted must be readable whole, but for values that are no labels or not finite. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "data/set.h"
@@ -10,7 +11,11 @@ static void read_array(ronde__stream *stream, const ronde__npy *npy) {
   size_t item_bytes = is_float ? (size_t)npy->item_bytes : sizeof(int64_t);
   void *to = malloc((size_t)npy->n_items * item_bytes);
   if (!to) return;
-  if (is_float && npy->item_bytes == 4) (void)ronde__npy_read(stream, npy, to);
+  if (is_float && npy->item_bytes >= 4 && ronde__npy_read_f32(stream, npy, to) == RONDE_OK) {
+    const float *values = to;
+    for (int64_t i = 0; i < npy->n_items; ++i)
+      if (!isfinite(values[i])) abort();
+  }
   if (!is_float) {
     if (npy->item_bytes == 1 && npy->type == 'u' && ronde__npy_read(stream, npy, to) != RONDE_OK) abort();
     int64_t *labels = to;

@@ -301,6 +301,13 @@ static const op_case op_cases[] = {
     PLAIN_OP(MSE_LOSS, 7, 10, 1, 1, true, 0),
     PLAIN_OP(MSE_LOSS, 42, 67, 2, 3, false, 0),
     PLAIN_OP(MSE_LOSS, 126, 3, 2, 2, true, 0),
+
+    PLAIN_OP(L1_LOSS, 7, 10, 1, 1, true, 0),
+    PLAIN_OP(L1_LOSS, 42, 67, 2, 3, false, 0),
+    PLAIN_OP(HUBER_LOSS, 7, 10, 1, 1, true, .delta = 1.0f),
+    PLAIN_OP(HUBER_LOSS, 42, 67, 2, 3, false, .delta = 0.25f),
+    PLAIN_OP(BCE_LOSS, 7, 10, 1, 1, true, 0),
+    PLAIN_OP(BCE_LOSS, 42, 67, 2, 3, false, 0),
 };
 
 #endif

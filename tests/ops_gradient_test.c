@@ -62,6 +62,7 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D ||
+                   run->c->kind == RONDE__OP_L1_LOSS ||
                    (run->c->kind == RONDE__OP_POINTWISE && run->c->attr.pointwise.kind >= RONDE__POINTWISE_HARD_SWISH);
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;

@@ -137,6 +137,8 @@ static const struct {
     [RONDE__NEED_NEW_OUT] = {RUN "steps=1 resume=auto out=%s/new"},
     [RONDE__NEED_MODEL_PADDING] = {RUN "steps=1"},
     [RONDE__NEED_MODEL_DROPOUT] = {RUN "steps=1"},
+    [RONDE__NEED_MODEL_ACTIVATION] = {RUN "steps=1"},
+    [RONDE__NEED_VALUES] = {RUN "steps=1"},
     [RONDE__NEED_BATCH_NORM] = {RUN "steps=1 workers=2"},
     [RONDE__NEED_CROSS_ENTROPY] = {"batch=4 steps=1", small_regression, true, true},
     [RONDE__NEED_DATA] = {"batch=4 steps=1", small_model, true},

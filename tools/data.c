@@ -38,7 +38,8 @@ static void print_set(const json_t *json) {
   const char *tests = *tool_string(json, "tested_on") ? "validation" : "test examples";
   printf("%-17s  %s\n", tests, tool_count(tool_number(json, "test_examples"), n[1]));
   printf("shape              %s, %s\n", tool_shape(json_object_get(json, "shape"), shape), tool_string(json, "type"));
-  printf("classes            %.0f\n", tool_number(json, "classes"));
+  if (json_object_get(json, "target_values")) printf("target values      %.0f\n", tool_number(json, "target_values"));
+  else printf("classes            %.0f\n", tool_number(json, "classes"));
   if (tool_number(json, "skipped_images") > 0) printf("skipped images     %.0f\n", tool_number(json, "skipped_images"));
   printf("sha256             %s\n", tool_string(json, "sha256"));
   const json_t *name, *names = json_object_get(json, "class_names"), *files = json_object_get(json, "files");

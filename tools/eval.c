@@ -84,6 +84,17 @@ static void eval_print_verdicts(const json_t *json) {
          tool_number(calibration, "error"));
 }
 
+/* One line for each measure that there is. */
+static void eval_print_values(const json_t *json) {
+  static const struct {
+    const char *key, *shown;
+  } measures[] = {{"mae", "MAE"}, {"rmse", "RMSE"}, {"r2", "R2"}, {"label_accuracy", "labels"}};
+  for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
+    double value = tool_number(json, measures[i].key);
+    if (isfinite(value)) printf("%-8s  %.6g\n", measures[i].shown, value);
+  }
+}
+
 static void eval_print(const json_t *json) {
   char examples[32];
   double accuracy = tool_number(json, "accuracy");
@@ -91,6 +102,7 @@ static void eval_print(const json_t *json) {
   printf("loss      %.9g\n", tool_number(json, "loss"));
   if (isfinite(accuracy)) printf("accuracy  %.4f\n", accuracy);
   if (classes) eval_print_verdicts(json);
+  eval_print_values(json);
   printf("examples  %s (%s)\n", tool_count(tool_number(json, "examples"), examples), tool_string(json, "split"));
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
   if (!classes) return;

@@ -1,4 +1,4 @@
-/* `ronde predict`: the likeliest classes of images, printed as they are known. */
+/* `ronde predict`: the likeliest classes, or the values, of images or rows, printed as they are known. */
 #include "common.h"
 
 #include <stdio.h>
@@ -23,6 +23,7 @@ static void print_text(printer *p, const ronde_prediction *told) {
     printf("  class %4lld  %6.2f %%%s%s\n", (long long)told->classes[i], 100 * told->probabilities[i],
            *name ? "  " : "", name);
   }
+  for (int i = 0; i < told->n_values; i++) printf("  value %4d  %.7g\n", i, (double)told->values[i]);
 }
 
 static void print_json_line(const ronde_prediction *told) {
@@ -32,11 +33,14 @@ static void print_json_line(const ronde_prediction *told) {
     if (told->names[i]) json_object_set_new(row, "name", json_string(told->names[i]));
     json_array_append_new(classes, row);
   }
+  json_t *values = json_array();
+  for (int i = 0; i < told->n_values; i++) json_array_append_new(values, json_real((double)told->values[i]));
   json_t *file = json_string(told->file); /* NULL: its name is no UTF-8 */
   json_t *line = json_pack("{s:o, s:I, s:o}", "file", file ? file : json_null(), "index", (json_int_t)told->index,
-                           "classes", classes);
+                           told->n_values ? "values" : "classes", told->n_values ? values : classes);
   json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
   json_decref(line);
+  json_decref(told->n_values ? classes : values);
   printf("\n");
 }
 
@@ -55,6 +59,7 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
   if (p->n == 0) {
     printf("file,index");
     for (int i = 0; i < told->n; i++) printf(",class_%d,name_%d,probability_%d", i + 1, i + 1, i + 1);
+    for (int i = 0; i < told->n_values; i++) printf(",value_%d", i + 1);
     printf("\r\n");
   }
   print_field(told->file);
@@ -64,6 +69,7 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
     print_field(told->names[i] ? told->names[i] : "");
     printf(",%.6g", told->probabilities[i]);
   }
+  for (int i = 0; i < told->n_values; i++) printf(",%.9g", (double)told->values[i]);
   printf("\r\n");
 }
 

@@ -195,6 +195,13 @@ RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
 /* Mean over the batch and all elements of (prediction - target)^2. */
 RONDE_API ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target);
+/* Mean over the batch and all elements of |prediction - target|. */
+RONDE_API ronde_tensor *ronde_l1_loss(const ronde_tensor *prediction, const ronde_tensor *target);
+/* The same of the Huber loss: half the square of an error up to delta > 0, and linear beyond, as PyTorch's HuberLoss. */
+RONDE_API ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const ronde_tensor *target, float delta);
+/* Mean over the batch and all elements of the binary cross entropy between the sigmoid of a logit and its target, a label
+ * from 0 to 1, as PyTorch's BCEWithLogitsLoss: for several labels an example. */
+RONDE_API ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target);
 
 /* The dims of a tensor, without the batch. Returns the rank: 0 for a loss, and if x is NULL. */
 RONDE_API int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]);
@@ -291,7 +298,7 @@ typedef struct ronde_progress {
   const char *tested_on; /* "test", or "validation" (--val-split, or val/ of a folder); NULL: there is no test data */
 } ronde_progress;
 
-/* The likeliest classes of one example, the likeliest first; valid during the call of the hook. */
+/* The likeliest classes of one example, the likeliest first, or its values; valid during the call of the hook. */
 typedef struct ronde_prediction {
   const char *file; /* that holds the example */
   int64_t index;    /* of the example in the file, from 0 */
@@ -299,6 +306,8 @@ typedef struct ronde_prediction {
   const int64_t *classes;
   const double *probabilities;
   const char *const *names; /* [n], each NULL where the weights do not name their classes */
+  int n_values;             /* of networks that tell values; then n is 0 */
+  const float *values;      /* [n_values]; of --loss bce the probability of each label */
 } ronde_prediction;
 
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */
@@ -321,7 +330,9 @@ typedef struct ronde_hooks {
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. Where there are
  * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
- * the most confident mistakes, by file where each example has one; --csv writes them as tables. */
+ * the most confident mistakes, by file where each example has one; --csv writes them as tables. Where a built-in network
+ * tells values: mean absolute error, root mean square error and R2, over all and for each; of --loss bce the accuracy of
+ * the labels. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples. */

@@ -17,6 +17,12 @@ json_t *ronde__json_text(const char *text) {
   return json;
 }
 
+json_t *ronde__json_dims(const int64_t *dims, int rank) {
+  json_t *array = json_array();
+  for (int d = 0; d < rank; d++) json_array_append_new(array, json_integer(dims[d]));
+  return array;
+}
+
 ronde_status ronde__json_give(json_t *json, const char *what, char **json_out) {
   char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
   json_decref(json);

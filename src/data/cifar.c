@@ -97,5 +97,5 @@ static ronde_status cifar100_fill(const ronde__set *set, const ronde__facts *fac
   return cifar_fill(set, 2, 100, facts->n[split], split, x, labels);
 }
 
-const ronde__set_kind ronde__cifar10_kind = {cifar10_scan, cifar10_fill};
-const ronde__set_kind ronde__cifar100_kind = {cifar100_scan, cifar100_fill};
+const ronde__set_kind ronde__cifar10_kind = {cifar10_scan, cifar10_fill, NULL};
+const ronde__set_kind ronde__cifar100_kind = {cifar100_scan, cifar100_fill, NULL};

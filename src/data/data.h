@@ -14,6 +14,7 @@ typedef struct ronde__data_options {
   const char *spec;  /* NAME or NAME:DIR */
   bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
+  bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;     /* of synthetic data */
   int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
@@ -30,7 +31,7 @@ typedef struct ronde__data_options {
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 
-#define RONDE__NORMALIZED_MAX 16 /* channels that may have a mean and a deviation of their own */
+#define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
 
 /* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */
 typedef struct ronde__normalization {
@@ -43,6 +44,7 @@ typedef struct ronde__normalization {
 typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
+  int64_t n_beyond_unit;              /* target values outside of 0..1 */
   int64_t n_skipped;                  /* images that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */
@@ -66,6 +68,7 @@ typedef struct ronde__stored {
   bool f32;      /* else u8 */
   const void *x; /* [n][dims]; NULL: there are no examples */
   const int64_t *labels;
+  const float *targets; /* [n][target_elems] of the source, where it has these in place of labels */
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
 /* The labels of all training examples as they are stored: labels_out [n]. A caller's source is read whole for them. */
@@ -149,9 +152,10 @@ bool ronde__image_supported(void);
 bool ronde__jpeg_supported(void);
 /* Resizes n planes of f32: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
-/* The images of a npy file as f32 [n][C][H][W], dims C, H, W, owned by the caller (ronde__free): float32 taken
- * unchanged, uint8 divided by 255; a 3-d array is N, H, W with one channel. Errors: RONDE_E_INPUT. */
-ronde_status ronde__npy_read_images(const char *path, ronde__image_layout layout, int64_t *n_out, int64_t dims_out[3],
-                                    float **x_out);
+/* The inputs of a npy file as f32 [n][shape], owned by the caller (ronde__free): images, shape C, H, W (a 3-d array is N,
+ * H, W with one channel), or of a 2-d array the rows of a table, shape F. Floats are taken unchanged, uint8 divided by
+ * 255. Errors: RONDE_E_INPUT. */
+ronde_status ronde__npy_read_inputs(const char *path, ronde__image_layout layout, int64_t *n_out,
+                                    ronde__shape *shape_out, float **x_out);
 
 #endif

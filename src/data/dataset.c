@@ -3,6 +3,7 @@
 #include "data/store.h"
 #include "data/transform.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct dataset_impl {
   const ronde__kernels *kernels;
   int n_scales; /* 1: all channels have the same; else one a channel */
   float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
+  ronde__normalization standard;                                     /* of a table's columns */
   bool scales;                                                       /* else stored elements are the values */
   int64_t sides[2], elems;                                           /* of an image as it is read */
   ronde__resizer *resizer;                                           /* NULL: as it is stored */
@@ -82,8 +84,10 @@ static void dataset_read_image(const dataset_impl *im, const void *stored, const
 
 /* epoch: of augmented training examples; 0: they are read as they are. */
 static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
-                                      int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+                                      int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                                      float *targets) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
+  int64_t t = im->facts.target_elems;
   dataset_workspace w = {0};
   RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
@@ -97,6 +101,10 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
     if (epoch > 0) move = ronde__move_draw(im->seed, epoch, ids[i], im->crop, im->flip);
     dataset_read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
                        x + i * im->elems);
+    if (store->targets[split]) {
+      memcpy(targets + i * t, store->targets[split] + ids[i] * t, (size_t)t * sizeof *targets);
+      continue;
+    }
     labels[i] = store->labels[split][ids[i]];
     if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
@@ -152,17 +160,17 @@ static void dataset_give_back(dataset_impl *im, const ronde__store *store) {
 }
 
 static ronde_status dataset_borrow_rows(dataset_impl *im, ronde_split split, int64_t epoch, const int64_t *ids,
-                                        int64_t n, float *x, int64_t *labels) {
+                                        int64_t n, float *x, int64_t *labels, float *targets) {
   const ronde__store *store;
   RONDE_TRY(dataset_borrow(im, split, &store));
-  ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels);
+  ronde_status status = dataset_read_rows(im, store, split, epoch, ids, n, x, labels, targets);
   dataset_give_back(im, store);
   return status;
 }
 
 static ronde_status source_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                 float *targets) {
-  return dataset_borrow_rows(user, split, 0, ids, n, x, labels);
+  return dataset_borrow_rows(user, split, 0, ids, n, x, labels, targets);
 }
 
 bool ronde__data_decodes(const ronde__data *data) { return data->impl && !((const dataset_impl *)data->impl)->cached; }
@@ -172,10 +180,10 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
 }
 
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels) {
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
   int64_t drawn = data->augments ? epoch : 0;
-  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
-  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels);
+  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
+  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
 }
 
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -195,6 +203,10 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
+static double stored_value(const ronde__facts *facts, const void *x, int64_t i) {
+  return facts->f32 ? (double)((const float *)x)[i] : ((const uint8_t *)x)[i] / 255.0;
+}
+
 /* Names the first label that is not below the limit, if one is. */
 static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__store *store, int64_t limit) {
   if (limit == 0 || store->facts.largest_label < limit) return RONDE_OK;
@@ -213,9 +225,32 @@ static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__st
 
 static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *store) {
   size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
+  if (im->facts.target_elems) return RONDE_OK;
   RONDE__ALLOC(im->train_labels, bytes, im->set.name);
   memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
   return RONDE_OK;
+}
+
+/* Mean and deviation of each column over the training rows, in two passes; a column that is constant is only shifted.
+ * None of tables that are too wide. Bytes are read as 0 to 1. */
+static ronde__normalization table_standard(const ronde__store *store) {
+  ronde__normalization s = {0};
+  int64_t columns = store->facts.dims[0], n = store->facts.n[RONDE_SPLIT_TRAIN];
+  const void *x = store->x[RONDE_SPLIT_TRAIN];
+  if (!store->facts.is_table || columns > RONDE__NORMALIZED_MAX || n == 0) return s;
+  s.channels = (int)columns;
+  for (int64_t c = 0; c < columns; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += stored_value(&store->facts, x, i * columns + c);
+    for (int64_t i = 0; i < n; ++i) {
+      double d = stored_value(&store->facts, x, i * columns + c) - sum / (double)n;
+      squares += d * d;
+    }
+    float deviation = (float)sqrt(squares / (double)n);
+    s.mean[c] = (float)(sum / (double)n);
+    s.deviation[c] = deviation > 0 && isfinite(deviation) ? deviation : 1;
+  }
+  return s;
 }
 
 /* Decodes each split once, for the facts, the hash and the checks, and frees it. */
@@ -227,6 +262,8 @@ static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data
     bool train = split == RONDE_SPLIT_TRAIN;
     RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, true, &store));
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
+    im->facts.n_beyond_unit += store.facts.n_beyond_unit;
+    if (train) im->standard = table_standard(&store);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = dataset_check_labels(im, &store, limit);
     if (train && status == RONDE_OK) status = dataset_keep_labels(im, &store);
@@ -240,6 +277,7 @@ static ronde_status dataset_load(dataset_impl *im, int64_t limit, ronde__data *d
   if (!im->cached) return dataset_inspect(im, limit, data);
   RONDE_TRY(ronde__store_open_cached(&im->set, &im->store));
   im->facts = im->store.facts;
+  im->standard = table_standard(&im->store);
   memcpy(data->sha256, im->store.sha256[RONDE_SPLIT_TRAIN], sizeof data->sha256);
   memcpy(data->test_sha256, im->store.sha256[RONDE_SPLIT_TEST], sizeof data->test_sha256);
   return dataset_check_labels(im, &im->store, limit);
@@ -260,16 +298,19 @@ static void set_scales(dataset_impl *im, const ronde__normalization *normalizati
 static ronde_status set_normalization(const dataset_impl *im, const ronde__data_options *options,
                                       ronde__normalization *out) {
   int64_t channels = im->facts.dims[0];
-  if (options->normalize) *out = im->set.normalization;
+  if (options->normalize) *out = options->standardize && im->facts.is_table ? im->standard : im->set.normalization;
   if (options->normalization) *out = *options->normalization;
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
-  return ronde__fail(RONDE_E_USAGE, "%s: mean and deviation are given for %d channels, but the images have %lld",
-                     im->set.name, out->channels, (long long)channels);
+  return ronde__fail(RONDE_E_USAGE, "%s: mean and deviation are given for %d %s have %lld", im->set.name, out->channels,
+                     im->facts.is_table ? "columns, but the rows" : "channels, but the images", (long long)channels);
 }
 
 /* Sets the size of images as they are read, and what resizing needs. */
 static ronde_status set_size(dataset_impl *im, const ronde__data_options *options) {
   const int64_t *stored = im->facts.dims + 1;
+  const char *of_images = options->resize[0] ? "--resize" : options->crop || options->flip ? "--augment" : NULL;
+  if (of_images && im->facts.is_table)
+    return ronde__fail(RONDE_E_USAGE, "%s can have no effect: %s holds a table, not images", of_images, im->set.name);
   memcpy(im->sides, options->resize[0] ? options->resize : stored, sizeof im->sides);
   im->elems = im->facts.dims[0] * im->sides[0] * im->sides[1];
   im->crop = options->crop;
@@ -285,10 +326,12 @@ static ronde_status set_size(dataset_impl *im, const ronde__data_options *option
 
 static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source) {
   const ronde__facts *facts = &im->facts;
-  *source = (ronde_source){.name = im->set.name, .rank = 3, .read = source_read, .user = im};
+  *source = (ronde_source){.name = im->set.name, .rank = facts->is_table ? 1 : 3, .read = source_read, .user = im};
   source->dims[0] = facts->dims[0];
-  memcpy(source->dims + 1, im->sides, sizeof im->sides);
+  if (!facts->is_table) memcpy(source->dims + 1, im->sides, sizeof im->sides);
   memcpy(source->n_examples, facts->n, sizeof facts->n);
+  source->target_elems = facts->target_elems;
+  if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
 
@@ -311,6 +354,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
   if (status == RONDE_OK) status = dataset_load(im, limit, data);
+  if (status == RONDE_OK && options->classes && im->facts.target_elems)
+    status = ronde__fail(RONDE_E_USAGE, "--classes %lld can have no effect: the targets of %s are values, not classes",
+                         (long long)options->classes, im->set.name);
   if (status == RONDE_OK) status = set_size(im, options);
   if (status == RONDE_OK) status = set_normalization(im, options, &data->normalization);
   if (status != RONDE_OK) {
@@ -324,6 +370,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   data->test_is_val = im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
     ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
+  data->n_beyond_unit = im->facts.n_beyond_unit;
   data->augments = options->crop || options->flip;
   set_scales(im, &data->normalization);
   fill_source(im, options->classes, &data->source);
@@ -333,7 +380,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
   const dataset_impl *im = data->impl;
-  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split]};
+  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split], im->store.targets[split]};
 }
 
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {

@@ -324,4 +324,4 @@ static ronde_status folder_fill(const ronde__set *set, const ronde__facts *facts
   return n == facts->n[split] ? RONDE_OK : folder_changed(files->path[files->n - 1]);
 }
 
-const ronde__set_kind ronde__folder_kind = {folder_scan, folder_fill};
+const ronde__set_kind ronde__folder_kind = {folder_scan, folder_fill, NULL};

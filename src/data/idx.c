@@ -138,4 +138,4 @@ static ronde_status idx_fill(const ronde__set *set, const ronde__facts *facts, r
   return RONDE_OK;
 }
 
-const ronde__set_kind ronde__idx_kind = {idx_scan, idx_fill};
+const ronde__set_kind ronde__idx_kind = {idx_scan, idx_fill, NULL};

@@ -53,8 +53,9 @@ static ronde_status begin_epoch(ronde__loader *l) {
 static ronde_status read_examples(ronde__loader *l, const int64_t *ids, int64_t n, slot *s) {
   const ronde__data *data = l->options.data;
   if (n == 0) return RONDE_OK;
-  if (ronde__data_decodes(data)) return ronde__data_read_epoch(data, &l->store, l->epoch, ids, n, s->x, s->labels);
-  if (data->augments) return ronde__data_read_epoch(data, NULL, l->epoch, ids, n, s->x, s->labels);
+  if (ronde__data_decodes(data))
+    return ronde__data_read_epoch(data, &l->store, l->epoch, ids, n, s->x, s->labels, s->targets);
+  if (data->augments) return ronde__data_read_epoch(data, NULL, l->epoch, ids, n, s->x, s->labels, s->targets);
   return ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n, s->x, s->labels, s->targets);
 }
 

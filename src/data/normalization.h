@@ -13,10 +13,8 @@ enum {
 bool ronde__normalization_parse(const char *text, ronde__normalization *out);
 /* The two lists by themselves, of as many values. */
 bool ronde__normalization_parse_lists(const char *mean, const char *deviation, ronde__normalization *out);
-/* Channels of an example [C][...]: of a vector 1. */
-static inline int64_t ronde__normalization_channels(const ronde__shape *shape) {
-  return shape->rank > 1 ? shape->dim[0] : 1;
-}
+/* Channels of an example [C][...]; the columns of a vector are its channels. */
+static inline int64_t ronde__normalization_channels(const ronde__shape *shape) { return shape->dim[0]; }
 /* (x - mean) / deviation of n examples of a shape; from and to may be the same. There must be channels. */
 void ronde__normalization_apply(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float *from,
                                 float *to);

@@ -206,16 +206,34 @@ static ronde_status npy_go_to_items(ronde__stream *stream, const ronde__npy *npy
   return RONDE_OK;
 }
 
+static ronde_status npy_refuse_item(ronde__stream *stream, const ronde__npy *npy, int64_t i, float value) {
+  return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: element %lld is %s", ronde__stream_name(stream),
+                     (long long)(npy->data_offset + npy->item_bytes * i), (long long)i,
+                     isnan(value) ? "NaN" : "infinite");
+}
+
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to) {
   RONDE_TRY(npy_go_to_items(stream, npy));
   RONDE_TRY(ronde__stream_read(stream, to, npy->n_items * npy->item_bytes));
   RONDE_TRY(ronde__stream_end(stream));
   const float *x = to;
   for (int64_t i = 0; npy->type == 'f' && i < npy->n_items; ++i)
-    if (!isfinite(x[i]))
-      return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: element %lld is %s", ronde__stream_name(stream),
-                         (long long)(npy->data_offset + 4 * i), (long long)i, isnan(x[i]) ? "NaN" : "infinite");
+    if (!isfinite(x[i])) return npy_refuse_item(stream, npy, i, x[i]);
   return RONDE_OK;
+}
+
+ronde_status ronde__npy_read_f32(ronde__stream *stream, const ronde__npy *npy, float *to) {
+  if (npy->item_bytes == 4) return ronde__npy_read(stream, npy, to);
+  RONDE_TRY(npy_go_to_items(stream, npy));
+  double chunk[512];
+  for (int64_t i = 0; i < npy->n_items; ++i) {
+    int64_t within = i % (int64_t)RONDE__COUNT(chunk);
+    int64_t n = ronde__min((int64_t)RONDE__COUNT(chunk), npy->n_items - i);
+    if (within == 0) RONDE_TRY(ronde__stream_read(stream, chunk, n * npy->item_bytes));
+    to[i] = (float)chunk[within];
+    if (!isfinite(to[i])) return npy_refuse_item(stream, npy, i, to[i]);
+  }
+  return ronde__stream_end(stream);
 }
 
 /* Little-endian, of 1, 2, 4 or 8 bytes; a u64 beyond i64 becomes negative, which no label may be. */

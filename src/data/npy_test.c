@@ -187,25 +187,35 @@ static void test_images_for_predict(void **state) {
   char *path = ronde__format("%s/x.npy", folder);
   const uint8_t pixels[6] = {0, 1, 2, 51, 254, 255};
   const float values[6] = {0, -1, 2.5f, 51, 254, 1e9f};
-  int64_t n, dims[3];
+  int64_t n;
+  ronde__shape shape;
   float *x;
   test_write_bytes(folder, "x.npy", test_npy(DICT("'|u1'", "False", "(1, 2, 3)"), pixels, 6));
-  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_OK);
+  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_int_equal(n, 1);
-  assert_true(dims[0] == 1 && dims[1] == 2 && dims[2] == 3);
+  assert_true(shape.dim[0] == 1 && shape.dim[1] == 2 && shape.dim[2] == 3);
   for (int i = 0; i < 6; ++i) assert_true(x[i] == (float)pixels[i] / 255);
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3, 1, 1)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_OK);
+  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_int_equal(n, 2);
-  assert_true(dims[0] == 3 && dims[1] == 1 && dims[2] == 1);
+  assert_true(shape.dim[0] == 3 && shape.dim[1] == 1 && shape.dim[2] == 1);
   assert_memory_equal(x, values, sizeof values);
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(1, 1, 1, 3)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path,
+  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
                "images are of type float64");
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x), RONDE_E_INPUT, path, "rank 2");
+  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
+  assert_true(n == 2 && shape.rank == 1 && shape.dim[0] == 3);
+  assert_memory_equal(x, values, sizeof values);
+  ronde__free(x);
+  const double wide[2] = {0.1, 1e39};
+  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(2, 1)"), wide, sizeof wide));
+  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
+               "element 1 is infinite");
+  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(6,)"), values, sizeof values));
+  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path, "rank 1");
   free(path);
   test_folder_destroy(folder);
 }
@@ -222,27 +232,28 @@ static void test_channels_last_are_noticed_and_turned(void **state) {
   char *folder = test_folder_create(), dict[128];
   char *path = ronde__format("%s/x.npy", folder);
   static uint8_t pixels[28 * 28 * 28];
-  int64_t n, dims[3];
+  int64_t n;
+  ronde__shape shape;
   float *x;
   for (size_t i = 0; i < RONDE__COUNT(shapes); ++i) {
     int64_t a = shapes[i].a, b = shapes[i].b, c = shapes[i].c;
     snprintf(dict, sizeof dict, "{'descr': '|u1', 'fortran_order': False, 'shape': (1, %d, %d, %d), }", (int)a, (int)b,
              (int)c);
     test_write_bytes(folder, "x.npy", test_npy(dict, pixels, (size_t)(a * b * c)));
-    ronde_status status = ronde__npy_read_images(path, RONDE__IMAGE_AUTO, &n, dims, &x);
+    ronde_status status = ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x);
     if (shapes[i].refused)
       check_failed(&lines, status, RONDE_E_INPUT, path, "give --layout nhwc to convert it, or --layout nchw");
     else assert_int_equal(status, RONDE_OK);
     if (status == RONDE_OK) ronde__free(x);
-    assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_NCHW, &n, dims, &x), RONDE_OK);
-    assert_true(dims[0] == a && dims[1] == b && dims[2] == c);
+    assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_NCHW, &n, &shape, &x), RONDE_OK);
+    assert_true(shape.dim[0] == a && shape.dim[1] == b && shape.dim[2] == c);
     ronde__free(x);
   }
   const float values[2 * 2 * 3 * 2] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                        12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23};
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 2, 3, 2)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_images(path, RONDE__IMAGE_NHWC, &n, dims, &x), RONDE_OK);
-  assert_true(n == 2 && dims[0] == 2 && dims[1] == 2 && dims[2] == 3);
+  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_NHWC, &n, &shape, &x), RONDE_OK);
+  assert_true(n == 2 && shape.dim[0] == 2 && shape.dim[1] == 2 && shape.dim[2] == 3);
   for (int i = 0; i < 24; ++i) { /* i counts n, c, pixel */
     int image = i / 12, c = i / 6 % 2, p = i % 6;
     assert_true(x[i] == (float)(image * 12 + p * 2 + c));

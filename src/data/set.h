@@ -8,11 +8,14 @@
 
 /* Only 64-bit fields: written to the cache as it stands. Arrays of two are by ronde_split. */
 typedef struct ronde__facts {
-  int64_t dims[3]; /* C, H, W */
-  int64_t f32;     /* elements are f32, else u8 */
+  int64_t dims[3];      /* C, H, W; of a row of a table: its columns, 1, 1 */
+  int64_t is_table;     /* examples are vectors */
+  int64_t target_elems; /* values that belong to an example, in place of a label; 0: it has a label */
+  int64_t f32;          /* elements are f32, else u8 */
   int64_t n[2];
   int64_t n_skipped;       /* images of both splits that cannot be read */
   int64_t largest_label;   /* of both splits; set once they are decoded */
+  int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
 } ronde__facts;
@@ -26,8 +29,11 @@ typedef struct ronde__set ronde__set;
 typedef struct ronde__set_kind {
   /* Facts from headers, every claim checked against what the files hold. */
   ronde_status (*scan)(const ronde__set *set, ronde__facts *facts_out);
-  /* Decodes one split: x [n][C][H][W] u8 or f32, labels [n]; refuses files that are no longer as scanned. */
+  /* Decodes one split: x [n][C][H][W] u8 or f32, labels [n] (NULL where the examples have targets); refuses files that
+   * are no longer as scanned. */
   ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels);
+  /* targets [n][target_elems]; NULL: this kind has none. */
+  ronde_status (*fill_targets)(const ronde__set *set, const ronde__facts *facts, ronde_split split, float *targets);
 } ronde__set_kind;
 
 extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__cifar10_kind, ronde__cifar100_kind,
@@ -89,6 +95,8 @@ typedef struct ronde__npy {
 ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out);
 /* f32 or u8 items as they are; f32 that are NaN or Inf are refused. */
 ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to);
+/* f32 or f64 items as f32; those that are NaN or Inf, or become so, are refused. */
+ronde_status ronde__npy_read_f32(ronde__stream *stream, const ronde__npy *npy, float *to);
 /* Integer items as labels in 0..RONDE__LABEL_MAX. */
 ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
 

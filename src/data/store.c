@@ -19,16 +19,25 @@ static bool layout_append(int64_t *total, int64_t count, int64_t item_bytes, int
   return true;
 }
 
+/* Of an example's label, or of its targets; below 0: more than can be counted. */
+static int64_t answer_bytes(const ronde__facts *facts) {
+  int64_t bytes;
+  if (facts->target_elems == 0) return (int64_t)sizeof(int64_t);
+  return __builtin_mul_overflow(facts->target_elems, (int64_t)sizeof(float), &bytes) ? -1 : bytes;
+}
+
 bool ronde__store_layout_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2],
                               ronde__store_layout *layout_out) {
   int64_t elems = facts->f32 ? (int64_t)sizeof(float) : 1;
   for (int d = 0; d < 3; ++d)
     if (facts->dims[d] < 1 || __builtin_mul_overflow(elems, facts->dims[d], &elems)) return false;
   ronde__store_layout layout = {.bytes = front_bytes};
+  int64_t answer = answer_bytes(facts);
+  if (answer < 0) return false;
   for (int split = 0; split < 2; ++split) {
     int64_t n = want[split] ? facts->n[split] : 0;
     if (n < 0 || !layout_append(&layout.bytes, n, elems, &layout.x[split]) ||
-        !layout_append(&layout.bytes, n, (int64_t)sizeof(int64_t), &layout.labels[split]))
+        !layout_append(&layout.bytes, n, answer, &layout.answers[split]))
       return false;
   }
   *layout_out = layout;
@@ -42,7 +51,7 @@ static bool store_hash_split(const ronde__facts *facts, const char *base, const 
   EVP_MD_CTX *context = EVP_MD_CTX_new();
   bool ok = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
             EVP_DigestUpdate(context, base + layout->x[split], x_bytes) &&
-            EVP_DigestUpdate(context, base + layout->labels[split], (size_t)facts->n[split] * sizeof(int64_t)) &&
+            EVP_DigestUpdate(context, base + layout->answers[split], (size_t)(facts->n[split] * answer_bytes(facts))) &&
             EVP_DigestFinal_ex(context, digest, NULL);
   EVP_MD_CTX_free(context);
   for (int i = 0; ok && i < 32; ++i) snprintf(text + 2 * i, 3, "%02x", digest[i]);
@@ -51,16 +60,22 @@ static bool store_hash_split(const ronde__facts *facts, const char *base, const 
 
 ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
-  int64_t largest = 0;
+  int64_t largest = 0, n_beyond = 0;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
-    int64_t *labels = (int64_t *)(base + layout->labels[split]);
+    void *answers = base + layout->answers[split];
+    int64_t *labels = facts->target_elems ? NULL : answers;
     RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels));
-    for (int64_t i = 0; i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
+    if (!labels) RONDE_TRY(set->kind->fill_targets(set, facts, split, answers));
+    const float *targets = answers;
+    for (int64_t i = 0; !labels && i < facts->n[split] * facts->target_elems; ++i)
+      n_beyond += targets[i] < 0 || targets[i] > 1;
+    for (int64_t i = 0; labels && i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
     if (hash && !store_hash_split(facts, base, layout, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   facts->largest_label = largest;
+  facts->n_beyond_unit = n_beyond;
   return RONDE_OK;
 }
 
@@ -69,7 +84,9 @@ void ronde__store_point(ronde__store *store, const ronde__store_layout *layout, 
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || store->facts.n[split] == 0) continue;
     store->x[split] = base + layout->x[split];
-    store->labels[split] = (const int64_t *)(base + layout->labels[split]);
+    const void *answers = base + layout->answers[split];
+    if (store->facts.target_elems) store->targets[split] = answers;
+    else store->labels[split] = answers;
   }
 }
 

@@ -10,6 +10,7 @@ typedef struct ronde__store {
   char sha256[2][65]; /* of both splits, see ronde__data; "" where it was not asked for */
   const void *x[2];   /* NULL where the split is empty or was not decoded */
   const int64_t *labels[2];
+  const float *targets[2]; /* in place of labels, where the facts have these */
   void *base;
   size_t bytes;
   ronde__lease *lease; /* on the cache file; NULL: the memory is this process's own */
@@ -24,9 +25,9 @@ ronde_status ronde__store_decode(const ronde__set *set, const ronde__facts *fact
                                  ronde__store *store_out);
 void ronde__store_close(ronde__store *store);
 
-/* Where the images and labels of each split begin, in bytes from the base of the store. */
+/* Where the inputs and the labels or targets of each split begin, in bytes from the base of the store. */
 typedef struct ronde__store_layout {
-  int64_t x[2], labels[2];
+  int64_t x[2], answers[2];
   int64_t bytes; /* of all, and of what lies in front */
 } ronde__store_layout;
 
@@ -48,6 +49,6 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
 /* Training examples as an epoch sees them, augmented where the set says so. store: of ronde__data_decode; NULL: the
  * set's own. */
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels);
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets);
 
 #endif

@@ -108,4 +108,4 @@ static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *fa
   return RONDE_OK;
 }
 
-const ronde__set_kind ronde__synthetic_kind = {synthetic_scan, synthetic_fill};
+const ronde__set_kind ronde__synthetic_kind = {synthetic_scan, synthetic_fill, NULL};

@@ -1,6 +1,7 @@
 /* The recording of a graph: the public calls that define a network. */
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -422,15 +423,27 @@ ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
   return add_node(RONDE__OP_CONCAT, NULL, &(ronde__op_attr){.n_inputs = n}, inputs, n);
 }
 
-static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target) {
-  return add_node(kind, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){x, target}, 2);
+static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target, float delta) {
+  return add_node(kind, NULL, &(ronde__op_attr){.delta = delta}, (const ronde_tensor *const[]){x, target}, 2);
 }
 
 ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target) {
-  return add_loss(RONDE__OP_CROSS_ENTROPY, logits, target);
+  return add_loss(RONDE__OP_CROSS_ENTROPY, logits, target, 0);
 }
 ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target) {
-  return add_loss(RONDE__OP_MSE_LOSS, prediction, target);
+  return add_loss(RONDE__OP_MSE_LOSS, prediction, target, 0);
+}
+ronde_tensor *ronde_l1_loss(const ronde_tensor *prediction, const ronde_tensor *target) {
+  return add_loss(RONDE__OP_L1_LOSS, prediction, target, 0);
+}
+ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const ronde_tensor *target, float delta) {
+  if (prediction && !(delta > 0 && isfinite(delta)))
+    return build_fail(prediction->graph,
+                      ronde__fail(RONDE_E_USAGE, "%s: the Huber loss needs a delta above 0", prediction->label));
+  return add_loss(RONDE__OP_HUBER_LOSS, prediction, target, delta);
+}
+ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target) {
+  return add_loss(RONDE__OP_BCE_LOSS, logits, target, 0);
 }
 
 int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]) {

@@ -37,6 +37,39 @@ static ronde__verdict judge(float *y, int64_t classes, int64_t label) {
   return (ronde__verdict){(int32_t)label, (int32_t)best, (float)(1 / sum), n_above < 5};
 }
 
+/* Mean and squared deviations as they come. Source: Welford, "Note on a method for calculating corrected sums of squares
+ * and products", 1962. */
+static void sum_value(ronde__value_sums *s, double y, double t) {
+  double before = t - s->mean;
+  s->n++;
+  s->n_right += (y > 0) == (t > 0.5);
+  s->error += fabs(y - t);
+  s->square += (y - t) * (y - t);
+  s->mean += before / (double)s->n;
+  s->m2 += before * (t - s->mean);
+}
+
+/* Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979. */
+void ronde__value_sums_add(ronde__value_sums *s, const ronde__value_sums *o) {
+  if (o->n == 0) return;
+  double n = (double)s->n, m = (double)o->n, apart = o->mean - s->mean;
+  s->m2 += o->m2 + apart * apart * n * m / (n + m);
+  s->mean += apart * m / (n + m);
+  s->n += o->n;
+  s->n_right += o->n_right;
+  s->error += o->error;
+  s->square += o->square;
+}
+
+static void judge_chunk(const ronde__evaluation *what, int64_t first, int64_t n, const buffers *b) {
+  int64_t classes = what->data->source.classes, targets = what->data->source.target_elems;
+  for (int64_t j = 0; j < n && what->verdicts; j++)
+    what->verdicts[first + j] = judge(b->logits + j * classes, classes, b->labels[j]);
+  for (int64_t j = 0; j < n && what->values; j++)
+    for (int64_t k = 0; k < targets; k++)
+      sum_value(&what->values[k], (double)b->logits[j * targets + k], (double)b->targets[j * targets + k]);
+}
+
 static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t begin, int64_t end, buffers *b,
                         ronde__score *score) {
   for (int64_t i = begin; i < end; i += what->chunk) {
@@ -50,9 +83,7 @@ static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t 
     score->loss_sum += result.loss_sum;
     score->n_correct += result.n_correct;
     score->n += n;
-    int64_t classes = what->data->source.classes;
-    for (int64_t j = 0; j < n && b->logits; j++)
-      what->verdicts[i + j] = judge(b->logits + j * classes, classes, b->labels[j]);
+    judge_chunk(what, i, n, b);
   }
   return RONDE_OK;
 }
@@ -68,8 +99,10 @@ ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ron
   int64_t begin = ronde__shard_begin(what->n, what->rank, what->n_workers);
   int64_t end = ronde__shard_begin(what->n, what->rank + 1, what->n_workers);
   ronde_status status = allocate(&what->data->source, what->chunk, &b);
-  if (status == RONDE_OK && what->verdicts)
-    if (!(b.logits = ronde__alloc((size_t)(what->chunk * what->data->source.classes) * sizeof *b.logits)))
+  const ronde_source *source = &what->data->source;
+  int64_t outputs = source->classes ? source->classes : source->target_elems;
+  if (status == RONDE_OK && (what->verdicts || what->values))
+    if (!(b.logits = ronde__alloc((size_t)(what->chunk * outputs) * sizeof *b.logits)))
       status = ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the outputs");
   if (status == RONDE_OK) status = run(net, what, begin, end, &b, &score);
   release(&b);

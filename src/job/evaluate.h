@@ -20,6 +20,13 @@ typedef struct ronde__verdict {
   bool in_top5;             /* fewer than five classes are more probable than the label */
 } ronde__verdict;
 
+/* Of one of the values that a network tells: its errors, and the targets' own spread. */
+typedef struct ronde__value_sums {
+  int64_t n, n_right;   /* examples; those on the right side of a label: output above 0 where the target is above 0.5 */
+  double error, square; /* sums of |y - t| and (y - t)^2 */
+  double mean, m2;      /* of the targets: mean, and sum of squared deviations from it */
+} ronde__value_sums;
+
 typedef struct ronde__evaluation {
   const ronde__data *data;
   ronde_split split;
@@ -28,10 +35,13 @@ typedef struct ronde__evaluation {
   int rank, n_workers;        /* whose share of them */
   int64_t chunk;              /* examples at a time, at most */
   ronde__verdict *verdicts;   /* [n], of which those of the share are written; NULL: not wanted. Needs classes */
+  ronde__value_sums *values;  /* [target_elems], of the share, to be zero before; NULL: not wanted. Needs targets */
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
   void *user;
 } ronde__evaluation;
 
+/* Adds what others have seen. */
+void ronde__value_sums_add(ronde__value_sums *sums, const ronde__value_sums *others);
 /* RONDE_E_CANCELLED where cancel said so. */
 ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ronde__score *score_out);
 

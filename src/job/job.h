@@ -62,6 +62,7 @@ typedef struct ronde__job {
   bool splits_by_class;    /* --val-split: each class keeps its share */
   ronde__shape shape;      /* of one example */
   int64_t classes;
+  int64_t targets;   /* values an example, where there are no classes and the network is built in; else 0 */
   int64_t resize[2]; /* of --resize; 0: none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
@@ -130,6 +131,10 @@ int64_t ronde__graph_trained_parameters(const ronde_graph *graph);
 /* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted; of what is frozen, no gradients.
  */
 int64_t ronde__graph_train_flops(const ronde_graph *graph);
+/* The word of --activation where the job's model has a choice, else NULL. */
+const char *ronde__job_activation(const ronde__job *job);
+/* train: the word of --loss where the targets are values, else NULL. */
+const char *ronde__job_loss(const ronde__job *job);
 /* "same" or "valid" where the job's model has it, else NULL. */
 const char *ronde__job_padding(const ronde__job *job);
 

@@ -27,11 +27,23 @@ static ronde_status check_targets(const ronde__job *job, const ronde_graph *grap
 typedef struct builder {
   const ronde__model *model;
   const ronde__model_options *options;
+  const ronde__options *values; /* whose loss is for values; NULL: the loss is the cross entropy */
 } builder;
 
-static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+static ronde_tensor *loss_of_values(const ronde__options *options, const ronde_tensor *y, const ronde_tensor *target) {
+  switch (options->loss) {
+  case RONDE__LOSS_L1: return ronde_l1_loss(y, target);
+  case RONDE__LOSS_HUBER: return ronde_huber_loss(y, target, (float)options->huber_delta);
+  case RONDE__LOSS_BCE: return ronde_bce_loss(y, target);
+  default: return ronde_mse_loss(y, target);
+  }
+}
+
+static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t outputs, void *user) {
   const builder *b = user;
-  return b->model->build(graph, x, classes, b->options);
+  ronde_tensor *y = b->model->build(graph, x, outputs, b->options);
+  if (y && b->values) ronde_graph_set_loss(graph, loss_of_values(b->values, y, ronde_target(graph)));
+  return y;
 }
 
 static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const ronde__shape *shape,
@@ -46,7 +58,7 @@ static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, co
 
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
-  builder b = {model, options};
+  builder b = {model, options, NULL};
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
   ronde_status status = define(graph, build_model, &b, shape, classes);
@@ -124,10 +136,16 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 /* ---- the job's graph ---- */
 
 static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
+  if (job->model && !job->model->any_shape && job->shape.rank != 3)
+    return ronde__fail(RONDE_E_USAGE, "%s takes images, but the input is a table: --model mlp:256,64 takes it",
+                       job->model->name);
   ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
-                                  .dropout = (float)job->options->dropout};
-  builder b = {job->model, &options};
-  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->classes));
+                                  .dropout = (float)job->options->dropout,
+                                  .sizes = job->model ? ronde__model_sizes(job->model_name) : NULL,
+                                  .activation = (ronde__hidden_activation)job->options->activation};
+  builder b = {job->model, &options, job->targets > 0 ? job->options : NULL};
+  int64_t outputs = job->targets > 0 ? job->targets : job->classes;
+  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, outputs));
   else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));
   if (job->data) RONDE_TRY(check_targets(job, graph));
   smooth_labels(job, graph);
@@ -198,6 +216,19 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph) {
     n += forward * (1 + own + !first);
   }
   return n;
+}
+
+_Static_assert((int)RONDE__ACTIVATION_RELU == RONDE__HIDDEN_RELU && (int)RONDE__ACTIVATION_TANH == RONDE__HIDDEN_TANH &&
+                   (int)RONDE__ACTIVATION_SIGMOID == RONDE__HIDDEN_SIGMOID,
+               "--activation is handed on to the network as it is");
+
+const char *ronde__job_activation(const ronde__job *job) {
+  if (!job->model || !job->model->has_activation) return NULL;
+  return ronde_config_get(job->config, "activation");
+}
+
+const char *ronde__job_loss(const ronde__job *job) {
+  return job->targets > 0 ? ronde_config_get(job->config, "loss") : NULL;
 }
 
 const char *ronde__job_padding(const ronde__job *job) {

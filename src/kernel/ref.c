@@ -251,6 +251,36 @@ double ronde__ref_mse(int64_t n, const float *prediction, const float *target, f
   return loss / (double)n;
 }
 
+double ronde__ref_l1(int64_t n, const float *prediction, const float *target, float *dprediction) {
+  double loss = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double d = (double)prediction[i] - (double)target[i];
+    loss += fabs(d);
+    if (dprediction) dprediction[i] = (float)((d > 0 ? 1 : d < 0 ? -1 : 0) / (double)n);
+  }
+  return loss / (double)n;
+}
+
+double ronde__ref_huber(int64_t n, double delta, const float *prediction, const float *target, float *dprediction) {
+  double loss = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double d = (double)prediction[i] - (double)target[i];
+    loss += fabs(d) <= delta ? 0.5 * d * d : delta * (fabs(d) - 0.5 * delta);
+    if (dprediction) dprediction[i] = (float)(fmin(fmax(d, -delta), delta) / (double)n);
+  }
+  return loss / (double)n;
+}
+
+double ronde__ref_bce(int64_t n, const float *logits, const float *target, float *dlogits) {
+  double loss = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double s = 1 / (1 + exp(-(double)logits[i])), t = (double)target[i];
+    loss -= t * log(s) + (1 - t) * log(1 - s);
+    if (dlogits) dlogits[i] = (float)((s - t) / (double)n);
+  }
+  return loss / (double)n;
+}
+
 /* Where value i of channel k lies. */
 static int64_t channel_place(int64_t k, int64_t i, int64_t c, int64_t pixels) {
   return (i / pixels * c + k) * pixels + i % pixels;

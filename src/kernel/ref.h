@@ -53,5 +53,9 @@ double ronde__ref_pointwise_slope(const ronde__pointwise *f, double x);
 double ronde__ref_cross_entropy(int64_t n, int64_t k, const float *logits, const int64_t *labels, float *dlogits);
 /* Mean over all n elements of (prediction - target)^2. */
 double ronde__ref_mse(int64_t n, const float *prediction, const float *target, float *dprediction);
+/* The same of |prediction - target|; of the Huber loss; of the binary cross entropy of logits. */
+double ronde__ref_l1(int64_t n, const float *prediction, const float *target, float *dprediction);
+double ronde__ref_huber(int64_t n, double delta, const float *prediction, const float *target, float *dprediction);
+double ronde__ref_bce(int64_t n, const float *logits, const float *target, float *dlogits);
 
 #endif

@@ -27,6 +27,7 @@ static ronde_tensor *alexnet_build(ronde_graph *graph, ronde_tensor *x, int64_t 
 const ronde__model ronde__model_alexnet = {.name = "alexnet",
                                            .about = "AlexNet as in torchvision",
                                            .build = alexnet_build,
+                                           .has_dropout = true,
                                            .dropout = 0.5f,
                                            .shape = {3, 64, 64},
                                            .classes = 10};

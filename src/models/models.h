@@ -4,21 +4,37 @@
 
 #include "base/base.h"
 
+/* In the order of the words of --activation. */
+typedef enum ronde__hidden_activation {
+  RONDE__HIDDEN_RELU,
+  RONDE__HIDDEN_TANH,
+  RONDE__HIDDEN_SIGMOID
+} ronde__hidden_activation;
+
 typedef struct ronde__model_options {
-  bool padding_same; /* mnist-*: --padding same|valid */
-  float dropout;     /* probability, for networks that have it */
+  bool padding_same;                   /* mnist-*: --padding same|valid */
+  float dropout;                       /* probability, for networks that have it */
+  const char *sizes;                   /* mlp: of its hidden layers, "256,64"; NULL: its own */
+  ronde__hidden_activation activation; /* mlp */
 } ronde__model_options;
 
 typedef struct ronde__model {
   const char *name, *about;
-  ronde_tensor *(*build)(ronde_graph *graph, ronde_tensor *x, int64_t classes, const ronde__model_options *options);
-  bool has_padding; /* takes --padding */
-  float dropout;    /* usual probability; 0: the network has none */
-  int64_t shape[3]; /* usual input, C H W */
+  ronde_tensor *(*build)(ronde_graph *graph, ronde_tensor *x, int64_t outputs, const ronde__model_options *options);
+  bool has_padding;    /* takes --padding */
+  bool has_sizes;      /* NAME:SIZES is a name of it */
+  bool has_activation; /* takes --activation */
+  bool has_dropout;    /* takes --dropout */
+  bool any_shape;      /* inputs of any rank, else images */
+  float dropout;       /* usual probability */
+  int64_t shape[3];    /* usual input, C H W */
   int64_t classes;
 } ronde__model;
 
-const ronde__model *ronde__model_find(const char *name); /* NULL: unknown */
-const ronde__model *ronde__model_at(int i);              /* NULL past the end */
+/* By name, with sizes behind a colon where it has them; NULL: unknown. */
+const ronde__model *ronde__model_find(const char *name);
+/* What follows the colon of a name; NULL: it has none. */
+const char *ronde__model_sizes(const char *name);
+const ronde__model *ronde__model_at(int i); /* NULL past the end */
 
 #endif

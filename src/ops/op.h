@@ -39,6 +39,7 @@ typedef struct ronde__op_attr {
   bool synchronised;                    /* batch normalisation: by the statistics of all replicas' examples */
   float eps, momentum;                  /* batch normalisation */
   float probability;                    /* dropout: of a zero */
+  float delta;                          /* Huber loss: where it becomes linear */
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
   ronde__pointwise pointwise;

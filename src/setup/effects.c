@@ -30,7 +30,11 @@ static bool has_padding(const ronde__job *job, const ronde_graph *graph) {
 }
 
 static bool has_dropout(const ronde__job *job, const ronde_graph *graph) {
-  return job->model && job->model->dropout > 0;
+  return job->model && job->model->has_dropout;
+}
+
+static bool has_activation(const ronde__job *job, const ronde_graph *graph) {
+  return job->model && job->model->has_activation;
 }
 
 static bool has_patience(const ronde__job *job, const ronde_graph *graph) {
@@ -73,6 +77,8 @@ static bool has_batch_norm(const ronde__job *job, const ronde_graph *graph) {
   return has_op(graph, RONDE__OP_BATCH_NORM2D);
 }
 
+static bool has_values(const ronde__job *job, const ronde_graph *graph) { return job->model && job->targets > 0; }
+
 static bool has_cross_entropy(const ronde__job *job, const ronde_graph *graph) {
   return has_op(graph, RONDE__OP_CROSS_ENTROPY);
 }
@@ -89,6 +95,7 @@ static const struct {
     [RONDE__NEED_NEW_OUT] = {RONDE__KNOWN_OPTIONS, has_new_out},
     [RONDE__NEED_MODEL_PADDING] = {RONDE__KNOWN_OPTIONS, has_padding},
     [RONDE__NEED_MODEL_DROPOUT] = {RONDE__KNOWN_OPTIONS, has_dropout},
+    [RONDE__NEED_MODEL_ACTIVATION] = {RONDE__KNOWN_OPTIONS, has_activation},
     [RONDE__NEED_PATIENCE] = {RONDE__KNOWN_OPTIONS, has_patience},
     [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
@@ -98,6 +105,7 @@ static const struct {
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
+    [RONDE__NEED_VALUES] = {RONDE__KNOWN_NETWORK, has_values},
     [RONDE__NEED_BATCH_NORM] = {RONDE__KNOWN_NETWORK, has_batch_norm},
     [RONDE__NEED_CROSS_ENTROPY] = {RONDE__KNOWN_NETWORK, has_cross_entropy},
 };

@@ -1,4 +1,5 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
+#include "config/option.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
 #include "job/split.h"
@@ -10,7 +11,7 @@
 
 /* ---- model and data ---- */
 
-/* Of a network of the caller's: of any rank, "20" or "3x32x32". */
+/* Of a network of the caller's, or one that takes any: of any rank, "20" or "3x32x32". */
 static ronde_status parse_any_shape(const char *text, ronde__shape *shape_out) {
   ronde__shape shape = {0};
   const char *at = text;
@@ -41,6 +42,26 @@ static ronde_status set_text(char **field, const char *value) {
   return (*field = ronde__strdup(value)) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "options: no memory");
 }
 
+/* An option of train as the file names it, where it does. */
+static ronde_status option_from_file(ronde__job *job, const char *name) {
+  const char *value = ronde__safetensors_meta(job->weights, name);
+  const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, name);
+  return value ? ronde__option_set(option, &job->config->options, value, job->weights_path) : RONDE_OK;
+}
+
+/* What it was trained to tell, where that is values. */
+static ronde_status targets_from_file(ronde__job *job) {
+  const char *targets = ronde__safetensors_meta(job->weights, "targets");
+  char *end;
+  if (!targets) return RONDE_OK;
+  job->targets = strtoll(targets, &end, 10);
+  if (*end || job->targets < 1)
+    return ronde__fail(RONDE_E_INPUT, "%s: metadata targets makes no sense: %s", job->weights_path,
+                       RONDE__SHOWN(targets));
+  RONDE_TRY(option_from_file(job, "loss"));
+  return option_from_file(job, "huber-delta");
+}
+
 /* What the user left open, from what the weights' file says of itself. */
 static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
@@ -56,6 +77,8 @@ static ronde_status options_from_file(ronde__job *job) {
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
   if (!ronde__config_is_set(job->config, "padding") && padding)
     o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
+  if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
+  if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
   if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
@@ -71,7 +94,7 @@ static ronde_status find_model(ronde__job *job) {
   if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
   if (!(job->model = ronde__model_find(o->model)))
     return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
-  job->model_name = job->model->name;
+  job->model_name = o->model;
   return RONDE_OK;
 }
 
@@ -91,6 +114,7 @@ static ronde_status open_data(ronde__job *job) {
   ronde__data_options options = {.spec = o->data,
                                  .cache = o->cache,
                                  .normalize = usual,
+                                 .standardize = job->config->verb == RONDE__VERB_TRAIN,
                                  .normalization = usual ? NULL : &normalization,
                                  .seed = (uint64_t)o->seed,
                                  .classes = o->classes,
@@ -120,6 +144,12 @@ static void shape_from_data(ronde__job *job) {
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
+  job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
+  if (job->targets == 0 || job->options->loss != RONDE__LOSS_AUTO) return;
+  job->config->options.loss = RONDE__LOSS_MSE;
+  if (job->config->verb == RONDE__VERB_TRAIN)
+    ronde__log(RONDE_LOG_INFO, "%s: the targets are floats: %" PRId64 " value%s an example, learnt with --loss mse",
+               source->name, job->targets, job->targets > 1 ? "s" : "");
 }
 
 /* Without data, the model's usual input and classes are the default. */
@@ -131,9 +161,10 @@ static ronde_status shape_from_options(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "a network that the calling program defines needs --data or --shape");
   }
   job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
-  job->classes = o->classes ? o->classes : job->model->classes;
+  job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
-  return o->shape ? parse_shape(o->shape, &job->shape) : RONDE_OK;
+  if (!o->shape) return RONDE_OK;
+  return job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape);
 }
 
 /* --resume: what the user left open is as it was in that run. */
@@ -215,9 +246,18 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
+/* Targets of several labels are 0 or 1, or shares of them. */
+static ronde_status check_labels(const ronde__job *job) {
+  if (job->targets == 0 || job->options->loss != RONDE__LOSS_BCE || !job->data || !job->data->n_beyond_unit)
+    return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s: %" PRId64 " target values are not within 0..1, as --loss bce needs",
+                     job->data->source.name, job->data->n_beyond_unit);
+}
+
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
+  RONDE_TRY(check_labels(job));
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);

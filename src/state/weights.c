@@ -206,6 +206,17 @@ static char *class_names(const ronde__job *job) {
   return text;
 }
 
+static void describe_targets(const ronde__job *job, ronde__weights_notes *notes) {
+  ronde__file_meta *meta = notes->meta;
+  const char *loss = ronde__job_loss(job);
+  if (job->targets == 0) return;
+  snprintf(notes->targets, sizeof notes->targets, "%" PRId64, job->targets);
+  meta[notes->n++] = (ronde__file_meta){"targets", notes->targets};
+  if (loss) meta[notes->n++] = (ronde__file_meta){"loss", loss};
+  if (loss && job->options->loss == RONDE__LOSS_HUBER)
+    meta[notes->n++] = (ronde__file_meta){"huber-delta", ronde_config_get(job->config, "huber-delta")};
+}
+
 void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes) {
   ronde__file_meta *meta = notes->meta;
   meta[0] = (ronde__file_meta){"format", "pt"};
@@ -218,6 +229,8 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
   snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
+  if (ronde__job_activation(job)) meta[notes->n++] = (ronde__file_meta){"activation", ronde__job_activation(job)};
+  describe_targets(job, notes);
   if (job->options->resize) meta[notes->n++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;

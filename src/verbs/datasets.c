@@ -53,13 +53,13 @@ static json_t *describe_set(const ronde__data *data) {
   for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
     json_array_append_new(names, ronde__json_text(ronde__data_class_name(data, k)));
   bool named = json_array_size(names) > 0;
-  json_t *json =
-      json_pack("{s:o, s:I, s:I, s:[I, I, I], s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
-                "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
-                (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape", (json_int_t)source->dims[0],
-                (json_int_t)source->dims[1], (json_int_t)source->dims[2], "classes", (json_int_t)source->classes,
-                "type", ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256", data->sha256,
-                "skipped_images", (json_int_t)data->n_skipped);
+  json_t *json = json_pack("{s:o, s:I, s:I, s:o, s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
+                           "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
+                           (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape",
+                           ronde__json_dims(source->dims, source->rank), "classes", (json_int_t)source->classes, "type",
+                           ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256",
+                           data->sha256, "skipped_images", (json_int_t)data->n_skipped);
+  if (json && source->target_elems) json_object_set_new(json, "target_values", json_integer(source->target_elems));
   if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
   json_decref(names);
@@ -143,13 +143,20 @@ static ronde_status write_split(const ronde__data *data, ronde_split split, cons
   long long n = (long long)s->n_examples[split];
   if (n == 0 || !stored.x) return RONDE_OK;
   char shape[96];
-  snprintf(shape, sizeof shape, "%lld, %lld, %lld, %lld", n, (long long)s->dims[0], (long long)s->dims[1],
-           (long long)s->dims[2]);
-  size_t elems = (size_t)(s->n_examples[split] * s->dims[0] * s->dims[1] * s->dims[2]);
+  size_t elems = (size_t)n;
+  int used = snprintf(shape, sizeof shape, "%lld", n);
+  for (int d = 0; d < s->rank; ++d) {
+    used += snprintf(shape + used, sizeof shape - (size_t)used, ", %lld", (long long)s->dims[d]);
+    elems *= (size_t)s->dims[d];
+  }
   RONDE_TRY(write_npy(dir, names[split][0], stored.f32 ? "<f4" : "|u1", shape, stored.x,
                       elems * (stored.f32 ? sizeof(float) : 1)));
-  snprintf(shape, sizeof shape, "%lld,", n);
-  RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
+  size_t n_targets = (size_t)(n * s->target_elems);
+  if (stored.labels) snprintf(shape, sizeof shape, "%lld,", n);
+  else snprintf(shape, sizeof shape, "%lld, %lld", n, (long long)s->target_elems);
+  if (stored.labels)
+    RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
+  else RONDE_TRY(write_npy(dir, names[split][1], "<f4", shape, stored.targets, n_targets * sizeof(float)));
   for (int i = 0; i < 2; ++i) json_array_append_new(files, json_string(names[split][i]));
   return RONDE_OK;
 }

@@ -12,6 +12,7 @@
 #include "verbs/verdicts.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -26,9 +27,10 @@ typedef struct eval_examples {
 typedef struct eval_rank {
   const ronde__job *job;
   const eval_examples *part;
-  ronde__verdict *verdicts; /* of all ranks' examples; NULL: there are no classes */
-  atomic_bool *cancelled;   /* shared by the ranks, */
-  ronde__log_group *errors; /* and so is this */
+  ronde__verdict *verdicts;  /* of all ranks' examples; NULL: there are no classes */
+  ronde__value_sums *values; /* [job->targets], its own; NULL: there are no such */
+  atomic_bool *cancelled;    /* shared by the ranks, */
+  ronde__log_group *errors;  /* and so is this */
   int number;
   ronde_status status;
   ronde__score score;
@@ -54,6 +56,7 @@ static ronde_status eval_score(eval_rank *r, ronde__net *net) {
                             .n_workers = job->roles.n_workers,
                             .chunk = job->local_batch,
                             .verdicts = r->verdicts,
+                            .values = r->values,
                             .cancel = eval_is_cancelled,
                             .user = r};
   return ronde__evaluate(net, &what, &r->score);
@@ -180,6 +183,50 @@ static ronde_status eval_choose(ronde__job *job, eval_examples *part_out) {
   }
 }
 
+/* The targets' spread is what R2 compares with; where they are all the same, there is none. */
+static json_t *eval_r2(double square, double m2) { return m2 > 0 ? json_real(1 - square / m2) : json_null(); }
+
+/* Adds what was told of values: all and each; sums [job->targets]. */
+static void eval_tell_values(const ronde__job *job, const ronde__value_sums *sums, json_t *result) {
+  double error = 0, square = 0, r2 = 0, n = (double)sums[0].n, all = n * (double)job->targets;
+  bool is_spread = true;
+  json_t *each = json_array();
+  for (int64_t k = 0; k < job->targets; k++) {
+    const ronde__value_sums *s = &sums[k];
+    error += s->error;
+    square += s->square;
+    is_spread = is_spread && s->m2 > 0;
+    r2 += is_spread ? (1 - s->square / s->m2) / (double)job->targets : 0;
+    json_array_append_new(each, json_pack("{s:f, s:f, s:o}", "mae", s->error / n, "rmse", sqrt(s->square / n), "r2",
+                                          eval_r2(s->square, s->m2)));
+  }
+  json_object_set_new(result, "mae", json_real(error / all));
+  json_object_set_new(result, "rmse", json_real(sqrt(square / all)));
+  json_object_set_new(result, "r2", is_spread ? json_real(r2) : json_null());
+  json_object_set_new(result, "values", each);
+}
+
+/* Of several labels an example: how many are right, all and each. */
+static void eval_tell_labels(const ronde__job *job, const ronde__value_sums *sums, json_t *result) {
+  int64_t n_right = 0;
+  json_t *each = json_array();
+  for (int64_t k = 0; k < job->targets; k++) {
+    n_right += sums[k].n_right;
+    json_array_append_new(
+        each, json_pack("{s:f, s:f}", "accuracy", (double)sums[k].n_right / (double)sums[k].n, "share", sums[k].mean));
+  }
+  json_object_set_new(result, "label_accuracy", json_real((double)n_right / (double)(sums[0].n * job->targets)));
+  json_object_set_new(result, "labels", each);
+}
+
+/* Joins the ranks' sums in their order, into the first one's. */
+static void eval_join_values(const ronde__job *job, const eval_rank *ranks, json_t *result) {
+  for (int i = 1; i < job->roles.n_workers; i++)
+    for (int64_t k = 0; k < job->targets; k++) ronde__value_sums_add(&ranks[0].values[k], &ranks[i].values[k]);
+  if (job->options->loss == RONDE__LOSS_BCE) eval_tell_labels(job, ranks[0].values, result);
+  else eval_tell_values(job, ranks[0].values, result);
+}
+
 static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, const ronde__verdicts *verdicts,
                                 char **json_out) {
   ronde__score sum = {0};
@@ -193,6 +240,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
                              accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
+  if (ranks[0].values) eval_join_values(job, ranks, result);
   ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
@@ -206,17 +254,26 @@ static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, has_classes));
   eval_rank *ranks = ronde__alloc((size_t)job->roles.n_workers * sizeof *ranks);
   if (has_classes) verdicts.at = ronde__alloc((size_t)part->n * sizeof *verdicts.at);
+  size_t n_values = (size_t)job->targets * (size_t)job->roles.n_workers;
+  ronde__value_sums *values = n_values ? ronde__alloc(n_values * sizeof *values) : NULL;
   atomic_bool cancelled = false;
   ronde__log_group errors = {0};
-  ronde_status status =
-      ranks && (verdicts.at || !has_classes) ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory");
+  ronde_status status = ranks && (verdicts.at || !has_classes) && (values || !n_values)
+                            ? RONDE_OK
+                            : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory");
   for (int i = 0; i < job->roles.n_workers && status == RONDE_OK; i++)
-    ranks[i] = (eval_rank){
-        .job = job, .part = part, .verdicts = verdicts.at, .cancelled = &cancelled, .errors = &errors, .number = i};
+    ranks[i] = (eval_rank){.job = job,
+                           .part = part,
+                           .verdicts = verdicts.at,
+                           .cancelled = &cancelled,
+                           .errors = &errors,
+                           .number = i,
+                           .values = values ? values + i * job->targets : NULL};
   if (status == RONDE_OK) status = eval_run_ranks(job, ranks);
   if (status == RONDE_OK) status = eval_report(job, ranks, &verdicts, json_out);
   ronde__free(ranks);
   ronde__free(verdicts.at);
+  ronde__free(values);
   ronde__log_group_clear(&errors);
   return status;
 }

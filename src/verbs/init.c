@@ -40,29 +40,24 @@ ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, ch
   return status;
 }
 
-static json_t *dims_json(const int64_t *dims, int rank) {
-  json_t *array = json_array();
-  for (int d = 0; d < rank; d++) json_array_append_new(array, json_integer(dims[d]));
-  return array;
-}
-
 static json_t *init_tensors_json(const ronde_graph *graph) {
   json_t *tensors = json_array();
   for (int i = 0; i < graph->n_params; i++)
-    json_array_append_new(tensors, json_pack("{s:s, s:o}", "name", graph->params[i].name, "shape",
-                                             dims_json(graph->params[i].shape.dim, graph->params[i].shape.rank)));
+    json_array_append_new(tensors,
+                          json_pack("{s:s, s:o}", "name", graph->params[i].name, "shape",
+                                    ronde__json_dims(graph->params[i].shape.dim, graph->params[i].shape.rank)));
   return tensors;
 }
 
-static ronde_status describe_model(const ronde__model *model, bool with_tensors, json_t **json_out) {
+static ronde_status describe_model(const ronde__model *model, const char *name, bool with_tensors, json_t **json_out) {
   ronde_graph *graph;
-  ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
+  ronde__model_options options = {.padding_same = true, .dropout = model->dropout, .sizes = ronde__model_sizes(name)};
   ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
   RONDE_TRY(ronde__model_graph(model, &options, &shape, model->classes, &graph));
-  json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", model->name, "about", model->about, "parameters",
+  json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", name, "about", model->about, "parameters",
                            (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
-                           (json_int_t)ronde_graph_forward_flops(graph), "shape", dims_json(model->shape, 3), "classes",
-                           (json_int_t)model->classes);
+                           (json_int_t)ronde_graph_forward_flops(graph), "shape", ronde__json_dims(model->shape, 3),
+                           "classes", (json_int_t)model->classes);
   if (with_tensors) json_object_set_new(json, "tensors", init_tensors_json(graph));
   ronde_graph_destroy(graph);
   *json_out = json;
@@ -72,7 +67,7 @@ static ronde_status describe_model(const ronde__model *model, bool with_tensors,
 static ronde_status describe_models(json_t *models) {
   for (int i = 0; ronde__model_at(i); i++) {
     json_t *json;
-    RONDE_TRY(describe_model(ronde__model_at(i), false, &json));
+    RONDE_TRY(describe_model(ronde__model_at(i), ronde__model_at(i)->name, false, &json));
     json_array_append_new(models, json);
   }
   return RONDE_OK;
@@ -83,7 +78,7 @@ ronde_status ronde_models(const char *name, char **json_out) {
   if (name) {
     const ronde__model *model = ronde__model_find(name);
     if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", RONDE__SHOWN(name));
-    RONDE_TRY(describe_model(model, true, &json));
+    RONDE_TRY(describe_model(model, name, true, &json));
     return ronde__json_give(json, "result", json_out);
   }
   json_t *models = json_array();

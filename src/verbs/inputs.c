@@ -226,9 +226,9 @@ static ronde_status check_shape(ronde__inputs *in, const char *path, const ronde
 /* Opens the array at hand. */
 static ronde_status open_array(ronde__inputs *in) {
   const char *path = in->path[in->at];
-  ronde__shape shape = {.rank = 3};
-  RONDE_TRY(ronde__npy_read_images(path, in->options.layout, &in->array_n, shape.dim, &in->array));
-  RONDE_TRY(resize_planes(in, in->array_n * shape.dim[0], shape.dim + 1, &in->array));
+  ronde__shape shape;
+  RONDE_TRY(ronde__npy_read_inputs(path, in->options.layout, &in->array_n, &shape, &in->array));
+  if (shape.rank == 3) RONDE_TRY(resize_planes(in, in->array_n * shape.dim[0], shape.dim + 1, &in->array));
   in->array_at = 0;
   return check_shape(in, path, &shape);
 }

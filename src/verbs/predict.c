@@ -1,4 +1,4 @@
-/* ronde_predict: the most probable classes of images, told one by one. */
+/* ronde_predict: the most probable classes of images or rows, or the values that the network tells, one by one. */
 #include "base/json.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
@@ -40,6 +40,10 @@ static ronde_status open_inputs(prediction *p) {
                                          .skip_bad = o->skip_bad_images,
                                          .chunk = PREDICT_CHUNK};
   RONDE_TRY(ronde__inputs_open(&options, &p->inputs));
+  if (job->shape.rank == 1 && ronde__inputs_have_pictures(p->inputs))
+    return ronde__fail(RONDE_E_USAGE, "%s is for rows of a table: npy files (N, F) are needed, not images",
+                       job->init_path);
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, job->targets == 0));
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_ARRAYS, ronde__inputs_have_arrays(p->inputs)));
   return ronde__config_settle(job->config, RONDE__NEED_IMAGE_FILES, ronde__inputs_have_pictures(p->inputs));
 }
@@ -118,18 +122,47 @@ static void add_json(prediction *p, const ronde_prediction *told) {
     if (told->names[i]) json_object_set_new(row, "name", ronde__json_text(told->names[i]));
     json_array_append_new(classes, row);
   }
-  json_array_append_new(p->examples, json_pack("{s:o, s:I, s:o}", "file", ronde__json_text(told->file), "index",
-                                               (json_int_t)told->index, "classes", classes));
+  json_t *values = json_array();
+  for (int i = 0; i < told->n_values; i++) json_array_append_new(values, json_real((double)told->values[i]));
+  json_t *example = json_pack("{s:o, s:I}", "file", ronde__json_text(told->file), "index", (json_int_t)told->index);
+  json_object_set(example, told->n_values ? "values" : "classes", told->n_values ? values : classes);
+  json_array_append_new(p->examples, example);
+  json_decref(values);
+  json_decref(classes);
+}
+
+static bool are_finite(const float *y, int64_t n) {
+  for (int64_t k = 0; k < n; k++)
+    if (!isfinite(y[k])) return false;
+  return true;
+}
+
+/* As they are, or of several labels the probability of each; y is used up. */
+static void find_values(prediction *p, float *y, ronde_prediction *told) {
+  bool are_labels = p->job->options->loss == RONDE__LOSS_BCE;
+  for (int64_t k = 0; k < p->n_outputs && are_labels; k++) y[k] = 1 / (1 + expf(-y[k]));
+  told->n_values = (int)p->n_outputs;
+  told->values = y;
+}
+
+/* The likeliest classes; y is used up. */
+static void find_classes(prediction *p, float *y, ronde_prediction *told) {
+  softmax(y, p->n_outputs);
+  find_top(p, y);
+  told->n = p->top;
+  told->classes = p->classes;
+  told->probabilities = p->probabilities;
+  told->names = p->names;
 }
 
 static ronde_status tell_example(prediction *p, const char *file, int64_t index, float *y) {
   const ronde_hooks *hooks = &p->job->hooks;
-  softmax(y, p->n_outputs);
-  if (isnan(y[0]))
-    return ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for image %lld is NaN or Inf", file,
+  ronde_prediction told = {.file = file, .index = index};
+  if (!are_finite(y, p->n_outputs))
+    return ronde__fail(RONDE_E_NUMERIC, "%s: the network's output for example %lld is NaN or Inf", file,
                        (long long)index);
-  find_top(p, y);
-  const ronde_prediction told = {file, index, p->top, p->classes, p->probabilities, p->names};
+  if (p->job->targets > 0) find_values(p, y, &told);
+  else find_classes(p, y, &told);
   if (hooks->prediction) hooks->prediction(hooks->user, &told);
   if (p->examples) add_json(p, &told);
   p->n_told++;

@@ -458,6 +458,11 @@ static void interpret_node(const ronde_graph *graph, const ronde__node *node, co
     *loss_out = (double)n * ronde__ref_cross_entropy(n, elems, x, batch->labels, NULL);
     break;
   case RONDE__OP_MSE_LOSS: *loss_out = (double)n * ronde__ref_mse(n * elems, x, batch->targets, NULL); break;
+  case RONDE__OP_L1_LOSS: *loss_out = (double)n * ronde__ref_l1(n * elems, x, batch->targets, NULL); break;
+  case RONDE__OP_HUBER_LOSS:
+    *loss_out = (double)n * ronde__ref_huber(n * elems, (double)node->attr.delta, x, batch->targets, NULL);
+    break;
+  case RONDE__OP_BCE_LOSS: *loss_out = (double)n * ronde__ref_bce(n * elems, x, batch->targets, NULL); break;
   default: fail_msg("no reference for %s", ronde__ops[node->kind]->name);
   }
 }

@@ -581,11 +581,23 @@ static void cross_entropy_reference(const op_case *c, reference *r) {
   }
 }
 
-static void mse_reference(const op_case *c, reference *r) {
+static double value_loss(const op_case *c, const float *x, const float *t, float *dx) {
+  int64_t n = input_elems(c);
+  switch (c->kind) {
+  case RONDE__OP_L1_LOSS: return ronde__ref_l1(n, x, t, dx);
+  case RONDE__OP_HUBER_LOSS: return ronde__ref_huber(n, (double)c->attr.delta, x, t, dx);
+  case RONDE__OP_BCE_LOSS: return ronde__ref_bce(n, x, t, dx);
+  default: return ronde__ref_mse(n, x, t, dx);
+  }
+}
+
+static void value_loss_reference(const op_case *c, reference *r) {
   r->din[0] = expected_make(input_elems(c), 0);
-  r->loss_sum = (double)c->n * ronde__ref_mse(input_elems(c), r->in[0], r->in[1], r->din[0].exact);
+  r->loss_sum = (double)c->n * value_loss(c, r->in[0], r->in[1], r->din[0].exact);
   r->loss_bound = 1e-12 * (double)c->n;
-  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]);
+  float unit = 1 / (float)input_elems(c); /* of a difference of a sigmoid and its target */
+  for (int64_t i = 0; i < input_elems(c); i++)
+    r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (c->kind == RONDE__OP_BCE_LOSS ? unit : 0);
 }
 
 static int n_inputs_of(const op_case *c) {
@@ -595,7 +607,10 @@ static int n_inputs_of(const op_case *c) {
   case RONDE__OP_ADD:
   case RONDE__OP_SUBTRACT:
   case RONDE__OP_MULTIPLY:
-  case RONDE__OP_MSE_LOSS: return 2;
+  case RONDE__OP_MSE_LOSS:
+  case RONDE__OP_L1_LOSS:
+  case RONDE__OP_HUBER_LOSS:
+  case RONDE__OP_BCE_LOSS: return 2;
   default: return c->residual ? 2 : 1;
   }
 }
@@ -623,7 +638,10 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_LAYER_NORM] = layer_norm_reference,
     [RONDE__OP_LSTM] = lstm_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
-    [RONDE__OP_MSE_LOSS] = mse_reference,
+    [RONDE__OP_MSE_LOSS] = value_loss_reference,
+    [RONDE__OP_L1_LOSS] = value_loss_reference,
+    [RONDE__OP_HUBER_LOSS] = value_loss_reference,
+    [RONDE__OP_BCE_LOSS] = value_loss_reference,
 };
 
 reference reference_make(const op_case *c) {

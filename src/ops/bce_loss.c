@@ -1,0 +1,15 @@
+/* Binary cross entropy of several labels at once: mean over the elements of -t log s(x) - (1 - t) log(1 - s(x)), s the
+ * sigmoid of a logit x, t the label from 0 to 1; as PyTorch's BCEWithLogitsLoss has it. Computed as
+ * max(x, 0) - x t + log(1 + exp(-|x|)), which overflows nowhere. */
+#include "ops/value_loss.h"
+
+#include <math.h>
+
+static double bce_loss_term(double x, double t, double delta) { return fmax(x, 0) - x * t + log1p(exp(-fabs(x))); }
+
+static float bce_loss_slope(float x, float t, float delta) {
+  float e = expf(-fabsf(x));
+  return (x >= 0 ? 1 : e) / (1 + e) - t;
+}
+
+RONDE__VALUE_LOSS(bce_loss);
