@@ -60,8 +60,20 @@ static ronde_status check_loads(const ronde__job *job, const char *text, int ran
                      RONDE__SHOWN(text), job->strategy->name);
 }
 
+/* Rank 0 is slow with one strategy, and as always with others. */
+static ronde_status slow_strategy(ronde__job *job, const char *name, double ms) {
+  ronde__strategy_settings settings = {.options = job->options};
+  if (!ronde__strategy_find(name, &settings))
+    return ronde__fail(RONDE_E_USAGE, "--drill slow:%s: there is no such strategy", name);
+  if (strcmp(name, job->strategy->name)) return RONDE_OK;
+  job->drill_slow_rank = 0;
+  job->drill_slow_ns = (uint64_t)(ms * 1e6);
+  return RONDE_OK;
+}
+
 static ronde_status resolve_drill(ronde__job *job) {
   const char *text = job->options->drill;
+  char name[32];
   job->drill_slow_rank = job->drill_load_rank = -1;
   while (text && *text) {
     double ms;
@@ -80,12 +92,14 @@ static ronde_status resolve_drill(ronde__job *job) {
       int more = 0;
       if (sscanf(text + used, "@%lld%n", &step, &more) == 1 && more && step > 0) job->drill_slow_step = step;
       used += more;
+    } else if (sscanf(text, "slow:%31[a-z-]:%lf%n", name, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
+      RONDE_TRY(slow_strategy(job, name, ms));
     } else if (sscanf(text, "drift:%d:%lld%n", &rank, &step, &used) == 2 && used && step > 0) {
       RONDE_TRY(check_drilled(job, text, rank));
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP] or drift:RANK:STEP",
+      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP], slow:STRATEGY:MS or drift:RANK:STEP",
                          RONDE__SHOWN(text));
     }
     text += used;

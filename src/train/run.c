@@ -77,3 +77,40 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   ronde__free(tasks);
   return r->status;
 }
+
+ronde_status ronde__run_make(ronde__run *run) {
+  const ronde__job *job = run->job;
+  const ronde__roles *roles = &job->roles;
+  run->n_ranks = job->mpi ? 1 : roles->n_ranks;
+  RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
+  RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
+  RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
+  for (int i = 0; i < roles->n_members; i++)
+    run->workers[i] = (ronde__record_worker){
+        .rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1, .optimizer_bytes = -1};
+  if (job->mpi) {
+    run->transports[0] = job->mpi;
+    return RONDE_OK;
+  }
+  bool self = ronde__roles_alone(roles) && job->options->transport != RONDE__TRANSPORT_THREADS;
+  RONDE_TRY(self ? ronde__transport_self(run->transports) : ronde__transport_threads(roles->n_ranks, run->transports));
+  for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
+  return RONDE_OK;
+}
+
+void ronde__run_tear_down(ronde__run *run) {
+  for (int i = 0; run->ranks && i < run->n_ranks; i++)
+    if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
+  ronde__log_group_clear(&run->errors);
+  for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
+    ronde__transport_destroy(run->transports[i]);
+  ronde__lock_give(run->lock);
+  ronde__record_end(&run->record);
+  ronde__free(run->ranks);
+  ronde__free(run->transports);
+  ronde__free(run->workers);
+  ronde__free(run->late);
+  ronde__free(run->step_seconds);
+  ronde__guard_destroy(&run->guard);
+}
