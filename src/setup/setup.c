@@ -268,10 +268,11 @@ static ronde_status refuse_together(const ronde__job *job, ronde_status status) 
   return all ? RONDE_OK : RONDE_E_USAGE;
 }
 
-static ronde_status create(const ronde_config *config, const ronde_hooks *hooks, bool tries, ronde__job **job_out) {
+static ronde_status create(const ronde_config *config, const ronde_hooks *hooks, bool tries,
+                           ronde__transport *mpi, ronde__job **job_out) {
   ronde__job *job;
   RONDE__ALLOC(job, sizeof *job, "job");
-  *job = (ronde__job){.drill_slow_rank = -1};
+  *job = (ronde__job){.drill_slow_rank = -1, .mpi = mpi};
   if (hooks) job->hooks = *hooks;
   ronde_status status = ronde__config_copy(config, &job->config);
   if (status == RONDE_OK) {
@@ -282,17 +283,19 @@ static ronde_status create(const ronde_config *config, const ronde_hooks *hooks,
   if (status == RONDE_OK) status = agree(job);
   bool go_on = tries && status == RONDE_E_USAGE;
   if (status != RONDE_OK && job->mpi && !go_on) job->mpi->ops->abort(job->mpi);
+  if (status != RONDE_OK && tries) job->mpi = NULL; /* it remains the caller's */
   if (status != RONDE_OK) ronde__job_destroy(job);
   else *job_out = job;
   return status;
 }
 
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
-  return create(config, hooks, false, job_out);
+  return create(config, hooks, false, NULL, job_out);
 }
 
-ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
-  return create(config, hooks, true, job_out);
+ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__transport *mpi,
+                            ronde__job **job_out) {
+  return create(config, hooks, true, mpi, job_out);
 }
 
 void ronde__job_destroy(ronde__job *job) {

@@ -7,9 +7,11 @@
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
 void ronde__job_destroy(ronde__job *job);
-/* As ronde__job_create, of one of several that may be refused: where ranks are processes, all call it together, and what
- * is refused as RONDE_E_USAGE on one is so on all, which go on. */
-ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
+/* As ronde__job_create, of one of several that may be refused. mpi: the transport of an earlier job where ranks are
+ * processes, else NULL; the job's where there is one, as long as its `mpi` is not set to NULL again. All ranks call it
+ * together; what is refused as RONDE_E_USAGE on one is so on all, and they go on. */
+ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__transport *mpi,
+                            ronde__job **job_out);
 
 /* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
  * by all, where one is another build, or has other kernels, options or data than rank 0. */

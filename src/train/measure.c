@@ -38,11 +38,11 @@ typedef struct candidate {
 typedef struct choice {
   const ronde_config *config;
   const ronde_hooks *hooks;
+  ronde__transport *mpi; /* NULL: all ranks are in this process */
   candidate candidates[MAX_CANDIDATES];
   int n_candidates;
   bool knows_memory;
   cost known; /* of one that has been measured: memory of its parts */
-  bool speaks;
 } choice;
 
 /* ---- who is measured ---- */
@@ -90,7 +90,7 @@ static ronde_status try_job(const choice *c, candidate *one, ronde__job **job_ou
   RONDE_TRY(name_strategy(c->config, one->strategy->name, &named));
   ronde__log_set_group(&said);
   ronde__log_mute(true);
-  ronde_status status = ronde__job_try(named, c->hooks, job_out);
+  ronde_status status = ronde__job_try(named, c->hooks, c->mpi, job_out);
   ronde__log_mute(false);
   ronde__log_set_group(before);
   ronde_config_destroy(named);
@@ -179,7 +179,6 @@ static ronde_status measure_one(choice *c, candidate *one, int round) {
   cost own = {0};
   RONDE_TRY(try_job(c, one, &run.job));
   if (!run.job) return RONDE_OK;
-  c->speaks = !run.job->mpi || run.job->mpi->rank == 0;
   char *out = run.job->options->out;
   ronde_status status = round == 0 ? check_memory(c, one, run.job) : RONDE_OK;
   if (status == RONDE_OK && !*one->left_out) {
@@ -191,9 +190,13 @@ static ronde_status measure_one(choice *c, candidate *one, int round) {
     run.job->config->options.out = out;
     if (status == RONDE_OK) add(c, one, round, &own);
   }
+  run.job->mpi = NULL;
   ronde__job_destroy(run.job);
   return status;
 }
+
+/* Of what all ranks know one of them tells. */
+static bool speaks(const choice *c) { return !c->mpi || c->mpi->rank == 0; }
 
 static int n_left(const choice *c) {
   int n = 0;
@@ -204,6 +207,7 @@ static int n_left(const choice *c) {
 static ronde_status fail_none(const choice *c) {
   char text[768] = "";
   size_t used = 0;
+  if (!speaks(c)) return RONDE_E_USAGE;
   for (int i = 0; i < c->n_candidates && used < sizeof text; i++)
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%s: %s", i ? "; " : "",
                              c->candidates[i].strategy->name, c->candidates[i].left_out);
@@ -243,7 +247,7 @@ static ronde_status find_best(choice *c, candidate **best_out) {
 }
 
 static void tell(const choice *c, const candidate *best) {
-  if (!c->speaks) return;
+  if (!speaks(c)) return;
   ronde__log(RONDE_LOG_INFO, "%-13s %8s %19s %8s %8s %8s %8s", "strategy", "ms/step", "interval", "compute", "exchange",
              "waiting", "memory");
   for (const candidate *one = c->candidates; one < c->candidates + c->n_candidates; one++) {
@@ -275,12 +279,12 @@ static json_t *table_of(const choice *c) {
   return rows;
 }
 
-ronde_status ronde__measure_strategies(const ronde_config *config, const ronde_hooks *hooks, ronde_config **named_out,
-                                       json_t **costs_out) {
+ronde_status ronde__measure_strategies(const ronde_config *config, const ronde_hooks *hooks, ronde__transport *mpi,
+                                       ronde_config **named_out, json_t **costs_out) {
   choice *c;
   candidate *best = NULL;
   RONDE__ALLOC(c, sizeof *c, "measuring");
-  *c = (choice){.config = config, .hooks = hooks, .speaks = true};
+  *c = (choice){.config = config, .hooks = hooks, .mpi = mpi};
   ronde_status status = list_candidates(c);
   if (status == RONDE_OK) status = n_left(c) ? measure_all(c) : fail_none(c);
   if (status == RONDE_OK) status = find_best(c, &best);

@@ -100,19 +100,23 @@ static ronde_status train(ronde__run *run, char **json_out) {
 
 /* --strategy measured: the job as if the strategy had been named that is found to be the best. */
 static ronde_status measure(ronde__job **job, const ronde_config *config, const ronde_hooks *hooks) {
-  ronde_config *named;
-  json_t *costs;
+  ronde_config *named = NULL;
+  json_t *costs = NULL;
+  ronde__transport *mpi = (*job)->mpi;
+  (*job)->mpi = NULL;
   ronde__job_destroy(*job);
-  *job = NULL;
-  RONDE_TRY(ronde__measure_strategies(config, hooks, &named, &costs));
-  ronde_status status = ronde__job_create(named, hooks, job);
+  ronde_status status = ronde__measure_strategies(config, hooks, mpi, &named, &costs);
+  if (status == RONDE_OK) status = ronde__job_try(named, hooks, mpi, job);
   ronde_config_destroy(named);
   if (status == RONDE_OK) {
     (*job)->strategy_reason = "measured";
     (*job)->strategy_costs = costs;
-  } else {
-    json_decref(costs);
+    return RONDE_OK;
   }
+  bool all_know = status == RONDE_E_USAGE || status == RONDE_E_CANCELLED;
+  if (mpi && !all_know) mpi->ops->abort(mpi);
+  ronde__transport_destroy(mpi);
+  json_decref(costs);
   return status;
 }
 
