@@ -53,7 +53,11 @@ static ronde_status pass_over(ronde__job *job, const row *r, bool *concerns_out)
 static const struct {
   const char *name;
   ronde_status (*take)(ronde__job *job, const row *r, bool *concerns_out);
-} table[] = {{"strategy", take_strategy}, {"collective", take_collective}, {"isa", compare_isa}, {"gemm", compare_gemm}, {"update", pass_over}};
+} table[] = {{"strategy", take_strategy},
+             {"collective", take_collective},
+             {"isa", compare_isa},
+             {"gemm", compare_gemm},
+             {"update", pass_over}};
 
 static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any) {
   bool concerns = false;
@@ -158,8 +162,7 @@ ronde_status ronde__settle_strategy(ronde__job *job) {
   const char *path = job->options->choices;
   char *name = job->choices.strategy;
   if (path && (!job->mpi || job->mpi->rank == 0)) RONDE_TRY(read_strategy(job, path));
-  if (job->mpi)
-    RONDE_TRY(ronde__broadcast_tree(job->mpi, RONDE__TAG_CHOICES, 0, name, sizeof job->choices.strategy));
+  if (job->mpi) RONDE_TRY(ronde__broadcast_tree(job->mpi, RONDE__TAG_CHOICES, 0, name, sizeof job->choices.strategy));
   name[sizeof job->choices.strategy - 1] = 0;
   if (job->resume && !*name) take_measured(job);
   if (!*name) return RONDE_OK;

@@ -268,8 +268,8 @@ static ronde_status refuse_together(const ronde__job *job, ronde_status status) 
   return all ? RONDE_OK : RONDE_E_USAGE;
 }
 
-static ronde_status create(const ronde_config *config, const ronde_hooks *hooks, bool tries,
-                           ronde__transport *mpi, ronde__job **job_out) {
+static ronde_status create(const ronde_config *config, const ronde_hooks *hooks, bool tries, ronde__transport *mpi,
+                           ronde__job **job_out) {
   ronde__job *job;
   RONDE__ALLOC(job, sizeof *job, "job");
   *job = (ronde__job){.drill_slow_rank = -1, .mpi = mpi};

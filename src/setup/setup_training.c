@@ -99,7 +99,8 @@ static ronde_status resolve_drill(ronde__job *job) {
       job->drill_drift_rank = rank;
       job->drill_drift_step = step;
     } else {
-      return ronde__fail(RONDE_E_USAGE, "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP], slow:STRATEGY:MS or drift:RANK:STEP",
+      return ronde__fail(RONDE_E_USAGE,
+                         "--drill %s: not load:[RANK:]MS, slow:RANK:MS[@STEP], slow:STRATEGY:MS or drift:RANK:STEP",
                          RONDE__SHOWN(text));
     }
     text += used;

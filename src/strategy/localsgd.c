@@ -405,7 +405,7 @@ static bool has_outer_momentum(const ronde__strategy_settings *settings) {
 
 #define LOCALSGD                                                                                                       \
   .name = "localsgd", .options = options, .check = check, .min_workers = 1, .all_reduces = true, .asynchronous = true, \
-  .meets_to_save = "--strategy localsgd", .period = period, .more_bytes = more_bytes, .create = create, .step = step,                    \
+  .meets_to_save = "--strategy localsgd", .period = period, .more_bytes = more_bytes, .create = create, .step = step,  \
   .destroy = destroy, .settle = settle, .refresh = refresh, .facts_bytes = sizeof(tally), .facts = facts,              \
   .records = (const char *const[]){"collective", "busbw_bytes_per_s", "synchronisations", NULL}, .record = record
 

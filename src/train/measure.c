@@ -16,11 +16,11 @@
 #include <string.h>
 
 enum { ROUNDS = 5, LEAST_STEPS = 8, MOST_STEPS = 64, MAX_CANDIDATES = 32 };
-#define RUN_S 0.2 /* that a short run lasts at least, where MOST_STEPS allow it */
+#define RUN_S 0.1 /* that a short run lasts at least, where MOST_STEPS allow it */
 
 /* What rank 0 tells of a short run. */
 typedef struct cost {
-  double step_s;                       /* behind the first step, which is still cold */
+  double step_s;                        /* behind the first step, which is still cold */
   double compute_s, exchange_s, wait_s; /* of a step, all of them, the mean over the workers */
   ronde__net_memory memory;
   size_t optimizer, all; /* of the whole state; of all ranks */
@@ -208,9 +208,15 @@ static ronde_status fail_none(const choice *c) {
   char text[768] = "";
   size_t used = 0;
   if (!speaks(c)) return RONDE_E_USAGE;
-  for (int i = 0; i < c->n_candidates && used < sizeof text; i++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s: %s", i ? "; " : "",
-                             c->candidates[i].strategy->name, c->candidates[i].left_out);
+  for (int i = 0; i < c->n_candidates && used < sizeof text; i++) {
+    const candidate *one = &c->candidates[i];
+    bool last = i + 1 == c->n_candidates, same = !last && !strcmp(one->left_out, one[1].left_out);
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s%s", one->strategy->name, same ? "" : ": ",
+                             same ? "" : one->left_out,
+                             last   ? ""
+                             : same ? ", "
+                                    : "; ");
+  }
   return ronde__fail(RONDE_E_USAGE, "--strategy measured: no strategy fits: %s", text);
 }
 
@@ -267,10 +273,10 @@ static json_t *row_of(const candidate *one) {
   if (*one->left_out) return json_pack("{s:s, s:o}", "strategy", name, "left_out", ronde__json_text(one->left_out));
   json_t *rounds = json_array();
   for (int r = 0; r < ROUNDS; r++) json_array_append_new(rounds, json_real(one->step_s[r]));
-  return json_pack("{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:I}", "strategy", name, "step_s",
-                   one->ms.median * 1e-3, "low_s", one->ms.low * 1e-3, "high_s", one->ms.high * 1e-3, "rounds_s",
-                   rounds, "compute_s", one->sum.compute_s / ROUNDS, "exchange_s", one->sum.exchange_s / ROUNDS,
-                   "wait_s", one->sum.wait_s / ROUNDS, "memory_bytes", (json_int_t)one->sum.all);
+  return json_pack("{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:I}", "strategy", name, "step_s", one->ms.median * 1e-3,
+                   "low_s", one->ms.low * 1e-3, "high_s", one->ms.high * 1e-3, "rounds_s", rounds, "compute_s",
+                   one->sum.compute_s / ROUNDS, "exchange_s", one->sum.exchange_s / ROUNDS, "wait_s",
+                   one->sum.wait_s / ROUNDS, "memory_bytes", (json_int_t)one->sum.all);
 }
 
 static json_t *table_of(const choice *c) {
