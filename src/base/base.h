@@ -68,6 +68,7 @@ double ronde__load(void); /* of the last minute, in cores; 0: unknown */
 /* Whether others keep too many cores busy for a measurement. is_load: `others` is a load average. */
 bool ronde__host_is_busy(double others, int cores, bool is_load);
 int64_t ronde__peak_rss_bytes(void);
+int64_t ronde__host_memory_bytes(void); /* -1: the system does not say */
 
 /* The median of n > 0 numbers without NaN; x is reordered. */
 double ronde__median(double *x, int64_t n);

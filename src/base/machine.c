@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 /* "model name : Intel(R) ..." on x86; ARM has no such line, and its "CPU implementer" is a number. */
@@ -36,8 +35,8 @@ static json_t *os_text(const struct utsname *names) {
 json_t *ronde__machine_json(const char *isa) {
   struct utsname names;
   bool named = uname(&names) == 0;
-  struct sysinfo info;
-  json_t *memory = sysinfo(&info) == 0 ? json_integer((json_int_t)info.totalram * info.mem_unit) : json_null();
+  int64_t bytes = ronde__host_memory_bytes();
+  json_t *memory = bytes > 0 ? json_integer((json_int_t)bytes) : json_null();
   return json_pack("{s:[o], s:o, s:i, s:o, s:o, s:o}", "hosts", named ? ronde__json_text(names.nodename) : json_null(),
                    "cpu", cpu_model(), "cores", ronde__cores(), "isa", ronde__json_text(isa), "memory_bytes", memory,
                    "os", named ? os_text(&names) : json_null());

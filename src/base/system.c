@@ -40,6 +40,11 @@ int64_t ronde__peak_rss_bytes(void) {
   return (int64_t)kib * 1024;
 }
 
+int64_t ronde__host_memory_bytes(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? (int64_t)pages * page : -1;
+}
+
 /* The affinity of the first thread, because the calling one may be pinned. NULL where the system does not say; the
  * caller frees it. */
 static cpu_set_t *thread_affinity(int *n_out) {

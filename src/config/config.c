@@ -233,6 +233,19 @@ ronde_status ronde_config_set(ronde_config *config, const char *name, const char
   return RONDE_OK;
 }
 
+ronde_status ronde__config_unset(ronde_config *config, const char *flag) {
+  const ronde__option *o = ronde__option_find(config->verb, flag);
+  RONDE_TRY(ronde__option_set(o, &config->options, ronde__option_default(o, config->verb), flag));
+  clear_bit(config->set_mask, o);
+  clear_bit(config->environment_mask, o);
+  return RONDE_OK;
+}
+
+ronde_status ronde__config_name_strategy(ronde_config *config, const char *name) {
+  RONDE_TRY(ronde__config_unset(config, "allow-stale"));
+  return name ? ronde_config_set(config, "strategy", name) : ronde__config_unset(config, "strategy");
+}
+
 bool ronde_config_is_given(const ronde_config *config, const char *name) {
   const ronde__option *o = ronde__option_find(config->verb, name);
   return o && bit(config->set_mask, o);

@@ -59,6 +59,10 @@ const ronde__options *ronde__config_options(const ronde_config *config);
 bool ronde__config_is_set(const ronde_config *config, const char *flag);
 /* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);
+/* As if the option `flag` had not been given: its default. */
+ronde_status ronde__config_unset(ronde_config *config, const char *flag);
+/* In the place of --strategy measured and what belongs to it; NULL: none is named. */
+ronde_status ronde__config_name_strategy(ronde_config *config, const char *name);
 /* Tells whether a need of options (needs.inc) is met. If not, every option that was set and has this need is refused. */
 ronde_status ronde__config_settle(const ronde_config *config, ronde__need need, bool is_met);
 /* Refuses options that were set but have an effect only with other values of another option; call it when values are

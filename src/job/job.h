@@ -25,7 +25,7 @@ typedef struct ronde__split_note {
 
 /* Of --choices; "": open. */
 typedef struct ronde__choices {
-  char collective[32];
+  char strategy[32], collective[32];
 } ronde__choices;
 
 /* Faults that --drill plants; setup/drill.c has the syntax and the check of each, train/drill.c what it does. */
@@ -66,7 +66,9 @@ typedef struct ronde__job {
   int64_t resize[2]; /* of --resize; 0: none */
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
-  const ronde__strategy *strategy;
+  const ronde__strategy *strategy; /* NULL with --strategy measured, and nothing else is resolved: measure.h of train */
+  const char *strategy_reason;     /* why it, where neither the user nor `auto` named it; else NULL, */
+  json_t *strategy_costs;          /* and what was measured, owned; NULL: not known here */
   ronde__choices choices;
   const ronde__allreduce *collective;                /* NULL: auto */
   const char *collective_reason;                     /* who named it */

@@ -119,6 +119,7 @@ static json_t *choices_json(const ronde__record *record) {
     const ronde__record_choice *row = &record->choices[i];
     json_array_append_new(choices, json_pack("{s:o, s:o, s:o}", "choice", record_text(row->choice), "value",
                                              record_text(row->value), "reason", record_text(row->reason)));
+    if (row->candidates) json_object_set(json_array_get(choices, (size_t)i), "candidates", row->candidates);
   }
   return choices;
 }

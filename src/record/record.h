@@ -39,6 +39,7 @@ typedef struct ronde__record_world {
 /* A choice that affects rounding: "gemm", "xsmm"; --choices takes it back (choices.c). */
 typedef struct ronde__record_choice {
   const char *choice, *value, *reason; /* reason: may be NULL */
+  json_t *candidates;                  /* what was measured, the caller's; NULL: nothing */
 } ronde__record_choice;
 
 /* Times are the means over the workers. phase_s holds every phase of the ledger; wall_s is the time without

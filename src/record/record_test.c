@@ -78,7 +78,8 @@ static json_t *at(json_t *json, const char *path) {
 #define assert_null_at(json, path) assert_true(json_is_null(at(json, path)))
 
 static void fill_result(ronde__record *record) {
-  static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL}, {"collective", "ring", "modelled"}};
+  static const ronde__record_choice choices[] = {{"gemm", "xsmm", NULL, NULL},
+                                                 {"collective", "ring", "modelled", NULL}};
   static const ronde__straggler_row late = {7, 1.5, 0.125, {-.25, 2, .5, .75}};
   static const ronde__record_worker workers[] = {
       {0, "worker", 30, 2.5, {.1, .2, .3, .4, .5, .6, .4, 9, 8}, -1, -1, NULL, NULL, 0, 0},

@@ -110,6 +110,17 @@ static void close_texts(card *c) {
   c->options[sizeof c->options - 1] = 0;
 }
 
+ronde_status ronde__all_agree(ronde__transport *transport, bool own, bool *all_out) {
+  bool *votes;
+  RONDE__ALLOC(votes, (size_t)transport->size * sizeof *votes, "ranks");
+  votes[transport->rank] = own;
+  ronde_status status = ronde__allgather(transport, RONDE__TAG_CARDS, votes, sizeof *votes);
+  for (int i = 0; i < transport->size && status == RONDE_OK; i++) own &= votes[i];
+  ronde__free(votes);
+  *all_out = own;
+  return status;
+}
+
 void ronde__leave_together(ronde__transport *transport) {
   char *here = ronde__alloc((size_t)transport->size);
   ronde__log_demote(true);

@@ -24,6 +24,12 @@ static ronde_status take_collective(ronde__job *job, const row *r, bool *concern
   return RONDE_OK;
 }
 
+/* Settled long before: what decides more than a sum comes first. */
+static ronde_status take_strategy(ronde__job *job, const row *r, bool *concerns_out) {
+  *concerns_out = true;
+  return RONDE_OK;
+}
+
 /* What is set by a variable in the environment, before any option is read. */
 static ronde_status compare(const row *r, const char *here, const char *variable) {
   if (!strcmp(r->value, here)) return RONDE_OK;
@@ -48,7 +54,11 @@ static ronde_status pass_over(ronde__job *job, const row *r, bool *concerns_out)
 static const struct {
   const char *name;
   ronde_status (*take)(ronde__job *job, const row *r, bool *concerns_out);
-} table[] = {{"collective", take_collective}, {"isa", compare_isa}, {"gemm", compare_gemm}, {"update", pass_over}};
+} table[] = {{"strategy", take_strategy},
+             {"collective", take_collective},
+             {"isa", compare_isa},
+             {"gemm", compare_gemm},
+             {"update", pass_over}};
 
 static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any) {
   bool concerns = false;
@@ -82,12 +92,17 @@ static ronde_status take_all(ronde__job *job, const char *path, json_t *json) {
   return any ? RONDE_OK : ronde__config_no_effect(job->config, "choices", "this run makes none of the file's choices");
 }
 
-static ronde_status read_file(ronde__job *job, const char *path) {
+static ronde_status load(const char *path, json_t **json_out) {
   json_error_t error;
-  json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  if (!json && error.line > 0)
-    return ronde__fail(RONDE_E_INPUT, "--choices %s: line %d: %s", path, error.line, error.text);
-  if (!json) return ronde__fail(RONDE_E_INPUT, "--choices %s: %s", path, error.text);
+  *json_out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (*json_out) return RONDE_OK;
+  if (error.line > 0) return ronde__fail(RONDE_E_INPUT, "--choices %s: line %d: %s", path, error.line, error.text);
+  return ronde__fail(RONDE_E_INPUT, "--choices %s: %s", path, error.text);
+}
+
+static ronde_status read_file(ronde__job *job, const char *path) {
+  json_t *json;
+  RONDE_TRY(load(path, &json));
   ronde_status status = take_all(job, path, json);
   json_decref(json);
   return status;
@@ -101,4 +116,58 @@ ronde_status ronde__set_up_choices(ronde__job *job) {
   ronde_status status = ronde__broadcast_tree(mpi, RONDE__TAG_CHOICES, 0, &job->choices, sizeof job->choices);
   job->choices.collective[sizeof job->choices.collective - 1] = 0;
   return status;
+}
+
+/* ---- the strategy, in front of all else ---- */
+
+/* NULL: the file names none, or what is no text, of which all of the file's choices are told later. */
+static const char *strategy_in(json_t *json) {
+  json_t *list = json_object_get(json, "choices"), *row;
+  size_t i;
+  json_array_foreach(list, i, row) {
+    const char *name = json_string_value(json_object_get(row, "choice"));
+    if (name && !strcmp(name, "strategy")) return json_string_value(json_object_get(row, "value"));
+  }
+  return list ? NULL : json_string_value(json_object_get(json, "strategy"));
+}
+
+static ronde_status check_strategy(const ronde__job *job, const char *path, const char *name) {
+  ronde__strategy_settings settings = {.options = job->options};
+  int asked = job->options->strategy;
+  if (!ronde__strategy_find(name, &settings))
+    return ronde__fail(RONDE_E_INPUT, "--choices %s: there is no strategy '%.40s'", path, name);
+  const char *other = ronde_config_get(job->config, "strategy");
+  if (asked == RONDE__STRATEGY_AUTO || asked == RONDE__STRATEGY_MEASURED || !strcmp(other, name)) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--strategy %s, but --choices %s has %s: give one of them", other, path, name);
+}
+
+static ronde_status read_strategy(ronde__job *job, const char *path) {
+  json_t *json;
+  RONDE_TRY(load(path, &json));
+  const char *name = strategy_in(json);
+  ronde_status status = name ? check_strategy(job, path, name) : RONDE_OK;
+  if (name && status == RONDE_OK) snprintf(job->choices.strategy, sizeof job->choices.strategy, "%s", name);
+  json_decref(json);
+  return status;
+}
+
+/* A run that goes on says what its beginning had measured. */
+static void take_measured(ronde__job *job) {
+  json_t *then = json_object_get(job->resume->json, "choices");
+  const char *name = json_string_value(json_object_get(then, "strategy"));
+  if (!name || strcmp(name, ronde_config_get(job->config, "strategy"))) return;
+  job->strategy_reason = "measured when the run began";
+  job->strategy_costs = json_incref(json_object_get(then, "candidates"));
+}
+
+ronde_status ronde__settle_strategy(ronde__job *job) {
+  const char *path = job->options->choices;
+  char *name = job->choices.strategy;
+  if (path && (!job->mpi || job->mpi->rank == 0)) RONDE_TRY(read_strategy(job, path));
+  if (job->mpi) RONDE_TRY(ronde__broadcast_tree(job->mpi, RONDE__TAG_CHOICES, 0, name, sizeof job->choices.strategy));
+  name[sizeof job->choices.strategy - 1] = 0;
+  if (job->resume && !*name) take_measured(job);
+  if (!*name) return RONDE_OK;
+  job->strategy_reason = "named by --choices";
+  return ronde__config_name_strategy(job->config, name);
 }

@@ -129,10 +129,26 @@ static ronde_status read_part(ronde__job *job, const char *part, const char **re
   return check(job, part, i);
 }
 
+/* slow:STRATEGY:MS, of which there may be several: rank 0 is slow with that strategy, and as always with others. */
+static ronde_status read_slow_strategy(ronde__job *job, const char *name, double ms) {
+  ronde__strategy_settings settings = {.options = job->options};
+  if (!ronde__strategy_find(name, &settings))
+    return ronde__fail(RONDE_E_USAGE, "--drill slow:%s: there is no such strategy", name);
+  if (strcmp(name, job->strategy->name) == 0)
+    job->drills[RONDE__DRILL_SLOW] = (ronde__drill){.on = true, .rank = 0, .ns = (uint64_t)(ms * 1e6)};
+  return RONDE_OK;
+}
+
 ronde_status ronde__set_up_drills(ronde__job *job) {
   const char *rest = job->options->drill;
   while (rest) {
-    RONDE_TRY(read_part(job, rest, &rest));
+    char name[32];
+    double ms;
+    int used = 0;
+    if (sscanf(rest, "slow:%31[a-z-]:%lf%n", name, &ms, &used) == 2 && used && ms >= 0 && ms <= 60000) {
+      RONDE_TRY(read_slow_strategy(job, name, ms));
+      rest += used;
+    } else RONDE_TRY(read_part(job, rest, &rest));
     rest = *rest ? rest + 1 : NULL;
   }
   return RONDE_OK;

@@ -276,6 +276,8 @@ static ronde_status resolve(ronde__job *job) {
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_AT_ONCE, NULL));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));
+  if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__settle_strategy(job));
+  if (verb == RONDE__VERB_TRAIN && job->options->strategy == RONDE__STRATEGY_MEASURED) return RONDE_OK;
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__config_copy(job->config, &job->given));
   RONDE_TRY(open_init(job));
   RONDE_TRY(ronde__config_resize(job->options, job->resize));
@@ -300,21 +302,47 @@ static ronde_status resolve(ronde__job *job) {
   return verb == RONDE__VERB_PREDICT ? RONDE_OK : check_network(job);
 }
 
-ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
+/* All that ranks have to find out together: nothing where measuring comes first. */
+static ronde_status agree(const ronde__job *job) {
+  return job->mpi && job->strategy ? ronde__job_agree(job) : RONDE_OK;
+}
+
+/* What is refused here may be refused for another reason, or not at all, on another rank. */
+static ronde_status refuse_together(const ronde__job *job, ronde_status status) {
+  bool all = status == RONDE_OK;
+  if (!job->mpi || (status != RONDE_OK && status != RONDE_E_USAGE)) return status;
+  RONDE_TRY(ronde__all_agree(job->mpi, all, &all));
+  return all ? RONDE_OK : RONDE_E_USAGE;
+}
+
+static ronde_status create(const ronde_config *config, const ronde_hooks *hooks, bool tries, ronde__transport *mpi,
+                           ronde__job **job_out) {
   ronde__job *job;
   RONDE__ALLOC(job, sizeof *job, "job");
-  *job = (ronde__job){0};
+  *job = (ronde__job){.mpi = mpi};
   if (hooks) job->hooks = *hooks;
   ronde_status status = ronde__config_copy(config, &job->config);
   if (status == RONDE_OK) {
     job->options = ronde__config_options(job->config);
     status = resolve(job);
   }
-  if (status == RONDE_OK && job->mpi) status = ronde__job_agree(job);
-  if (status != RONDE_OK && job->mpi) job->mpi->ops->abort(job->mpi);
+  if (tries) status = refuse_together(job, status);
+  if (status == RONDE_OK) status = agree(job);
+  bool go_on = tries && status == RONDE_E_USAGE;
+  if (status != RONDE_OK && job->mpi && !go_on) job->mpi->ops->abort(job->mpi);
+  if (status != RONDE_OK && tries) job->mpi = NULL; /* it remains the caller's */
   if (status != RONDE_OK) ronde__job_destroy(job);
   else *job_out = job;
   return status;
+}
+
+ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out) {
+  return create(config, hooks, false, NULL, job_out);
+}
+
+ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__transport *mpi,
+                            ronde__job **job_out) {
+  return create(config, hooks, true, mpi, job_out);
 }
 
 void ronde__job_destroy(ronde__job *job) {
@@ -324,6 +352,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
   free(job->best_path);
+  json_decref(job->strategy_costs);
   ronde__roles_release(&job->roles);
   ronde__free(job->sim);
   ronde__free(job->sim_host_of);

@@ -7,10 +7,17 @@
 /* setup.c: resolves and checks everything that can be checked before any rank starts. */
 ronde_status ronde__job_create(const ronde_config *config, const ronde_hooks *hooks, ronde__job **job_out);
 void ronde__job_destroy(ronde__job *job);
+/* As ronde__job_create, of one of several that may be refused. mpi: the transport of an earlier job where ranks are
+ * processes, else NULL; the job's where there is one, as long as its `mpi` is not set to NULL again. All ranks call it
+ * together; what is refused as RONDE_E_USAGE on one is so on all, and they go on. */
+ronde_status ronde__job_try(const ronde_config *config, const ronde_hooks *hooks, ronde__transport *mpi,
+                            ronde__job **job_out);
 
 /* agree.c: where each rank is a process of its own, all call it before they train. RONDE_E_USAGE, said in the same words
  * by all, where one is another build, or has other kernels, options or data than rank 0. */
 ronde_status ronde__job_agree(const ronde__job *job);
+/* Whether all ranks of the transport say so; collective. */
+ronde_status ronde__all_agree(ronde__transport *transport, bool own, bool *all_out);
 /* Waits until all ranks have heard why they must end: a rank that leaves earlier would be lost to the others. */
 void ronde__leave_together(ronde__transport *transport);
 /* Whether this process is one of several that MPI has started; where it is not, options that need them are refused. */
@@ -40,6 +47,8 @@ ronde_status ronde__join_ranks(ronde__job *job);
 ronde_status ronde__find_start(ronde__job *job);
 /* Rank 0's bytes on all ranks, which call together: of what a training goes on from. */
 ronde_status ronde__start_broadcast(ronde__transport *transport, void *data, size_t bytes);
+/* choices.c: the strategy that --choices names takes the place of --strategy auto or measured; why it is the one. */
+ronde_status ronde__settle_strategy(ronde__job *job);
 ronde_status ronde__set_up_world(ronde__job *job);
 /* setup_sim.c: the simulated cluster of --transport sim, and what it replays; with the ranks known. */
 ronde_status ronde__set_up_sim(ronde__job *job);

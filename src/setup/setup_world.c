@@ -23,7 +23,7 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   bool joins;
   RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
-  RONDE_TRY(ronde__transport_mpi(ronde__lost_after_ns(job->config), &job->mpi));
+  if (!job->mpi) RONDE_TRY(ronde__transport_mpi(ronde__lost_after_ns(job->config), &job->mpi));
   job->config->options.transport = RONDE__TRANSPORT_MPI;
   return RONDE_OK;
 }

@@ -95,6 +95,9 @@ static char *note_text(const ronde__saver *s) {
       "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
       ronde__gemm_name(job->gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
   if (note && s->note) json_object_set(note, "strategy", s->note);
+  json_t *choices = json_object_get(note, "choices");
+  if (job->strategy_reason) json_object_set_new(choices, "strategy", json_string(job->strategy->name));
+  if (job->strategy_costs) json_object_set(choices, "candidates", job->strategy_costs);
   char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   json_decref(note);
   return text;

@@ -357,6 +357,8 @@ ronde_status ronde__resume_options(const ronde__resume *r, ronde_config *config,
   const char *model = ronde__safetensors_meta(r->file, "model"), *asked = config->options.model;
   if (asked && model && strcmp(asked, model))
     return ronde__fail(RONDE_E_USAGE, "--model %s: %s is a checkpoint of %s", RONDE__SHOWN(asked), r->path, model);
+  /* What was measured when the run began, or was named, is not measured again. */
+  if (config->options.strategy == RONDE__STRATEGY_MEASURED) RONDE_TRY(ronde__config_name_strategy(config, NULL));
   heir h = heir_of(r, config, n_ranks);
   RONDE_TRY(ronde__config_take(config, json_object_get(r->json, "given"), leave, &h));
   RONDE_TRY(take_world(r, config, &h));

@@ -276,6 +276,13 @@ static ronde_status place(const ronde__strategy_settings *settings, ronde__roles
 }
 
 /* Each worker keeps the sum of its gradients too. */
+static int64_t period(const ronde__strategy_settings *settings) {
+  const ronde__options *o = settings->options;
+  int64_t n = o->n_push;
+  while (n % o->n_fetch) n += o->n_push;
+  return o->warm_start ? 0 : n;
+}
+
 static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
   return ronde__ps_more_bytes(settings, gradients, optimizer) + (size_t)settings->roles->n_workers * gradients;
 }
@@ -295,6 +302,7 @@ const ronde__strategy ronde__strategy_downpour = {
     .keeps_strategy = "every worker makes its own updates",
     .extra_ranks = ronde__ps_extra_ranks,
     .place = place,
+    .period = period,
     .more_bytes = more_bytes,
     .create = create,
     .step = step,

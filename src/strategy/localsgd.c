@@ -358,6 +358,11 @@ static ronde_status check(const ronde__strategy_settings *settings, int n_worker
 
 /* ---- the record --------------------------------------------------------------------------------------------------- */
 
+static int64_t period(const ronde__strategy_settings *settings) {
+  const ronde__options *o = settings->options;
+  return o->local_after > 1 ? 0 : o->sync_every;
+}
+
 static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
   const ronde__options *o = settings->options;
   size_t n_workers = (size_t)settings->roles->n_workers, n_arrays = o->outer_momentum > 0;
@@ -400,7 +405,7 @@ static bool has_outer_momentum(const ronde__strategy_settings *settings) {
 
 #define LOCALSGD                                                                                                       \
   .name = "localsgd", .options = options, .check = check, .min_workers = 1, .all_reduces = true, .asynchronous = true, \
-  .meets_to_save = "--strategy localsgd", .more_bytes = more_bytes, .create = create, .step = step,                    \
+  .meets_to_save = "--strategy localsgd", .period = period, .more_bytes = more_bytes, .create = create, .step = step,  \
   .destroy = destroy, .settle = settle, .refresh = refresh, .facts_bytes = sizeof(tally), .facts = facts,              \
   .records = (const char *const[]){"collective", "busbw_bytes_per_s", "synchronisations", NULL}, .record = record
 

@@ -150,6 +150,8 @@ typedef struct ronde__strategy {
    * worker. NULL: nobody. */
   int (*extra_ranks)(const ronde__strategy_settings *settings);
   ronde_status (*place)(const ronde__strategy_settings *settings, ronde__roles *roles);
+  /* After how many steps what it does repeats, or 0: its first steps differ from those behind. NULL: after each. */
+  int64_t (*period)(const ronde__strategy_settings *settings);
   /* How many workers' gradients make a step. NULL: all. */
   int (*n_counted)(const ronde__strategy_settings *settings, int n_workers);
   /* Memory of all ranks together beside parameters, gradients and activations of each worker, given the bytes of all

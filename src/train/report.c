@@ -205,7 +205,10 @@ static void fill_run(ronde__run *r) {
   const ronde__allreduce *collective = r->ranks[0].settings.collective;
   if (job->roles.n_workers > 1 && collective)
     r->choices[record->n_choices++] =
-        (ronde__record_choice){"collective", collective->name, r->ranks[0].collective_reason};
+        (ronde__record_choice){"collective", collective->name, r->ranks[0].collective_reason, NULL};
+  if (job->strategy_reason)
+    r->choices[record->n_choices++] =
+        (ronde__record_choice){"strategy", job->strategy->name, job->strategy_reason, job->strategy_costs};
   int n_servers;
   ronde__roles_of(&job->roles, "server", &n_servers);
   record->world =
@@ -389,16 +392,21 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer) {
+  ronde__strategy_settings settings = {.options = job->options, .roles = &job->roles};
+  size_t n_workers = (size_t)job->roles.n_workers;
+  size_t more = job->strategy->more_bytes ? job->strategy->more_bytes(&settings, memory->gradients, optimizer)
+                                          : optimizer * n_workers;
+  return (memory->parameters + memory->gradients + memory->arena) * n_workers + more;
+}
+
 static json_t *memory_json(const ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
   size_t optimizer = ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(r->ranks[0].net));
-  size_t n_workers = (size_t)job->roles.n_workers;
   const ronde__optim *held = r->ranks[0].optim;
   size_t of_rank = (size_t)ronde__optim_n_states(held) * ronde__optim_elems(held) * sizeof(float);
-  size_t total = (memory.parameters + memory.gradients + memory.arena) * n_workers;
-  total += job->strategy->more_bytes ? job->strategy->more_bytes(&r->ranks[0].settings, memory.gradients, optimizer)
-                                     : optimizer * n_workers;
+  size_t total = ronde__memory_of(job, &memory, optimizer);
   if (job->strategy->master_bytes) total += job->strategy->master_bytes(r->ranks[0].strategy_state);
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)of_rank, "arena", (json_int_t)memory.arena,

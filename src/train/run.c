@@ -1,4 +1,5 @@
 /* The ranks of this process, as tasks: its first on the calling thread, the others beside it. */
+#include "comm/sim.h"
 #include "train/run.h"
 
 static void note_failure(ronde__run *r, ronde_status status) {
@@ -77,4 +78,46 @@ ronde_status ronde__run_ranks(ronde__run *r) {
   for (int i = 1; i <= n_started; i++) ronde__task_join(r->transports[i]->time, &tasks[i]);
   ronde__free(tasks);
   return r->status;
+}
+
+ronde_status ronde__run_make(ronde__run *run) {
+  const ronde__job *job = run->job;
+  const ronde__roles *roles = &job->roles;
+  run->n_ranks = job->mpi ? 1 : roles->n_ranks;
+  RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
+  RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
+  RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
+  for (int i = 0; i < roles->n_members; i++)
+    run->workers[i] = (ronde__record_worker){
+        .rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1, .optimizer_bytes = -1};
+  if (job->mpi) {
+    run->transports[0] = job->mpi;
+    return RONDE_OK;
+  }
+  bool self = ronde__roles_alone(roles) && job->options->transport != RONDE__TRANSPORT_THREADS;
+  if (job->sim) {
+    ronde__sim_options sim = ronde__sim_net_options(job->sim, roles->n_ranks, (uint64_t)job->options->sim_seed);
+    RONDE_TRY(ronde__transport_sim(&sim, run->transports));
+  } else if (self) RONDE_TRY(ronde__transport_self(run->transports));
+  else RONDE_TRY(ronde__transport_threads(roles->n_ranks, run->transports));
+  for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
+  return RONDE_OK;
+}
+
+void ronde__run_tear_down(ronde__run *run) {
+  for (int i = 0; run->ranks && i < run->n_ranks; i++)
+    if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
+  if (run->drilled) ronde__disk_set(NULL);
+  ronde__log_group_clear(&run->errors);
+  for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
+    ronde__transport_destroy(run->transports[i]);
+  ronde__lock_give(run->lock);
+  ronde__record_end(&run->record);
+  ronde__free(run->ranks);
+  ronde__free(run->transports);
+  ronde__free(run->workers);
+  ronde__free(run->late);
+  ronde__free(run->step_seconds);
+  ronde__guard_destroy(&run->guard);
 }

@@ -16,7 +16,7 @@ typedef struct ronde__run {
   ronde__record record;
   ronde__record_worker *workers; /* [members] */
   ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
-  ronde__record_choice choices[4];
+  ronde__record_choice choices[5];
   ronde__lock *lock; /* of --out */
   ronde__disk disk;  /* of the files of this run, where it is `drilled` */
   bool drilled;
@@ -42,10 +42,16 @@ static inline bool ronde__run_reports(const ronde__run *run) { return run->trans
 
 static inline uint64_t ronde__run_now(const ronde__run *run) { return ronde__time_now(run->transports[0]->time); }
 
-/* run.c: trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
+/* run.c: the transports and rows of a run that has a job, and their end, also where it was not made whole. */
+ronde_status ronde__run_make(ronde__run *run);
+void ronde__run_tear_down(ronde__run *run);
+/* Trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
 ronde_status ronde__run_ranks(ronde__run *run);
 
-/* report.c: rank 0's ears, with the run as user. */
+/* report.c: memory of all ranks together, given a worker's and the bytes of an optimizer's whole state; but for what the
+ * strategy's `master_bytes` tells once there is one. */
+size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer);
+/* Rank 0's ears, with the run as user. */
 ronde_status ronde__report_step(void *run, const ronde__step_report *report);
 ronde_status ronde__report_epoch(void *run, const ronde__epoch *epoch);
 ronde_status ronde__report_saving(void *run);

@@ -1,4 +1,5 @@
 /* A training from its options to its record. */
+#include "train/measure.h"
 #include "train/run.h"
 
 #include "comm/sim.h"
@@ -8,31 +9,6 @@
 #include <inttypes.h>
 
 enum { DRY_RUN_STEPS = 8 };
-
-static ronde_status make_transports(ronde__run *run) {
-  const ronde__job *job = run->job;
-  const ronde__roles *roles = &job->roles;
-  run->n_ranks = job->mpi ? 1 : roles->n_ranks;
-  RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
-  RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
-  RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
-  RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
-  for (int i = 0; i < roles->n_members; i++)
-    run->workers[i] = (ronde__record_worker){
-        .rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1, .optimizer_bytes = -1};
-  if (job->mpi) {
-    run->transports[0] = job->mpi;
-    return RONDE_OK;
-  }
-  bool self = ronde__roles_alone(roles) && job->options->transport != RONDE__TRANSPORT_THREADS;
-  if (job->sim) {
-    ronde__sim_options sim = ronde__sim_net_options(job->sim, roles->n_ranks, (uint64_t)job->options->sim_seed);
-    RONDE_TRY(ronde__transport_sim(&sim, run->transports));
-  } else if (self) RONDE_TRY(ronde__transport_self(run->transports));
-  else RONDE_TRY(ronde__transport_threads(roles->n_ranks, run->transports));
-  for (int i = 0; i < run->n_ranks; i++) ronde__transport_limit(run->transports[i], ronde__lost_after_ns(job->config));
-  return RONDE_OK;
-}
 
 /* The disk of the one rank that writes, where --drill plants faults of it. */
 static void plant_disk(ronde__run *run) {
@@ -103,23 +79,6 @@ static ronde_status agree_on_complete(const ronde__run *run, bool *complete) {
 
 /* ---- all of it ---- */
 
-static void tear_down(ronde__run *run) {
-  for (int i = 0; run->ranks && i < run->n_ranks; i++)
-    if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
-  if (run->drilled) ronde__disk_set(NULL);
-  ronde__log_group_clear(&run->errors);
-  for (int i = 0; run->transports && i < run->n_ranks && !run->job->mpi; i++)
-    ronde__transport_destroy(run->transports[i]);
-  ronde__lock_give(run->lock);
-  ronde__record_end(&run->record);
-  ronde__free(run->ranks);
-  ronde__free(run->transports);
-  ronde__free(run->workers);
-  ronde__free(run->late);
-  ronde__free(run->step_seconds);
-  ronde__guard_destroy(&run->guard);
-}
-
 static ronde_status dry_run(ronde__run *run, char **json_out) {
   run->max_steps = DRY_RUN_STEPS;
   RONDE__ALLOC(run->step_seconds, DRY_RUN_STEPS * sizeof *run->step_seconds, "dry run");
@@ -138,7 +97,7 @@ static ronde_status run_and_report(ronde__run *run, char **json_out) {
 
 static ronde_status train(ronde__run *run, char **json_out) {
   bool complete = false;
-  RONDE_TRY(make_transports(run));
+  RONDE_TRY(ronde__run_make(run));
   /* Set-up so far took the machine's time. */
   run->begin_ns = ronde__run_now(run) - (run->job->sim ? 0 : ronde__now_ns() - run->begin_ns);
   if (run->job->options->dry_run) return dry_run(run, json_out);
@@ -153,6 +112,28 @@ static ronde_status train(ronde__run *run, char **json_out) {
   return complete ? RONDE_OK : run_and_report(run, json_out);
 }
 
+/* --strategy measured: the job as if the strategy had been named that is found to be the best. */
+static ronde_status measure(ronde__job **job, const ronde_config *config, const ronde_hooks *hooks) {
+  ronde_config *named = NULL;
+  json_t *costs = NULL;
+  ronde__transport *mpi = (*job)->mpi;
+  (*job)->mpi = NULL;
+  ronde__job_destroy(*job);
+  ronde_status status = ronde__measure_strategies(config, hooks, mpi, &named, &costs);
+  if (status == RONDE_OK) status = ronde__job_try(named, hooks, mpi, job);
+  ronde_config_destroy(named);
+  if (status == RONDE_OK) {
+    (*job)->strategy_reason = "measured";
+    (*job)->strategy_costs = costs;
+    return RONDE_OK;
+  }
+  bool all_know = status == RONDE_E_USAGE || status == RONDE_E_CANCELLED;
+  if (mpi && !all_know) mpi->ops->abort(mpi);
+  ronde__transport_destroy(mpi);
+  json_decref(costs);
+  return status;
+}
+
 ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
   return ronde_train_predictor(config, hooks, NULL, json_out);
 }
@@ -163,13 +144,14 @@ ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks
   ronde__run run = {.predictor_out = predictor_out, .begin_ns = ronde__now_ns(), .begin_cpu_ns = ronde__cpu_ns()};
   ronde__record_begin(&run.record);
   ronde_status status = ronde__job_create(config, hooks, &run.job);
+  if (status == RONDE_OK && !run.job->strategy) status = measure(&run.job, config, hooks);
   if (status != RONDE_OK) {
     ronde__record_end(&run.record);
     return status;
   }
   ronde__guard_init(&run.guard);
   status = train(&run, json_out);
-  tear_down(&run);
+  ronde__run_tear_down(&run);
   ronde__job_destroy(run.job);
   if (predictor_out && status != RONDE_OK && status != RONDE_E_CANCELLED) {
     ronde_predictor_destroy(*predictor_out);
