@@ -118,7 +118,7 @@ static void what_does_not_equal_one_worker_is_allowed_for(void **state) {
   json_decref(equal);
   json_decref(stale);
   check_run(2, run(TRAIN "--workers 2 --allow-stale"));
-  check_says("--allow-stale can have no effect: it is for --strategy measured");
+  check_says("--allow-stale can have no effect: it applies to --strategy measured");
 }
 
 /* What the user asks for holds of the strategy that is chosen. */
