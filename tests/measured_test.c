@@ -130,7 +130,8 @@ static void options_decide_who_is_measured(void **state) {
   json_decref(servers);
   check_run(2, run(TRAIN "--workers 2 --strategy measured --sync-every 4"));
   check_says(
-      "--strategy measured: no strategy fits: single: --strategy single runs with 1 worker, not 2; allreduce: --sync-every");
+      "--strategy measured: no strategy fits: single: --strategy single runs with 1 worker, not 2; allreduce: "
+      "--sync-every");
   check_run(2, run(TRAIN "--workers 2 --strategy measured --placement dedicated"));
   check_says("ps-sync: its servers have ranks of their own");
   check_run(2, run(TRAIN "--workers 2 --strategy measured --allow-stale --sync-every 4 --local-after 5"));
