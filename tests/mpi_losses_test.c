@@ -283,7 +283,10 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("cat init.err"), 0);
   check_says("ronde: error: transport mpi: not all ranks have joined within 10 s");
-  check_last_line("init", "ronde: error: did not finish: rank 1 on host here");
+  /* A busy mpirun may lose the last word of rank 0, which has ended by then. */
+  check_last_line("init", "ronde: error: did not finish: rank ");
+  assert_int_equal(run("tail -1 init.err"), 0);
+  check_says("rank 1 on host here");
   check_no_orphans();
 }
 
