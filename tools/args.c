@@ -266,7 +266,7 @@ static ronde_status expand_scaling(parser *p) {
   tool_call *call = p->call;
   const char *list = p->verb->has_axes ? ronde_config_get(call->config, "scaling") : "";
   ronde_option workers, scaling;
-  int64_t most;
+  int64_t most = 0;
   if (!*list) return RONDE_OK;
   ronde_status status = check_scaling(list, &most);
   if (status) return status;
