@@ -11,6 +11,8 @@
 
 /* Short runs are no longer than the training. */
 #define TRAIN "timeout 100 " RONDE " train " SMALL " --steps 3 "
+/* In virtual time a planted delay is all that tells strategies apart, however busy the machine is. */
+#define SIM " --transport sim --sim-net hosts.txt "
 
 static json_t *choice_of(json_t *run) {
   json_t *row;
@@ -56,6 +58,7 @@ static void slow_but(const char *name, char *plan, size_t bytes) {
   const ronde__strategy *s;
   const char *last = "";
   size_t used = 0;
+  check_run(0, run("echo hosts 1 ranks 8 >hosts.txt"));
   for (int i = 0; (s = ronde__strategy_at(i)); i++) {
     if (!strcmp(s->name, name) || !strcmp(s->name, last)) continue;
     last = s->name;
@@ -78,9 +81,9 @@ static void check_chosen(const char *name, const char *options) {
   assert_null(choice_of(named));
   json_t *own = row_of(measured, name), *other;
   size_t i;
-  assert_true(json_real_value(json_object_get(own, "step_s")) > 0);
+  assert_true(json_real_value(json_object_get(own, "step_s")) >= 0);
   assert_int_equal(json_array_size(json_object_get(own, "rounds_s")), 5);
-  assert_true(json_real_value(json_object_get(own, "compute_s")) > 0);
+  assert_true(json_is_real(json_object_get(own, "compute_s")));
   assert_true(json_integer_value(json_object_get(own, "memory_bytes")) > 0);
   json_array_foreach(json_object_get(choice_of(measured), "candidates"), i, other) {
     bool measured_too = other != own && !json_object_get(other, "left_out");
@@ -91,9 +94,9 @@ static void check_chosen(const char *name, const char *options) {
 }
 
 static void what_is_slow_is_not_chosen(void **state) {
-  check_chosen("allreduce", "--workers 2");
-  check_chosen("sharded", "--workers 3 --momentum 0.9");
-  check_chosen("single", "--workers 1");
+  check_chosen("allreduce", SIM "--workers 2");
+  check_chosen("sharded", SIM "--workers 3 --momentum 0.9");
+  check_chosen("single", SIM "--workers 1");
 }
 
 static void processes_come_to_one_choice(void **state) {
@@ -109,7 +112,7 @@ static void what_does_not_equal_one_worker_is_allowed_for(void **state) {
   for (int i = 0; (s = ronde__strategy_at(i)); i++)
     if (!s->equals_one && !s->is_meant) check_left_out(equal, s->name, "--allow-stale");
   slow_but("ps-async", plan, sizeof plan);
-  check_run(0, run(TRAIN "--workers 2 --strategy measured --allow-stale --drill %s --out stale", plan));
+  check_run(0, run(TRAIN "--workers 2 --strategy measured --allow-stale --drill %s --out stale" SIM, plan));
   json_t *stale = left_by("stale", "run.json");
   assert_string_equal(strategy_of(stale), "ps-async");
   assert_null(left_out(stale, "localsgd"));
@@ -149,7 +152,7 @@ static void options_decide_who_is_measured(void **state) {
 static void the_choice_is_repeated(void **state) {
   char plan[512];
   slow_but("sharded", plan, sizeof plan);
-  check_run(0, run(TRAIN "--workers 2 --strategy measured --drill %s --out first", plan));
+  check_run(0, run(TRAIN "--workers 2 --strategy measured --drill %s --out first" SIM, plan));
   check_run(0, run(TRAIN "--workers 2 --choices first/run.json --out again"));
   check_run(0, run(TRAIN "--workers 2 --strategy measured --allow-stale --choices first/run.json --out asked"));
   json_t *first = left_by("first", "run.json"), *again = left_by("again", "run.json"),
@@ -172,13 +175,14 @@ static void the_choice_is_repeated(void **state) {
 static void a_run_that_goes_on_keeps_it(void **state) {
   char plan[512];
   slow_but("sharded", plan, sizeof plan);
-  check_run(0, run(TRAIN "--workers 2 --strategy measured --out whole --drill %s", plan));
+  check_run(0, run(TRAIN "--workers 2 --strategy measured --out whole --drill %s" SIM, plan));
   check_run(
-      0, run(TRAIN "--workers 2 --strategy measured --steps 2 --checkpoint-every 1 --resume auto --out kept --drill %s",
+      0, run(TRAIN
+             "--workers 2 --strategy measured --steps 2 --checkpoint-every 1 --resume auto --out kept --drill %s" SIM,
              plan));
   check_run(0, run("test $(wc -l <kept/steps.jsonl) = 2"));
   slow_but("allreduce", plan, sizeof plan);
-  check_run(0, run(TRAIN "--workers 2 --strategy measured --resume auto --out kept --drill %s", plan));
+  check_run(0, run(TRAIN "--workers 2 --strategy measured --resume auto --out kept --drill %s" SIM, plan));
   json_t *whole = left_by("whole", "run.json"), *kept = left_by("kept", "run.json");
   assert_string_equal(strategy_of(kept), "sharded");
   assert_string_equal(text_of(choice_of(kept), "reason"), "measured when the run began");
@@ -191,7 +195,7 @@ static void a_run_that_goes_on_keeps_it(void **state) {
 static void a_plan_has_it_too(void **state) {
   char plan[512];
   slow_but("sharded", plan, sizeof plan);
-  check_run(0, run(TRAIN "--workers 2 --strategy measured --dry-run --drill %s", plan));
+  check_run(0, run(TRAIN "--workers 2 --strategy measured --dry-run --drill %s" SIM, plan));
   check_says("strategy       sharded");
 }
 
