@@ -69,13 +69,18 @@ src/bench/(kernels|stepper|doctor)\.c | clock | they measure the machine
 # Prints a line for each violation in the tree at $1.
 violations() (
   cd "$1"
-  export layers owners machine
+  # Those of the table of words but the ones that are no strategy's own.
+  strategies=$(grep -o 'WORD(STRATEGY_[A-Z_]*, "[^"]*"' src/config/choices.inc | sed 's/.*"\(.*\)"/\1/' |
+    grep -vxE 'auto|measured|single' | tr '\n' ' ')
+  export layers owners machine strategies
   find src tools \( -name '*.[ch]' -o -name '*.inc' \) ! -name '*_test.c' ! -name '*testing.h' | sort | xargs awk '
     BEGIN {
       n = split(ENVIRON["layers"], rows, "\n")
       for (i = 1; i <= n; i++) if (split(rows[i], pair, ":")) allowed[pair[1]] = pair[2] " "
       n_owned = split(ENVIRON["owners"], owned, "\n")
       n_machine = split(ENVIRON["machine"], of_machine, "\n")
+      n_strategies = split(ENVIRON["strategies"], strategy, " ")
+      if (n_strategies < 8) print "src/config/choices.inc: its strategies were not found"
       word = "(^|[^A-Za-z0-9_])"
       pattern["clock"] = word "(clock_gettime|gettimeofday|timespec_get|ronde__now_ns|time) *\\("
       pattern["sleep"] = word "((clock_)?nanosleep|u?sleep|sched_yield|poll|select|pthread_cond_[a-z]*wait|" \
@@ -117,6 +122,10 @@ violations() (
     }
     FILENAME ~ /^src\// && FILENAME != "src/comm/tags.h" && code ~ /[^A-Za-z0-9]TAG_[A-Z_]+ *(=|[0-9]) *[0-9]/ {
       print FILENAME ":" FNR ": a message tag that is not one of src/comm/tags.h"
+    }
+    FILENAME !~ /^src\/strategy\// && FILENAME != "src/config/choices.inc" {
+      for (i = 1; i <= n_strategies; i++)
+        if (index(code, "\"" strategy[i] "\"")) print FILENAME ":" FNR ": the name of a strategy, which owns its policy"
     }
     FILENAME ~ /^src\// {
       gsub(/"[^"]*"/, "\"\"", code)
@@ -196,4 +205,6 @@ plant src/comm/planted.c '  syscall(SYS_futex, word, FUTEX_WAIT, 1, NULL, NULL, 
 plant src/data/loader.c '  pthread_mutex_lock(&l->mutex);'
 plant src/verbs/planted.c '  pthread_create(&thread, NULL, run, arg);'
 plant src/data/cache.c '  pthread_join(thread, NULL);'
+plant src/train/planted.c '  if (!strcmp(name, "ps-async")) return 1;'
+plant tools/planted.c '  json_object_get(communication, "localsgd");'
 echo "[  PASSED  ] $passed test(s)"

@@ -112,13 +112,18 @@ static bool is_accepted(parser *p, const char *name, const char *text) {
   return status == RONDE_OK;
 }
 
+const tool_axis *tool_axis_of(const tool_call *call, const char *option) {
+  for (int i = 0; i < call->n_axes; i++)
+    if (strcmp(call->axes[i].name, option) == 0) return &call->axes[i];
+  return NULL;
+}
+
 static ronde_status add_axis(parser *p, const ronde_option *option, const char *list) {
   tool_call *call = p->call;
   if (call->n_axes == TOOL_MAX_AXES)
     return tool_fail(RONDE_E_USAGE, "--%s: at most %d options can have a list of values", option->name, TOOL_MAX_AXES);
-  for (int i = 0; i < call->n_axes; i++)
-    if (strcmp(call->axes[i].name, option->name) == 0)
-      return tool_fail(RONDE_E_USAGE, "--%s has a list of values already", option->name);
+  if (tool_axis_of(call, option->name))
+    return tool_fail(RONDE_E_USAGE, "--%s has a list of values already", option->name);
   tool_axis *axis = &call->axes[call->n_axes++];
   *axis = (tool_axis){.name = option->name, .text = strdup(list)};
   if (!axis->text) return tool_fail(RONDE_E_MEMORY, "--%s: no memory", option->name);

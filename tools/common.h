@@ -78,11 +78,21 @@ const tool_verb *tool_bench_suite(int i);
 /* Reads the words behind the verb; `--help` only sets help_out. On success the call's config is the caller's. */
 ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call *call_out, bool *help_out);
 void tool_call_end(tool_call *call);
+/* The list of values that an option was given; NULL: it was given none. */
+const tool_axis *tool_axis_of(const tool_call *call, const char *option);
 /* Seconds that an option says; 0 where the verb has no such option. */
 double tool_seconds(const tool_call *call, const char *option);
 void tool_help(FILE *file, const tool_verb *verbs);
 void tool_help_parts(FILE *file, const tool_verb *verb);
 void tool_help_verb(FILE *file, const tool_verb *verb);
+/* An option of the command line itself. */
+typedef struct tool_general {
+  const char *shown; /* in --help: "-v, --verbose" */
+  ronde_option option;
+  bool (*is_for)(const tool_verb *verb); /* NULL: every verb has it */
+} tool_general;
+/* The i-th of a verb, or, NULL, of those that every verb has; NULL past the end. */
+const tool_general *tool_general_at(const tool_verb *verb, int i);
 /* "2 wrong usage": the i-th exit code and what it says; NULL past the end. */
 const char *tool_exit_code(int i);
 /* Says that there is no such word behind what was called ("ronde data"), and which is near or which there are. */

@@ -16,10 +16,8 @@
 
 /* Where strategies are compared: whether the case that is set goes without the option, which another case has. */
 static bool is_for_others(const tool_call *call, const char *option) {
-  const tool_axis *axis = NULL;
+  const tool_axis *axis = tool_axis_of(call, "strategy");
   if (strcmp(option, "workers") == 0 && strcmp(ronde_config_get(call->config, option), "1") == 0) return false;
-  for (int a = 0; a < call->n_axes; a++)
-    if (strcmp(call->axes[a].name, "strategy") == 0) axis = &call->axes[a];
   if (ronde_config_understands(call->config, ronde_config_get(call->config, "strategy"), option)) return false;
   if (!axis) return call->scaling.batch && ronde_config_understands(call->config, call->scaling.strategy, option);
   for (int i = 0; i < axis->n_values; i++)
@@ -28,12 +26,6 @@ static bool is_for_others(const tool_call *call, const char *option) {
 }
 
 /* ---- names and commands ---- */
-
-static bool has_axis(const tool_call *call, const char *name) {
-  for (int a = 0; a < call->n_axes; a++)
-    if (strcmp(call->axes[a].name, name) == 0) return true;
-  return false;
-}
 
 /* Whether the case that is set is one worker's: what weak and strong scaling begin with, by any strategy. */
 static bool is_one_worker(const tool_call *call) { return strcmp(ronde_config_get(call->config, "workers"), "1") == 0; }
@@ -45,7 +37,7 @@ static ronde_status set_scaling(const tool_call *call) {
   int64_t n = is_weak(call) ? strtoll(ronde_config_get(call->config, "workers"), NULL, 10) : 1;
   snprintf(batch, sizeof batch, "%lld", (long long)(call->scaling.batch * n));
   ronde_status status = ronde_config_set(call->config, "batch", batch);
-  if (status || (has_axis(call, "strategy") && !is_one_worker(call))) return status;
+  if (status || (tool_axis_of(call, "strategy") && !is_one_worker(call))) return status;
   return ronde_config_set(call->config, "strategy", is_one_worker(call) ? "single" : call->scaling.strategy);
 }
 

@@ -14,9 +14,9 @@ static int threads_of(const tool_case *one) {
 }
 
 static bool is_weak(const tool_call *call, const tool_case *one) {
-  for (int a = 0; a < call->n_axes; a++)
-    if (strcmp(call->axes[a].name, "scaling") == 0) return one->values[a] && strcmp(one->values[a], "weak") == 0;
-  return false;
+  const tool_axis *axis = tool_axis_of(call, "scaling");
+  const char *value = axis ? one->values[axis - call->axes] : NULL;
+  return value && strcmp(value, "weak") == 0;
 }
 
 /* ---- the advice -------------------------------------------------------------------------------------------------- */

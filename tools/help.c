@@ -69,6 +69,32 @@ static void print_options(FILE *file, const tool_verb *verb) {
   }
 }
 
+static bool has_formats(const tool_verb *verb) { return verb->has_formats; }
+static bool has_verbose(const tool_verb *verb) { return verb->has_verbose; }
+
+static const tool_general general_options[] = {
+    {"--format text|json|jsonl|csv",
+     {.name = "format",
+      .value_name = "text|json|jsonl|csv",
+      .help = "how results are printed on standard output",
+      .default_text = "text"},
+     has_formats},
+    {"--json", {.name = "json", .help = "print the result as JSON on standard output"}, NULL},
+    {"-v, --verbose",
+     {.name = "verbose", .help = "also print the tables of phases, workers and operators"},
+     has_verbose},
+    {"--quiet", {.name = "quiet", .help = "print errors only"}, NULL},
+    {"--help", {.name = "help", .help = "print this text"}, NULL},
+};
+
+const tool_general *tool_general_at(const tool_verb *verb, int i) {
+  const tool_general *end = general_options + sizeof general_options / sizeof general_options[0];
+  for (const tool_general *one = general_options; one < end; one++)
+    if (!one->is_for || (verb && one->is_for(verb)))
+      if (i-- == 0) return one;
+  return NULL;
+}
+
 void tool_help_verb(FILE *file, const tool_verb *verb) {
   fprintf(file, "ronde %s %s%s[OPTIONS]\n\n%s.\n\n  %s\n", verb->name, verb->words, *verb->words ? " " : "",
           verb->about, verb->example);
@@ -82,11 +108,10 @@ void tool_help_verb(FILE *file, const tool_verb *verb) {
     print_options(file, verb);
   }
   fprintf(file, "\nGeneral\n");
-  if (verb->has_formats)
-    fprintf(file, "  --format text|json|jsonl|csv  how results are printed on standard output [text]\n");
-  fprintf(file, "  --json                      print the result as JSON on standard output\n");
-  if (verb->has_verbose)
-    fprintf(file, "  -v, --verbose               also print the tables of phases, workers and operators\n");
-  fprintf(file, "  --quiet                     print errors only\n");
-  fprintf(file, "  --help                      print this text\n");
+  for (int i = 0; tool_general_at(verb, i); i++) {
+    const tool_general *general = tool_general_at(verb, i);
+    const char *value = general->option.default_text;
+    fprintf(file, "  %-26s  %s%s%s%s\n", general->shown, general->option.help, value ? " [" : "", value ? value : "",
+            value ? "]" : "");
+  }
 }

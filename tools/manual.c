@@ -20,27 +20,16 @@ static value_kind kind_of(const ronde_option *option) {
   return strstr(value, "FILE") == value ? VALUE_FILE : VALUE_TEXT;
 }
 
-/* What each verb takes beside its options. */
-static const ronde_option general[] = {{.name = "json", .help = "print the result as JSON on standard output"},
-                                       {.name = "quiet", .help = "print errors only"},
-                                       {.name = "help", .help = "print the options"}};
-static const ronde_option verbose = {.name = "verbose",
-                                     .help = "also print the tables of phases, workers and operators (also -v)"};
-static const ronde_option format = {
-    .name = "format", .value_name = "text|json|jsonl|csv", .help = "how results are printed", .default_text = "text"};
-
 /* The i-th option of a verb, with those of the command line; false past the end. */
 static bool option_at(const tool_verb *verb, int i, ronde_option *option_out) {
-  enum { N = sizeof general / sizeof general[0] };
   int n = 0;
   if (verb->has_config) {
     while (n <= i && ronde_config_option(verb->name, n, option_out)) n++;
     if (n > i) return true;
   }
-  i -= n;
-  if (i < N) *option_out = general[i];
-  else *option_out = verb->has_formats ? format : verbose;
-  return i < N || (i == N && (verb->has_formats || verb->has_verbose)); /* no verb has both */
+  const tool_general *general = tool_general_at(verb, i - n);
+  if (general) *option_out = general->option;
+  return general;
 }
 
 static void each_verb(FILE *out, const tool_verb *verbs, void (*print)(FILE *out, const tool_verb *verb)) {
@@ -120,8 +109,8 @@ static void man_verb(FILE *out, const tool_verb *verb) {
     group = option.group;
     man_option(out, &option);
   }
-  if (verb->has_formats) man_option(out, &format);
-  if (verb->has_verbose) man_option(out, &verbose);
+  for (int i = 0; tool_general_at(verb, i); i++)
+    if (tool_general_at(verb, i)->is_for) man_option(out, &tool_general_at(verb, i)->option);
 }
 
 static void man_names(FILE *out, const tool_verb *verb) {
@@ -143,7 +132,7 @@ static void print_man(FILE *out, const tool_verb *verbs) {
           ronde_version());
   each_verb(out, verbs, man_names);
   fprintf(out, ".SH OPTIONS OF EVERY VERB\n");
-  for (size_t i = 0; i < sizeof general / sizeof general[0]; i++) man_option(out, &general[i]);
+  for (int i = 0; tool_general_at(NULL, i); i++) man_option(out, &tool_general_at(NULL, i)->option);
   fprintf(out, ".SH VERBS AND THEIR OPTIONS\n");
   each_verb(out, verbs, man_verb);
   fprintf(out,

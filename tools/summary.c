@@ -175,18 +175,34 @@ static void say_left_out(const json_t *run) {
   }
 }
 
-/* What the master of --strategy dataparallel has moved. */
-static void say_moves(const json_t *run) {
-  const json_t *moves = json_object_get(json_object_get(run, "communication"), "dataparallel"), *move;
+/* Whether a strategy tells in this field what it has moved, each with its seconds and bytes. */
+static bool are_moves(const json_t *field) {
+  const json_t *move;
+  const char *name;
+  json_object_foreach((json_t *)field, name, move) {
+    if (json_object_get(move, "seconds") && json_object_get(move, "bytes")) return true;
+  }
+  return false;
+}
+
+static void say_moves(const json_t *run, const json_t *moves) {
+  const json_t *move;
   const char *name;
   double wall_s = tool_epochs_sum(run, "wall_s");
   char bytes[32];
-  if (!json_is_object(moves)) return;
   tool_say("\n  %-18s %9s %7s %12s   (of the master, without waiting)", "exchange", "seconds", "%", "moved");
   json_object_foreach((json_t *)moves, name, move) {
     double s = tool_number(move, "seconds");
     if (isfinite(s))
       tool_say("  %-18s %9.3f %7.1f %12s", name, s, 100 * s / wall_s, tool_bytes(tool_number(move, "bytes"), bytes));
+  }
+}
+
+static void say_communication(const json_t *run) {
+  const json_t *field;
+  const char *name;
+  json_object_foreach(json_object_get(run, "communication"), name, field) {
+    if (are_moves(field)) say_moves(run, field);
   }
 }
 
@@ -217,7 +233,7 @@ void tool_summary(const json_t *run, const char *folder, bool verbose) {
     say_workers(run);
     say_late(run);
     say_left_out(run);
-    say_moves(run);
+    say_communication(run);
     say_ops(run);
   }
   if (folder && *folder)

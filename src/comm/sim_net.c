@@ -69,7 +69,7 @@ static bool read_number(const line *l, int word, double *value_out, int *used_ou
   }
   text[n] = 0;
   char *end;
-  *value_out = strtod(text, &end);
+  *value_out = strtod_l(text, &end, ronde__c_locale());
   *used_out = n;
   return n > 0 && *end == 0 && isfinite(*value_out);
 }

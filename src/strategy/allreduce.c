@@ -57,9 +57,8 @@ static ronde_status exchange(void *arg) {
   uint64_t begin = ronde__time_now(transport->time);
   RONDE_TRY(reduce(s, b));
   if (i < atomic_load_explicit(&s->turn, memory_order_relaxed)) return RONDE_OK;
-  s->bus.ns += ronde__time_now(transport->time) - begin;
   size_t bytes = s->cut.at[b].n_live * (s->residual ? sizeof(uint16_t) : sizeof(float));
-  s->bus.bytes += 2 * bytes * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  ronde__bus_add(&s->bus, ronde__time_now(transport->time) - begin, bytes, transport->size);
   return RONDE_OK;
 }
 
@@ -228,6 +227,17 @@ static ronde_status allreduce_create(ronde__worker *worker, const ronde__strateg
   return status;
 }
 
+void ronde__bus_add(ronde__bus *bus, uint64_t ns, size_t bytes, int n_ranks) {
+  bus->ns += ns;
+  bus->bytes += 2 * bytes * (uint64_t)(n_ranks - 1) / (uint64_t)n_ranks;
+}
+
+void ronde__bus_record(const ronde__bus *all, const ronde__strategy_settings *settings, json_t *communication) {
+  json_object_set_new(communication, "collective", json_string(settings->collective->name));
+  if (all->ns)
+    json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all->bytes / (double)all->ns * 1e9));
+}
+
 static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
   *(ronde__bus *)facts_out = ((const state *)opaque)->bus;
 }
@@ -241,9 +251,7 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
     all.ns += of_rank[i].ns;
     all.bytes += of_rank[i].bytes;
   }
-  json_object_set_new(communication, "collective", json_string(s->settings->collective->name));
-  if (all.ns)
-    json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all.bytes / (double)all.ns * 1e9));
+  ronde__bus_record(&all, s->settings, communication);
 }
 
 const char *const ronde__allreduce_options[] = {

@@ -1,4 +1,4 @@
-/* What variants of allreduce share with it. */
+/* What variants of allreduce, and other strategies that all-reduce, share with it. */
 #ifndef RONDE_ALLREDUCE_H
 #define RONDE_ALLREDUCE_H
 
@@ -9,6 +9,11 @@
 typedef struct ronde__bus {
   uint64_t ns, bytes;
 } ronde__bus;
+
+/* An exchange of these bytes of gradients took so long. */
+void ronde__bus_add(ronde__bus *bus, uint64_t ns, size_t bytes, int n_ranks);
+/* The collective, and the rate of all ranks' exchanges, into `communication` of run.json. */
+void ronde__bus_record(const ronde__bus *all, const ronde__strategy_settings *settings, json_t *communication);
 
 extern const ronde__strategy ronde__strategy_allreduce;
 extern const char *const ronde__allreduce_options[];

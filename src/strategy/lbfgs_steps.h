@@ -9,6 +9,12 @@
 /* The loss and the gradient of the step's examples at the net's weights, in the net's gradients; alike on all ranks. */
 typedef ronde_status (*ronde__evaluate)(void *state, const ronde__step *step, ronde__step_result *result_out);
 
+/* What the rows of all variants have. */
+#define RONDE__LBFGS_ROW                                                                                           \
+  .is_meant = ronde__lbfgs_is_meant, .min_workers = 1, .rereads = true, .waits_for_all = true, .equals_one = true, \
+  .needs_values = true, .more_bytes = ronde__lbfgs_more_bytes, .step = ronde__lbfgs_steps_step,                    \
+  .destroy = ronde__lbfgs_steps_destroy, .note = ronde__lbfgs_steps_note
+
 /* Of a row: is_meant, */
 bool ronde__lbfgs_is_meant(const ronde__strategy_settings *settings);
 size_t ronde__lbfgs_more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "strategy/allreduce.h"
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
 
@@ -21,7 +22,8 @@
  * the bytes that the algorithm must move; and how much of their time other steps have hidden. */
 typedef struct tally {
   int64_t n;
-  uint64_t ns, bytes, hidden_ns;
+  ronde__bus bus;
+  uint64_t hidden_ns;
 } tally;
 
 typedef struct state {
@@ -76,8 +78,7 @@ static ronde_status sum_next(void *arg) {
   RONDE_TRY(all_reduce(s, (uint32_t)(TAG_BUCKETS + b), s->summed + cut->begin, cut->n_live));
   ronde__bucket_unpack(cut, s->summed);
   s->summed_ns = ronde__time_now(transport->time);
-  s->tally.ns += s->summed_ns - begin;
-  s->tally.bytes += 2 * cut->n_live * sizeof(float) * (uint64_t)(transport->size - 1) / (uint64_t)transport->size;
+  ronde__bus_add(&s->tally.bus, s->summed_ns - begin, cut->n_live * sizeof(float), transport->size);
   return RONDE_OK;
 }
 
@@ -379,18 +380,15 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
   const tally *of_rank = facts;
   tally all = {0};
   for (int i = 0; i < n_ranks; i++) {
-    all.ns += of_rank[i].ns;
-    all.bytes += of_rank[i].bytes;
+    all.bus.ns += of_rank[i].bus.ns;
+    all.bus.bytes += of_rank[i].bus.bytes;
     all.hidden_ns += of_rank[i].hidden_ns;
   }
-  if (s->worker->transport->size > 1)
-    json_object_set_new(communication, "collective", json_string(s->settings->collective->name));
-  if (all.bytes)
-    json_object_set_new(communication, "busbw_bytes_per_s", json_real((double)all.bytes / (double)all.ns * 1e9));
+  if (s->worker->transport->size > 1) ronde__bus_record(&all.bus, s->settings, communication);
   double each = n_ranks ? 1e-9 / n_ranks : 0;
   json_object_set_new(communication, "synchronisations",
-                      json_pack("{s:I, s:f, s:f}", "count", (json_int_t)s->tally.n, "exchange_s", each * (double)all.ns,
-                                "hidden_s", each * (double)all.hidden_ns));
+                      json_pack("{s:I, s:f, s:f}", "count", (json_int_t)s->tally.n, "exchange_s",
+                                each * (double)all.bus.ns, "hidden_s", each * (double)all.hidden_ns));
 }
 
 /* ---- the rows ----------------------------------------------------------------------------------------------------- */

@@ -15,17 +15,8 @@ static const char *const options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF
 
 const ronde__strategy ronde__strategy_single_lbfgs = {
     .name = "single",
-    .is_meant = ronde__lbfgs_is_meant,
+    RONDE__LBFGS_ROW,
     .options = options,
-    .min_workers = 1,
     .max_workers = 1,
-    .rereads = true,
-    .waits_for_all = true,
-    .equals_one = true,
-    .needs_values = true,
-    .more_bytes = ronde__lbfgs_more_bytes,
     .create = create,
-    .step = ronde__lbfgs_steps_step,
-    .destroy = ronde__lbfgs_steps_destroy,
-    .note = ronde__lbfgs_steps_note,
 };

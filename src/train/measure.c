@@ -149,8 +149,7 @@ static cost cost_of(const ronde__run *r) {
   }
   own.step_s = n > 1 ? (wall - r->step_seconds[0]) / (n - 1) : wall / n;
   own.optimizer = ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(net));
-  own.all = ronde__memory_of(job, &own.memory, own.optimizer);
-  if (job->strategy->master_bytes) own.all += job->strategy->master_bytes(r->ranks[0].strategy_state);
+  own.all = ronde__memory_of_run(r, &own.memory, own.optimizer);
   return own;
 }
 

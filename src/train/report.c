@@ -400,14 +400,19 @@ size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, 
   return (memory->parameters + memory->gradients + memory->arena) * n_workers + more;
 }
 
+size_t ronde__memory_of_run(const ronde__run *r, const ronde__net_memory *memory, size_t optimizer) {
+  const ronde__strategy *strategy = r->job->strategy;
+  size_t master = strategy->master_bytes ? strategy->master_bytes(r->ranks[0].strategy_state) : 0;
+  return ronde__memory_of(r->job, memory, optimizer) + master;
+}
+
 static json_t *memory_json(const ronde__run *r) {
   const ronde__job *job = r->job;
   ronde__net_memory memory = ronde__net_memory_use(r->ranks[0].net);
   size_t optimizer = ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(r->ranks[0].net));
   const ronde__optim *held = r->ranks[0].optim;
   size_t of_rank = (size_t)ronde__optim_n_states(held) * ronde__optim_elems(held) * sizeof(float);
-  size_t total = ronde__memory_of(job, &memory, optimizer);
-  if (job->strategy->master_bytes) total += job->strategy->master_bytes(r->ranks[0].strategy_state);
+  size_t total = ronde__memory_of_run(r, &memory, optimizer);
   return json_pack("{s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)memory.parameters, "gradients",
                    (json_int_t)memory.gradients, "optimizer", (json_int_t)of_rank, "arena", (json_int_t)memory.arena,
                    "total", (json_int_t)total);

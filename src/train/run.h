@@ -51,6 +51,8 @@ ronde_status ronde__run_ranks(ronde__run *run);
 /* report.c: memory of all ranks together, given a worker's and the bytes of an optimizer's whole state; but for what the
  * strategy's `master_bytes` tells once there is one. */
 size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer);
+/* The same of ranks that are set up, with that. */
+size_t ronde__memory_of_run(const ronde__run *run, const ronde__net_memory *memory, size_t optimizer);
 /* Rank 0's ears, with the run as user. */
 ronde_status ronde__report_step(void *run, const ronde__step_report *report);
 ronde_status ronde__report_epoch(void *run, const ronde__epoch *epoch);
