@@ -18,6 +18,7 @@ typedef struct expected {
   int64_t n;
   float *exact, *magnitude;
   double length; /* terms of the sums */
+  bool rounded;  /* some of their terms are rounded to bfloat16 first */
 } expected;
 
 typedef struct reference {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/bf16.h"
 #include "ops_reference.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ typedef struct variant {
   const ronde__op *op;
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
+  const ronde__bf16 *bf16; /* NULL: f32 */
   ronde__pool *pool;
   ronde__layout offered;
   unsigned need; /* bit i: input i needs its gradient */

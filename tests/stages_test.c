@@ -70,7 +70,7 @@ static ronde_status open_rank(rank *r, const ronde_graph *graph, const examples 
   r->predicted = malloc((size_t)(EXAMPLES * r->outputs) * sizeof *r->predicted);
   for (int64_t i = 0; i < EXAMPLES * r->outputs; i++) r->predictions[i] = r->predicted[i] = NAN;
   ronde__net_options options = {
-      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .training = true, .stage = *stage};
+      .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM}, .training = true, .stage = *stage};
   RONDE_TRY(ronde__net_create(graph, &options, &r->net));
   assert_int_equal(ronde__net_init(r->net, 7), RONDE_OK);
   return RONDE_OK;
@@ -274,8 +274,7 @@ static ronde_status define_nothing(void *user, ronde_graph *graph) { return ROND
 static ronde_status try_stage(const ronde_graph *graph, int begin, int end, bool eager) {
   ronde__neighbour_ranks nobody;
   ronde__neighbour_ranks_set(&nobody, NULL, NULL, -1, -1);
-  ronde__net_options options = {.kernels = ronde__kernels_available(0),
-                                .gemm = RONDE__GEMM_XSMM,
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
                                 .training = true,
                                 .stage = {begin, end, &nobody.messages}};
   if (eager) options.define = define_nothing;

@@ -222,8 +222,8 @@ static observed oracle(const char *model, int64_t n, int parts, double lr) {
   ronde_source source = images(n);
   ronde_graph *graph = graph_of(model);
   ronde__net_options options = {.training = true};
-  assert_int_equal(ronde__kernels_get(&options.kernels), RONDE_OK);
-  assert_int_equal(ronde__gemm_default(options.kernels, &options.gemm), RONDE_OK);
+  assert_int_equal(ronde__kernels_get(&options.compute.kernels), RONDE_OK);
+  assert_int_equal(ronde__gemm_default(options.compute.kernels, &options.compute.gemm), RONDE_OK);
   observed o = {.world = parts, .n_steps = 1};
   o.n_weights = (size_t)ronde_graph_parameters(graph);
   for (int i = 0; i < graph->n_buffers; ++i)

@@ -51,7 +51,7 @@ static ronde_status measure_peaks(const ronde_stepper *s, peaks *peaks_out) {
   ronde__pool *pool = s->worker.pool;
   int threads = ronde__pool_threads(pool);
   size_t bytes = (size_t)STREAM_ELEMS * sizeof(float);
-  peak_work work = {.kernels = s->job->kernels,
+  peak_work work = {.kernels = s->job->compute.kernels,
                     .a = ronde__pages_map(bytes),
                     .b = ronde__pages_map(bytes),
                     .c = ronde__pages_map(bytes),

@@ -34,7 +34,7 @@ static ronde_status make_net(ronde_stepper *s, bool rows_by_layer) {
   options.taker_bytes = 2 * (sizeof(float) + ronde__optim_state_bytes(&job->optim, 1)); /* read and written */
   options.rows_by_layer = rows_by_layer;
   if (!options.taker_name) return RONDE_E_MEMORY;
-  w->update_slot = ronde__prof_op_slot(w->prof, options.taker_name, RONDE__PHASE_UPDATE, job->kernels->isa);
+  w->update_slot = ronde__prof_op_slot(w->prof, options.taker_name, RONDE__PHASE_UPDATE, job->compute.kernels->isa);
   RONDE_TRY(ronde__net_create(s->graph, &options, &w->net));
   RONDE_TRY(ronde__net_prepare(w->net, job->batch));
   return ronde__net_init(w->net, (uint64_t)job->options->seed);
@@ -43,7 +43,7 @@ static ronde_status make_net(ronde_stepper *s, bool rows_by_layer) {
 static ronde_status set_up_stepper(ronde_stepper *s, bool rows_by_layer) {
   const ronde__job *job = s->job;
   ronde__worker *w = &s->worker;
-  *w = (ronde__worker){.kernels = job->kernels, .fused_update = job->fused_update, .batch = job->batch};
+  *w = (ronde__worker){.kernels = job->compute.kernels, .fused_update = job->fused_update, .batch = job->batch};
   RONDE_TRY(ronde__job_graph(job, &s->graph));
   RONDE_TRY(ronde__transport_self(&w->transport));
   RONDE_TRY(ronde__pool_create(job->threads, &w->pool));
@@ -119,7 +119,7 @@ ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
                 "parameters", (json_int_t)ronde_graph_parameters(s->graph), "forward_flops_per_example",
                 (json_int_t)ronde_graph_forward_flops(s->graph), "dtype", ronde_config_get(job->config, "dtype"),
                 "optimizer", ronde_config_get(job->config, "optimizer"), "momentum", job->options->momentum, "lr",
-                job->optim.lr, "threads", job->threads, "machine", ronde__machine_json(job->kernels->isa));
+                job->optim.lr, "threads", job->threads, "machine", ronde__machine_json(job->compute.kernels->isa));
   char *text = json ? json_dumps(json, JSON_REAL_PRECISION(15)) : NULL;
   json_decref(json);
   if (!text) return ronde__fail(RONDE_E_MEMORY, "bench: no memory for the description");

@@ -2,8 +2,7 @@
 #include "graph/net_testing.h"
 
 static ronde__net *make_net(const ronde_graph *graph, bool transient) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0),
-                                .gemm = RONDE__GEMM_XSMM,
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
                                 .training = true,
                                 .transient_gradients = transient};
   ronde__net *net;

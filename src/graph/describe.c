@@ -6,8 +6,7 @@ ronde__phys ronde__phys_of_target(const ronde__phys *prediction) {
 }
 
 static void set_options(ronde__op_desc *desc, const ronde__plan_options *options) {
-  desc->kernels = options->kernels;
-  desc->gemm = options->gemm;
+  desc->compute = options->compute;
   desc->threads = options->threads;
 }
 

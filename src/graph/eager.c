@@ -156,8 +156,7 @@ static ronde__plan_options plan_options(const ronde__tape *t) {
   const ronde__net_options *o = &t->shared->options;
   return (ronde__plan_options){.n = t->batch.n,
                                .training = o->training,
-                               .kernels = o->kernels,
-                               .gemm = o->gemm,
+                               .compute = o->compute,
                                .threads = ronde__pool_threads(o->pool),
                                .prof = o->prof};
 }

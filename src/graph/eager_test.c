@@ -20,7 +20,7 @@ static ronde_status define(void *user, ronde_graph *graph) {
 
 static ronde__net *net_of(const ronde_graph *graph, const network *eager) {
   ronde__net_options options = {
-      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = pool, .training = true};
+      .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM}, .pool = pool, .training = true};
   if (eager) options.define = define, options.define_user = (void *)eager;
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);

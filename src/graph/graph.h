@@ -94,8 +94,7 @@ typedef struct ronde__replay {
 } ronde__replay;
 
 typedef struct ronde__net_options {
-  const ronde__kernels *kernels;
-  ronde__gemm_impl gemm;
+  ronde__compute compute;
   ronde__pool *pool; /* may be NULL */
   ronde__prof *prof; /* may be NULL */
   bool training;     /* false: no gradients, no memory for them */

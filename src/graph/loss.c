@@ -46,7 +46,8 @@ void ronde__loss_destroy(ronde__loss *loss) {
 
 static ronde_status prepare(ronde__loss *loss, int64_t n, ronde__plan_step *step_out) {
   const ronde__node *node = node_of(loss->graph);
-  ronde__plan_options options = {.n = n, .training = true, .kernels = loss->kernels, .threads = 1, .prof = loss->prof};
+  ronde__plan_options options = {
+      .n = n, .training = true, .compute = {.kernels = loss->kernels}, .threads = 1, .prof = loss->prof};
   ronde__plan_step step = ronde__step_of_node(node, 0, &options);
   step.desc.in[0] = ronde__phys_of_shape(outputs_shape(loss->graph), n);
   step.desc.in[1] = ronde__phys_of_target(&step.desc.in[0]);

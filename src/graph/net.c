@@ -74,8 +74,7 @@ static ronde_status place_state(ronde__net *net) {
   ronde__weight_layout *layouts;
   ronde__plan_options options = {.n = 1,
                                  .training = net->options.training,
-                                 .kernels = net->options.kernels,
-                                 .gemm = net->options.gemm,
+                                 .compute = net->options.compute,
                                  .threads = 1,
                                  .stage = net->options.stage};
   ronde__plan *plan;
@@ -121,7 +120,7 @@ static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->buffer_values, net->n_buffer_elems * sizeof(float), "network");
   set_initial_buffers(net);
   size_t bytes = net->n_elems * sizeof(float);
-  const ronde__kernels *kernels = net->options.replay ? &ronde__kernels_none : net->options.kernels;
+  const ronde__kernels *kernels = net->options.replay ? &ronde__kernels_none : net->options.compute.kernels;
   net->values = ronde__floats_map(kernels, net->n_elems);
   bool keeps_gradients = net->options.training && !net->options.transient_gradients;
   if (keeps_gradients) net->gradients = ronde__floats_map(kernels, net->n_trained);

@@ -77,8 +77,7 @@ static ronde_status define(void *user, ronde_graph *graph) {
 
 static ronde_status create(const ronde_graph *graph, const network *network, mode mode, ronde__prof *prof,
                            ronde__net **net_out) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0),
-                                .gemm = RONDE__GEMM_XSMM,
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
                                 .prof = prof,
                                 .training = true,
                                 .transient_gradients = mode == TRANSIENT};

@@ -50,7 +50,7 @@ static bool gradient_holds(const ronde_graph *graph, ronde__net *net, const rond
 
 /* The name of the first parameter whose gradient is wrong, or NULL. `spoil`: one whose gradient is bent first. */
 static const char *wrong_gradient(const ronde_graph *graph, ronde__gemm_impl gemm, int spoil, tally *t) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0), .gemm = gemm, .training = true};
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = gemm}, .training = true};
   ronde__net *net;
   int n_params;
   const char *wrong = NULL;

@@ -4,8 +4,10 @@
 #include "graph/plan.h"
 
 static ronde__net *net_of(const ronde_graph *graph, ronde__pool *pool, ronde__prof *prof) {
-  ronde__net_options options = {
-      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = pool, .prof = prof, .training = true};
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
+                                .pool = pool,
+                                .prof = prof,
+                                .training = true};
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
   assert_int_equal(ronde__net_init(net, 7), RONDE_OK);

@@ -37,7 +37,7 @@ static const char *name_of(const source *s) { return s->network ? s->network->na
 
 static ronde__net *net_of(const ronde_graph *graph, const source *s, bool eager) {
   ronde__net_options options = {
-      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = pool, .training = true};
+      .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM}, .pool = pool, .training = true};
   if (eager) options.define = define, options.define_user = (void *)s;
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);

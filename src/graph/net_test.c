@@ -12,8 +12,9 @@ static int stop_pool(void **unused) {
 }
 
 static ronde__net *net_of(const ronde_graph *graph, ronde__pool *threads, bool training) {
-  ronde__net_options options = {
-      .kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .pool = threads, .training = training};
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
+                                .pool = threads,
+                                .training = training};
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
   assert_int_equal(ronde__net_init(net, 7), RONDE_OK);

@@ -13,8 +13,7 @@ static int stop_pool(void **unused) {
 }
 
 static ronde__net *net_of(const ronde_graph *graph, bool transient) {
-  ronde__net_options options = {.kernels = ronde__kernels_available(0),
-                                .gemm = RONDE__GEMM_XSMM,
+  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
                                 .pool = pool,
                                 .training = true,
                                 .transient_gradients = transient};

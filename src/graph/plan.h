@@ -55,8 +55,7 @@ typedef struct ronde__plan {
 typedef struct ronde__plan_options {
   int64_t n;
   bool training;
-  const ronde__kernels *kernels;
-  ronde__gemm_impl gemm;
+  ronde__compute compute;
   int threads;
   ronde__prof *prof; /* may be NULL */
   bool transient_gradients;

@@ -49,8 +49,7 @@ static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
   const ronde__net_options *o = &p->options;
   ronde__plan_options options = {.n = n,
                                  .training = o->training,
-                                 .kernels = o->kernels,
-                                 .gemm = o->gemm,
+                                 .compute = o->compute,
                                  .threads = ronde__pool_threads(o->pool),
                                  .prof = o->prof,
                                  .transient_gradients = o->transient_gradients,

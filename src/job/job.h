@@ -64,8 +64,7 @@ typedef struct ronde__job {
   int64_t classes;
   int64_t targets;   /* values an example, where there are no classes and the network is built in; else 0 */
   int64_t resize[2]; /* of --resize; 0: none */
-  const ronde__kernels *kernels;
-  ronde__gemm_impl gemm;
+  ronde__compute compute;
   const ronde__strategy *strategy; /* NULL with --strategy measured, and nothing else is resolved: measure.h of train */
   const char *strategy_reason;     /* why it, where neither the user nor `auto` named it; else NULL, */
   json_t *strategy_costs;          /* and what was measured, owned; NULL: not known here */

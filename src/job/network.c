@@ -155,8 +155,7 @@ static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
 static ronde_status define_pass(void *job, ronde_graph *graph) { return define_job(job, graph); }
 
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training) {
-  ronde__net_options options = {
-      .kernels = job->kernels, .gemm = job->gemm, .pool = pool, .prof = prof, .training = training};
+  ronde__net_options options = {.compute = job->compute, .pool = pool, .prof = prof, .training = training};
   if (job->options->exec != RONDE__EXEC_EAGER) return options;
   options.define = define_pass;
   options.define_user = (void *)job;
@@ -164,7 +163,7 @@ ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *po
 }
 
 const ronde__kernels *ronde__job_flat_kernels(const ronde__job *job) {
-  return job->spans ? &ronde__kernels_none : job->kernels;
+  return job->spans ? &ronde__kernels_none : job->compute.kernels;
 }
 
 double ronde__job_element_ns(const ronde__job *job) {

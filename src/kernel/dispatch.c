@@ -1,4 +1,5 @@
 /* Chooses the instruction set and the GEMM, once, at run time. */
+#include "kernel/bf16.h"
 #include "kernel/gemm_xsmm.h"
 
 #include <pthread.h>
@@ -41,8 +42,13 @@ const ronde__kernels *ronde__kernels_available(int i) {
 
 ronde_status ronde__kernels_get(const ronde__kernels **kernels_out) {
   const char *wanted = getenv("RONDE_ISA");
-  char names[64] = "";
+  char names[96] = "";
   const ronde__kernels *kernels;
+  const ronde__bf16 *bf16;
+  for (int i = 0; wanted && (bf16 = ronde__bf16_available(i)); i++) {
+    if (!strcmp(bf16->name, wanted)) wanted = NULL; /* f32 by the best set */
+    else snprintf(names + strlen(names), sizeof names - strlen(names), "%s, ", bf16->name);
+  }
   for (int i = 0; (kernels = ronde__kernels_available(i)); i++) {
     if (!wanted || !*wanted || !strcmp(kernels->isa, wanted)) {
       *kernels_out = kernels;
@@ -72,11 +78,16 @@ static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shap
 }
 #endif
 
-ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape) {
+ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape) {
+  const ronde__kernels *kernels = compute->kernels;
+  if (shape->bf16)
+    return (ronde__gemm){
+        .shape = *shape, .fn = compute->bf16->gemm, .kernels = kernels, .implementation = compute->bf16->name};
   ronde__gemm gemm = {
       .shape = *shape, .fn = kernels->gemm_tile, .kernels = kernels, .implementation = tile_name(kernels)};
 #ifdef RONDE_HAVE_XSMM
-  if (impl == RONDE__GEMM_XSMM && !tile_is_faster(kernels, shape)) ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
+  if (compute->gemm == RONDE__GEMM_XSMM && !tile_is_faster(kernels, shape))
+    ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
 #endif
   return gemm;
 }

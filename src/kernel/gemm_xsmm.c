@@ -8,14 +8,14 @@
 #include <pthread.h>
 #include <string.h>
 
-static void xsmm_call(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+static void xsmm_call(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                       const uint64_t *b_offsets, int64_t count, float *c) {
   unsigned long long n_terms = (unsigned long long)count;
   ((libxsmm_smmfunction_reducebatch_offs)gemm->jit)(b, a, c, &n_terms, (const unsigned long long *)b_offsets,
                                                     (const unsigned long long *)a_offsets);
 }
 
-static void xsmm_run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+static void xsmm_run(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count > 0) {
@@ -30,7 +30,7 @@ enum { SUM_ELEMS = 16384 };
 
 /* Its beta of 1 would go on from C in one chain of additions, whose error grows with the length of the whole reduction;
  * a sum of its own for each call, added at the end, keeps it at the length of the call. */
-static void xsmm_run_add(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+static void xsmm_run_add(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                          const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   float sum[SUM_ELEMS] __attribute__((aligned(64)));

@@ -1,5 +1,5 @@
 /* The kernels: one table of functions per instruction set, from one source compiled for each, chosen at run time.
- * All arrays are f32; pointers need no alignment; strides and leading dimensions are in elements.
+ * All arrays are f32, unless said otherwise; pointers need no alignment; strides and leading dimensions are in elements.
  * One call runs on one thread; results do not depend on the number of threads. NaN and Inf pass through everything. */
 #ifndef RONDE_KERNEL_H
 #define RONDE_KERNEL_H
@@ -14,12 +14,13 @@ typedef struct ronde__gemm_shape {
   int m, n, k;
   int64_t lda, ldb, ldc;
   bool trans_a, accumulate;
+  bool bf16; /* operands of bfloat16 (bf16.h), sums of f32; not trans_a */
 } ronde__gemm_shape;
 
 typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;
 
 typedef struct ronde__gemm ronde__gemm;
-typedef void (*ronde__gemm_fn)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+typedef void (*ronde__gemm_fn)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                                const uint64_t *b_offsets, int64_t count, float *c);
 /* Resolved once per shape and layer; to be copied freely, owns nothing. */
 struct ronde__gemm {
@@ -30,7 +31,7 @@ struct ronde__gemm {
   const char *implementation; /* "xsmm", "tile-avx2": for the per-op table */
 };
 
-static inline void ronde__gemm_run(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+static inline void ronde__gemm_run(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                                    const uint64_t *b_offsets, int64_t count, float *c) {
   gemm->fn(gemm, a, a_offsets, b, b_offsets, count, c);
 }
@@ -223,8 +224,8 @@ typedef struct ronde__kernels {
   void (*rmsprop)(const ronde__rmsprop_args *args, float *w, const float *g, float *square, float *velocity, int64_t n);
 } ronde__kernels;
 
-/* The table in use: the best that the CPU has, or what RONDE_ISA asks for (avx512|avx2|sse2|neon). Resolved once;
- * RONDE_E_USAGE where RONDE_ISA names one that this machine or build lacks. */
+/* The table in use: the best that the CPU has, or what RONDE_ISA asks for (avx512|avx2|sse2|neon; amx|avx512_bf16:
+ * avx512 with that for bfloat16). RONDE_E_USAGE where RONDE_ISA names one that this machine or build lacks. */
 ronde_status ronde__kernels_get(const ronde__kernels **kernels_out);
 /* All that this CPU can run, the best first; NULL past the end. */
 const ronde__kernels *ronde__kernels_available(int i);
@@ -244,9 +245,16 @@ float *ronde__floats_map(const ronde__kernels *kernels, size_t n);
       return ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes", (what), floats_ * sizeof(float)); \
   } while (0)
 
+/* With what layers compute: handed down from the job to the description of each op. */
+typedef struct ronde__compute {
+  const ronde__kernels *kernels;
+  ronde__gemm_impl gemm;          /* of f32 */
+  const struct ronde__bf16 *bf16; /* for operands of bfloat16 (bf16.h); NULL: all is f32 */
+} ronde__compute;
+
 /* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
  * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
-ronde__gemm ronde__gemm_resolve(const ronde__kernels *kernels, ronde__gemm_impl impl, const ronde__gemm_shape *shape);
+ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape);
 const char *ronde__gemm_name(ronde__gemm_impl impl); /* "xsmm", "tile" */
 /* RONDE_GEMM=xsmm|tile, else xsmm where it is built in and the instruction set is AVX2 or AVX-512. */
 ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out);

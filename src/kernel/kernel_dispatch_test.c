@@ -75,10 +75,10 @@ static void test_the_implementation_is_named(void **state) {
   ronde__gemm_shape shape = {.m = 42, .n = 64, .k = 64, .lda = 64, .ldb = 64, .ldc = 64};
   char tile[32];
   snprintf(tile, sizeof tile, "tile-%s", best->isa);
-  ronde__gemm own = ronde__gemm_resolve(best, RONDE__GEMM_TILE, &shape);
+  ronde__gemm own = ronde__gemm_resolve(&(ronde__compute){best, RONDE__GEMM_TILE, NULL}, &shape);
   assert_string_equal(own.implementation, tile);
   assert_ptr_equal(own.fn, best->gemm_tile);
-  ronde__gemm other = ronde__gemm_resolve(best, RONDE__GEMM_XSMM, &shape);
+  ronde__gemm other = ronde__gemm_resolve(&(ronde__compute){best, RONDE__GEMM_XSMM, NULL}, &shape);
   assert_string_equal(other.implementation, has_xsmm() && best->vector >= 8 ? "xsmm" : tile);
 }
 

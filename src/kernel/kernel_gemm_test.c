@@ -14,7 +14,7 @@ typedef struct problem {
 /* Terms in reverse order, a gap of one float between rows and terms. */
 static problem problem_make(int m, int n, int k, int64_t count, bool trans_a, bool accumulate) {
   problem p = {.count = count};
-  p.shape = (ronde__gemm_shape){m, n, k, (trans_a ? m : k) + 1, n + 1, n + 3, trans_a, accumulate};
+  p.shape = (ronde__gemm_shape){m, n, k, (trans_a ? m : k) + 1, n + 1, n + 3, trans_a, accumulate, false};
   int64_t a_term = (trans_a ? k : m) * p.shape.lda, b_term = k * p.shape.ldb;
   p.a = floats_make(count * a_term, 1);
   p.b = floats_make(count * b_term, 3);
@@ -37,7 +37,7 @@ static void problem_free(problem *p) {
 }
 
 static void run_gemm(const problem *p, ronde__gemm_impl impl, float *c) {
-  ronde__gemm gemm = ronde__gemm_resolve(kernels, impl, &p->shape);
+  ronde__gemm gemm = ronde__gemm_resolve(&(ronde__compute){kernels, impl, NULL}, &p->shape);
   ronde__gemm_run(&gemm, p->a.at, p->a_offsets, p->b.at, p->b_offsets, p->count, c);
 }
 
@@ -91,7 +91,7 @@ static void test_overlapping_rows(void **state) {
     floats a = floats_make(5 * 6, 0), b = floats_make(4 * 16 + 96, 0);
     floats c = floats_make(6 * 96, 0), exact = floats_make(6 * 96, 0);
     const uint64_t zero = 0;
-    ronde__gemm gemm = ronde__gemm_resolve(kernels, (ronde__gemm_impl)impl, &shape);
+    ronde__gemm gemm = ronde__gemm_resolve(&(ronde__compute){kernels, (ronde__gemm_impl)impl, NULL}, &shape);
     ronde__gemm_run(&gemm, a.at, &zero, b.at, &zero, 1, c.at);
     ronde__ref_gemm(&shape, a.at, &zero, b.at, &zero, 1, exact.at);
     for (int i = 0; i < 6 * 96; i++) assert_true(fabs((double)c.at[i] - (double)exact.at[i]) < 1e-6);
@@ -107,7 +107,7 @@ static void check_rows(int m, int n, int k, ronde__gemm_impl impl) {
   for (int row = 0, rows = 1; row < m; row += rows, rows = rows % 5 + 1) {
     ronde__gemm_shape shape = p.shape;
     shape.m = rows = rows < m - row ? rows : m - row;
-    ronde__gemm gemm = ronde__gemm_resolve(kernels, impl, &shape);
+    ronde__gemm gemm = ronde__gemm_resolve(&(ronde__compute){kernels, impl, NULL}, &shape);
     ronde__gemm_run(&gemm, p.a.at + row * (shape.trans_a ? 1 : shape.lda), p.a_offsets, p.b.at, p.b_offsets, p.count,
                     parts.at + row * shape.ldc);
   }
@@ -144,7 +144,7 @@ static void *resolve_many(void *failed) {
   for (int n = 16; n <= 64; n += 16)
     for (int k = 1; k < 40; k++) {
       ronde__gemm_shape shape = {.m = 5, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n};
-      ronde__gemm gemm = ronde__gemm_resolve(kernels, RONDE__GEMM_XSMM, &shape);
+      ronde__gemm gemm = ronde__gemm_resolve(&(ronde__compute){kernels, RONDE__GEMM_XSMM, NULL}, &shape);
       if (!gemm.fn || !gemm.implementation) *(bool *)failed = true;
     }
   return NULL;

@@ -175,7 +175,7 @@ static void gemm_clear(const ronde__gemm_shape *s, float *c) {
   for (int i = 0; i < s->m; i++) memset(c + i * s->ldc, 0, (size_t)s->n * sizeof(float));
 }
 
-void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_offsets, const float *b,
+void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count == 0 || s->k == 0) {
@@ -194,8 +194,8 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const float *a, const uint64_t *a_
     for (int64_t j = 0; j < k_chunks; j++) {
       int64_t k = ronde__shard_begin(s->k, j, k_chunks);
       p.k = ronde__shard_begin(s->k, j + 1, k_chunks) - k;
-      p.a = a + (s->trans_a ? k * s->lda : k);
-      p.b = b + k * s->ldb;
+      p.a = (const float *)a + (s->trans_a ? k * s->lda : k);
+      p.b = (const float *)b + k * s->ldb;
       gemm_run_chunk(s, &p);
       p.add = true;
     }

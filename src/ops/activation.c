@@ -2,7 +2,7 @@
 #include "ops/elementwise.h"
 
 static void activation_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->act_forward(call->in[0] + begin, call->out[0] + begin, n, desc->attr.act);
+  desc->compute.kernels->act_forward(call->in[0] + begin, call->out[0] + begin, n, desc->attr.act);
 }
 
 /* sigmoid(0) is not 0. */
@@ -14,8 +14,8 @@ static ronde_status activation_forward(const ronde__op_desc *desc, const void *s
 
 static void activation_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin,
                                       int64_t n) {
-  desc->kernels->act_backward(call->dout[0] + begin, call->out[0] + begin, call->din[0] + begin, n, desc->attr.act,
-                              call->accumulate_dinput[0]);
+  desc->compute.kernels->act_backward(call->dout[0] + begin, call->out[0] + begin, call->din[0] + begin, n,
+                                      desc->attr.act, call->accumulate_dinput[0]);
 }
 
 static ronde_status activation_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -2,7 +2,7 @@
 #include "ops/elementwise.h"
 
 static void add_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
+  desc->compute.kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
 }
 
 static ronde_status add_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -13,8 +13,8 @@ static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__po
   float *y = call->out[0] + plane * s->out_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                              y + p * s->vector, false);
+    desc->compute.kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
+                                      y + p * s->vector, false);
   }
 }
 
@@ -25,8 +25,8 @@ static void avg_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__p
   bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                                       dx + w->at * s->vector, accumulate);
+    desc->compute.kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
+                                               dx + w->at * s->vector, accumulate);
   }
 }
 

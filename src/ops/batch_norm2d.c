@@ -124,7 +124,7 @@ static void each_chunk(const batch_norm2d_job *j, blocks b, chunk_fn fn) {
 
 static void chunk_moments(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block;
-  j->desc->kernels->column_moments(j->call->in[0] + at, rows, n, partial, partial + n);
+  j->desc->compute.kernels->column_moments(j->call->in[0] + at, rows, n, partial, partial + n);
 }
 
 /* Mean and sum of squares of a block's channels, from its chunks. Source: Chan, Golub & LeVeque, 1979. */
@@ -193,8 +193,8 @@ static void running_statistics(const batch_norm2d_job *j, blocks b) {
 static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
   const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
-  j->desc->kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
-                                j->desc->attr.act == RONDE__ACT_RELU, j->call->out[0] + at);
+  j->desc->compute.kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
+                                        j->desc->attr.act == RONDE__ACT_RELU, j->call->out[0] + at);
 }
 
 static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -222,16 +222,16 @@ static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int6
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
   const float *relu = j->desc->attr.act ? call->out[0] + at : NULL;
-  j->desc->kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
-                              partial + n);
+  j->desc->compute.kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
+                                      partial + n);
   if (call->din[1] && call->din[1] != call->dout[0])
     ronde__gradient_add(j->desc, call->dout[0] + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
 }
 
 static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->kernels->norm_backward(j->call->dout[0] + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c, j->b + c,
-                                  j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
+  j->desc->compute.kernels->norm_backward(j->call->dout[0] + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c,
+                                          j->b + c, j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
 }
 
 /* A channel's sums of dy and of dy * (x - mean) over m values. */
@@ -321,7 +321,7 @@ static ronde_status batch_norm2d_absorb(const ronde__op_desc *desc, const ronde_
 }
 
 static const char *batch_norm2d_implementation(const ronde__op_desc *desc, const void *state) {
-  return desc->kernels->isa;
+  return desc->compute.kernels->isa;
 }
 
 static const ronde__form batch_norm2d_form = {

@@ -11,6 +11,7 @@
 
 extern const ronde__form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
 extern const ronde__form ronde__conv_groups;    /* LANES -> LANES, in other groups */
+extern const ronde__form ronde__conv_bf16;      /* BLOCKS -> BLOCKS, operands of bfloat16 */
 extern const ronde__form ronde__conv_toeplitz;  /* BLOCKS -> BLOCKS: 3x3 on maps of 2x2 pixels */
 extern const ronde__form ronde__conv_winograd;  /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
 extern const ronde__form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */

@@ -39,9 +39,9 @@ static void conv_blocks_release(const ronde__op_desc *desc, void *opaque) {
 static ronde_status conv_blocks_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
                                          ronde__conv_schedule *sched, ronde__conv_run *r) {
   int64_t k = dir->from->block, n = dir->to->block;
-  ronde__gemm_shape shape = {(int)r->extent, (int)n, (int)k, k, n, n, false, false};
+  ronde__gemm_shape shape = {(int)r->extent, (int)n, (int)k, k, n, n, false, false, false};
   r->kernel = ronde__conv_schedule_kernel(sched, dir->desc, &shape);
-  return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sched, &r->list);
+  return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sizeof(float), sched, &r->list);
 }
 
 static ronde_status conv_blocks_prepare(const ronde__op_desc *desc, void **state_out) {
@@ -75,8 +75,8 @@ static ronde_status conv_blocks_prepare(const ronde__op_desc *desc, void **state
     s->pixels.a[i] = (uint64_t)(i * s->w.stride * s->in_pixel) * sizeof(float);
     s->pixels.b[i] = (uint64_t)(i * s->out_pixel) * sizeof(float);
   }
-  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block,
-                              out->block,     out->block,      true,       false};
+  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block, out->block, out->block,
+                              true,           false,           false};
   s->weight = ronde__gemm_pair_resolve(desc, weight);
   *state_out = s;
   return RONDE_OK;

@@ -22,7 +22,7 @@ static void conv_depthwise_release(const ronde__op_desc *desc, void *opaque) {
 
 static ronde_status conv_depthwise_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
                                             ronde__conv_schedule *sched, ronde__conv_run *r) {
-  return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, sched, &r->list);
+  return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, sizeof(float), sched, &r->list);
 }
 
 static ronde_status conv_depthwise_prepare(const ronde__op_desc *desc, void **state_out) {
@@ -51,8 +51,8 @@ static void run_sum(const conv_depthwise_job *j, const ronde__conv_schedule *sch
                     int64_t block, const float *from, float *to, bool accumulate) {
   const ronde__gemm_list *list = &sched->lists[r->list];
   int64_t n = j->desc->in[0].block;
-  j->desc->kernels->depthwise_rows(from + r->a0, list->a, j->call->param[0] + block * j->desc->param[0].t * n, list->b,
-                                   list->count, r->extent, n, to + r->c0, accumulate);
+  j->desc->compute.kernels->depthwise_rows(from + r->a0, list->a, j->call->param[0] + block * j->desc->param[0].t * n,
+                                           list->b, list->count, r->extent, n, to + r->c0, accumulate);
 }
 
 static void conv_depthwise_forward_part(void *arg, int thread, int n_threads) {
@@ -105,8 +105,8 @@ static void weight_taps(const conv_depthwise_job *j, int64_t block, int64_t tap0
         int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
         for (int64_t ow = begin; ow < end && oh >= h0 && oh < h1; ow += length) {
           int64_t iw = ow * s->w.stride + t % s->w.kernel - s->w.padding;
-          j->desc->kernels->column_dots(dy + (oh * s->w.out + ow) * s->out_pixel, x + (ih * s->w.in + iw) * s->in_pixel,
-                                        length * rows, n, dw + t * n);
+          j->desc->compute.kernels->column_dots(dy + (oh * s->w.out + ow) * s->out_pixel,
+                                                x + (ih * s->w.in + iw) * s->in_pixel, length * rows, n, dw + t * n);
         }
       }
 }
@@ -134,7 +134,7 @@ static ronde_status conv_depthwise_backward(const ronde__op_desc *desc, const vo
 
 /* Its only kernels are the instruction set's own. */
 static const char *conv_depthwise_implementation(const ronde__op_desc *desc, const void *state) {
-  return desc->kernels->isa;
+  return desc->compute.kernels->isa;
 }
 
 static bool conv_depthwise_takes(const ronde__op_desc *desc) {

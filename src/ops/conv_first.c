@@ -85,8 +85,8 @@ static ronde_status conv_first_prepare(const ronde__op_desc *desc, void **state_
     return status;
   }
   for (int k = 1; k <= s->w.kernel; k++) {
-    ronde__gemm_shape forward = {(int)in->n, (int)out->block, k, s->lanes, out->block, out->block, true, false};
-    ronde__gemm_shape weight = {k, (int)out->block, (int)in->n, s->lanes, out->block, out->block, false, false};
+    ronde__gemm_shape forward = {(int)in->n, (int)out->block, k, s->lanes, out->block, out->block, true, false, false};
+    ronde__gemm_shape weight = {k, (int)out->block, (int)in->n, s->lanes, out->block, out->block, false, false, false};
     s->forward[k] = ronde__gemm_pair_resolve(desc, forward);
     s->weight[k] = ronde__gemm_pair_resolve(desc, weight);
   }
@@ -142,8 +142,8 @@ static void pool_window(const conv_first_job *j, int64_t ob, int64_t oh, int64_t
     for (int x = 0; x < pool->kernel[1]; x++)
       convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
   const float *bias = pool_adds_bias(j->desc) ? j->call->param[1] + ob * bo : NULL;
-  j->desc->kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
-                               j->call->out[0] + at, (uint8_t *)j->call->saved + at);
+  j->desc->compute.kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
+                                       j->call->out[0] + at, (uint8_t *)j->call->saved + at);
 }
 
 static void conv_first_forward_part(void *arg, int thread, int n_threads) {
@@ -181,8 +181,8 @@ static const float *gradient_of(const conv_first_job *j, int64_t ob, int64_t oh,
     int64_t from = ob * s->out_block + (y * j->desc->out[0].w + x) * s->out_pixel;
     int place = (int)(oh % kernel[0] * kernel[1] + (ow + i) % kernel[1]);
     if (y < j->desc->out[0].h && x < j->desc->out[0].w)
-      j->desc->kernels->max_place_backward(call->dout[0] + from, (const uint8_t *)call->saved + from, place,
-                                           s->out_pixel, to);
+      j->desc->compute.kernels->max_place_backward(call->dout[0] + from, (const uint8_t *)call->saved + from, place,
+                                                   s->out_pixel, to);
     else memset(to, 0, (size_t)s->out_pixel * sizeof *to);
   }
   return expanded;
@@ -195,7 +195,7 @@ static void weight_rows(const conv_first_job *j, int64_t ob, int64_t row0, int64
   const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t bo = j->desc->out[0].block, kernel = s->h.kernel, size = s->w.kernel * bo;
-  const ronde__kernels *kernels = j->desc->kernels;
+  const ronde__kernels *kernels = j->desc->compute.kernels;
   float *dw = call->dparam[0] ? call->dparam[0] + ob * j->desc->param[0].i * kernel * size : NULL;
   float *db = row0 == 0 && call->dparam[1] ? call->dparam[1] + ob * bo : NULL;
   if (!call->accumulate_dparam[0] && dw) memset(dw + row0 * size, 0, (size_t)((row1 - row0) * size) * sizeof *dw);

@@ -34,8 +34,7 @@ static ronde__op_desc describe(const shape *shape, int threads) {
       .out = {out},
       .param = {{RONDE__BLOCKED, shape->out, shape->in, TAPS, out.block, in.block}},
       .need_dinput = {true},
-      .kernels = ronde__kernels_available(0),
-      .gemm = RONDE__GEMM_TILE,
+      .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_TILE},
       .threads = threads,
   };
 }
@@ -155,7 +154,7 @@ static ronde__op_desc laid_out(const choice *c) {
                          .n_params = 1,
                          .in = {ronde__phys_make(c->offered, c->n, c->in, c->size, c->size)},
                          .need_dinput = {c->need_dinput},
-                         .kernels = ronde__kernels_available(0),
+                         .compute = {.kernels = ronde__kernels_available(0)},
                          .threads = 1};
   conv()->layouts(&desc, &in, &out);
   return desc;

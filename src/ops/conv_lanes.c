@@ -103,8 +103,8 @@ static void conv_lanes_forward_part(void *arg, int thread, int n_threads) {
     ronde__conv_run_sum(sched, r, call->param[0], call->in[0], call->out[0], false);
     if (desc->attr.bias || desc->attr.act)
       for (int64_t o = 0; o < desc->out[0].c; o++)
-        desc->kernels->bias_act_lanes(call->out[0] + o * plane + r->c0, r->extent,
-                                      desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
+        desc->compute.kernels->bias_act_lanes(call->out[0] + o * plane + r->c0, r->extent,
+                                              desc->attr.bias ? call->param[1][o] : 0, desc->attr.act);
   }
 }
 
@@ -152,9 +152,9 @@ static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
     ronde__taps w = ronde__axis_forward(&s->w, ow);
     int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
     if (w.count > 0)
-      j->desc->kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes, lanes,
-                                 s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes, dw + w.first,
-                                 l->i * l->t, true);
+      j->desc->compute.kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes,
+                                         lanes, s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes,
+                                         dw + w.first, l->i * l->t, true);
     ow += length;
   }
 }

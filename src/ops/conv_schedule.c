@@ -85,7 +85,7 @@ ronde_status ronde__conv_schedule_list(ronde__conv_schedule *s, const int key[4]
 }
 
 ronde_status ronde__conv_taps_list(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w, int64_t blocks,
-                                   int64_t weight_block, ronde__conv_schedule *s, int *index_out) {
+                                   int64_t weight_block, size_t size, ronde__conv_schedule *s, int *index_out) {
   bool is_new;
   int64_t count = (int64_t)h.count * w.count * blocks, term = 0;
   int64_t pixel = pixel_elems(dir->from), block_elems = dir->from->h * dir->from->w * pixel;
@@ -96,8 +96,8 @@ ronde_status ronde__conv_taps_list(const ronde__conv_direction *dir, ronde__taps
     for (int x = 0; x < w.count; x++)
       for (int64_t block = 0; block < blocks; block++, term++) {
         int64_t tap = (int64_t)(h.first + y * dir->step_h) * dir->w.kernel + w.first + x * dir->step_w;
-        list->a[term] = (uint64_t)((y * dir->from->w + x) * pixel + block * block_elems) * sizeof(float);
-        list->b[term] = (uint64_t)((tap * blocks + block) * weight_block) * sizeof(float);
+        list->a[term] = (uint64_t)((y * dir->from->w + x) * pixel + block * block_elems) * size;
+        list->b[term] = (uint64_t)((tap * blocks + block) * weight_block) * size;
       }
   return RONDE_OK;
 }

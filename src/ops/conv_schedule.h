@@ -40,9 +40,9 @@ ronde_status ronde__conv_schedules_create(const ronde__op_desc *desc, int64_t lo
                                           const void *user, ronde__conv_schedule *forward, ronde__conv_schedule *data);
 void ronde__conv_schedule_release(ronde__conv_schedule *schedule);
 /* For such a function: the list of BLOCKS over taps and `blocks` channel blocks of the operand, with weights of
- * `weight_block` elements each, [tap][block]. */
+ * `weight_block` elements each, [tap][block]; an element has `size` bytes. */
 ronde_status ronde__conv_taps_list(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w, int64_t blocks,
-                                   int64_t weight_block, ronde__conv_schedule *schedule, int *index_out);
+                                   int64_t weight_block, size_t size, ronde__conv_schedule *schedule, int *index_out);
 /* The list with this key; made with `count` pairs, to be filled, where *is_new_out. */
 ronde_status ronde__conv_schedule_list(ronde__conv_schedule *schedule, const int key[4], int64_t count, int *index_out,
                                        bool *is_new_out);

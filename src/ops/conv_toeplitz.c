@@ -78,9 +78,9 @@ static ronde_status conv_toeplitz_prepare(const ronde__op_desc *desc, void **sta
   s->in_place = s->in_blocks * s->in_pixel + GAP;
   s->out_place = s->out_blocks * s->out_pixel + GAP;
   s->tap_place = s->weight_block + GAP;
-  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block,
-                              out->block,     out->block,      true,       false};
-  s->weight = ronde__gemm_resolve(desc->kernels, desc->gemm, &weight);
+  ronde__gemm_shape weight = {(int)in->block, (int)out->block, (int)in->n, in->block, out->block, out->block,
+                              true,           false,           false};
+  s->weight = ronde__gemm_resolve(&desc->compute, &weight);
   ronde_status status = pass_create(desc, in, out, &s->forward);
   if (status == RONDE_OK) status = pass_create(desc, out, in, &s->data);
   if (status != RONDE_OK) conv_toeplitz_release(desc, s);
@@ -126,9 +126,9 @@ static void transform_input_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_chunk(s->in_blocks, thread, n_threads, &begin, &end);
   for (int64_t b = begin; b < end; b++)
-    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND,
-                               grid((float *)j->call->in[0] + b * SIZE * SIZE * s->in_pixel, s->in_pixel, SIZE),
-                               grid(j->operand + b * s->in_pixel, s->in_place, TAPS), s->in_pixel, false);
+    j->desc->compute.kernels->toeplitz(RONDE__TOEPLITZ_OPERAND,
+                                       grid((float *)j->call->in[0] + b * SIZE * SIZE * s->in_pixel, s->in_pixel, SIZE),
+                                       grid(j->operand + b * s->in_pixel, s->in_place, TAPS), s->in_pixel, false);
 }
 
 /* In the order that both gradients need. */
@@ -139,8 +139,8 @@ static void transform_dout_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(s->out_blocks, thread, n_threads, &begin, &end);
   for (int64_t b = begin; b < end; b++) {
     ronde__grid dout = grid(j->call->dout[0] + b * SIZE * SIZE * s->out_pixel, s->out_pixel, SIZE);
-    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, mirrored(dout, SIZE),
-                               grid(j->operand + b * s->out_pixel, s->out_place, TAPS), s->out_pixel, false);
+    j->desc->compute.kernels->toeplitz(RONDE__TOEPLITZ_OPERAND, mirrored(dout, SIZE),
+                                       grid(j->operand + b * s->out_pixel, s->out_place, TAPS), s->out_pixel, false);
   }
 }
 
@@ -161,11 +161,11 @@ static void conv_toeplitz_weights_part(void *arg, int thread, int n_threads) {
     int64_t to = item / j->n_from, from = item % j->n_from;
     int64_t ob = j->is_data ? j->from0 + from : j->to0 + to, ib = j->is_data ? j->to0 + to : j->from0 + from;
     float *at = j->weights + to * PLACES * p->weight_place + from * s->weight_block;
-    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT, taps_of(s, j->call->param[0], ob, ib),
-                               j->is_data ? grid(pair, s->tap_place, TAPS) : grid(at, p->weight_place, TAPS),
-                               s->weight_block, false);
+    j->desc->compute.kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT, taps_of(s, j->call->param[0], ob, ib),
+                                       j->is_data ? grid(pair, s->tap_place, TAPS) : grid(at, p->weight_place, TAPS),
+                                       s->weight_block, false);
     for (int i = 0; i < PLACES && j->is_data; i++)
-      j->desc->kernels->transpose(pair + i * s->tap_place, bo, bi, bo, at + i * p->weight_place, bi);
+      j->desc->compute.kernels->transpose(pair + i * s->tap_place, bo, bi, bo, at + i * p->weight_place, bi);
   }
 }
 
@@ -192,8 +192,8 @@ static void conv_toeplitz_finish_part(void *arg, int thread, int n_threads) {
     float *at = (j->is_data ? call->din[0] : call->out[0]) + block * SIZE * SIZE * pixel;
     ronde__grid from = grid(j->products + to * PLACES * j->pass->product_place, j->pass->product_place, TAPS);
     ronde__grid pixels = grid(at, pixel, SIZE);
-    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_OUTPUT, from, j->is_data ? mirrored(pixels, SIZE) : pixels, pixel,
-                               j->is_data && call->accumulate_dinput[0]);
+    j->desc->compute.kernels->toeplitz(RONDE__TOEPLITZ_OUTPUT, from, j->is_data ? mirrored(pixels, SIZE) : pixels,
+                                       pixel, j->is_data && call->accumulate_dinput[0]);
     if (!j->is_data) ronde__fused_bias_act(j->desc, call, block, at, SIZE * SIZE * j->desc->out[0].n);
   }
 }
@@ -239,8 +239,9 @@ static void conv_toeplitz_weight_part(void *arg, int thread, int n_threads) {
     for (int i = 0; i < PLACES; i++)
       ronde__gemm_run(&s->weight, j->operand + i * s->in_place + ib * s->in_pixel, &none,
                       w->dout + i * s->out_place + ob * s->out_pixel, &none, 1, products + i * s->tap_place);
-    j->desc->kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT_GRADIENT, grid(products, s->tap_place, TAPS),
-                               taps_of(s, j->call->dparam[0], ob, ib), s->weight_block, j->call->accumulate_dparam[0]);
+    j->desc->compute.kernels->toeplitz(RONDE__TOEPLITZ_WEIGHT_GRADIENT, grid(products, s->tap_place, TAPS),
+                                       taps_of(s, j->call->dparam[0], ob, ib), s->weight_block,
+                                       j->call->accumulate_dparam[0]);
   }
 }
 

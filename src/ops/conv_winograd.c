@@ -138,7 +138,7 @@ static void transform_weights(const conv_winograd_job *j, int64_t ob, int64_t ib
   ronde__winograd_tile in = ronde__winograd_whole_tile(from, tap, TAPS);
   ronde__winograd_tile out = ronde__winograd_whole_tile(to, p->weight_place, IN);
   if (j->is_data) in.at += (TAPS * TAPS - 1) * tap, in.row = -in.row, in.column = -in.column;
-  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
+  j->desc->compute.kernels->winograd(RONDE__WINOGRAD_WEIGHT, &in, &out, p->weight_block, false);
 }
 
 static void conv_winograd_weights_part(void *arg, int thread, int n_threads) {
@@ -159,7 +159,7 @@ static void conv_winograd_transform_part(void *arg, int thread, int n_threads) {
   float *operand = j->call->work + p->operand_at;
   ronde__thread_chunk(j->n_chunks * blocks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++)
-    ronde__winograd_transform(j->desc->kernels, &p->rows, &p->from, j->from, j->first_chunk + item / blocks,
+    ronde__winograd_transform(j->desc->compute.kernels, &p->rows, &p->from, j->from, j->first_chunk + item / blocks,
                               item % blocks, operand + item * p->from.block_stride);
 }
 
@@ -173,7 +173,7 @@ static void finish_chunk(const conv_winograd_job *j, int64_t chunk, int64_t ob, 
     ronde__winograd_tile in = ronde__winograd_whole_tile(products + s.row * to->block, p->product, IN);
     ronde__winograd_tile out = ronde__winograd_tile_at(to, block, s.tile_h * OUT, s.tile_w * OUT, OUT);
     out.at += s.example * to->block;
-    j->desc->kernels->winograd(RONDE__WINOGRAD_OUTPUT, &in, &out, s.count * to->block, j->accumulate);
+    j->desc->compute.kernels->winograd(RONDE__WINOGRAD_OUTPUT, &in, &out, s.count * to->block, j->accumulate);
     for (int r = 0; r < out.row1 && !j->is_data; r++)
       for (int c = 0; c < out.column1; c++)
         ronde__fused_bias_act(j->desc, j->call, ob, out.at + r * out.row + c * out.column, s.count);

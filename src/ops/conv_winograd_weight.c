@@ -58,7 +58,7 @@ static void conv_winograd_weight_transform_part(void *arg, int thread, int n_thr
     const ronde__winograd_operand *o = is_x ? &p->x : &p->dy;
     if (!is_x) block -= p->x.blocks;
     float *to = j->call->work + (is_x ? 0 : p->dy_at) + chunk * o->chunk + block * o->block_stride;
-    ronde__winograd_transform(j->desc->kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout[0],
+    ronde__winograd_transform(j->desc->compute.kernels, &p->rows, o, is_x ? j->call->in[0] : j->call->dout[0],
                               j->first_chunk + chunk, block, to);
   }
 }
@@ -79,7 +79,7 @@ static void conv_winograd_weight_finish(const conv_winograd_weight_job *j, int64
   float *dw = j->call->dparam[0] + ob * TAPS * TAPS * tap + ib * elems;
   ronde__winograd_tile in = ronde__winograd_whole_tile(products + at, p->product, IN);
   ronde__winograd_tile out = ronde__winograd_whole_tile(dw + at, tap, TAPS);
-  j->desc->kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam[0]);
+  j->desc->compute.kernels->winograd(RONDE__WINOGRAD_WEIGHT_GRADIENT, &in, &out, n, j->call->accumulate_dparam[0]);
 }
 
 static void pair_part(void *arg, int thread, int n_threads) {

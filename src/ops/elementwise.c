@@ -27,7 +27,7 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
 }
 
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {
-  if (accumulate) desc->kernels->add(dst, src, dst, n);
+  if (accumulate) desc->compute.kernels->add(dst, src, dst, n);
   else memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
@@ -68,5 +68,5 @@ void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
 }
 
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {
-  return desc->kernels->isa;
+  return desc->compute.kernels->isa;
 }

@@ -9,7 +9,7 @@ void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *cal
   if (!desc->attr.bias && !desc->attr.act) return;
   int64_t block = desc->out[0].block, valid = ronde__min(block, desc->out[0].c - ob * block);
   const float *bias = desc->attr.bias ? call->param[1] + ob * block : NULL;
-  desc->kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
+  desc->compute.kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
 }
 
 typedef struct fused_job {
@@ -24,7 +24,7 @@ static void act_part(void *arg, int thread, int n_threads) {
   begin *= RONDE__QUANTUM;
   end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out[0]));
   float *d = j->call->dout[0] + begin;
-  j->desc->kernels->act_backward(d, j->call->out[0] + begin, d, end - begin, j->desc->attr.act, false);
+  j->desc->compute.kernels->act_backward(d, j->call->out[0] + begin, d, end - begin, j->desc->attr.act, false);
 }
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
@@ -38,7 +38,7 @@ static void block_sums(const fused_job *j, int64_t ob) {
   int64_t block = out->block, rows = out->h * out->w * out->n;
   float *db = j->call->dparam[1] + ob * block;
   if (!j->call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
-  j->desc->kernels->column_sums(j->call->dout[0] + ob * rows * block, block, rows, block, db);
+  j->desc->compute.kernels->column_sums(j->call->dout[0] + ob * rows * block, block, rows, block, db);
 }
 
 static void bias_part(void *arg, int thread, int n_threads) {
@@ -52,7 +52,7 @@ static void bias_part(void *arg, int thread, int n_threads) {
       block_sums(j, i);
       continue;
     }
-    float sum = j->desc->kernels->sum(j->call->dout[0] + i * plane, plane);
+    float sum = j->desc->compute.kernels->sum(j->call->dout[0] + i * plane, plane);
     j->call->dparam[1][i] = j->call->accumulate_dparam[1] ? j->call->dparam[1][i] + sum : sum;
   }
 }

@@ -5,9 +5,9 @@
 ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape) {
   ronde__gemm_pair pair;
   shape.accumulate = false;
-  pair.set = ronde__gemm_resolve(desc->kernels, desc->gemm, &shape);
+  pair.set = ronde__gemm_resolve(&desc->compute, &shape);
   shape.accumulate = true;
-  pair.add = ronde__gemm_resolve(desc->kernels, desc->gemm, &shape);
+  pair.add = ronde__gemm_resolve(&desc->compute, &shape);
   return pair;
 }
 
@@ -23,13 +23,13 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
   *list = (ronde__gemm_list){0};
 }
 
-void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
-                     const float *b, float *c, bool accumulate) {
+void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const void *a,
+                     const void *b, float *c, bool accumulate) {
   ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(count, pair->set.shape.k), a, b, c, accumulate);
 }
 
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
-                        const float *a, const float *b, float *c, bool accumulate) {
+                        const void *a, const void *b, float *c, bool accumulate) {
   int64_t done = 0;
   do {
     int64_t n = ronde__min(step, count - done);
@@ -58,7 +58,8 @@ static void transpose_part(void *arg, int thread, int n_threads) {
     if (job->live && !job->live[t]) continue;
     const float *from = job->packed + ((ob * l->t + t) * blocks_i + ib) * block;
     ronde__weight_touch(from, block);
-    job->desc->kernels->transpose(from, l->block_o, l->block_i, l->block_o, job->transposed + item * block, l->block_i);
+    job->desc->compute.kernels->transpose(from, l->block_o, l->block_i, l->block_o, job->transposed + item * block,
+                                          l->block_i);
   }
 }
 

@@ -29,11 +29,11 @@ static inline int64_t ronde__gemm_piece(int64_t count, int64_t k) {
 
 /* c (+)= the sum over the first `count` pairs of the list, in pieces, so that the operands of a piece stay in cache while
  * all of c is passed over. */
-void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const float *a,
-                     const float *b, float *c, bool accumulate);
+void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const void *a,
+                     const void *b, float *c, bool accumulate);
 /* The same in pieces of `step` pairs. */
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
-                        const float *a, const float *b, float *c, bool accumulate);
+                        const void *a, const void *b, float *c, bool accumulate);
 
 /* Brings n floats from memory into cache in their own order, which the processor's prefetching follows; the orders in
  * which kernels read a block of weights it follows less well, and prefetch instructions gain little. */

@@ -90,17 +90,17 @@ static void linear_make_kernels(const ronde__op_desc *desc, linear_state *s) {
     for (int last = 0; last < 2; last++) {
       int rows = (int)(last ? n - (s->n_pieces - 1) * s->piece : s->piece);
       s->forward[last][tail] =
-          ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false});
+          ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, k, s->x_ld, bo, bo, lanes, false, false});
     }
     s->weight[tail] =
-        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){tile_rows, bo, n, s->x_ld, bo, bo, !lanes, false});
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){tile_rows, bo, n, s->x_ld, bo, bo, !lanes, false, false});
     if (lanes && desc->need_dinput[0])
       s->data[tail] = ronde__gemm_pair_resolve(
-          desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false});
+          desc, (ronde__gemm_shape){k, (int)x->block, bo, bo, x->block, x->block, false, false, false});
   }
   if (x->layout == RONDE__BLOCKS && desc->need_dinput[0])
-    s->data[0] =
-        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false});
+    s->data[0] = ronde__gemm_pair_resolve(
+        desc, (ronde__gemm_shape){n, (int)x->block, bo, bo, x->block, x->block, false, false, false});
 }
 
 static void linear_release(const ronde__op_desc *desc, void *opaque) {
@@ -240,8 +240,8 @@ static void data_piece(const linear_job *j, int64_t term, int thread) {
   bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out[0]);
   float *strip = scratch_of(j, thread);
   for (int64_t i = 0; i < j->n_obs; i++)
-    desc->kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
-                             strip + i * bo * bi, bi);
+    desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
+                                     strip + i * bo * bi, bi);
   const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
   ronde__gemm_run(gemm, j->call->dout[0], s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
                   j->call->din[0] + s->list.a[term] / sizeof(float));
@@ -298,7 +298,7 @@ static void data_lanes_part(void *arg, int thread, int n_threads) {
 static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *call) {
   int64_t n = desc->out[0].n, bo = desc->out[0].block;
   for (int64_t ob = 0; ob < ronde__phys_blocks(&desc->out[0]); ob++)
-    desc->kernels->transpose(call->dout[0] + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
+    desc->compute.kernels->transpose(call->dout[0] + ob * n * bo, bo, n, bo, call->work + ob * bo * n, n);
 }
 
 static ronde_status linear_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

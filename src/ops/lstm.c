@@ -80,17 +80,19 @@ static void lstm_make_kernels(const ronde__op_desc *desc, lstm_state *s) {
   for (int last = 0; last < 2; last++) {
     int m = (int)(last ? s->n - (s->n_pieces - 1) * s->piece : s->piece);
     s->x_gates[last] =
-        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, f, s->t * f, gates, gates, false, false});
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, f, s->t * f, gates, gates, false, false, false});
     s->h_gates[last] =
-        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, h, s->t * h, gates, gates, false, false});
-    s->h0_gates[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, h, h, gates, gates, false, false});
-    s->dx[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, f, gates, gates, f, s->t * f, false, false});
-    s->dh[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, h, gates, gates, h, h, false, false});
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, h, s->t * h, gates, gates, false, false, false});
+    s->h0_gates[last] =
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, gates, h, h, gates, gates, false, false, false});
+    s->dx[last] =
+        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, f, gates, gates, f, s->t * f, false, false, false});
+    s->dh[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){m, h, gates, gates, h, h, false, false, false});
   }
   int n = (int)s->n;
-  s->dw_ih = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, f, n, gates, s->t * f, f, true, false});
-  s->dw_hh = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, h, n, gates, s->t * h, h, true, false});
-  s->dw_h0 = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, h, n, gates, h, h, true, false});
+  s->dw_ih = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, f, n, gates, s->t * f, f, true, false, false});
+  s->dw_hh = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, h, n, gates, s->t * h, h, true, false, false});
+  s->dw_h0 = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){h, h, n, gates, h, h, true, false, false});
 }
 
 static ronde_status lstm_make_lists(lstm_state *s) {
@@ -179,7 +181,7 @@ static void lstm_sum_gates(const lstm_job *j, int64_t t, int64_t n0, int64_t m, 
 }
 
 static void lstm_step(const lstm_job *j, int64_t t, int64_t n) {
-  const ronde__kernels *kernels = j->desc->kernels;
+  const ronde__kernels *kernels = j->desc->compute.kernels;
   int64_t h = j->s->h;
   float *gates = lstm_gates_at(j, t, n), *c = lstm_cells_at(j, t, n), *y = j->call->out[0] + (n * j->s->t + t) * h;
   const float *before = lstm_cells_before(j, t, n);
@@ -213,8 +215,8 @@ static void lstm_forward_part(void *arg, int thread, int n_threads) {
 static ronde_status lstm_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   lstm_job j = {desc, state, call};
   int64_t f = j.s->f, h = j.s->h, gates = GATES * h;
-  desc->kernels->transpose(call->param[WEIGHT_IH], f, gates, f, call->work, gates);
-  desc->kernels->transpose(call->param[WEIGHT_HH], h, gates, h, call->work + f * gates, gates);
+  desc->compute.kernels->transpose(call->param[WEIGHT_IH], f, gates, f, call->work, gates);
+  desc->compute.kernels->transpose(call->param[WEIGHT_HH], h, gates, h, call->work + f * gates, gates);
   ronde__pool_run(call->pool, lstm_forward_part, &j);
   return RONDE_OK;
 }
@@ -231,7 +233,7 @@ static void lstm_step_back(const lstm_job *j, int64_t t, int64_t n, float *dh, f
   const float *gates = lstm_gates_at(j, t, n), *before = lstm_cells_before(j, t, n);
   const float *dy = j->call->dout[0] ? j->call->dout[0] + (n * s->t + t) * h : NULL;
   float *d = lstm_dgates_at(j, t, n);
-  j->desc->kernels->act_forward(lstm_cells_at(j, t, n), tanh_c, h, RONDE__ACT_TANH);
+  j->desc->compute.kernels->act_forward(lstm_cells_at(j, t, n), tanh_c, h, RONDE__ACT_TANH);
   for (int64_t k = 0; k < h; k++) {
     float i = gates[k], f = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k], y = tanh_c[k];
     float of_h = dh[k] + (dy ? dy[k] : 0), of_c = dc[k] + of_h * o * (1 - y * y);
@@ -293,7 +295,7 @@ static void lstm_weights_part(void *arg, int thread, int n_threads) {
     for (int b = BIAS_IH; b <= BIAS_HH; b++) {
       float *db = call->dparam[b] ? call->dparam[b] + gate * h : NULL;
       if (db && !adds[b]) memset(db, 0, (size_t)h * sizeof *db);
-      if (db) j->desc->kernels->column_sums(d, GATES * h, s->t * s->n, h, db);
+      if (db) j->desc->compute.kernels->column_sums(d, GATES * h, s->t * s->n, h, db);
     }
   }
 }

@@ -21,8 +21,9 @@ static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__po
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
-                              desc->attr.act == RONDE__ACT_RELU, call->out[0] + at, (uint8_t *)call->saved + at);
+    desc->compute.kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
+                                      desc->attr.act == RONDE__ACT_RELU, call->out[0] + at,
+                                      (uint8_t *)call->saved + at);
   }
 }
 
@@ -33,8 +34,8 @@ static void max_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__p
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
     int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->kernels->max_window_backward(call->dout[0] + at, (const uint8_t *)call->saved + at, w->offsets, w->count,
-                                       s->vector, dx + w->at * s->vector, accumulate);
+    desc->compute.kernels->max_window_backward(call->dout[0] + at, (const uint8_t *)call->saved + at, w->offsets,
+                                               w->count, s->vector, dx + w->at * s->vector, accumulate);
   }
 }
 

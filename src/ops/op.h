@@ -100,8 +100,7 @@ typedef struct ronde__op_desc {
   bool need_dinput[RONDE__OP_MAX_INPUTS]; /* whose gradient backward must give */
   bool frozen[RONDE__OP_MAX_PARAMS];      /* not trained: calls have no gradient of it (dparam NULL) */
   bool in_pieces;                         /* backward tells the gradient of param[0] concurrently, and keeps none */
-  const ronde__kernels *kernels;
-  ronde__gemm_impl gemm;
+  ronde__compute compute;
   int threads;
   const ronde__neighbours *neighbours; /* of a send or receive, */
   int message;                         /* and its number; else NULL */

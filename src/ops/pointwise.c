@@ -17,14 +17,14 @@ static ronde_status pointwise_infer(const ronde__op_attr *attr, const char *labe
 }
 
 static void pointwise_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->pointwise_forward(&desc->attr.pointwise, call->in[0] + begin, call->out[0] + begin, n);
+  desc->compute.kernels->pointwise_forward(&desc->attr.pointwise, call->in[0] + begin, call->out[0] + begin, n);
 }
 
 /* Some hard sigmoids and clips do not take 0 to 0, which padded channels hold. */
 static bool moves_zero(const ronde__op_desc *desc) {
   const float zero = 0;
   float y;
-  desc->kernels->pointwise_forward(&desc->attr.pointwise, &zero, &y, 1);
+  desc->compute.kernels->pointwise_forward(&desc->attr.pointwise, &zero, &y, 1);
   return y != 0;
 }
 
@@ -35,8 +35,8 @@ static ronde_status pointwise_forward(const ronde__op_desc *desc, const void *st
 }
 
 static void pointwise_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->kernels->pointwise_backward(&desc->attr.pointwise, call->dout[0] + begin, call->in[0] + begin,
-                                    call->din[0] + begin, n, call->accumulate_dinput[0]);
+  desc->compute.kernels->pointwise_backward(&desc->attr.pointwise, call->dout[0] + begin, call->in[0] + begin,
+                                            call->din[0] + begin, n, call->accumulate_dinput[0]);
 }
 
 static ronde_status pointwise_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -91,7 +91,9 @@ void ronde__pool2d_release(const ronde__op_desc *desc, void *state) {
   ronde__free(s);
 }
 
-const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state) { return desc->kernels->isa; }
+const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->compute.kernels->isa;
+}
 
 bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *call, float *dx) {
   if (call->accumulate_dinput[0]) return true;

@@ -15,7 +15,8 @@ static void rows_to_lanes(void *arg, int thread, int n_threads) {
   const ronde__phys *in = &desc->in[0];
   int64_t features = in->c * in->h * in->w, begin, end;
   ronde__thread_chunk(features, thread, n_threads, &begin, &end);
-  desc->kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out[0] + begin * in->n, in->n);
+  desc->compute.kernels->transpose(call->in[0] + begin, features, in->n, end - begin, call->out[0] + begin * in->n,
+                                   in->n);
 }
 
 static ronde_status reorder_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -38,8 +38,8 @@ static void upsample2d_forward_plane(const ronde__op_desc *desc, const ronde__po
   float *y = call->out[0] + plane * s->in_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window_backward(x + p * s->vector, w->offsets, w->count, s->vector, 1, y + w->at * s->vector,
-                                       false);
+    desc->compute.kernels->avg_window_backward(x + p * s->vector, w->offsets, w->count, s->vector, 1,
+                                               y + w->at * s->vector, false);
   }
 }
 
@@ -49,8 +49,8 @@ static void upsample2d_backward_plane(const ronde__op_desc *desc, const ronde__p
   const float *dy = call->dout[0] + plane * s->in_pixels * s->vector;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->kernels->avg_window(dy + w->at * s->vector, w->offsets, w->count, s->vector, 1, dx + p * s->vector,
-                              call->accumulate_dinput[0]);
+    desc->compute.kernels->avg_window(dy + w->at * s->vector, w->offsets, w->count, s->vector, 1, dx + p * s->vector,
+                                      call->accumulate_dinput[0]);
   }
 }
 

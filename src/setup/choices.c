@@ -40,12 +40,12 @@ static ronde_status compare(const row *r, const char *here, const char *variable
 
 static ronde_status compare_isa(ronde__job *job, const row *r, bool *concerns_out) {
   *concerns_out = true;
-  return compare(r, job->kernels->isa, "RONDE_ISA");
+  return compare(r, job->compute.kernels->isa, "RONDE_ISA");
 }
 
 static ronde_status compare_gemm(ronde__job *job, const row *r, bool *concerns_out) {
   *concerns_out = true;
-  return compare(r, ronde__gemm_name(job->gemm), "RONDE_GEMM");
+  return compare(r, ronde__gemm_name(job->compute.gemm), "RONDE_GEMM");
 }
 
 /* When an update is made changes no bit. */

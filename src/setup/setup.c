@@ -271,8 +271,8 @@ static ronde_status check_network(ronde__job *job) {
 
 static ronde_status resolve(ronde__job *job) {
   int verb = job->config->verb;
-  RONDE_TRY(ronde__kernels_get(&job->kernels));
-  RONDE_TRY(ronde__gemm_default(job->kernels, &job->gemm));
+  RONDE_TRY(ronde__kernels_get(&job->compute.kernels));
+  RONDE_TRY(ronde__gemm_default(job->compute.kernels, &job->compute.gemm));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_AT_ONCE, NULL));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));

@@ -92,8 +92,8 @@ static char *note_text(const ronde__saver *s) {
       "{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema", RONDE__CHECKPOINT_SCHEMA,
       "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
       "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
-      "config", ronde__config_json(job->config), "choices", "isa", job->kernels->isa, "gemm",
-      ronde__gemm_name(job->gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
+      "config", ronde__config_json(job->config), "choices", "isa", job->compute.kernels->isa, "gemm",
+      ronde__gemm_name(job->compute.gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
   if (note && s->note) json_object_set(note, "strategy", s->note);
   json_t *choices = json_object_get(note, "choices");
   if (job->strategy_reason) json_object_set_new(choices, "strategy", json_string(job->strategy->name));
@@ -122,7 +122,7 @@ static ronde_status checkpoint_fetch(void *user, int i, int64_t first, const voi
   if (p->count) return RONDE_OK;
   *n_out = ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
   *data_out = s->slice;
-  if (s->job->kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
+  if (s->job->compute.kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
   ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->progress.step,
              s->tensors[i].name);
   return RONDE_E_NUMERIC;

@@ -19,8 +19,7 @@ typedef struct worker {
 struct ronde_predictor {
   ronde_graph *graph;
   ronde__net *net; /* holds the parameters; no call runs on it */
-  const ronde__kernels *kernels;
-  ronde__gemm_impl gemm;
+  ronde__compute compute;
   int threads;
   ronde__shape shape;
   int64_t outputs;
@@ -46,7 +45,7 @@ static ronde_status worker_create(const ronde_predictor *p, worker **worker_out)
   worker *w;
   RONDE__ALLOC(w, sizeof *w, "predictor");
   ronde_status status = p->threads > 1 ? ronde__pool_create(p->threads, &w->pool) : RONDE_OK;
-  ronde__net_options options = {.kernels = p->kernels, .gemm = p->gemm, .pool = w->pool, .shares = p->net};
+  ronde__net_options options = {.compute = p->compute, .pool = w->pool, .shares = p->net};
   if (status == RONDE_OK) status = ronde__net_create(p->graph, &options, &w->net);
   if (status != RONDE_OK) worker_destroy(w);
   else *worker_out = w;
@@ -109,7 +108,7 @@ static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
 }
 
 static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde_predictor *p) {
-  ronde__net_options options = {.kernels = p->kernels, .gemm = p->gemm};
+  ronde__net_options options = {.compute = p->compute};
   RONDE_TRY(ronde__job_graph(job, &p->graph));
   if (!trained) RONDE_TRY(ronde__weights_check(p->graph, job->init, job->init_path, NULL));
   RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
@@ -124,8 +123,7 @@ ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *tr
                                      const ronde__normalization *normalization, ronde_predictor **predictor_out) {
   ronde_predictor *p;
   RONDE__ALLOC(p, sizeof *p, "predictor");
-  *p = (ronde_predictor){.kernels = job->kernels,
-                         .gemm = job->gemm,
+  *p = (ronde_predictor){.compute = job->compute,
                          .threads = (int)job->options->threads,
                          .shape = job->shape,
                          .normalization = *normalization};

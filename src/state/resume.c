@@ -466,10 +466,10 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
                        "%s has made %" PRId64 " updates already, but --epochs or --steps ask for only %" PRId64,
                        r->path, r->progress.step, job->steps);
   const char *isa = json_string_value(json_object_get(json_object_get(r->json, "choices"), "isa"));
-  if (isa && strcmp(isa, job->kernels->isa))
+  if (isa && strcmp(isa, job->compute.kernels->isa))
     ronde__log(RONDE_LOG_WARNING,
                "%s was computed with kernels for %s, and this run uses %s: results will differ by rounding", r->path,
-               isa, job->kernels->isa);
+               isa, job->compute.kernels->isa);
   return RONDE_OK;
 }
 

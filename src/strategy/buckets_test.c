@@ -34,7 +34,7 @@ static ronde__net *make_net(const ronde_graph *graph) {
   const ronde__kernels *kernels;
   ronde__net *net;
   assert_int_equal(ronde__kernels_get(&kernels), RONDE_OK);
-  ronde__net_options options = {.kernels = kernels, .gemm = RONDE__GEMM_TILE, .training = true};
+  ronde__net_options options = {.compute = {.kernels = kernels, .gemm = RONDE__GEMM_TILE}, .training = true};
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
   return net;
 }

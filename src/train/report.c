@@ -183,7 +183,7 @@ static void fill_run(ronde__run *r) {
   const ronde_source *source = &job->data->source;
   ronde__tests tests = ronde__job_tests(job);
   bool validates = tests.name && !strcmp(tests.name, "validation");
-  record->isa = job->kernels->isa;
+  record->isa = job->compute.kernels->isa;
   record->data = (ronde__record_data){.name = source->name,
                                       .sha256 = job->data->sha256,
                                       .train_examples = source->n_examples[RONDE_SPLIT_TRAIN],
@@ -195,8 +195,8 @@ static void fill_run(ronde__run *r) {
                                       .validation_examples = validates ? tests.n : 0};
   memcpy(record->data.dims, source->dims, sizeof record->data.dims);
   record->config = ronde__config_json(job->config);
-  r->choices[0] = (ronde__record_choice){.choice = "isa", .value = job->kernels->isa};
-  r->choices[1] = (ronde__record_choice){.choice = "gemm", .value = ronde__gemm_name(job->gemm)};
+  r->choices[0] = (ronde__record_choice){.choice = "isa", .value = job->compute.kernels->isa};
+  r->choices[1] = (ronde__record_choice){.choice = "gemm", .value = ronde__gemm_name(job->compute.gemm)};
   record->choices = r->choices;
   r->choices[2] = (ronde__record_choice){.choice = "update", .value = job->fused_update ? "fused" : "apart"};
   record->n_choices = 3;

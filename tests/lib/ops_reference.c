@@ -8,11 +8,12 @@ static float *magnitudes_of(const float *x, int64_t n) {
 }
 
 static expected expected_make(int64_t n, double length) {
-  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length};
+  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length, false};
 }
 
 double expected_bound(const expected *e, int64_t i) {
-  return ldexp(4 + 2 * sqrt(e->length), -24) * (double)e->magnitude[i];
+  double bound = ldexp(4 + 2 * sqrt(e->length), -24) * (double)e->magnitude[i];
+  return e->rounded ? bound + ldexp((double)e->magnitude[i], -8) : bound;
 }
 
 int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
@@ -55,7 +56,8 @@ static void make_params(reference *r, int64_t n_weight, int64_t n_bias, double f
     r->param[i] = random_floats(r->n_param[i]);
     r->dparam[i] = expected_make(r->n_param[i], length);
   }
-  for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= (float)(2 / sqrt(fan_in));
+  float factor = (float)exp2(round(1 - log2(fan_in) / 2)); /* a power of two: as many bits as before */
+  for (int64_t i = 0; i < n_weight; i++) r->param[0][i] *= factor;
 }
 
 /* The fused activation: turns r->out into the output behind it; returns the gradient before it. Magnitudes stay those

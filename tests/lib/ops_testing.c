@@ -17,7 +17,7 @@ bool found(const op_run *run, const char *format, ...) {
                        run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0],
                        a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
   used += (size_t)snprintf(finding + used, size - used,
-                           " (%s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa,
+                           " (%s %s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa, run->v->bf16 ? run->v->bf16->name : "f32",
                            run->v->gemm, ronde__pool_threads(run->v->pool), layouts[run->v->offered], run->v->need,
                            run->v->accumulate, run->v->in_dout);
   va_list args;
@@ -110,8 +110,7 @@ static bool describe(op_run *run) {
   *d = (ronde__op_desc){.attr = c->attr,
                         .n_inputs = run->ref->n_inputs + op->wants_labels,
                         .n_outputs = run->ref->n_outputs + op->is_loss,
-                        .kernels = run->v->kernels,
-                        .gemm = run->v->gemm,
+                        .compute = {run->v->kernels, run->v->gemm, run->v->bf16},
                         .threads = ronde__pool_threads(run->v->pool)};
   for (int i = 0; i < run->ref->n_inputs; i++) {
     bool target = op->is_loss && i == 1;

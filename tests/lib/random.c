@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 uint32_t random_state = 1;
+int random_bits = 24;
 
 float random_float(void) {
   random_state = random_state * 1664525u + 1013904223u;
-  return (float)(random_state >> 8) / (float)(1 << 23) - 1.0f;
+  return (float)(random_state >> (32 - random_bits)) / (float)(1 << (random_bits - 1)) - 1.0f;
 }
 
 float *random_floats(int64_t n) {

@@ -1,0 +1,36 @@
+/* Kernels for operands of bfloat16, whose sums are f32: the batch-reduce GEMM of kernel.h on packed operands, and how
+ * these are packed. Two implementations, which read the same operands: the tiles of AMX, and AVX-512's dot products of
+ * pairs (vdpbf16ps). They add in different orders, so their results differ by rounding, each the same on any number of
+ * threads. Numbers are rounded to nearest even; subnormal ones count as zero, as both instructions take them.
+ *
+ * Operands, in elements of 16 bits:
+ *   A  rows [m][k], lda apart
+ *   B  panels [n / 16][k / 2][16][2]: of 16 columns each, two neighbouring rows side by side
+ * n is a multiple of 16, as blocks of channels are; k of RONDE__BF16_STEP or of half of it. */
+#ifndef RONDE_BF16_H
+#define RONDE_BF16_H
+
+#include "kernel/kernel.h"
+
+enum { RONDE__BF16_STEP = 32, RONDE__BF16_PANEL = 16 };
+
+typedef struct ronde__bf16 {
+  const char *name; /* "amx", "avx512_bf16": also in RONDE_ISA */
+  /* shape.ldb is not read: it follows from k. */
+  ronde__gemm_fn gemm;
+  /* out[j] = x[j], j < n */
+  void (*pack)(const float *x, int64_t n, uint16_t *out);
+  /* B [k][n] of x [rows][n], ldx apart; its rows from `rows` on are zero. */
+  void (*pack_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out);
+  /* B [n][rows] of x [rows][n], transposed; rows and n are multiples of 16. */
+  void (*pack_transposed_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
+  /* out[j][r] = x[r][j], r < rows, j < n, rows of out ldo apart; n is a multiple of 16. */
+  void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
+} ronde__bf16;
+
+/* The implementation for these kernels: the best that the CPU has, or what RONDE_ISA asks for. NULL: there is none. */
+const ronde__bf16 *ronde__bf16_get(const ronde__kernels *kernels);
+/* All that this CPU can run, the best first; NULL past the end. */
+const ronde__bf16 *ronde__bf16_available(int i);
+
+#endif

@@ -1,0 +1,195 @@
+/* bfloat16 by AVX512_BF16: packing, and the GEMM for CPUs without tiles. A tile of C is up to 14 rows of two panels,
+ * whose sums stay in registers over the whole call; a pair of A is broadcast, a row of pairs of B is one register.
+ * Source of the operands' form: Intel 64 Software Developer's Manual, VDPBF16PS and TDPBF16PS. */
+#include <immintrin.h>
+
+#include "kernel/bf16_pack.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+enum { PANEL = RONDE__BF16_PANEL, ROWS = 14, TILE = 16 };
+
+/* ---- packing ---- */
+
+void ronde__bf16_pack(const float *x, int64_t n, uint16_t *out) {
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32)
+    _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i)));
+  for (; i < n; i += 16) {
+    __mmask16 some = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+    _mm256_mask_storeu_epi16(out + i, some, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + i)));
+  }
+}
+
+/* Two rows of 16 side by side, as pairs. */
+INLINE __m512i pairs(__m512 first, __m512 second) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+}
+
+INLINE __m512 row_or_zero(const float *x, int64_t ldx, int64_t row, int64_t rows) {
+  return row < rows ? _mm512_loadu_ps(x + row * ldx) : _mm512_setzero_ps();
+}
+
+void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
+  uint16_t *to = out;
+  for (int64_t j = 0; j < n; j += PANEL) {
+    int64_t r = 0;
+    for (; r + 2 <= rows; r += 2, to += 2 * PANEL)
+      _mm512_storeu_si512(to, pairs(_mm512_loadu_ps(x + r * ldx + j), _mm512_loadu_ps(x + (r + 1) * ldx + j)));
+    for (; r < k; r += 2, to += 2 * PANEL)
+      _mm512_storeu_si512(to, pairs(row_or_zero(x + j, ldx, r, rows), _mm512_setzero_ps()));
+  }
+}
+
+/* 16x16 numbers of 32 bits. */
+INLINE void transpose(__m512i r[TILE]) {
+  __m512i t[TILE];
+  UNROLL
+  for (int i = 0; i < TILE; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  UNROLL
+  for (int i = 0; i < TILE; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  UNROLL
+  for (int i = 0; i < 4; i++) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  UNROLL
+  for (int i = 0; i < 8; i++) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+  }
+}
+
+void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out) {
+  for (int64_t i = 0; i < rows; i += TILE, out += n * PANEL)
+    for (int64_t j = 0; j < n; j += 2 * TILE) {
+      const float *from = x + i * ldx + j;
+      bool whole = n - j > TILE;
+      __m512i r[TILE];
+      UNROLL
+      for (int k = 0; k < TILE; k++)
+        r[k] = (__m512i)_mm512_cvtne2ps_pbh(whole ? _mm512_loadu_ps(from + k * ldx + TILE) : _mm512_setzero_ps(),
+                                            _mm512_loadu_ps(from + k * ldx));
+      transpose(r);
+      for (int k = 0; k < (whole ? TILE : TILE / 2); k++) _mm512_storeu_si512(out + (j / 2 + k) * 2 * PANEL, r[k]);
+    }
+}
+
+void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
+  for (int64_t i = 0; i < rows; i += 2 * TILE) {
+    int64_t left = rows - i;
+    __mmask32 some = left < 2 * TILE ? (__mmask32)((1ull << left) - 1) : 0xffffffff;
+    for (int64_t j = 0; j < n; j += TILE) {
+      const float *from = x + i * ldx + j;
+      __m512i r[TILE];
+      if (left >= 2 * TILE) {
+        UNROLL
+        for (int k = 0; k < TILE; k++)
+          r[k] = pairs(_mm512_loadu_ps(from + 2 * k * ldx), _mm512_loadu_ps(from + (2 * k + 1) * ldx));
+      } else {
+        for (int k = 0; k < TILE; k++)
+          r[k] = pairs(row_or_zero(from, ldx, 2 * k, left), row_or_zero(from, ldx, 2 * k + 1, left));
+      }
+      transpose(r);
+      for (int k = 0; k < TILE; k++) _mm512_mask_storeu_epi16(out + (j + k) * ldo + i, some, r[k]);
+    }
+  }
+}
+
+/* ---- GEMM ---- */
+
+typedef struct dot_tile {
+  const uint16_t *a, *b;
+  const uint64_t *a_offsets, *b_offsets;
+  int64_t lda, ldc, count, k;
+  float *c;
+  bool add;
+} dot_tile;
+
+INLINE const uint16_t *at(const uint16_t *p, uint64_t bytes) { return (const uint16_t *)((const char *)p + bytes); }
+
+INLINE void tile(const int rows, const int panels, const dot_tile *whole) {
+  const dot_tile p = *whole;
+  __m512 sum[ROWS][2];
+  UNROLL
+  for (int i = 0; i < rows; i++) {
+    UNROLL
+    for (int v = 0; v < panels; v++)
+      sum[i][v] = p.add ? _mm512_loadu_ps(p.c + i * p.ldc + v * PANEL) : _mm512_setzero_ps();
+  }
+  for (int64_t t = 0; t < p.count; t++) {
+    const uint16_t *a = at(p.a, p.a_offsets[t]), *b = at(p.b, p.b_offsets[t]);
+    for (int64_t k = 0; k < p.k; k += 2, a += 2, b += 2 * PANEL) {
+      __m512bh row[2];
+      UNROLL
+      for (int v = 0; v < panels; v++) row[v] = (__m512bh)_mm512_loadu_si512(b + v * p.k * PANEL);
+      UNROLL
+      for (int i = 0; i < rows; i++) {
+        int32_t pair;
+        __builtin_memcpy(&pair, a + i * p.lda, sizeof pair);
+        UNROLL
+        for (int v = 0; v < panels; v++)
+          sum[i][v] = _mm512_dpbf16_ps(sum[i][v], (__m512bh)_mm512_set1_epi32(pair), row[v]);
+      }
+    }
+  }
+  UNROLL
+  for (int i = 0; i < rows; i++) {
+    UNROLL
+    for (int v = 0; v < panels; v++) _mm512_storeu_ps(p.c + i * p.ldc + v * PANEL, sum[i][v]);
+  }
+}
+
+#define EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+#define FN(rows)                                                       \
+  static void tile_##rows##_1(const dot_tile *p) { tile(rows, 1, p); } \
+  static void tile_##rows##_2(const dot_tile *p) { tile(rows, 2, p); }
+EACH(FN)
+#define ENTRY(rows) [rows] = {tile_##rows##_1, tile_##rows##_2},
+static void (*const tiles[ROWS + 1][2])(const dot_tile *p) = {EACH(ENTRY)};
+
+static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
+                        const uint64_t *b_offsets, int64_t count, float *c) {
+  const ronde__gemm_shape *s = &gemm->shape;
+  int n_tiles = (int)ronde__ceil_div(s->m, ROWS);
+  for (int j = 0; j < s->n; j += 2 * PANEL) {
+    dot_tile p = {.a = a,
+                  .b = (const uint16_t *)b + (int64_t)j * s->k,
+                  .a_offsets = a_offsets,
+                  .b_offsets = b_offsets,
+                  .lda = s->lda,
+                  .ldc = s->ldc,
+                  .count = count,
+                  .k = s->k,
+                  .c = c + j,
+                  .add = s->accumulate};
+    for (int i = 0; i < n_tiles; i++) {
+      int rows = s->m / n_tiles + (i < s->m % n_tiles);
+      tiles[rows][s->n - j > PANEL](&p);
+      p.a += rows * s->lda;
+      p.c += rows * s->ldc;
+    }
+  }
+}
+
+const ronde__bf16 ronde__bf16_avx512 = {
+    .name = "avx512_bf16",
+    .gemm = gemm_avx512,
+    .pack = ronde__bf16_pack,
+    .pack_panels = ronde__bf16_pack_panels,
+    .pack_transposed_panels = ronde__bf16_pack_transposed_panels,
+    .pack_transposed = ronde__bf16_pack_transposed,
+};

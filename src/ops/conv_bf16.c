@@ -1,0 +1,367 @@
+/* Convolution between BLOCKS with operands of bfloat16 and sums of f32: `conv_blocks.c` in another format. A call packs
+ * what it multiplies: forward the input, as rows, and the weights; the data gradient the output's gradient, as rows, and
+ * the weights transposed; the weight gradient the input transposed, whose rows are the reduction over the examples of
+ * neighbouring pixels, and the output's gradient as panels. So activations, gradients and weights are f32 between ops.
+ * Legend: Ob, Ib blocks of bo, bi channels; a row is a row of pixels. */
+#include "kernel/bf16.h"
+#include "ops/conv.h"
+#include "ops/conv_schedule.h"
+
+#include <string.h>
+
+/* Runs of pixels are cut to about ROWS_WANTED rows; a run's sum is taken in pieces of about PIECE of the reduction, and a
+ * weight gradient's in parts of about PART, so that their operands stay in the first two caches. */
+enum { ROWS_WANTED = 128, PIECE = 192, PART = 512 };
+
+/* Where the weight gradient finds its operands. Input: [Ib][H][bi][row], a row [phase][place][N]: the places of a phase are
+ * the pixels that lie a stride apart, those of the padding too, so that the outputs of a row meet neighbouring places
+ * under each tap. Gradient: [Ob][OH][part] panels [k][bo]. */
+typedef struct weight_plan {
+  int64_t places, phase, row; /* elements; row with all of its phases */
+  int64_t in_row, in_block;   /* of all channels of a block */
+  int64_t part, n_parts;      /* of the reduction over a row of outputs: elements, and how many */
+  int64_t out_row, out_block;
+  ronde__gemm_pair gemm;
+  ronde__gemm_list list; /* parts of rows from the first on */
+} weight_plan;
+
+typedef struct conv_bf16_state {
+  ronde__axis h, w;
+  bool *live; /* [KH*KW]: as in conv_blocks.c */
+  int64_t in_blocks, out_blocks, weight_block;
+  ronde__conv_schedule forward, data;
+  weight_plan weight;
+} conv_bf16_state;
+
+static void conv_bf16_release(const ronde__op_desc *desc, void *opaque) {
+  conv_bf16_state *s = opaque;
+  if (!s) return;
+  ronde__conv_schedule_release(&s->forward);
+  ronde__conv_schedule_release(&s->data);
+  ronde__gemm_list_destroy(&s->weight.list);
+  ronde__free(s->live);
+  ronde__free(s);
+}
+
+/* ---- preparing ---- */
+
+static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                             ronde__conv_schedule *schedule, ronde__conv_run *r) {
+  int64_t k = dir->from->block, n = dir->to->block;
+  ronde__gemm_shape shape = {.m = (int)r->extent, .n = (int)n, .k = (int)k, .lda = k, .ldc = n, .bf16 = true};
+  r->kernel = ronde__conv_schedule_kernel(schedule, dir->desc, &shape);
+  return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sizeof(uint16_t), schedule, &r->list);
+}
+
+static ronde_status make_weight_plan(const ronde__op_desc *desc, conv_bf16_state *s) {
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
+  weight_plan *p = &s->weight;
+  int64_t reduced = out->w * out->n, steps = ronde__ceil_div(reduced, RONDE__BF16_STEP);
+  p->n_parts = ronde__ceil_div(reduced, PART);
+  p->part = ronde__ceil_div(steps, p->n_parts) * RONDE__BF16_STEP;
+  p->places = out->w + (s->w.kernel - 1) / s->w.stride;
+  p->phase = p->places * in->n;
+  p->row = ronde__min(s->w.stride, s->w.kernel) * p->phase;
+  p->in_row = in->block * p->row, p->in_block = in->h * p->in_row;
+  p->out_row = p->n_parts * p->part * out->block, p->out_block = out->h * p->out_row;
+  ronde__gemm_shape shape = {.m = (int)in->block,
+                             .n = (int)out->block,
+                             .k = (int)p->part,
+                             .lda = p->row,
+                             .ldc = out->block,
+                             .bf16 = true};
+  p->gemm = ronde__gemm_pair_resolve(desc, shape);
+  RONDE_TRY(ronde__gemm_list_create(out->h * p->n_parts, &p->list));
+  for (int64_t i = 0; i < p->list.count; i++) {
+    int64_t oh = i / p->n_parts, part = i % p->n_parts;
+    p->list.a[i] = (uint64_t)(oh * s->h.stride * p->in_row + part * p->part) * sizeof(uint16_t);
+    p->list.b[i] = (uint64_t)(i * p->part * out->block) * sizeof(uint16_t);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status find_live(conv_bf16_state *s) {
+  int taps = s->h.kernel * s->w.kernel;
+  RONDE__ALLOC(s->live, (size_t)taps * sizeof *s->live, "convolution plan");
+  for (int t = 0; t < taps; t++) {
+    int64_t h0, h1, w0, w1;
+    ronde__axis_outputs_of_tap(&s->h, t / s->w.kernel, &h0, &h1);
+    ronde__axis_outputs_of_tap(&s->w, t % s->w.kernel, &w0, &w1);
+    s->live[t] = h0 < h1 && w0 < w1;
+  }
+  return RONDE_OK;
+}
+
+static ronde_status conv_bf16_prepare(const ronde__op_desc *desc, void **state_out) {
+  conv_bf16_state *s;
+  RONDE__ALLOC(s, sizeof *s, "convolution plan");
+  *s = (conv_bf16_state){.h = ronde__conv_axis_h(desc),
+                         .w = ronde__conv_axis_w(desc),
+                         .in_blocks = ronde__phys_blocks(&desc->in[0]),
+                         .out_blocks = ronde__phys_blocks(&desc->out[0]),
+                         .weight_block = desc->in[0].block * desc->out[0].block};
+  int64_t longest = ronde__max(1, ROWS_WANTED / desc->in[0].n);
+  ronde_status status = ronde__conv_schedules_create(desc, longest, make_run, NULL, &s->forward, &s->data);
+  if (status == RONDE_OK) status = find_live(s);
+  if (status == RONDE_OK) status = make_weight_plan(desc, s);
+  if (status != RONDE_OK) conv_bf16_release(desc, s);
+  else *state_out = s;
+  return status;
+}
+
+/* ---- scratch ---- */
+
+/* Elements of each packed operand in the scratch of a call, one behind the other; 0 where it is not needed. */
+typedef struct packed {
+  int64_t weights, rows; /* of the input, or of the output's gradient */
+  int64_t input, gradient;
+} packed;
+
+/* What the parts of a row have beyond its reduction: there the input may hold anything, as the panels are zeros. */
+static int64_t excess(const weight_plan *p) { return p->n_parts * RONDE__BF16_STEP; }
+
+static packed packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s, bool backward) {
+  const ronde__phys *rows = backward ? &desc->out[0] : &desc->in[0];
+  bool multiplies = !backward || desc->need_dinput[0], learns = backward && !desc->frozen[0];
+  packed p = {0};
+  if (multiplies) p.weights = ronde__weight_elems(&desc->param[0]), p.rows = ronde__phys_elems(rows);
+  if (learns) p.input = s->in_blocks * s->weight.in_block + excess(&s->weight), p.gradient = s->out_blocks * s->weight.out_block;
+  const int64_t line = 64 / sizeof(uint16_t);
+  p.rows = ronde__round_up(p.rows, line), p.input = ronde__round_up(p.input, line);
+  return p;
+}
+
+static size_t conv_bf16_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  packed p = packed_sizes(desc, state, backward);
+  return (size_t)ronde__ceil_div(p.weights + p.rows + p.input + p.gradient, 2);
+}
+
+typedef struct conv_bf16_job {
+  const ronde__op_desc *desc;
+  const conv_bf16_state *s;
+  const ronde__op_call *call;
+  const ronde__bf16 *bf16;
+  uint16_t *weights, *rows, *input, *gradient;
+} conv_bf16_job;
+
+static conv_bf16_job job_of(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward) {
+  packed p = packed_sizes(desc, state, backward);
+  uint16_t *at = (uint16_t *)call->work;
+  return (conv_bf16_job){.desc = desc,
+                         .s = state,
+                         .call = call,
+                         .bf16 = desc->compute.bf16,
+                         .weights = at,
+                         .rows = at + p.weights,
+                         .input = at + p.weights + p.rows,
+                         .gradient = at + p.weights + p.rows + p.input};
+}
+
+/* ---- forward ---- */
+
+/* Panels of the live taps of a weight [Ob][T][Ib][bi][bo], where they are. */
+static void pack_weights_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  const ronde__weight_layout *l = &j->desc->param[0];
+  int64_t begin, end, size = j->s->weight_block;
+  ronde__thread_chunk(j->s->out_blocks * l->t * j->s->in_blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++)
+    if (j->s->live[item / j->s->in_blocks % l->t])
+      j->bf16->pack_panels(j->call->param[0] + item * size, l->block_o, l->block_i, l->block_o, l->block_i,
+                           j->weights + item * size);
+}
+
+static void pack_input_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  int64_t begin, end, pixel = j->desc->in[0].n * j->desc->in[0].block;
+  ronde__thread_chunk(ronde__phys_elems(&j->desc->in[0]) / pixel, thread, n_threads, &begin, &end);
+  j->bf16->pack(j->call->in[0] + begin * pixel, (end - begin) * pixel, j->rows + begin * pixel);
+}
+
+/* A run's sum, of packed rows and packed weights. */
+static void sum_run(const conv_bf16_job *j, const ronde__conv_schedule *schedule, const ronde__conv_run *r,
+                    const uint16_t *weights, float *c, bool accumulate) {
+  const ronde__gemm_pair *pair = &schedule->kernels[r->kernel];
+  const ronde__gemm_list *list = &schedule->lists[r->list];
+  ronde__gemm_sum_by(pair, list, list->count, ronde__max(1, PIECE / pair->set.shape.k), j->rows + r->a0, weights,
+                     c + r->c0, accumulate);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  const conv_bf16_state *s = j->s;
+  const ronde__phys *out = &j->desc->out[0];
+  int64_t begin, end, slab = j->desc->param[0].t * s->in_blocks * s->weight_block;
+  int64_t block = out->h * out->w * out->n * out->block;
+  ronde__thread_chunk(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / s->forward.n_runs;
+    const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
+    float *y = j->call->out[0] + ob * block;
+    sum_run(j, &s->forward, r, j->weights + ob * slab, y, false);
+    ronde__fused_bias_act(j->desc, j->call, ob, y + r->c0, r->extent);
+  }
+}
+
+static ronde_status conv_bf16_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_bf16_job j = job_of(desc, state, call, false);
+  ronde__pool_run(call->pool, pack_weights_part, &j);
+  ronde__pool_run(call->pool, pack_input_part, &j);
+  ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
+}
+
+/* ---- backward ---- */
+
+/* Of each block of a weight [Ob][T][Ib][bi][bo] the transposed one: panels [Ib][T][Ob]. */
+static void pack_transposed_weights_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  const conv_bf16_state *s = j->s;
+  const ronde__weight_layout *l = &j->desc->param[0];
+  int64_t begin, end;
+  ronde__thread_chunk(s->in_blocks * l->t * s->out_blocks, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item % s->out_blocks, t = item / s->out_blocks % l->t, ib = item / s->out_blocks / l->t;
+    const float *from = j->call->param[0] + ((ob * l->t + t) * s->in_blocks + ib) * s->weight_block;
+    if (s->live[t])
+      j->bf16->pack_transposed_panels(from, l->block_o, l->block_i, l->block_o, j->weights + item * s->weight_block);
+  }
+}
+
+/* The gradient of a row of outputs, in both forms while it is in cache. */
+static void pack_gradient_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  const weight_plan *p = &j->s->weight;
+  const ronde__phys *out = &j->desc->out[0];
+  int64_t begin, end, reduced = out->w * out->n, size = reduced * out->block;
+  ronde__thread_chunk(j->s->out_blocks * out->h, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    const float *dy = j->call->dout[0] + item * size;
+    if (j->call->din[0]) j->bf16->pack(dy, size, j->rows + item * size);
+    for (int64_t i = 0; i < p->n_parts && j->call->dparam[0]; i++)
+      j->bf16->pack_panels(dy + i * p->part * out->block, out->block, ronde__min(p->part, reduced - i * p->part),
+                           out->block, p->part, j->gradient + item * p->out_row + i * p->part * out->block);
+  }
+}
+
+/* Places of the padding, n of them from elements `first` on, in the rows of all channels. */
+static void clear_places(const weight_plan *p, uint16_t *to, int64_t channels, int64_t first, int64_t n) {
+  for (int64_t c = 0; c < channels && n > 0; c++) memset(to + c * p->row + first, 0, (size_t)n * sizeof *to);
+}
+
+/* Row (ib, ih) of the input, by phases. */
+static void pack_input_row(const conv_bf16_job *j, int64_t item) {
+  const weight_plan *p = &j->s->weight;
+  const ronde__phys *in = &j->desc->in[0];
+  const ronde__axis *w = &j->s->w;
+  const float *x = j->call->in[0] + item * in->w * in->n * in->block;
+  uint16_t *to = j->input + item * p->in_row;
+  for (int64_t phase = 0; phase * p->phase < p->row; phase++, to += p->phase) {
+    /* Place i is pixel i * stride + phase - padding. */
+    int64_t first = ronde__ceil_div(ronde__max(0, w->padding - phase), w->stride);
+    int64_t end = ronde__min(p->places, ronde__ceil_div(w->in + w->padding - phase, w->stride));
+    int64_t run = w->stride == 1 ? ronde__max(1, end - first) : 1; /* of neighbours in memory */
+    end = ronde__max(first, end);
+    clear_places(p, to, in->block, 0, ronde__min(first, p->places) * in->n);
+    clear_places(p, to, in->block, end * in->n, (p->places - end) * in->n);
+    for (int64_t i = first; i < end; i += run)
+      j->bf16->pack_transposed(x + (i * w->stride + phase - w->padding) * in->n * in->block, in->block, run * in->n,
+                               in->block, to + i * in->n, p->row);
+  }
+}
+
+static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  int64_t begin, end;
+  ronde__thread_chunk(j->s->in_blocks * j->desc->in[0].h, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) pack_input_row(j, item);
+  if (thread == 0) /* anything finite */
+    memset(j->input + j->s->in_blocks * j->s->weight.in_block, 0, (size_t)excess(&j->s->weight) * sizeof *j->input);
+}
+
+/* The taps [tap0, tap1) of one pair of blocks, as many terms at once as one part has: neighbouring taps share operands. */
+static void weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
+  const conv_bf16_state *s = j->s;
+  const weight_plan *p = &s->weight;
+  const ronde__op_call *call = j->call;
+  int64_t taps = j->desc->param[0].t, dw_tap = s->in_blocks * s->weight_block;
+  int64_t terms = ronde__max(1, PART / p->part), n = p->list.count;
+  float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
+  const uint16_t *x = j->input + ib * p->in_block, *dy = j->gradient + ob * p->out_block;
+  for (int64_t t = tap0; t < tap1; t++)
+    if (!s->live[t] && !call->accumulate_dparam[0] && !call->leaves_dead)
+      memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
+  for (int64_t i = 0; i < n; i += terms)
+    for (int64_t t = tap0; t < tap1; t++) {
+      int64_t oh0, oh1, kh = t / s->w.kernel, kw = t % s->w.kernel;
+      ronde__axis_outputs_of_tap(&s->h, (int)kh, &oh0, &oh1);
+      int64_t first = oh0 * p->n_parts, begin = ronde__max(i, first), end = ronde__min(oh1 * p->n_parts, i + terms);
+      if (!s->live[t] || begin >= end) continue;
+      const ronde__gemm *gemm = begin == first && !call->accumulate_dparam[0] ? &p->gemm.set : &p->gemm.add;
+      int64_t place = kw % s->w.stride * p->phase + kw / s->w.stride * j->desc->in[0].n;
+      ronde__gemm_run(gemm, x + (kh - s->h.padding) * p->in_row + place, p->list.a + begin, dy, p->list.b + begin,
+                      end - begin, dw + t * dw_tap);
+    }
+}
+
+static void weight_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  int64_t taps = j->desc->param[0].t, begin, end;
+  ronde__thread_chunk(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
+  while (begin < end) {
+    int64_t pair = begin / taps, tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
+    weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);
+    begin += tap1 - tap0;
+  }
+}
+
+static void data_part(void *arg, int thread, int n_threads) {
+  const conv_bf16_job *j = arg;
+  const conv_bf16_state *s = j->s;
+  const ronde__phys *in = &j->desc->in[0];
+  int64_t begin, end, slab = j->desc->param[0].t * s->out_blocks * s->weight_block;
+  int64_t block = in->h * in->w * in->n * in->block;
+  ronde__thread_chunk(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ib = item / s->data.n_runs;
+    sum_run(j, &s->data, &s->data.runs[item % s->data.n_runs], j->weights + ib * slab, j->call->din[0] + ib * block,
+            j->call->accumulate_dinput[0]);
+  }
+}
+
+static ronde_status conv_bf16_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  conv_bf16_job j = job_of(desc, state, call, true);
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__pool_run(call->pool, pack_gradient_part, &j);
+  if (call->dparam[0]) {
+    ronde__pool_run(call->pool, pack_transposed_input_part, &j);
+    ronde__pool_run(call->pool, weight_part, &j);
+  }
+  ronde__op_gradients_final(desc, call);
+  if (call->din[0]) {
+    ronde__pool_run(call->pool, pack_transposed_weights_part, &j);
+    ronde__pool_run(call->pool, data_part, &j);
+  }
+  return RONDE_OK;
+}
+
+static const char *conv_bf16_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->compute.bf16->name;
+}
+
+static bool conv_bf16_takes(const ronde__op_desc *desc) {
+  return desc->compute.bf16 && ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS);
+}
+
+const ronde__form ronde__conv_bf16 = {
+    .name = "bf16",
+    .takes = conv_bf16_takes,
+    .prepare = conv_bf16_prepare,
+    .release = conv_bf16_release,
+    .work_elems = conv_bf16_work_elems,
+    .forward = conv_bf16_forward,
+    .backward = conv_bf16_backward,
+    .implementation = conv_bf16_implementation,
+    .executed_flops = ronde__conv_executed_flops,
+};
