@@ -18,6 +18,9 @@ static void print_version(const json_t *json) {
   printf("instruction set  %s, of", tool_string(json, "isa"));
   print_names("", json_object_get(json, "isas"));
   print_names("matrix multiply ", json_object_get(json, "gemm"));
+  printf("bfloat16         %s%s", tool_string(json, "bf16"),
+         json_array_size(json_object_get(json, "bf16s")) ? ", of" : "");
+  print_names("", json_object_get(json, "bf16s"));
   json_object_foreach(json_object_get(json, "features"), feature, value) {
     const char *text = json_string_value(value);
     if (!text) text = json_is_true(value) ? "yes" : "no";

@@ -64,7 +64,8 @@ RONDE_API void ronde_log_set(ronde_log_fn fn, void *user);
 
 /* "0.1.0" */
 RONDE_API const char *ronde_version(void);
-/* What this build and this machine offer, as a JSON object: version, git, features{}, isa, isas[], gemm[]. */
+/* What this build and this machine offer, as a JSON object: version, git, features{}, isa, isas[], gemm[],
+ * bf16, bf16s[]. */
 RONDE_API ronde_status ronde_version_json(char **json_out);
 
 /* ---- graph: define a network --------------------------------------------------------------------------------- */

@@ -52,3 +52,5 @@ const ronde__bf16 *ronde__bf16_get(const ronde__kernels *kernels) {
     if (!strcmp(ronde__bf16_available(i)->name, wanted)) return ronde__bf16_available(i);
   return NULL;
 }
+
+const char *ronde__bf16_name(const ronde__bf16 *bf16) { return bf16 ? bf16->name : "none"; }

@@ -252,6 +252,8 @@ typedef struct ronde__compute {
   const struct ronde__bf16 *bf16; /* for operands of bfloat16 (bf16.h); NULL: all is f32 */
 } ronde__compute;
 
+const char *ronde__bf16_name(const struct ronde__bf16 *bf16); /* "amx"; "none" of NULL */
+
 /* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
  * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
 ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape);

@@ -1,14 +1,10 @@
 /* Fully connected layer: y = x W^T + bias. x may lie in any layout, a flattened image too: its weights are packed in
  * the order in which the input lies, so that nothing is moved. The output is BLOCKS. Legend: N batch; C channels and P
  * pixels of the input (F = C*P features); O outputs, in blocks of bo; bi channels per input block. */
-#include "ops/conv.h"
+#include "ops/linear.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-/* Rows of a weight tile whose gradient is one product: between them the tile that comes next is fetched, a few lines at
- * a time, so that the product's own loads need not wait. Divides RONDE__QUANTUM. */
-enum { FETCHED = 8 };
 
 /* The input as GEMM operands: terms of k features each, the last one of ROWS and LANES shorter. */
 typedef struct linear_state {
@@ -21,7 +17,7 @@ typedef struct linear_state {
   int64_t piece;
   ronde__gemm_pair forward[2][2]; /* [last piece][tail] */
   ronde__gemm_pair data[2];       /* BLOCKS: a piece's rows; LANES: [tail] features */
-  ronde__gemm_pair weight[2];     /* BLOCKS: FETCHED rows of a tile; else [tail] */
+  ronde__gemm_pair weight[2];     /* BLOCKS: RONDE__LINEAR_FETCHED rows of a tile; else [tail] */
 } linear_state;
 
 static ronde_status linear_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
@@ -66,11 +62,10 @@ static ronde_status linear_make_lists(const ronde__op_desc *desc, linear_state *
   int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block, y_block = x->n * bo;
   RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
   RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
-  int64_t blocks = ronde__phys_blocks(x), pixels = x->h * x->w;
-  for (int64_t i = 0; i < s->terms;
-       i++) { /* BLOCKS: weights go through the blocks of a pixel, activations through the pixels of a block */
-    int64_t x_term = x->layout == RONDE__BLOCKS ? i % blocks * pixels + i / blocks : i;
-    s->list.a[i] = (uint64_t)(x_term * s->x_term) * sizeof(float);
+  int64_t pixels = x->h * x->w;
+  for (int64_t i = 0; i < s->terms; i++) {
+    int64_t x_at = x->layout == RONDE__BLOCKS ? ronde__linear_term_at(x, i) : i * s->x_term;
+    s->list.a[i] = (uint64_t)x_at * sizeof(float);
     s->list.b[i] = (uint64_t)(i * s->w_term) * sizeof(float);
   }
   for (int64_t ob = 0; ob < out_blocks; ob++) {
@@ -85,7 +80,7 @@ static void linear_make_kernels(const ronde__op_desc *desc, linear_state *s) {
   int bo = (int)desc->out[0].block, n = (int)x->n;
   bool lanes = x->layout == RONDE__LANES;
   for (int tail = 0; tail < 2; tail++) {
-    int k = (int)(tail ? s->tail : s->k), tile_rows = x->layout == RONDE__BLOCKS ? FETCHED : k;
+    int k = (int)(tail ? s->tail : s->k), tile_rows = x->layout == RONDE__BLOCKS ? RONDE__LINEAR_FETCHED : k;
     if (k == 0) continue;
     for (int last = 0; last < 2; last++) {
       int rows = (int)(last ? n - (s->n_pieces - 1) * s->piece : s->piece);
@@ -118,7 +113,7 @@ static ronde_status linear_prepare(const ronde__op_desc *desc, void **state_out)
   linear_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   s->k = x->layout == RONDE__BLOCKS ? x->block : ronde__min(K, features);
-  s->terms = x->layout == RONDE__BLOCKS ? ronde__phys_blocks(x) * x->h * x->w : features / s->k;
+  s->terms = x->layout == RONDE__BLOCKS ? ronde__linear_n_terms(x) : features / s->k;
   s->tail = x->layout == RONDE__BLOCKS ? 0 : features % s->k;
   s->x_ld = x->layout == RONDE__ROWS ? features : x->block;
   s->x_term = x->layout == RONDE__BLOCKS ? x->n * x->block : x->layout == RONDE__LANES ? s->k * x->block : s->k;
@@ -157,18 +152,6 @@ static size_t linear_work_elems(const ronde__op_desc *desc, const void *state, b
   return backward ? (size_t)(lanes_elems(desc) + desc->threads * thread_elems(desc, state)) : 0;
 }
 
-typedef struct linear_job {
-  const ronde__op_desc *desc;
-  const linear_state *s;
-  const ronde__op_call *call;
-  int64_t ob0, n_obs; /* backward of BLOCKS: the piece of output blocks */
-} linear_job;
-
-/* Elements of weight in one output block. */
-static int64_t slab(const ronde__op_desc *desc) {
-  return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out[0]);
-}
-
 /* Terms of short rows lie N * k floats apart, often a multiple of the bytes in a way of the first cache: more than a few
  * of them at once push each other out. */
 static int64_t forward_step(const linear_state *s) {
@@ -177,8 +160,8 @@ static int64_t forward_step(const linear_state *s) {
 }
 
 static void linear_forward_part(void *arg, int thread, int n_threads) {
-  const linear_job *j = arg;
-  const linear_state *s = j->s;
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   int64_t bo = desc->out[0].block, n = desc->out[0].n, begin, end;
@@ -187,7 +170,7 @@ static void linear_forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / s->n_pieces, piece = item % s->n_pieces, row0 = piece * s->piece;
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
-    const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * slab(desc);
+    const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * ronde__linear_slab(desc);
     float *y = call->out[0] + (ob * n + row0) * bo;
     ronde__gemm_sum_by(&pair[0], &s->list, s->terms, forward_step(s), x, w, y, false);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
@@ -198,21 +181,21 @@ static void linear_forward_part(void *arg, int thread, int n_threads) {
 }
 
 static ronde_status linear_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  linear_job j = {.desc = desc, .s = state, .call = call};
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
   ronde__pool_run(call->pool, linear_forward_part, &j);
   return RONDE_OK;
 }
 
-static float *scratch_of(const linear_job *j, int thread) {
-  return j->call->work + lanes_elems(j->desc) + thread * thread_elems(j->desc, j->s);
+static float *scratch_of(const ronde__linear_piece *j, int thread) {
+  return j->call->work + lanes_elems(j->desc) + thread * thread_elems(j->desc, j->state);
 }
 
 /* dW of one (output block, term), of its rows from row0 on as many as a product has: X_term^T dY. Only a term of BLOCKS
  * has several. */
-static void weight_rows(const linear_job *j, int64_t ob, int64_t term, int64_t row0, int thread) {
-  const linear_state *s = j->s;
+static void weight_rows(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t row0, int thread) {
+  const linear_state *s = j->state;
   const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out[0].block, place = ob * slab(j->desc) + term * s->w_term + row0 * bo;
+  int64_t bo = j->desc->out[0].block, place = ob * ronde__linear_slab(j->desc) + term * s->w_term + row0 * bo;
   const float *x = call->in[0] + row0;
   x += term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
   const ronde__gemm_pair *pair = &s->weight[term == s->terms];
@@ -226,33 +209,34 @@ static void weight_rows(const linear_job *j, int64_t ob, int64_t term, int64_t r
 }
 
 static void linear_weight_part(void *arg, int thread, int n_threads) {
-  const linear_job *j = arg;
-  int64_t terms = j->s->terms + (j->s->tail > 0), begin, end;
+  const ronde__linear_piece *j = arg;
+  int64_t terms = ((const linear_state *)j->state)->terms + (((const linear_state *)j->state)->tail > 0), begin, end;
   ronde__thread_chunk(ronde__phys_blocks(&j->desc->out[0]) * terms, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) weight_rows(j, item / terms, item % terms, 0, thread);
 }
 
 /* BLOCKS: a piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
-static void data_piece(const linear_job *j, int64_t term, int thread) {
-  const linear_state *s = j->s;
+static void data_piece(const ronde__linear_piece *j, int64_t term, int thread) {
+  const linear_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
   int64_t bi = desc->in[0].block, bo = desc->out[0].block;
   bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out[0]);
   float *strip = scratch_of(j, thread);
   for (int64_t i = 0; i < j->n_obs; i++)
-    desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * slab(desc) + term * s->w_term, bo, bi, bo,
-                                     strip + i * bo * bi, bi);
+    desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * ronde__linear_slab(desc) + term * s->w_term, bo,
+                                     bi, bo, strip + i * bo * bi, bi);
   const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
   ronde__gemm_run(gemm, j->call->dout[0], s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
                   j->call->din[0] + s->list.a[term] / sizeof(float));
 }
 
 /* BLOCKS: dW of a tile. */
-static void weight_tile(const linear_job *j, int64_t ob, int64_t term, int64_t next, int thread) {
-  int64_t elems = FETCHED * j->desc->out[0].block;
-  const float *ahead = j->call->param[0] + ob * slab(j->desc) + next * j->s->w_term;
-  for (int64_t row0 = 0; row0 < j->s->k; row0 += FETCHED, ahead += elems) {
-    for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(ahead + i, 0, 2);
+static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t next, int thread) {
+  int64_t elems = RONDE__LINEAR_FETCHED * j->desc->out[0].block;
+  const float *ahead =
+      j->call->param[0] + ob * ronde__linear_slab(j->desc) + next * ((const linear_state *)j->state)->w_term;
+  for (int64_t row0 = 0; row0 < ((const linear_state *)j->state)->k; row0 += RONDE__LINEAR_FETCHED, ahead += elems) {
+    ronde__linear_fetch(ahead, elems);
     weight_rows(j, ob, term, row0, thread);
   }
 }
@@ -260,9 +244,9 @@ static void weight_tile(const linear_job *j, int64_t ob, int64_t term, int64_t n
 /* BLOCKS: both gradients of the piece in one pass over its weights, while a term's blocks are in cache, and dY of the
  * piece during the whole pass. */
 static void blocks_part(void *arg, int thread, int n_threads) {
-  const linear_job *j = arg;
+  const ronde__linear_piece *j = arg;
   int64_t begin, end;
-  ronde__thread_chunk(j->s->terms, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(((const linear_state *)j->state)->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
     if (j->call->din[0]) data_piece(j, term, thread);
     for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
@@ -270,23 +254,23 @@ static void blocks_part(void *arg, int thread, int n_threads) {
   }
 }
 
-/* From the last piece to the first, as the flat arrays are exchanged. */
-static void backward_blocks(linear_job j) {
-  if (j.desc->attr.bias) ronde__op_gradient_final(j.call, 1, 0, (size_t)ronde__weight_elems(&j.desc->param[1]));
-  int64_t out_blocks = ronde__phys_blocks(&j.desc->out[0]), piece = ronde__gemm_piece(out_blocks, j.desc->out[0].block);
-  for (int64_t end = out_blocks; end > 0; end = j.ob0) {
+void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
+                                   int64_t piece, void (*part)(void *piece, int thread, int n_threads)) {
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
+  int64_t slab = ronde__linear_slab(desc);
+  if (desc->attr.bias) ronde__op_gradient_final(call, 1, 0, (size_t)ronde__weight_elems(&desc->param[1]));
+  for (int64_t end = ronde__phys_blocks(&desc->out[0]); end > 0; end = j.ob0) {
     j.ob0 = (end - 1) / piece * piece;
     j.n_obs = end - j.ob0;
-    ronde__pool_run(j.call->pool, blocks_part, &j);
-    if (!j.desc->in_pieces)
-      ronde__op_gradient_final(j.call, 0, (size_t)(j.ob0 * slab(j.desc)), (size_t)(end * slab(j.desc)));
+    ronde__pool_run(call->pool, part, &j);
+    if (!desc->in_pieces) ronde__op_gradient_final(call, 0, (size_t)(j.ob0 * slab), (size_t)(end * slab));
   }
 }
 
 /* LANES: dX [F][N] = W [F][O] dY^T [O][N]. */
 static void data_lanes_part(void *arg, int thread, int n_threads) {
-  const linear_job *j = arg;
-  const linear_state *s = j->s;
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
   int64_t terms = s->terms + (s->tail > 0), begin, end;
   ronde__thread_chunk(terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++)
@@ -302,11 +286,12 @@ static void transpose_dout(const ronde__op_desc *desc, const ronde__op_call *cal
 }
 
 static ronde_status linear_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  linear_job j = {.desc = desc, .s = state, .call = call};
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (desc->in[0].layout == RONDE__BLOCKS) {
-    backward_blocks(j);
+    int64_t piece = ronde__gemm_piece(ronde__phys_blocks(&desc->out[0]), desc->out[0].block);
+    ronde__linear_backward_pieces(desc, state, call, piece, blocks_part);
     return RONDE_OK;
   }
   if (call->din[0]) { /* reads the weights before their gradient is handed out */
@@ -322,12 +307,13 @@ static const char *linear_implementation(const ronde__op_desc *desc, const void 
   return s->forward[1][0].set.implementation;
 }
 
-static double linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
+double ronde__linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
   double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
 
-static const ronde__form linear_form = {
+const ronde__form ronde__linear_f32 = {
+    .name = "f32",
     .prepare = linear_prepare,
     .release = linear_release,
     .work_elems = linear_work_elems,
@@ -335,7 +321,7 @@ static const ronde__form linear_form = {
     .forward = linear_forward,
     .backward = linear_backward,
     .implementation = linear_implementation,
-    .executed_flops = linear_executed_flops,
+    .executed_flops = ronde__linear_executed_flops,
 };
 
 const ronde__op ronde__op_linear = {
@@ -345,5 +331,5 @@ const ronde__op ronde__op_linear = {
     .flops = linear_flops,
     .layouts = linear_layouts,
     .backward_reads = {.in = 1},
-    .forms = (const ronde__form *const[]){&linear_form, NULL},
+    .forms = (const ronde__form *const[]){&ronde__linear_bf16, &ronde__linear_f32, NULL},
 };

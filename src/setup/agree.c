@@ -28,7 +28,8 @@ static const ronde__option *led_option(int i) {
 static ronde_status fill(const ronde__job *job, card *c) {
   gethostname(c->host, sizeof c->host - 1);
   snprintf(c->build, sizeof c->build, "ronde %s", ronde__build());
-  snprintf(c->kernels, sizeof c->kernels, "%s (%s)", job->compute.kernels->isa, ronde__gemm_name(job->compute.gemm));
+  snprintf(c->kernels, sizeof c->kernels, "%s (%s), bfloat16 %s", job->compute.kernels->isa,
+           ronde__gemm_name(job->compute.gemm), ronde__bf16_name(job->compute.bf16));
   const int64_t *n_examples = job->data->source.n_examples;
   snprintf(c->train, sizeof c->train, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TRAIN], job->data->sha256);
   snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);

@@ -48,17 +48,26 @@ static ronde_status compare_gemm(ronde__job *job, const row *r, bool *concerns_o
   return compare(r, ronde__gemm_name(job->compute.gemm), "RONDE_GEMM");
 }
 
+static ronde_status compare_bf16(ronde__job *job, const row *r, bool *concerns_out) {
+  const char *here = ronde__bf16_name(job->compute.bf16), *none = ronde__bf16_name(NULL);
+  bool is_none = !strcmp(r->value, none);
+  *concerns_out = true;
+  if (!strcmp(r->value, here)) return RONDE_OK;
+  return ronde__fail(
+      RONDE_E_USAGE,
+      "--choices %s: its bfloat16 is %.40s, but here it is %s: give --dtype %s%s%.40s to compute as that "
+      "run did",
+      r->path, r->value, here, is_none ? "f32" : "bf16", is_none ? "" : " and set RONDE_ISA=", is_none ? "" : r->value);
+}
+
 /* When an update is made changes no bit. */
 static ronde_status pass_over(ronde__job *job, const row *r, bool *concerns_out) { return RONDE_OK; }
 
 static const struct {
   const char *name;
   ronde_status (*take)(ronde__job *job, const row *r, bool *concerns_out);
-} table[] = {{"strategy", take_strategy},
-             {"collective", take_collective},
-             {"isa", compare_isa},
-             {"gemm", compare_gemm},
-             {"update", pass_over}};
+} table[] = {{"strategy", take_strategy}, {"collective", take_collective}, {"isa", compare_isa},
+             {"gemm", compare_gemm},      {"bf16", compare_bf16},          {"update", pass_over}};
 
 static ronde_status take(ronde__job *job, row r, const json_t *value, bool *any) {
   bool concerns = false;

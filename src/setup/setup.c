@@ -2,6 +2,8 @@
 #include "config/option.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
+
+#include "kernel/bf16.h"
 #include "job/split.h"
 
 #include <inttypes.h>
@@ -269,10 +271,22 @@ static ronde_status check_network(ronde__job *job) {
   return status;
 }
 
+/* Where the CPU has no bfloat16, all is f32. */
+static void settle_dtype(ronde__job *job) {
+  int asked = job->options->dtype;
+  const char *isa = job->compute.kernels->isa;
+  if (asked == RONDE__DTYPE_F32) return;
+  job->compute.bf16 = ronde__bf16_get(job->compute.kernels);
+  if (job->compute.bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in bfloat16 (%s)", job->compute.bf16->name);
+  else if (asked == RONDE__DTYPE_AUTO) ronde__log(RONDE_LOG_INFO, "layers multiply in f32: %s has no bfloat16", isa);
+  else ronde__log(RONDE_LOG_WARNING, "--dtype bf16: layers multiply in f32, because %s has no bfloat16", isa);
+}
+
 static ronde_status resolve(ronde__job *job) {
   int verb = job->config->verb;
   RONDE_TRY(ronde__kernels_get(&job->compute.kernels));
   RONDE_TRY(ronde__gemm_default(job->compute.kernels, &job->compute.gemm));
+  settle_dtype(job);
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_AT_ONCE, NULL));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));

@@ -88,12 +88,13 @@ static json_t *place_json(const ronde__saver *s) {
 static char *note_text(const ronde__saver *s) {
   const ronde__job *job = s->job;
   const ronde_source *source = &job->data->source;
-  json_t *note = json_pack(
-      "{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s}, s:{s:i, s:s}}", "schema", RONDE__CHECKPOINT_SCHEMA,
-      "place", place_json(s), "data", "name", ronde__json_text(source->name), "sha256", job->data->sha256,
-      "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
-      "config", ronde__config_json(job->config), "choices", "isa", job->compute.kernels->isa, "gemm",
-      ronde__gemm_name(job->compute.gemm), "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
+  json_t *note = json_pack("{s:s, s:o, s:{s:o, s:s, s:I}, s:o, s:o, s:{s:s, s:s, s:s}, s:{s:i, s:s}}", "schema",
+                           RONDE__CHECKPOINT_SCHEMA, "place", place_json(s), "data", "name",
+                           ronde__json_text(source->name), "sha256", job->data->sha256, "train_examples",
+                           (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "given", ronde__config_given(job->given),
+                           "config", ronde__config_json(job->config), "choices", "isa", job->compute.kernels->isa,
+                           "gemm", ronde__gemm_name(job->compute.gemm), "bf16", ronde__bf16_name(job->compute.bf16),
+                           "world", "workers", job->roles.n_workers, "strategy", job->strategy->name);
   if (note && s->note) json_object_set(note, "strategy", s->note);
   json_t *choices = json_object_get(note, "choices");
   if (job->strategy_reason) json_object_set_new(choices, "strategy", json_string(job->strategy->name));

@@ -470,6 +470,11 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
     ronde__log(RONDE_LOG_WARNING,
                "%s was computed with kernels for %s, and this run uses %s: results will differ by rounding", r->path,
                isa, job->compute.kernels->isa);
+  const char *bf16 = json_string_value(json_object_get(json_object_get(r->json, "choices"), "bf16"));
+  if (bf16 && strcmp(bf16, ronde__bf16_name(job->compute.bf16)))
+    ronde__log(RONDE_LOG_WARNING,
+               "%s multiplied in bfloat16 by %s, and this run by %s: results will differ by rounding", r->path, bf16,
+               ronde__bf16_name(job->compute.bf16));
   return RONDE_OK;
 }
 

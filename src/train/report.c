@@ -199,7 +199,8 @@ static void fill_run(ronde__run *r) {
   r->choices[1] = (ronde__record_choice){.choice = "gemm", .value = ronde__gemm_name(job->compute.gemm)};
   record->choices = r->choices;
   r->choices[2] = (ronde__record_choice){.choice = "update", .value = job->fused_update ? "fused" : "apart"};
-  record->n_choices = 3;
+  r->choices[3] = (ronde__record_choice){.choice = "bf16", .value = ronde__bf16_name(job->compute.bf16)};
+  record->n_choices = 4;
   record->target.accuracy = job->options->target_accuracy;
   record->early_stop.patience = job->options->patience;
   const ronde__allreduce *collective = r->ranks[0].settings.collective;

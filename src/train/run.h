@@ -16,7 +16,7 @@ typedef struct ronde__run {
   ronde__record record;
   ronde__record_worker *workers; /* [members] */
   ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
-  ronde__record_choice choices[5];
+  ronde__record_choice choices[6];
   ronde__lock *lock; /* of --out */
   ronde__disk disk;  /* of the files of this run, where it is `drilled` */
   bool drilled;

@@ -1,6 +1,6 @@
 /* ronde_version_json: the version, what was built in, and what this machine makes of it. */
 #include "base/json.h"
-#include "kernel/kernel.h"
+#include "kernel/bf16.h"
 
 static json_t *build_features(void) {
   bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false;
@@ -32,7 +32,11 @@ ronde_status ronde_version_json(char **json_out) {
     json_array_append_new(isas, json_string(ronde__kernels_available(i)->isa));
   if (gemm == RONDE__GEMM_XSMM) json_array_append_new(gemms, json_string("xsmm"));
   json_array_append_new(gemms, json_string("tile"));
-  json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "version", ronde_version(), "git", ronde__git(),
-                              "features", build_features(), "isa", kernels->isa, "isas", isas, "gemm", gemms);
+  json_t *bf16s = json_array();
+  for (int i = 0; ronde__bf16_available(i); i++)
+    json_array_append_new(bf16s, json_string(ronde__bf16_available(i)->name));
+  json_t *version = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:o}", "version", ronde_version(), "git",
+                              ronde__git(), "features", build_features(), "isa", kernels->isa, "isas", isas, "gemm",
+                              gemms, "bf16", ronde__bf16_name(ronde__bf16_get(kernels)), "bf16s", bf16s);
   return ronde__json_give(version, "version", json_out);
 }

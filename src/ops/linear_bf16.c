@@ -1,0 +1,276 @@
+/* Fully connected layer from BLOCKS with operands of bfloat16 and sums of f32. The weights, of which each is used once in
+ * a pass for each example, are packed a few tiles at a time, in cache, right before they are multiplied; the activations
+ * and their gradients, which are few beside them, once a call. Legend: as in linear.c; K the examples, as a reduction. */
+#include "kernel/bf16.h"
+#include "ops/linear.h"
+
+#include <string.h>
+
+/* About so much of a reduction is packed and multiplied at once. */
+enum { STRIP = 512 };
+
+typedef struct linear_state {
+  int64_t terms, k;                 /* k: K, rounded up to what a product takes */
+  int64_t piece, n_pieces;          /* the batch in pieces of rows, one a thread where there are few output blocks */
+  ronde__gemm_list forward, data;   /* of a strip: x from its first term on, panels; dy, transposed panels */
+  ronde__gemm_pair forward_rows[2]; /* [last piece] */
+  ronde__gemm_pair data_rows, weight;
+} linear_state;
+
+static void linear_release(const ronde__op_desc *desc, void *opaque) {
+  linear_state *s = opaque;
+  if (!s) return;
+  ronde__gemm_list_destroy(&s->forward);
+  ronde__gemm_list_destroy(&s->data);
+  ronde__free(s);
+}
+
+/* Terms, or output blocks, in a strip. */
+static int64_t strip_of(int64_t count, int64_t block) { return ronde__min(count, ronde__max(1, STRIP / block)); }
+
+static ronde_status make_lists(const ronde__op_desc *desc, linear_state *s) {
+  const ronde__phys *x = &desc->in[0];
+  int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block,
+          n_strip = strip_of(s->terms, x->block);
+  RONDE_TRY(ronde__gemm_list_create(s->terms, &s->forward));
+  RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data));
+  for (int64_t i = 0; i < s->terms; i++) {
+    s->forward.a[i] = (uint64_t)ronde__linear_term_at(x, i) * sizeof(uint16_t);
+    s->forward.b[i] = (uint64_t)(i % n_strip * x->block * bo) * sizeof(uint16_t);
+  }
+  for (int64_t i = 0; i < out_blocks; i++) {
+    s->data.a[i] = (uint64_t)(i * x->n * bo) * sizeof(uint16_t);
+    s->data.b[i] = (uint64_t)(i * x->block * bo) * sizeof(uint16_t);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status linear_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *x = &desc->in[0];
+  int64_t bi = x->block, bo = desc->out[0].block;
+  linear_state *s;
+  RONDE__ALLOC(s, sizeof *s, "linear layer plan");
+  s->terms = ronde__linear_n_terms(x);
+  s->k = ronde__round_up(x->n, x->n > RONDE__BF16_STEP / 2 ? RONDE__BF16_STEP : RONDE__BF16_STEP / 2);
+  s->piece = ronde__phys_blocks(&desc->out[0]) >= desc->threads ? x->n : ronde__ceil_div(x->n, desc->threads);
+  s->n_pieces = ronde__ceil_div(x->n, s->piece);
+  ronde_status status = make_lists(desc, s);
+  if (status != RONDE_OK) {
+    linear_release(desc, s);
+    return status;
+  }
+  ronde__gemm_shape forward = {.n = (int)bo, .k = (int)bi, .lda = bi, .ldc = bo, .bf16 = true};
+  for (int last = 0; last < 2; last++) {
+    forward.m = (int)(last ? x->n - (s->n_pieces - 1) * s->piece : s->piece);
+    s->forward_rows[last] = ronde__gemm_pair_resolve(desc, forward);
+  }
+  ronde__gemm_shape data = {.m = (int)x->n, .n = (int)bi, .k = (int)bo, .lda = bo, .ldc = bi, .bf16 = true};
+  ronde__gemm_shape weight = {.m = (int)bi, .n = (int)bo, .k = (int)s->k, .lda = s->k, .ldc = bo, .bf16 = true};
+  s->data_rows = ronde__gemm_pair_resolve(desc, data);
+  s->weight = ronde__gemm_pair_resolve(desc, weight);
+  *state_out = s;
+  return RONDE_OK;
+}
+
+/* ---- scratch ---- */
+
+/* Elements of the packed operands, which all threads share: forward the input's rows; backward the input transposed
+ * [term][bi][k], and the output's gradient as panels [Ob][k][bo] and as rows. */
+typedef struct packed {
+  int64_t input, panels, rows;
+} packed;
+
+static packed packed_sizes(const ronde__op_desc *desc, const linear_state *s, bool backward) {
+  const ronde__phys *x = &desc->in[0], *y = &desc->out[0];
+  if (!backward) return (packed){.input = ronde__phys_elems(x)};
+  bool learns = !desc->frozen[0];
+  return (packed){.input = learns ? s->terms * x->block * s->k : 0,
+                  .panels = learns ? ronde__phys_blocks(y) * s->k * y->block : 0,
+                  .rows = desc->need_dinput[0] ? ronde__phys_elems(y) : 0};
+}
+
+/* Of a thread: a strip of weights; and, in floats, a tile of the weight's gradient. */
+static int64_t strip_elems(const ronde__op_desc *desc, const linear_state *s, bool backward) {
+  int64_t bi = desc->in[0].block, bo = desc->out[0].block;
+  int64_t n = backward ? strip_of(s->data.count, bo) : strip_of(s->terms, bi);
+  return backward && !desc->need_dinput[0] ? 0 : n * bi * bo;
+}
+
+static int64_t tile_elems(const ronde__op_desc *desc, bool backward) {
+  return backward && desc->in_pieces ? desc->in[0].block * desc->out[0].block : 0;
+}
+
+static size_t linear_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+  packed p = packed_sizes(desc, state, backward);
+  int64_t own = strip_elems(desc, state, backward) / 2 + tile_elems(desc, backward);
+  return (size_t)(desc->threads * own + ronde__ceil_div(p.input + p.panels + p.rows, 2));
+}
+
+typedef struct scratch {
+  float *tile;
+  uint16_t *strip, *input, *panels, *rows;
+} scratch;
+
+static scratch scratch_of(const ronde__linear_piece *j, int thread, bool backward) {
+  packed p = packed_sizes(j->desc, j->state, backward);
+  int64_t tile = tile_elems(j->desc, backward), own = strip_elems(j->desc, j->state, backward) / 2 + tile;
+  scratch to = {.tile = j->call->work + thread * own};
+  to.strip = (uint16_t *)(to.tile + tile);
+  to.input = (uint16_t *)(j->call->work + j->desc->threads * own);
+  to.panels = to.input + p.input;
+  to.rows = to.panels + p.panels;
+  return to;
+}
+
+/* ---- forward ---- */
+
+static void pack_input_part(void *arg, int thread, int n_threads) {
+  const ronde__linear_piece *j = arg;
+  int64_t begin, end, block = RONDE__QUANTUM;
+  ronde__thread_chunk(ronde__phys_elems(&j->desc->in[0]) / block, thread, n_threads, &begin, &end);
+  j->desc->compute.bf16->pack(j->call->in[0] + begin * block, (end - begin) * block,
+                              scratch_of(j, 0, false).input + begin * block);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
+  const ronde__op_desc *desc = j->desc;
+  scratch to = scratch_of(j, thread, false);
+  int64_t bi = desc->in[0].block, bo = desc->out[0].block, n_strip = strip_of(s->terms, bi), begin, end;
+  ronde__thread_chunk(ronde__phys_blocks(&desc->out[0]) * s->n_pieces, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t ob = item / s->n_pieces, row0 = item % s->n_pieces * s->piece;
+    const ronde__gemm_pair *pair = &s->forward_rows[item % s->n_pieces == s->n_pieces - 1];
+    const float *w = j->call->param[0] + ob * ronde__linear_slab(desc);
+    float *y = j->call->out[0] + (ob * desc->out[0].n + row0) * bo;
+    for (int64_t term = 0; term < s->terms; term += n_strip) {
+      int64_t n = ronde__min(n_strip, s->terms - term);
+      for (int64_t i = 0; i < n; i++)
+        desc->compute.bf16->pack_panels(w + (term + i) * bi * bo, bo, bi, bo, bi, to.strip + i * bi * bo);
+      ronde__gemm_run(term ? &pair->add : &pair->set, to.input + row0 * bi, s->forward.a + term, to.strip,
+                      s->forward.b + term, n, y);
+    }
+    ronde__fused_bias_act(desc, j->call, ob, y, pair->set.shape.m);
+  }
+}
+
+static ronde_status linear_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
+  ronde__pool_run(call->pool, pack_input_part, &j);
+  ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
+}
+
+/* ---- backward ---- */
+
+static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
+  const ronde__phys *x = &j->desc->in[0];
+  scratch to = scratch_of(j, 0, true);
+  int64_t begin, end;
+  ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
+  for (int64_t term = begin; term < end; term++) {
+    uint16_t *rows = to.input + term * x->block * s->k;
+    for (int64_t i = 0; i < x->block && s->k > x->n; i++) /* anything finite: the panels are zero there */
+      memset(rows + i * s->k + x->n, 0, (size_t)(s->k - x->n) * sizeof *rows);
+    j->desc->compute.bf16->pack_transposed(j->call->in[0] + ronde__linear_term_at(x, term), x->block, x->n, x->block,
+                                           rows, s->k);
+  }
+}
+
+static void pack_gradient_part(void *arg, int thread, int n_threads) {
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
+  const ronde__phys *y = &j->desc->out[0];
+  scratch to = scratch_of(j, 0, true);
+  int64_t begin, end, size = y->n * y->block;
+  ronde__thread_chunk(ronde__phys_blocks(y), thread, n_threads, &begin, &end);
+  for (int64_t ob = begin; ob < end; ob++) {
+    const float *dy = j->call->dout[0] + ob * size;
+    if (j->desc->need_dinput[0]) j->desc->compute.bf16->pack(dy, size, to.rows + ob * size);
+    if (!j->desc->frozen[0])
+      j->desc->compute.bf16->pack_panels(dy, y->block, y->n, y->block, s->k, to.panels + ob * s->k * y->block);
+  }
+}
+
+/* A piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
+static void data_piece(const ronde__linear_piece *j, int64_t term, const scratch *to) {
+  const linear_state *s = j->state;
+  const ronde__op_desc *desc = j->desc;
+  int64_t bi = desc->in[0].block, bo = desc->out[0].block;
+  bool is_first = j->ob0 + j->n_obs == s->data.count;
+  for (int64_t i = 0; i < j->n_obs; i++)
+    desc->compute.bf16->pack_transposed_panels(
+        j->call->param[0] + (j->ob0 + i) * ronde__linear_slab(desc) + term * bi * bo, bo, bi, bo,
+        to->strip + i * bi * bo);
+  const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data_rows.add : &s->data_rows.set;
+  ronde__gemm_run(gemm, to->rows, s->data.a + j->ob0, to->strip, s->data.b, j->n_obs,
+                  j->call->din[0] + ronde__linear_term_at(&desc->in[0], term));
+}
+
+/* dW of a tile, X_term^T dY; handed on by a few rows. */
+static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t next, const scratch *to) {
+  const linear_state *s = j->state;
+  const ronde__op_call *call = j->call;
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, slab = ob * ronde__linear_slab(j->desc);
+  int64_t place = slab + term * bi * bo;
+  float *dw = j->desc->in_pieces ? to->tile : call->dparam[0] + place;
+  uint64_t zero = 0;
+  ronde__gemm_run(call->accumulate_dparam[0] ? &s->weight.add : &s->weight.set, to->input + term * bi * s->k, &zero,
+                  to->panels + ob * s->k * bo, &zero, 1, dw);
+  const float *ahead = call->param[0] + slab + next * bi * bo;
+  for (int64_t row = 0; row < bi; row += RONDE__LINEAR_FETCHED) {
+    size_t begin = (size_t)(place + row * bo), n = (size_t)(RONDE__LINEAR_FETCHED * bo);
+    ronde__linear_fetch(ahead + row * bo, (int64_t)n);
+    if (j->desc->in_pieces)
+      call->listener.final(call->listener.user, &(ronde__gradient){0, begin, begin + n, dw + row * bo, true});
+  }
+}
+
+/* Both gradients of the piece in one pass over its weights, while a term's tiles are in cache. */
+static void backward_part(void *arg, int thread, int n_threads) {
+  const ronde__linear_piece *j = arg;
+  const linear_state *s = j->state;
+  scratch to = scratch_of(j, thread, true);
+  int64_t begin, end;
+  ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
+  for (int64_t term = begin; term < end; term++) {
+    if (j->call->din[0]) data_piece(j, term, &to);
+    for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
+      weight_tile(j, ob, term, ronde__min(term + 1, end - 1), &to);
+  }
+}
+
+static ronde_status linear_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
+  const linear_state *s = state;
+  ronde__fused_act_backward(desc, call);
+  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  if (!desc->frozen[0]) ronde__pool_run(call->pool, pack_transposed_input_part, &j);
+  ronde__pool_run(call->pool, pack_gradient_part, &j);
+  ronde__linear_backward_pieces(desc, state, call, strip_of(s->data.count, desc->out[0].block), backward_part);
+  return RONDE_OK;
+}
+
+static const char *linear_implementation(const ronde__op_desc *desc, const void *state) {
+  return desc->compute.bf16->name;
+}
+
+static bool linear_takes(const ronde__op_desc *desc) {
+  return desc->compute.bf16 && desc->in[0].layout == RONDE__BLOCKS;
+}
+
+const ronde__form ronde__linear_bf16 = {
+    .name = "bf16",
+    .takes = linear_takes,
+    .prepare = linear_prepare,
+    .release = linear_release,
+    .work_elems = linear_work_elems,
+    .gives_pieces = true,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .implementation = linear_implementation,
+    .executed_flops = ronde__linear_executed_flops,
+};
