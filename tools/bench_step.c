@@ -87,6 +87,7 @@ static void add_ronde(bench *b) {
   add_work_options(b, system->command, false);
   json_array_append_new(system->command, json_sprintf("--threads=%s", step_option(b, "threads")));
   json_array_append_new(system->command, json_sprintf("--lr=%s", step_option(b, "lr")));
+  json_array_append_new(system->command, json_sprintf("--dtype=%s", step_option(b, "dtype")));
 }
 
 /* The threads of Ronde, resolved, are the peers'. */

@@ -49,6 +49,8 @@ INLINE void multiply(const block *p, const int rows, const int columns) {
     if (rows > 1) _tile_loadd(2, c + TILE * ldc, ldc);
     if (rows > 1 && columns > 1) _tile_loadd(3, c + TILE * ldc + 64, ldc);
   } else {
+    for (int i = 0; i < rows * TILE; i++)
+      for (int j = 0; j < columns; j++) __builtin_prefetch(c + i * ldc + j * 64, 1);
     _tile_zero(0);
     if (columns > 1) _tile_zero(1);
     if (rows > 1) _tile_zero(2);

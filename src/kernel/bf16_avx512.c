@@ -33,15 +33,16 @@ INLINE __m512 row_or_zero(const float *x, int64_t ldx, int64_t row, int64_t rows
   return row < rows ? _mm512_loadu_ps(x + row * ldx) : _mm512_setzero_ps();
 }
 
+/* Row by row, as they lie in memory. */
 void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
-  uint16_t *to = out;
-  for (int64_t j = 0; j < n; j += PANEL) {
-    int64_t r = 0;
-    for (; r + 2 <= rows; r += 2, to += 2 * PANEL)
-      _mm512_storeu_si512(to, pairs(_mm512_loadu_ps(x + r * ldx + j), _mm512_loadu_ps(x + (r + 1) * ldx + j)));
-    for (; r < k; r += 2, to += 2 * PANEL)
-      _mm512_storeu_si512(to, pairs(row_or_zero(x + j, ldx, r, rows), _mm512_setzero_ps()));
-  }
+  int64_t r = 0;
+  for (; r + 2 <= rows; r += 2)
+    for (int64_t j = 0; j < n; j += PANEL)
+      _mm512_storeu_si512(out + j * k + r * PANEL,
+                          pairs(_mm512_loadu_ps(x + r * ldx + j), _mm512_loadu_ps(x + (r + 1) * ldx + j)));
+  for (; r < k; r += 2)
+    for (int64_t j = 0; j < n; j += PANEL)
+      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(row_or_zero(x + j, ldx, r, rows), _mm512_setzero_ps()));
 }
 
 /* 16x16 numbers of 32 bits. */

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* Runs of pixels are cut to about ROWS_WANTED rows; a run's sum is taken in pieces of about PIECE of the reduction, and a
- * weight gradient's in parts of about PART, so that their operands stay in the first two caches. */
-enum { ROWS_WANTED = 128, PIECE = 192, PART = 512 };
+/* Runs of pixels are cut to about ROWS_WANTED rows; a weight gradient's reduction in parts of about PART, so that the
+ * operands of its taps stay in the second cache. */
+enum { ROWS_WANTED = 128, PART = 512 };
 
 /* Where the weight gradient finds its operands. Input: [Ib][H][bi][row], a row [phase][place][N]: the places of a phase are
  * the pixels that lie a stride apart, those of the padding too, so that the outputs of a row meet neighbouring places
@@ -29,6 +29,7 @@ typedef struct conv_bf16_state {
   ronde__axis h, w;
   bool *live; /* [KH*KW]: as in conv_blocks.c */
   int64_t in_blocks, out_blocks, weight_block;
+  bool streams_rows; /* rather than weights */
   ronde__conv_schedule forward, data;
   weight_plan weight;
 } conv_bf16_state;
@@ -64,12 +65,8 @@ static ronde_status make_weight_plan(const ronde__op_desc *desc, conv_bf16_state
   p->row = ronde__min(s->w.stride, s->w.kernel) * p->phase;
   p->in_row = in->block * p->row, p->in_block = in->h * p->in_row;
   p->out_row = p->n_parts * p->part * out->block, p->out_block = out->h * p->out_row;
-  ronde__gemm_shape shape = {.m = (int)in->block,
-                             .n = (int)out->block,
-                             .k = (int)p->part,
-                             .lda = p->row,
-                             .ldc = out->block,
-                             .bf16 = true};
+  ronde__gemm_shape shape = {
+      .m = (int)in->block, .n = (int)out->block, .k = (int)p->part, .lda = p->row, .ldc = out->block, .bf16 = true};
   p->gemm = ronde__gemm_pair_resolve(desc, shape);
   RONDE_TRY(ronde__gemm_list_create(out->h * p->n_parts, &p->list));
   for (int64_t i = 0; i < p->list.count; i++) {
@@ -99,7 +96,8 @@ static ronde_status conv_bf16_prepare(const ronde__op_desc *desc, void **state_o
                          .w = ronde__conv_axis_w(desc),
                          .in_blocks = ronde__phys_blocks(&desc->in[0]),
                          .out_blocks = ronde__phys_blocks(&desc->out[0]),
-                         .weight_block = desc->in[0].block * desc->out[0].block};
+                         .weight_block = desc->in[0].block * desc->out[0].block,
+                         .streams_rows = ronde__phys_elems(&desc->in[0]) > ronde__weight_elems(&desc->param[0])};
   int64_t longest = ronde__max(1, ROWS_WANTED / desc->in[0].n);
   ronde_status status = ronde__conv_schedules_create(desc, longest, make_run, NULL, &s->forward, &s->data);
   if (status == RONDE_OK) status = find_live(s);
@@ -125,7 +123,8 @@ static packed packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s,
   bool multiplies = !backward || desc->need_dinput[0], learns = backward && !desc->frozen[0];
   packed p = {0};
   if (multiplies) p.weights = ronde__weight_elems(&desc->param[0]), p.rows = ronde__phys_elems(rows);
-  if (learns) p.input = s->in_blocks * s->weight.in_block + excess(&s->weight), p.gradient = s->out_blocks * s->weight.out_block;
+  if (learns)
+    p.input = s->in_blocks * s->weight.in_block + excess(&s->weight), p.gradient = s->out_blocks * s->weight.out_block;
   const int64_t line = 64 / sizeof(uint16_t);
   p.rows = ronde__round_up(p.rows, line), p.input = ronde__round_up(p.input, line);
   return p;
@@ -183,8 +182,16 @@ static void sum_run(const conv_bf16_job *j, const ronde__conv_schedule *schedule
                     const uint16_t *weights, float *c, bool accumulate) {
   const ronde__gemm_pair *pair = &schedule->kernels[r->kernel];
   const ronde__gemm_list *list = &schedule->lists[r->list];
-  ronde__gemm_sum_by(pair, list, list->count, ronde__max(1, PIECE / pair->set.shape.k), j->rows + r->a0, weights,
-                     c + r->c0, accumulate);
+  ronde__gemm_run(accumulate ? &pair->add : &pair->set, j->rows + r->a0, list->a, weights, list->b, list->count,
+                  c + r->c0);
+}
+
+/* A run of one of the blocks that are computed. What is larger, rows or weights, goes by once, and the other one stays in
+ * cache. */
+static const ronde__conv_run *item_of(const ronde__conv_schedule *schedule, bool streams_rows, int64_t blocks,
+                                      int64_t item, int64_t *block_out) {
+  *block_out = streams_rows ? item % blocks : item / schedule->n_runs;
+  return &schedule->runs[streams_rows ? item / blocks : item % schedule->n_runs];
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {
@@ -195,8 +202,8 @@ static void forward_part(void *arg, int thread, int n_threads) {
   int64_t block = out->h * out->w * out->n * out->block;
   ronde__thread_chunk(s->out_blocks * s->forward.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t ob = item / s->forward.n_runs;
-    const ronde__conv_run *r = &s->forward.runs[item % s->forward.n_runs];
+    int64_t ob;
+    const ronde__conv_run *r = item_of(&s->forward, s->streams_rows, s->out_blocks, item, &ob);
     float *y = j->call->out[0] + ob * block;
     sum_run(j, &s->forward, r, j->weights + ob * slab, y, false);
     ronde__fused_bias_act(j->desc, j->call, ob, y + r->c0, r->extent);
@@ -323,9 +330,9 @@ static void data_part(void *arg, int thread, int n_threads) {
   int64_t block = in->h * in->w * in->n * in->block;
   ronde__thread_chunk(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t ib = item / s->data.n_runs;
-    sum_run(j, &s->data, &s->data.runs[item % s->data.n_runs], j->weights + ib * slab, j->call->din[0] + ib * block,
-            j->call->accumulate_dinput[0]);
+    int64_t ib;
+    const ronde__conv_run *r = item_of(&s->data, s->streams_rows, s->in_blocks, item, &ib);
+    sum_run(j, &s->data, r, j->weights + ib * slab, j->call->din[0] + ib * block, j->call->accumulate_dinput[0]);
   }
 }
 
