@@ -11,11 +11,18 @@
 /* What was fastest somewhere: the fastest here counts. A script leaves itself out where the machine lacks what it
  * needs. */
 static const struct {
-  const char *peer, *variant, *script, *option;
+  const char *peer, *variant, *script, *options[2];
+  bool bf16; /* beside a Ronde that multiplies in bfloat16; the others are f32 */
 } variants[] = {
-    {"pytorch", "", "pytorch_step.py", NULL},       {"pytorch", "channels-last", "pytorch_step.py", "--channels-last"},
-    {"tensorflow", "", "tensorflow_step.py", NULL}, {"tensorflow", "tcmalloc", "tensorflow_step.py", "--tcmalloc"},
-    {"mxnet", "", "mxnet_step.py", NULL},
+    {"pytorch", "", "pytorch_step.py", {NULL}, false},
+    {"pytorch", "channels-last", "pytorch_step.py", {"--channels-last"}, false},
+    {"pytorch", "bf16", "pytorch_step.py", {"--bf16"}, true},
+    {"pytorch", "channels-last bf16", "pytorch_step.py", {"--channels-last", "--bf16"}, true},
+    {"tensorflow", "", "tensorflow_step.py", {NULL}, false},
+    {"tensorflow", "tcmalloc", "tensorflow_step.py", {"--tcmalloc"}, false},
+    {"tensorflow", "bf16", "tensorflow_step.py", {"--bf16"}, true},
+    {"tensorflow", "tcmalloc bf16", "tensorflow_step.py", {"--tcmalloc", "--bf16"}, true},
+    {"mxnet", "", "mxnet_step.py", {NULL}, false},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0] };
 _Static_assert(N_VARIANTS + 1 <= TOOL_MAX_SYSTEMS, "each variant is a system, beside Ronde");
@@ -105,7 +112,8 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
       json_pack("[s, o, o, o, o]", python, json_sprintf("%s/scripts/%s", folder, variants[variant].script),
                 json_sprintf("--file=%s", b->file), json_sprintf("--threads=%d", threads), json_sprintf("--lr=%g", lr));
   add_work_options(b, system->command, true);
-  if (variants[variant].option) json_array_append_new(system->command, json_string(variants[variant].option));
+  for (int i = 0; i < 2 && variants[variant].options[i]; i++)
+    json_array_append_new(system->command, json_string(variants[variant].options[i]));
   bool absent;
   ronde_status status = tool_system_start(system, &absent);
   b->n += !status && !absent;
@@ -169,9 +177,10 @@ static ronde_status start_systems(bench *b) {
   if (status || !*peers) return status;
   double lr = tool_number(b->systems[0].about, "lr");
   int threads = (int)tool_number(b->systems[0].about, "threads");
+  bool bf16 = strcmp(tool_string(b->systems[0].about, "dtype"), "bf16") == 0;
   status = save_work(b);
   for (int i = 0; i < N_VARIANTS && !status; i++)
-    if (is_listed_peer(peers, variants[i].peer))
+    if (is_listed_peer(peers, variants[i].peer) && (bf16 || !variants[i].bf16))
       status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
   return status;
 }

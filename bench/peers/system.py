@@ -106,7 +106,7 @@ def serve(args, step, parameters, flops, **facts):
         "forward_flops_per_example": flops,
         "padding": args.padding,
         "batch": args.batch,
-        "dtype": "f32",
+        "dtype": "bf16" if getattr(args, "bf16", False) else "f32",
         "optimizer": args.optimizer,
         "momentum": args.momentum,
         "lr": args.lr,

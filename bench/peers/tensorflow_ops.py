@@ -28,8 +28,9 @@ with without_stderr():
 
 
 class Ops:
-    def __init__(self, file):
+    def __init__(self, file, bf16=False):
         self.file, self.variables, self.running, self.flops = file, {}, {}, 0
+        self.bf16 = bf16
         self.flattened = None
 
     def variable(self, name, change):
@@ -37,17 +38,20 @@ class Ops:
             self.variables[name] = tf.Variable(change(self.file[name]), name=name.replace(".", "_"))
         return self.variables[name]
 
+    def cast(self, x):
+        return tf.cast(x, tf.bfloat16) if self.bf16 else x
+
     def bias(self, x, name):
         if f"{name}.bias" not in self.file.header:
             return x
-        return tf.nn.bias_add(x, self.variable(f"{name}.bias", lambda b: b))
+        return tf.nn.bias_add(x, self.cast(self.variable(f"{name}.bias", lambda b: b)))
 
     def conv(self, x, name, stride, padding):
         weight = self.variable(f"{name}.weight", lambda w: w.transpose(2, 3, 1, 0))
         same = stride == 1 and padding > 0 and 2 * padding + 1 == weight.shape[0]
         if padding and not same:
             x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
-        y = tf.nn.conv2d(x, weight, stride, "SAME" if same else "VALID")
+        y = tf.nn.conv2d(x, self.cast(weight), stride, "SAME" if same else "VALID")
         self.flops += 2 * weight.shape.num_elements() * int(y.shape[1] * y.shape[2])
         return self.bias(y, name)
 
@@ -64,7 +68,7 @@ class Ops:
         weight = self.variable(f"{name}.weight", change)
         self.flattened = None
         self.flops += 2 * weight.shape.num_elements()
-        return self.bias(tf.matmul(x, weight), name)
+        return self.bias(tf.matmul(x, self.cast(weight)), name)
 
     def batch_norm(self, x, name):
         scale, shift = self.variable(f"{name}.weight", lambda w: w), self.variable(f"{name}.bias", lambda b: b)

@@ -4,13 +4,14 @@
 One tf.function, without XLA; channels last, the only form its convolutions have on CPUs; SAME where that is the
 network's padding, else padded explicitly and VALID (the padding list of tf.nn.conv2d is four times slower); fused
 optimizer ops; oneDNN's kernels, which it leaves out by default on CPUs without AVX-512, and is three times slower then
-(lenet5). --tcmalloc preloads it.
+(lenet5). --tcmalloc preloads it. --bf16: mixed precision as Keras has it, activations and copies of weights in bfloat16,
+variables, batch statistics and loss in f32.
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
 import system
 
-args = system.arguments("--tcmalloc")
+args = system.arguments("--tcmalloc", "--bf16")
 system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 
 import networks  # noqa: E402
@@ -21,9 +22,9 @@ def main():
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     file = system.File(args.file)
-    ops, size = Ops(file), file.x.shape[2:]
+    ops, size = Ops(file, args.bf16), file.x.shape[2:]
     x, y = tf.constant(file.x.transpose(0, 2, 3, 1)), tf.constant(file.labels)
-    networks.build(args.model, ops, x[:1], args.padding, size)  # makes the variables
+    networks.build(args.model, ops, ops.cast(x[:1]), args.padding, size)  # makes the variables
     flops = ops.flops
     for mean, variance in ops.running.values():
         mean.assign(tf.zeros_like(mean)), variance.assign(tf.ones_like(variance))
@@ -48,7 +49,7 @@ def main():
     @tf.function
     def step():
         with tf.GradientTape() as tape:
-            logits = networks.build(args.model, ops, x, args.padding, size)
+            logits = tf.cast(networks.build(args.model, ops, ops.cast(x), args.padding, size), tf.float32)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
         for i, gradient in enumerate(tape.gradient(loss, variables)):
             update(i, gradient)

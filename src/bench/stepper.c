@@ -117,7 +117,7 @@ ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
                 job->model_name, "shape", shape, "classes", (json_int_t)job->classes, "padding",
                 job->options->padding == RONDE__PADDING_SAME ? "same" : "valid", "batch", (json_int_t)job->batch,
                 "parameters", (json_int_t)ronde_graph_parameters(s->graph), "forward_flops_per_example",
-                (json_int_t)ronde_graph_forward_flops(s->graph), "dtype", ronde_config_get(job->config, "dtype"),
+                (json_int_t)ronde_graph_forward_flops(s->graph), "dtype", job->compute.bf16 ? "bf16" : "f32",
                 "optimizer", ronde_config_get(job->config, "optimizer"), "momentum", job->options->momentum, "lr",
                 job->optim.lr, "threads", job->threads, "machine", ronde__machine_json(job->compute.kernels->isa));
   char *text = json ? json_dumps(json, JSON_REAL_PRECISION(15)) : NULL;
