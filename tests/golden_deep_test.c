@@ -112,7 +112,7 @@ static void test_case(void **state) {
   skip_slow(g.name);
   golden_open(&g);
   const ronde__kernels *best = ronde__kernels_available(0);
-  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1}, {best, RONDE__GEMM_TILE, 2}};
+  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1, NULL}, {best, RONDE__GEMM_TILE, 2, NULL}};
   int failures = 0;
   for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) {
     subject s = subject_create(&g, &machines[i]);
@@ -229,7 +229,7 @@ static void test_planted_bugs(void **state) {
   }
   skip_slow(g.name);
   golden_open(&g);
-  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, THREADS_ONLY ? 2 : 1};
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, THREADS_ONLY ? 2 : 1, NULL};
   if (plant->normalised) require_norm_bugs_seen(plant, &g, &m);
   for (size_t i = 0; i < RONDE__COUNT(plant->biases) && plant->biases[i]; i++) {
     subject s = subject_create(&g, &m);
@@ -245,7 +245,7 @@ static void test_planted_bugs(void **state) {
 static void test_planted_bugs_in_blocks(void **state) {
   golden g = {.name = *state};
   golden_open(&g);
-  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1};
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1, NULL};
   ronde_graph *graph = make_graph(&g);
   int concat = 0;
   while (graph->nodes[concat].kind != RONDE__OP_CONCAT) concat++;

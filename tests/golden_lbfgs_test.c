@@ -102,7 +102,7 @@ static int follow(const golden *g, const machine *m) {
 static void test_follows_pytorch(void **state) {
   golden g = {.name = *state};
   const ronde__kernels *best = ronde__kernels_available(0);
-  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1}, {best, RONDE__GEMM_TILE, 2}};
+  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1, NULL}, {best, RONDE__GEMM_TILE, 2, NULL}};
   int failures = 0;
   golden_open(&g);
   for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) failures += follow(&g, &machines[i]);

@@ -33,7 +33,7 @@ static void test_gradients(void **state) {
   int failures = 0;
   for (int i = 0; ronde__kernels_available(i); i++) {
     for (int impl = RONDE__GEMM_TILE; impl <= RONDE__GEMM_XSMM; impl++) {
-      machine m = {ronde__kernels_available(i), (ronde__gemm_impl)impl, THREADS_ONLY ? 2 : 1};
+      machine m = {ronde__kernels_available(i), (ronde__gemm_impl)impl, THREADS_ONLY ? 2 : 1, NULL};
       if (i > 0 && (THREADS_ONLY || impl == RONDE__GEMM_XSMM)) continue; /* libxsmm looks at the CPU itself */
       subject s = subject_create(&g, &m);
       double loss = gradients(&g, &s, 0, g.batch), wanted = number(stage, "loss_f64");
@@ -81,7 +81,7 @@ static void test_steps(void **state) {
   }
   golden_open(&g);
   const ronde__kernels *best = ronde__kernels_available(0);
-  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1}, {best, RONDE__GEMM_TILE, 2}};
+  const machine machines[] = {{best, RONDE__GEMM_XSMM, 1, NULL}, {best, RONDE__GEMM_TILE, 2, NULL}};
   int failures = 0;
   for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) {
     failures += ten_steps(&g, "sgd", &sgd, &machines[i]);
@@ -95,7 +95,7 @@ static void test_steps(void **state) {
 static void test_planted_bugs(void **state) {
   golden g = {.name = *state};
   golden_open(&g);
-  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1};
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1, NULL};
   subject s = subject_create(&g, &m);
   gradients(&g, &s, 0, g.batch);
   const json_t *stage = field(g.json, "gradient");

@@ -51,6 +51,7 @@ typedef struct machine {
   const ronde__kernels *kernels;
   ronde__gemm_impl gemm;
   int threads;
+  const struct ronde__bf16 *bf16; /* NULL: f32 */
 } machine;
 
 typedef struct subject {

@@ -115,9 +115,12 @@ int find_param(const ronde__net *net, const char *name) {
 subject subject_create_of(const golden *g, const machine *m, ronde_graph *graph) {
   subject s = {.graph = graph};
   snprintf(s.text, sizeof s.text, "%s, %s, %s, %d threads", g->name, m->kernels->isa,
-           m->gemm == RONDE__GEMM_XSMM ? "xsmm" : "tile", m->threads);
+           m->bf16                       ? ronde__bf16_name(m->bf16)
+           : m->gemm == RONDE__GEMM_XSMM ? "xsmm"
+                                         : "tile",
+           m->threads);
   assert_int_equal(ronde__pool_create(m->threads, &s.pool), RONDE_OK);
-  ronde__net_options options = {.compute = {.kernels = m->kernels, .gemm = m->gemm}, .pool = s.pool, .training = true};
+  ronde__net_options options = {.compute = {m->kernels, m->gemm, m->bf16}, .pool = s.pool, .training = true};
   assert_int_equal(ronde__net_create(s.graph, &options, &s.net), RONDE_OK);
 
   int n_params;
