@@ -9,7 +9,8 @@
 
 /* ---- the work of a case ---- */
 
-/* Of the run's record, or by the field's name of the plan. */
+/* Of the run's record, or by the field's name of the plan. The number format of layers is not among them: it differs only
+ * where it is what is compared. */
 static const struct {
   const char *field, *section, *key;
   bool is_of_batch; /* follows from the batch, for steps or epochs that are given */
@@ -20,7 +21,6 @@ static const struct {
             {"padding", "model", "padding", false},
             {"data_sha256", "data", "sha256", false},
             {"data_examples", "data", "train_examples", false},
-            {"dtype", "config", "dtype", false},
             {"batch", "config", "batch", true},
             {"steps", "totals", "steps", true},
             {"examples", "totals", "examples", true}};

@@ -155,7 +155,7 @@ static void test_bad_values_are_named(void **state) {
       {"optimizer", "sgd|adam", "--optimizer: 'sgd|adam' is not sgd, adam, adamw, adagrad, rmsprop or lbfgs"},
       {"optimizer", "", "--optimizer: '' is not sgd, adam, adamw, adagrad, rmsprop or lbfgs"},
       {"shard", "whol", "--shard: 'whol' is not static or whole"},
-      {"dtype", "bf16", "--dtype: 'bf16' is not f32"},
+      {"dtype", "f16", "--dtype: 'f16' is not f32, bf16 or auto"},
       {"save", "", "--save: needs a value"},
       {"bacth", "1", "unknown option --bacth; the nearest is --batch"},
       {"batch-size", "1", "unknown option --batch-size; here it is --batch"},

@@ -112,8 +112,9 @@ static bool conv2d_dead_tap(const ronde__op_desc *desc, int64_t t) {
 }
 
 static const ronde__form *const conv2d_forms[] = {
-    &ronde__conv_depthwise, &ronde__conv_groups, &ronde__conv_bf16,  &ronde__conv_toeplitz, &ronde__conv_winograd,
-    &ronde__conv_blocks,    &ronde__conv_lanes,  &ronde__conv_first, NULL,
+    &ronde__conv_depthwise, &ronde__conv_groups,   &ronde__conv_bf16,
+    &ronde__conv_toeplitz,  &ronde__conv_winograd, &ronde__conv_blocks,
+    &ronde__conv_lanes,     &ronde__conv_first,    NULL,
 };
 
 const ronde__op ronde__op_conv2d = {

@@ -25,14 +25,12 @@ static inline int64_t ronde__linear_slab(const ronde__op_desc *desc) {
   return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out[0]);
 }
 
-/* The first `rows` rows of the lines ahead of a tile's. */
-static inline void ronde__linear_fetch(const float *ahead, int64_t elems) {
-  for (int64_t i = 0; i < elems; i += 16) __builtin_prefetch(ahead + i, 0, 2);
+/* Begins to bring n elements of weights into cache. */
+static inline void ronde__linear_fetch(const float *ahead, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(ahead + i, 0, 2);
 }
 
-/* Both gradients from a piece of output blocks, or the weight gradient alone: `part` is called with user by the pool for
- * [ob0, ob0 + n_obs), and what it makes of dparam[0] is told. From the last piece to the first, as the flat arrays are
- * exchanged. */
+/* A call, or, in backward of BLOCKS, its output blocks [ob0, ob0 + n_obs). */
 typedef struct ronde__linear_piece {
   const ronde__op_desc *desc;
   const void *state;
@@ -40,9 +38,12 @@ typedef struct ronde__linear_piece {
   int64_t ob0, n_obs;
 } ronde__linear_piece;
 
+/* Runs `part` in the pool for every `piece` output blocks, from the last ones to the first, as the flat arrays are
+ * exchanged, and tells the gradients of the weights that each has finished. */
 void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
                                    int64_t piece, void (*part)(void *piece, int thread, int n_threads));
 
+/* Of a call (op.h). */
 double ronde__linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward);
 
 #endif

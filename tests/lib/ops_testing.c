@@ -16,10 +16,11 @@ bool found(const op_run *run, const char *format, ...) {
       (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
                        run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0],
                        a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
-  used += (size_t)snprintf(finding + used, size - used,
-                           " (%s %s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa, run->v->bf16 ? run->v->bf16->name : "f32",
-                           run->v->gemm, ronde__pool_threads(run->v->pool), layouts[run->v->offered], run->v->need,
-                           run->v->accumulate, run->v->in_dout);
+  used +=
+      (size_t)snprintf(finding + used, size - used,
+                       " (%s %s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa,
+                       run->v->bf16 ? run->v->bf16->name : "f32", run->v->gemm, ronde__pool_threads(run->v->pool),
+                       layouts[run->v->offered], run->v->need, run->v->accumulate, run->v->in_dout);
   va_list args;
   va_start(args, format);
   vsnprintf(finding + used, size - used, format, args);
