@@ -231,6 +231,51 @@ static void test_train_then_predict(void **state) {
   free(options);
 }
 
+/* Counts what its function is called for, and gives other answers in eager runs. */
+typedef struct eager_calls {
+  int recorded, trained, run;
+} eager_calls;
+
+static ronde_tensor *counting_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  eager_calls *calls = user;
+  ronde_pass pass = ronde_graph_pass(graph);
+  int *count = !pass.eager ? &calls->recorded : pass.training ? &calls->trained : &calls->run;
+  __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
+  x = ronde_tanh(ronde_linear(x, "fc1", 9, true));
+  if (calls->run > 1) x = ronde_tanh(x);
+  x = ronde_linear(x, "fc2", 1, true);
+  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
+  return x;
+}
+
+static void test_eager_runs_call_the_model(void **state) {
+  const ronde_source source = {
+      .rank = 1, .dims = {5}, .target_elems = 1, .n_examples = {200, 0}, .read = read_table, .name = "table"};
+  eager_calls calls = {0};
+  const ronde_hooks hooks = {.source = &source, .model = counting_model, .user = &calls};
+  char *options = ronde__format("batch=20 lr=0.2 threads=1 exec=eager save=%s/w", folder);
+  ronde_config *config = config_make("train", options);
+  ronde_predictor *p, *q;
+  float x[5] = {.25f, -.5f, .125f, .375f, 0}, y, again, z;
+  assert_int_equal(ronde_train_predictor(config, &hooks, &p, NULL), RONDE_OK);
+  ronde_config_destroy(config); /* and all else of the training */
+  calls = (eager_calls){0};
+  assert_int_equal(ronde_predictor_run(p, 1, x, &y), RONDE_OK);
+  assert_int_equal(calls.run, 1);
+  assert_int_equal(ronde_predictor_run(p, 1, x, &again), RONDE_OK);
+  assert_int_equal(calls.run, 2);
+  assert_true(y != again);
+  calls = (eager_calls){0};
+  q = load("init=%s/w exec=eager", &(ronde_hooks){.model = counting_model, .user = &calls});
+  assert_int_equal(calls.run, 0);
+  assert_int_equal(ronde_predictor_run(q, 1, x, &z), RONDE_OK);
+  assert_int_equal(calls.run, 1);
+  assert_memory_equal(&y, &z, sizeof y);
+  ronde_predictor_destroy(p);
+  ronde_predictor_destroy(q);
+  free(options);
+}
+
 static ronde_status read_nan(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                              float *targets) {
   read_table(user, split, ids, n, x, labels, targets);
@@ -278,6 +323,7 @@ int main(void) {
       TEST(test_tensors_by_name),
       TEST(test_buffers),
       TEST(test_train_then_predict),
+      TEST(test_eager_runs_call_the_model),
       TEST(test_no_predictor_of_a_run_that_failed),
       TEST(test_refusals),
   };
