@@ -266,6 +266,15 @@ static void test_normalisation_that_cannot_be(void **state) {
   free(two);
 }
 
+/* What the user says counts, though it is what would count without him. */
+static void test_a_default_may_be_meant(void **state) {
+  json_decref(run_job("train", "model=mnist-small data=synthetic:1x28x28:10:20 batch=10 padding=valid save=%s/w"));
+  json_decref(run_job("eval", "init=%s/w data=synthetic:1x28x28:10:20"));
+  char *same = ronde__format("init=%s/w data=synthetic:1x28x28:10:20 padding=same", folder);
+  check_failed(&lines, try_job("eval", same, NULL), RONDE_E_INPUT, "/w: tensor fc1.weight", "but the network's is");
+  free(same);
+}
+
 /* ---- another size, and chance ---------------------------------------------------------------------------------- */
 
 /* 20x20 images train a network that takes 32x32; the weights' file tells eval and predict to do the same. */
@@ -447,6 +456,7 @@ int main(void) {
       TEST(test_normalisation_goes_with_the_weights),
       TEST(test_normalisation_is_that_of_init),
       TEST(test_normalisation_that_cannot_be),
+      TEST(test_a_default_may_be_meant),
       TEST(test_resize_goes_with_the_weights),
       TEST(test_augmented_runs_agree),
       TEST(test_a_tree_of_images_trains),

@@ -77,7 +77,7 @@ static ronde_status options_from_file(ronde__job *job) {
   /* Training asks the data: another number is either meant (--classes) or a mistake. */
   if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
-  if (!ronde__config_is_set(job->config, "padding") && padding)
+  if (!ronde_config_is_given(job->config, "padding") && padding)
     o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
