@@ -2,6 +2,7 @@
 #include "tree_testing.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define TRAIN "model=mnist-small data=folder:%s/tree batch=8 epochs=2 optimizer=adam lr=0.01 threads=1 save=%s/w"
 enum { PIXELS = TREE_SIDE * TREE_SIDE, N = 24 };
@@ -276,6 +277,55 @@ static void test_eager_runs_call_the_model(void **state) {
   free(options);
 }
 
+/* Files of a few examples do not get a pass each: 150 of one row, and one of 50, are four passes of at most 64. */
+static void test_small_files_share_a_pass(void **state) {
+  enum { FILES = 150, ROWS = 50, F = 5 };
+  const ronde_source source = {
+      .rank = 1, .dims = {F}, .target_elems = 1, .n_examples = {200, 0}, .read = read_table, .name = "table"};
+  eager_calls calls = {0};
+  ronde_hooks hooks = {.source = &source, .model = counting_model, .user = &calls};
+  char *options = ronde__format("batch=20 save=%s/w", folder), *text = NULL;
+  ronde_config *config = config_make("train", options);
+  assert_int_equal(ronde_train(config, &hooks, NULL), RONDE_OK);
+  ronde_config_destroy(config);
+  free(options);
+  float x[ROWS * F];
+  for (int i = 0; i < ROWS * F; ++i) x[i] = small_noise(i, 0);
+  char *rows = ronde__format("%s/rows", folder);
+  assert_int_equal(mkdir(rows, 0777), 0);
+  for (int i = 0; i < FILES; ++i) {
+    char name[24];
+    snprintf(name, sizeof name, "%03d.npy", i);
+    test_write_bytes(
+        rows, name,
+        test_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 5), }", x + i % ROWS * F, F * sizeof *x));
+  }
+  test_write_bytes(rows, "last.npy",
+                   test_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (50, 5), }", x, sizeof x));
+  options = ronde__format("init=%s/w exec=eager threads=1 input=%s", folder, rows);
+  config = config_make("predict", options);
+  calls = (eager_calls){.run = -1000}; /* the same network in each */
+  hooks.source = NULL;
+  assert_int_equal(ronde_predict(config, &hooks, &text), RONDE_OK);
+  assert_int_equal(calls.run, -1000 + 4);
+  free(text);
+  json_decref(run_job("init", "model=mlp:4 shape=5 classes=3 output=%s/v"));
+  json_t *json = run_job("predict", "init=%s/v input=%s/rows"), *examples = json_at(json, "examples");
+  assert_int_equal((int)json_array_size(examples), FILES + ROWS);
+  for (int i = 0; i < FILES + ROWS; ++i) {
+    json_t *one = json_array_get(examples, (size_t)i), *same = json_array_get(examples, (size_t)(FILES + i % ROWS));
+    char name[24];
+    snprintf(name, sizeof name, i < FILES ? "/%03d.npy" : "/last.npy", i);
+    assert_non_null(strstr(text_at(one, "file"), name));
+    assert_int_equal((int)real_at(one, "index"), i < FILES ? 0 : i - FILES);
+    assert_float_equal(real_at(one, "classes.0.probability"), real_at(same, "classes.0.probability"), 1e-6);
+  }
+  json_decref(json);
+  ronde_config_destroy(config);
+  free(options);
+  free(rows);
+}
+
 static ronde_status read_nan(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                              float *targets) {
   read_table(user, split, ids, n, x, labels, targets);
@@ -324,6 +374,7 @@ int main(void) {
       TEST(test_buffers),
       TEST(test_train_then_predict),
       TEST(test_eager_runs_call_the_model),
+      TEST(test_small_files_share_a_pass),
       TEST(test_no_predictor_of_a_run_that_failed),
       TEST(test_refusals),
   };

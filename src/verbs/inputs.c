@@ -269,13 +269,14 @@ static ronde_status open_table(ronde__inputs *in) {
   return check_shape(in, path, &(ronde__shape){1, {columns->width}});
 }
 
+/* Each of these adds to a chunk that has *n examples, up to its end or that of what is open. */
+
 /* Pictures from `at` on, up to the next array or table. */
-static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n_out) {
+static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n) {
   decoding d = {in, 0};
-  while (d.n < in->options.chunk && in->at < in->n && is_picture(in->path[in->at]))
+  while (*n + d.n < in->options.chunk && in->at < in->n && is_picture(in->path[in->at]))
     in->pictures[d.n++] = (picture){.path = in->path[in->at++]};
   ronde__pool_run(pool, decode_share, &d);
-  int64_t n = 0;
   for (int64_t i = 0; i < d.n; i++) {
     const picture *p = &in->pictures[i];
     bool skip;
@@ -284,39 +285,39 @@ static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t 
     ronde__shape shape = {3, {in->options.channels, p->sides[0], p->sides[1]}};
     RONDE_TRY(check_shape(in, p->path, &shape));
     int64_t elems = ronde__shape_elems(&shape);
-    memcpy(in->x + n * elems, p->x, (size_t)elems * sizeof *p->x);
-    in->file[n] = p->path;
-    in->index[n++] = 0;
+    memcpy(in->x + *n * elems, p->x, (size_t)elems * sizeof *p->x);
+    in->file[*n] = p->path;
+    in->index[(*n)++] = 0;
   }
   release_pictures(in);
-  *n_out = n;
   return RONDE_OK;
 }
 
-static void read_array(ronde__inputs *in, int64_t *n_out) {
-  int64_t elems = ronde__shape_elems(&in->shape), n = ronde__min(in->options.chunk, in->array_n - in->array_at);
-  memcpy(in->x, in->array + in->array_at * elems, (size_t)(n * elems) * sizeof *in->x);
-  for (int64_t i = 0; i < n; i++) {
-    in->file[i] = in->path[in->at];
-    in->index[i] = in->array_at + i;
+static void read_array(ronde__inputs *in, int64_t *n) {
+  int64_t elems = ronde__shape_elems(&in->shape),
+          taken = ronde__min(in->options.chunk - *n, in->array_n - in->array_at);
+  memcpy(in->x + *n * elems, in->array + in->array_at * elems, (size_t)(taken * elems) * sizeof *in->x);
+  for (int64_t i = 0; i < taken; i++) {
+    in->file[*n + i] = in->path[in->at];
+    in->index[*n + i] = in->array_at + i;
   }
-  in->array_at += n;
+  in->array_at += taken;
   if (in->array_at == in->array_n) {
     ronde__free(in->array);
     in->array = NULL;
     in->at++;
   }
-  *n_out = n;
+  *n += taken;
 }
 
-static ronde_status read_table(ronde__inputs *in, int64_t *n_out) {
-  int64_t n = 0, elems = ronde__shape_elems(&in->shape);
+static ronde_status read_table(ronde__inputs *in, int64_t *n) {
+  int64_t elems = ronde__shape_elems(&in->shape);
   bool any = true;
-  while (any && n < in->options.chunk) {
-    RONDE_TRY(ronde__rows_next(in->rows, in->x + n * elems, NULL, NULL, &any));
+  while (any && *n < in->options.chunk) {
+    RONDE_TRY(ronde__rows_next(in->rows, in->x + *n * elems, NULL, NULL, &any));
     if (!any) break;
-    in->file[n] = in->path[in->at];
-    in->index[n++] = in->row++;
+    in->file[*n] = in->path[in->at];
+    in->index[(*n)++] = in->row++;
   }
   if (!any && in->row == 0)
     return ronde__fail(RONDE_E_INPUT, "%s: there are no rows under the first line", in->path[in->at]);
@@ -324,7 +325,6 @@ static ronde_status read_table(ronde__inputs *in, int64_t *n_out) {
     close_table(in);
     in->at++;
   }
-  *n_out = n;
   return RONDE_OK;
 }
 
@@ -362,7 +362,7 @@ ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
 ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inputs_chunk *chunk_out) {
   int64_t n = 0;
   RONDE_TRY(inputs_make_room(in));
-  while (n == 0 && in->at < in->n) {
+  while (n < in->options.chunk && in->at < in->n) {
     if (is_picture(in->path[in->at])) {
       RONDE_TRY(read_pictures(in, pool, &n));
     } else if (is_array(in->path[in->at])) {
