@@ -33,7 +33,7 @@ static void read_again(const ronde__columns *columns, ronde__stream *stream, int
 }
 
 static void keep(const ronde__columns *columns) {
-  ronde__columns *kept;
+  ronde__columns *kept = NULL;
   char *text = ronde__columns_text(columns, true);
   require(text && ronde__columns_create(&(ronde__columns_options){.known = text, .source = "kept"}, &kept) == RONDE_OK);
   require(kept->width == columns->width && kept->n_classes == columns->n_classes);
