@@ -305,6 +305,7 @@ static void test_options(void **state) {
       {TRAIN SET "--overlap off --bucket-mb 2", 2, "--bucket-mb can have no effect", "one worker"},
       {TRAIN SET "--shard whole", 2, "--shard can have no effect", "several workers"},
       {TRAIN SET "--local-batch 4", 2, "--batch and --local-batch", ""},
+      {TRAIN SET "--batch 128 --local-batch 4", 2, "--batch and --local-batch", ""},
       {TRAIN SET "--workers 2 --strategy single", 2, "--strategy single", "2"},
       {TRAIN SET "--workers 2 --transport self", 2, "--transport self", "2"},
       {TRAIN SET "--drill slow:1:5", 2, "--drill slow:1:5", "rank 1"},

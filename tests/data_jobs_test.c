@@ -206,6 +206,44 @@ static void test_normalisation_goes_with_the_weights(void **state) {
   }
 }
 
+static int n_followed; /* lines that say whose normalisation is taken */
+
+static void count_followed(void *user, ronde_log_level level, const char *line) {
+  n_followed += level == RONDE_LOG_INFO && strstr(line, "/w were: --normalize ") != NULL;
+}
+
+/* Training that starts from weights; on: what is usual for its own data. */
+static void test_normalisation_is_that_of_init(void **state) {
+  static const char *const usual = "0.4914,0.4822,0.4465;0.247,0.2435,0.2616";
+  static const struct {
+    const char *trained, *option, *recorded;
+    int n_followed;
+  } cases[] = {{"0.25;0.125", "", "0.25;0.125", 1},
+               {"off", "", "off", 1},
+               {"0.25;0.125", "normalize=on", NULL, 0},
+               {"0.25;0.125", "normalize=3;0.5", "3;0.5", 0}};
+  write_cifar10();
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    char *options = ronde__format(SHORT "normalize=%s save=%s/w", folder, cases[i].trained, folder);
+    json_decref(job_run("train", options, NULL));
+    free(options);
+    n_followed = 0;
+    ronde_log_set(count_followed, NULL);
+    options = ronde__format(SHORT "init=%s/w out=%s/run overwrite=on %s", folder, folder, folder, cases[i].option);
+    json_t *run = job_run("train", options, NULL);
+    const char *recorded = cases[i].recorded ? cases[i].recorded : usual;
+    assert_string_equal(text_at(run, "config.normalize"), recorded);
+    assert_int_equal(n_followed, cases[i].n_followed);
+    json_t *rest = run_job("train", "resume=%s/run steps=5"); /* without another look at them */
+    assert_string_equal(text_at(rest, "config.normalize"), recorded);
+    assert_int_equal(n_followed, cases[i].n_followed);
+    json_decref(rest);
+    json_decref(run);
+    free(options);
+  }
+  test_log_start(&lines);
+}
+
 /* What cannot be applied is refused, wherever the data come from. */
 static void test_normalisation_that_cannot_be(void **state) {
   static const char *const cases[][3] = {
@@ -226,6 +264,15 @@ static void test_normalisation_that_cannot_be(void **state) {
                "--normalize");
   free(on);
   free(two);
+}
+
+/* What the user says counts, though it is what would count without him. */
+static void test_a_default_may_be_meant(void **state) {
+  json_decref(run_job("train", "model=mnist-small data=synthetic:1x28x28:10:20 batch=10 padding=valid save=%s/w"));
+  json_decref(run_job("eval", "init=%s/w data=synthetic:1x28x28:10:20"));
+  char *same = ronde__format("init=%s/w data=synthetic:1x28x28:10:20 padding=same", folder);
+  check_failed(&lines, try_job("eval", same, NULL), RONDE_E_INPUT, "/w: tensor fc1.weight", "but the network's is");
+  free(same);
 }
 
 /* ---- another size, and chance ---------------------------------------------------------------------------------- */
@@ -407,7 +454,9 @@ int main(void) {
       TEST(test_predict_sees_what_eval_sees_of_cifar),
       TEST(test_predict_refuses_other_normalisation),
       TEST(test_normalisation_goes_with_the_weights),
+      TEST(test_normalisation_is_that_of_init),
       TEST(test_normalisation_that_cannot_be),
+      TEST(test_a_default_may_be_meant),
       TEST(test_resize_goes_with_the_weights),
       TEST(test_augmented_runs_agree),
       TEST(test_a_tree_of_images_trains),

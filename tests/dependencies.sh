@@ -34,7 +34,7 @@ tools:
 
 # header: the files that may include it; both are extended regular expressions.
 owners='
-jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/io/safetensors_(read|write)\.c src/(measure|config|strategy|record|job|state|setup|train|verbs|bench)/.* tools/.*
+jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/data/columns_json\.c src/io/safetensors_(read|write)\.c src/(measure|config|strategy|record|job|state|setup|train|verbs|bench)/.* tools/.*
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c

@@ -2,6 +2,7 @@
 #include "tree_testing.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define TRAIN "model=mnist-small data=folder:%s/tree batch=8 epochs=2 optimizer=adam lr=0.01 threads=1 save=%s/w"
 enum { PIXELS = TREE_SIDE * TREE_SIDE, N = 24 };
@@ -231,6 +232,100 @@ static void test_train_then_predict(void **state) {
   free(options);
 }
 
+/* Counts what its function is called for, and gives other answers in eager runs. */
+typedef struct eager_calls {
+  int recorded, trained, run;
+} eager_calls;
+
+static ronde_tensor *counting_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  eager_calls *calls = user;
+  ronde_pass pass = ronde_graph_pass(graph);
+  int *count = !pass.eager ? &calls->recorded : pass.training ? &calls->trained : &calls->run;
+  __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
+  x = ronde_tanh(ronde_linear(x, "fc1", 9, true));
+  if (calls->run > 1) x = ronde_tanh(x);
+  x = ronde_linear(x, "fc2", 1, true);
+  ronde_graph_set_loss(graph, ronde_mse_loss(x, ronde_target(graph)));
+  return x;
+}
+
+static void test_eager_runs_call_the_model(void **state) {
+  const ronde_source source = {
+      .rank = 1, .dims = {5}, .target_elems = 1, .n_examples = {200, 0}, .read = read_table, .name = "table"};
+  eager_calls calls = {0};
+  const ronde_hooks hooks = {.source = &source, .model = counting_model, .user = &calls};
+  char *options = ronde__format("batch=20 lr=0.2 threads=1 exec=eager save=%s/w", folder);
+  ronde_config *config = config_make("train", options);
+  ronde_predictor *p, *q;
+  float x[5] = {.25f, -.5f, .125f, .375f, 0}, y, again, z;
+  assert_int_equal(ronde_train_predictor(config, &hooks, &p, NULL), RONDE_OK);
+  ronde_config_destroy(config); /* and all else of the training */
+  calls = (eager_calls){0};
+  assert_int_equal(ronde_predictor_run(p, 1, x, &y), RONDE_OK);
+  assert_int_equal(calls.run, 1);
+  assert_int_equal(ronde_predictor_run(p, 1, x, &again), RONDE_OK);
+  assert_int_equal(calls.run, 2);
+  assert_true(y != again);
+  calls = (eager_calls){0};
+  q = load("init=%s/w exec=eager", &(ronde_hooks){.model = counting_model, .user = &calls});
+  assert_int_equal(calls.run, 0);
+  assert_int_equal(ronde_predictor_run(q, 1, x, &z), RONDE_OK);
+  assert_int_equal(calls.run, 1);
+  assert_memory_equal(&y, &z, sizeof y);
+  ronde_predictor_destroy(p);
+  ronde_predictor_destroy(q);
+  free(options);
+}
+
+/* Files of a few examples do not get a pass each: 150 of one row, and one of 50, are four passes of at most 64. */
+static void test_small_files_share_a_pass(void **state) {
+  enum { FILES = 150, ROWS = 50, F = 5 };
+  const ronde_source source = {
+      .rank = 1, .dims = {F}, .target_elems = 1, .n_examples = {200, 0}, .read = read_table, .name = "table"};
+  eager_calls calls = {0};
+  ronde_hooks hooks = {.source = &source, .model = counting_model, .user = &calls};
+  char *options = ronde__format("batch=20 save=%s/w", folder), *text = NULL;
+  ronde_config *config = config_make("train", options);
+  assert_int_equal(ronde_train(config, &hooks, NULL), RONDE_OK);
+  ronde_config_destroy(config);
+  free(options);
+  float x[ROWS * F];
+  for (int i = 0; i < ROWS * F; ++i) x[i] = small_noise(i, 0);
+  char *rows = ronde__format("%s/rows", folder);
+  assert_int_equal(mkdir(rows, 0777), 0);
+  for (int i = 0; i < FILES; ++i) {
+    char name[24];
+    snprintf(name, sizeof name, "%03d.npy", i);
+    test_write_bytes(
+        rows, name,
+        test_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 5), }", x + i % ROWS * F, F * sizeof *x));
+  }
+  test_write_bytes(rows, "last.npy",
+                   test_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (50, 5), }", x, sizeof x));
+  options = ronde__format("init=%s/w exec=eager threads=1 input=%s", folder, rows);
+  config = config_make("predict", options);
+  calls = (eager_calls){.run = -1000}; /* the same network in each */
+  hooks.source = NULL;
+  assert_int_equal(ronde_predict(config, &hooks, &text), RONDE_OK);
+  assert_int_equal(calls.run, -1000 + 4);
+  free(text);
+  json_decref(run_job("init", "model=mlp:4 shape=5 classes=3 output=%s/v"));
+  json_t *json = run_job("predict", "init=%s/v input=%s/rows"), *examples = json_at(json, "examples");
+  assert_int_equal((int)json_array_size(examples), FILES + ROWS);
+  for (int i = 0; i < FILES + ROWS; ++i) {
+    json_t *one = json_array_get(examples, (size_t)i), *same = json_array_get(examples, (size_t)(FILES + i % ROWS));
+    char name[24];
+    snprintf(name, sizeof name, i < FILES ? "/%03d.npy" : "/last.npy", i);
+    assert_non_null(strstr(text_at(one, "file"), name));
+    assert_int_equal((int)real_at(one, "index"), i < FILES ? 0 : i - FILES);
+    assert_float_equal(real_at(one, "classes.0.probability"), real_at(same, "classes.0.probability"), 1e-6);
+  }
+  json_decref(json);
+  ronde_config_destroy(config);
+  free(options);
+  free(rows);
+}
+
 static ronde_status read_nan(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                              float *targets) {
   read_table(user, split, ids, n, x, labels, targets);
@@ -278,6 +373,8 @@ int main(void) {
       TEST(test_tensors_by_name),
       TEST(test_buffers),
       TEST(test_train_then_predict),
+      TEST(test_eager_runs_call_the_model),
+      TEST(test_small_files_share_a_pass),
       TEST(test_no_predictor_of_a_run_that_failed),
       TEST(test_refusals),
   };

@@ -29,7 +29,31 @@ static ronde_status list_sets(const tool_call *call) {
   return status ? status : tool_print_result(call, text, print_list);
 }
 
+enum { MOST_SHOWN = 8 }; /* of a column's categories */
+
 /* ---- info, convert -------------------------------------------------------------------------------------------- */
+
+/* csv: what the inputs are, in the network's order; a category is an input of its own. */
+static void print_columns(const json_t *columns) {
+  const json_t *input, *target;
+  char name[128], value[128];
+  size_t i, k;
+  json_array_foreach(json_object_get(columns, "targets"), i, target) {
+    tool_printable(json_string_value(target), name, sizeof name);
+    printf("target             %s\n", name);
+  }
+  json_array_foreach(json_object_get(columns, "inputs"), i, input) {
+    const json_t *category, *categories = json_object_get(input, "categories");
+    tool_printable(tool_string(input, "name"), name, sizeof name);
+    printf("%s %s", i ? "                  " : "inputs            ", name);
+    json_array_foreach(categories, k, category) {
+      tool_printable(json_string_value(category), value, sizeof value);
+      if (k < MOST_SHOWN) printf("%s%s", k ? ", " : ": ", value);
+    }
+    if (json_array_size(categories) > MOST_SHOWN) printf(", ... %zu in all", json_array_size(categories));
+    printf("\n");
+  }
+}
 
 static void print_set(const json_t *json) {
   char n[2][32], shape[64];
@@ -44,7 +68,12 @@ static void print_set(const json_t *json) {
   printf("sha256             %s\n", tool_string(json, "sha256"));
   const json_t *name, *names = json_object_get(json, "class_names"), *files = json_object_get(json, "files");
   size_t i;
-  json_array_foreach(names, i, name) { printf("class %-12zu %s\n", i, json_string_value(name)); }
+  json_array_foreach(names, i, name) {
+    char shown[128];
+    tool_printable(json_string_value(name), shown, sizeof shown);
+    printf("class %-12zu %s\n", i, shown);
+  }
+  print_columns(json_object_get(json, "columns"));
   if (!files) return;
   printf("\nwrote");
   json_array_foreach(files, i, name) { printf(" %s", json_string_value(name)); }

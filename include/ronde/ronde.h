@@ -346,7 +346,8 @@ typedef struct ronde_predictor ronde_predictor;
 
 /* config: of "predict". --init names the weights and --threads sets the threads of each call (0: all cores; use 1 if
  * several of your threads call at once). --shape and --classes are needed only if the file does not say them, and
- * --normalize works as on the command line. hooks: NULL, or hooks with a model function. Errors: RONDE_E_INPUT if the
+ * --normalize works as on the command line. hooks: NULL, or hooks with a model function. With --exec eager it is called in
+ * every run, by the thread that runs; what hooks->user points to must then outlive the predictor. Errors: RONDE_E_INPUT if the
  * weights do not fit the network. Destroy a predictor only while no call runs; ronde_predictor_destroy takes NULL. */
 RONDE_API ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,
                                               ronde_predictor **predictor_out);

@@ -3,6 +3,7 @@
 #include "comm/collective.h"
 #include "comm/mpi.h"
 #include "comm/probe.h"
+#include "data/columns.h"
 #include "job/job.h"
 #include "setup/setup.h"
 #include <ronde/measure.h>
@@ -52,8 +53,12 @@ static int64_t wall_ahead_ns(ronde__transport *transport) {
 
 /* The line that says what is wrong with the data is this rank's; the others go on. */
 static void look_at_data(const doctor *d, facts *f) {
-  ronde__data_options options = {
-      .spec = d->options->data, .cache = true, .seed = 1, .layout = (ronde__image_layout)d->options->layout};
+  ronde__columns_options columns = {.target = d->options->target, .ignored = d->options->ignore_columns};
+  ronde__data_options options = {.spec = d->options->data,
+                                 .cache = true,
+                                 .seed = 1,
+                                 .layout = (ronde__image_layout)d->options->layout,
+                                 .columns = &columns};
   ronde__data *data;
   f->data_status = (int32_t)ronde__data_open(&options, &data);
   if (f->data_status != RONDE_OK) return;
@@ -226,8 +231,9 @@ static ronde_status join_ranks(const doctor *d, ronde__transport **transport_out
 }
 
 ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
-  bool of_arrays = ronde__data_is_of_arrays(ronde__config_options(config)->data);
-  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, of_arrays));
+  const char *spec = ronde__config_options(config)->data;
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(spec)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(spec)));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

@@ -55,7 +55,8 @@ struct ronde_config {
 /* A copy of a const config, in whose `options` a job resolves automatic values. */
 ronde_status ronde__config_copy(const ronde_config *config, ronde_config **config_out);
 const ronde__options *ronde__config_options(const ronde_config *config);
-/* Whether the user set the option `flag` to something else than its neutral value (0, off, or its default). */
+/* Whether the user set the option `flag` to something else than its neutral value (0, off, or its default): what can have
+ * an effect. Whether he set it at all, be it to its default, is ronde_config_is_given. */
 bool ronde__config_is_set(const ronde_config *config, const char *flag);
 /* RONDE_E_USAGE, one line: the option can have no effect here, because `why`. Nothing where it is not set. */
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why);

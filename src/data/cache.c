@@ -5,6 +5,7 @@
  * holds a lease on it. */
 #include "data/store.h"
 
+#include "data/columns.h"
 #include "io/file.h"
 
 #include <dirent.h>
@@ -21,7 +22,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 4
+#define VERSION 5
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
 #define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 
@@ -54,6 +55,24 @@ static bool cache_key_add_file(XXH3_state_t *state, const char *path) {
   return ok;
 }
 
+static void cache_key_add_text(XXH3_state_t *state, const char *text) {
+  XXH3_128bits_update(state, text ? text : "", text ? strlen(text) + 1 : 0);
+}
+
+/* All that decides how a table is read. */
+static bool cache_key_add_columns(XXH3_state_t *state, const ronde__columns *columns) {
+  if (!columns) return true;
+  char *known = ronde__columns_text(columns, false);
+  const int64_t choices[] = {columns->wanted != NULL, columns->ignored != NULL, columns->are_values,
+                             columns->has_inputs, columns->has_targets};
+  XXH3_128bits_update(state, choices, sizeof choices);
+  cache_key_add_text(state, columns->wanted);
+  cache_key_add_text(state, columns->ignored);
+  cache_key_add_text(state, known);
+  free(known);
+  return known;
+}
+
 static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   XXH3_state_t *state = XXH3_createState();
   if (!state) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
@@ -65,6 +84,7 @@ static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
+  if (!cache_key_add_columns(state, set->columns)) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
   for (int i = 0; i < 4 && status == RONDE_OK; ++i) {
     const char *path = i < 2 ? set->x_path[i] : set->y_path[i - 2];
     if (path && !cache_key_add_file(state, path))

@@ -1,5 +1,6 @@
 /* From NAME[:DIR] to the files of a set: where published sets are looked for, and the names of their files. */
 #include "data/catalog.h"
+#include "data/columns.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +14,7 @@ typedef ronde_status (*find_fn)(const char *rest, ronde__set *set);
 
 static ronde_status find_idx(const char *dir, ronde__set *set);
 static ronde_status find_npy(const char *dir, ronde__set *set);
+static ronde_status find_csv(const char *path, ronde__set *set);
 static ronde_status find_cifar10(const char *dir, ronde__set *set);
 static ronde_status find_cifar100(const char *dir, ronde__set *set);
 static ronde_status find_synthetic(const char *shape, ronde__set *set);
@@ -28,10 +30,11 @@ static const struct catalog_entry {
     {"cifar10", find_cifar10, 10, {3, {.4914f, .4822f, .4465f}, {.2470f, .2435f, .2616f}}},
     {"cifar100", find_cifar100, 100, {3, {.5071f, .4865f, .4409f}, {.2673f, .2564f, .2762f}}},
     {"npy", find_npy, 0, {0}},
+    {"csv", find_csv, 0, {0}},
     {"folder", ronde__folder_find, 0, {0}},
     {"synthetic", find_synthetic, 0, {0}},
 };
-#define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, folder:DIR, synthetic:CxHxW:classes:n"
+#define NAMES "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, csv:FILE, folder:DIR, synthetic:CxHxW:classes:n"
 
 static ronde_status catalog_no_memory(const ronde__set *set) {
   return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
@@ -238,6 +241,33 @@ static ronde_status find_npy(const char *dir, ronde__set *set) {
   return RONDE_OK;
 }
 
+/* ---- csv -------------------------------------------------------------------------------------------------------- */
+
+/* train.csv or test.csv, perhaps compressed, to be freed; NULL: it is not there. */
+static char *find_csv_part(const char *dir, const char *part) {
+  static const char *const ends[] = {"csv", "csv.gz"};
+  for (size_t i = 0; i < RONDE__COUNT(ends); ++i) {
+    char *path = ronde__format("%s/%s.%s", dir, part, ends[i]);
+    if (path && !access(path, F_OK)) return path;
+    free(path);
+  }
+  return NULL;
+}
+
+static ronde_status find_csv(const char *path, ronde__set *set) {
+  struct stat st;
+  if (ronde__is_empty(path)) return ronde__fail(RONDE_E_USAGE, "data set csv: no file is given: write csv:FILE");
+  set->kind = &ronde__csv_kind;
+  if (stat(path, &st) || !S_ISDIR(st.st_mode)) {
+    set->x_path[RONDE_SPLIT_TRAIN] = ronde__strdup(path);
+    return set->x_path[RONDE_SPLIT_TRAIN] ? RONDE_OK : catalog_no_memory(set);
+  }
+  set->x_path[RONDE_SPLIT_TRAIN] = find_csv_part(path, "train");
+  set->x_path[RONDE_SPLIT_TEST] = find_csv_part(path, "test");
+  if (set->x_path[RONDE_SPLIT_TRAIN]) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s/train.csv: not found, with or without .gz", path);
+}
+
 /* ---- synthetic -------------------------------------------------------------------------------------------------- */
 
 static bool parse_count(const char **at, char after, int64_t max, int64_t *value_out) {
@@ -281,6 +311,7 @@ static ronde_status bare_folder(const char *dir) {
     const char *name, *holds;
     char *first;
   } kinds[] = {{"npy", "train_x.npy", ronde__format("%s/train_x.npy", dir)},
+               {"csv", "train.csv", find_csv_part(dir, "train")},
                {"mnist", "IDX files", first_of_idx(dir)},
                {"cifar10", "CIFAR-10's files", first_of_cifar10(dir)},
                {"cifar100", "CIFAR-100's files", first_of_cifar100(dir)}};
@@ -321,6 +352,9 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   struct stat st;
   bool there = !stat(spec, &st);
   if (there && S_ISDIR(st.st_mode)) return bare_folder(spec);
+  if (there && strstr(spec, ".csv"))
+    return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file: write --data csv:%s", ronde__shown(spec, shown),
+                       shown);
   if (there)
     return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, but a data set is needed: " NAMES,
                        ronde__shown(spec, shown));
@@ -338,6 +372,7 @@ static bool is_of(const char *spec, const char *name) {
 }
 
 bool ronde__data_is_of_arrays(const char *spec) { return is_of(spec, "npy"); }
+bool ronde__data_is_of_columns(const char *spec) { return is_of(spec, "csv"); }
 bool ronde__data_is_of_images(const char *spec) { return is_of(spec, "folder"); }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
@@ -367,6 +402,7 @@ void ronde__set_release(ronde__set *set) {
     ronde__files_release(&set->files[split]);
   }
   ronde__files_release(&set->class_names);
+  ronde__columns_destroy(set->columns);
   free(set->other_val);
   *set = (ronde__set){.name = NULL};
 }

@@ -84,7 +84,7 @@ static ronde_status cifar10_scan(const ronde__set *set, ronde__facts *facts_out)
 }
 
 static ronde_status cifar10_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                                 int64_t *labels) {
+                                 int64_t *labels, float *targets) {
   return cifar_fill(set, 1, 10, facts->n[split], split, x, labels);
 }
 
@@ -93,9 +93,9 @@ static ronde_status cifar100_scan(const ronde__set *set, ronde__facts *facts_out
 }
 
 static ronde_status cifar100_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                                  int64_t *labels) {
+                                  int64_t *labels, float *targets) {
   return cifar_fill(set, 2, 100, facts->n[split], split, x, labels);
 }
 
-const ronde__set_kind ronde__cifar10_kind = {cifar10_scan, cifar10_fill, NULL};
-const ronde__set_kind ronde__cifar100_kind = {cifar100_scan, cifar100_fill, NULL};
+const ronde__set_kind ronde__cifar10_kind = {cifar10_scan, cifar10_fill};
+const ronde__set_kind ronde__cifar100_kind = {cifar100_scan, cifar100_fill};

@@ -24,11 +24,14 @@ typedef struct ronde__data_options {
   bool prefers_val;           /* folder: of DIR/test and DIR/val the latter is the test split */
   bool any_split;             /* folder: no warning where there are no test examples */
   const struct ronde__normalization *normalization; /* instead of the usual; NULL, or channels 0: none */
+  const struct ronde__columns_options *columns;     /* csv; else NULL */
   bool crop, flip; /* loaders change training images at random, drawn by the seed: see transform.h */
 } ronde__data_options;
 
-/* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; or folder:DIR, files of images. */
+/* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; csv:FILE, columns with names; or
+ * folder:DIR, files of images. */
 bool ronde__data_is_of_arrays(const char *spec);
+bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 
 #define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
@@ -76,6 +79,10 @@ ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
+/* What the columns of a csv file are, for a file of weights (columns.h), to be freed; NULL where the data are no such. */
+char *ronde__data_columns(const ronde__data *data);
+/* Whether the classes are what a csv file has as integers. */
+bool ronde__data_has_integer_classes(const ronde__data *data);
 /* The file that holds an example, and nothing else; NULL where there is none, or where images were left out. */
 const char *ronde__data_example_file(const ronde__data *data, ronde_split split, int64_t id);
 /* Renumbers the classes: from now on label k of the set is label_of[k] (one for each class that has a name) among

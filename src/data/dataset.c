@@ -1,5 +1,6 @@
 /* A set that is open: facts, limits and normalisation around decoded examples, read as f32. */
 #include "data/catalog.h"
+#include "data/columns.h"
 #include "data/store.h"
 #include "data/transform.h"
 
@@ -283,6 +284,23 @@ static ronde_status dataset_load(dataset_impl *im, int64_t limit, ronde__data *d
   return dataset_check_labels(im, &im->store, limit);
 }
 
+static ronde_status dataset_copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
+  copy->path = calloc((size_t)n, sizeof *copy->path);
+  for (; copy->path && copy->n < n; ++copy->n)
+    if (!(copy->path[copy->n] = ronde__strdup(names[copy->n]))) break;
+  return copy->n == n ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the names of its classes", what);
+}
+
+/* What scan found out of the columns, or has kept in the cache; the classes that they name are the set's. */
+static ronde_status dataset_take_columns(dataset_impl *im) {
+  ronde__columns *c = im->set.columns;
+  if (!c) return RONDE_OK;
+  if (im->store.note) RONDE_TRY(ronde__columns_take(c, im->store.note, im->set.name));
+  if (!c->are_classes) return RONDE_OK;
+  im->set.classes = c->n_classes;
+  return dataset_copy_names((const char *const *)c->class_name, c->n_classes, im->set.name, &im->set.class_names);
+}
+
 static void set_scales(dataset_impl *im, const ronde__normalization *normalization) {
   float unit = im->facts.f32 ? 1 : 255;
   im->scales = !im->facts.f32 || normalization->channels > 0;
@@ -352,8 +370,11 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
-  int64_t limit = im->set.class_names.n ? 0 : options->classes ? options->classes : im->set.class_limit;
+  bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
+  int64_t limit = has_names ? 0 : options->classes ? options->classes : im->set.class_limit;
+  if (status == RONDE_OK && has_columns) status = ronde__columns_create(options->columns, &im->set.columns);
   if (status == RONDE_OK) status = dataset_load(im, limit, data);
+  if (status == RONDE_OK) status = dataset_take_columns(im);
   if (status == RONDE_OK && options->classes && im->facts.target_elems)
     status = ronde__fail(RONDE_E_USAGE, "--classes %lld can have no effect: the targets of %s are values, not classes",
                          (long long)options->classes, im->set.name);
@@ -386,6 +407,16 @@ ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   const dataset_impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
+char *ronde__data_columns(const ronde__data *data) {
+  const dataset_impl *im = data->impl;
+  return im && im->set.columns ? ronde__columns_text(im->set.columns, false) : NULL;
+}
+
+bool ronde__data_has_integer_classes(const ronde__data *data) {
+  const dataset_impl *im = data->impl;
+  return im && im->set.columns && ronde__columns_have_integers(im->set.columns);
 }
 
 /* Reads through the caller's function, a few examples at a time. */
@@ -424,13 +455,6 @@ const char *ronde__data_example_file(const ronde__data *data, ronde_split split,
   const dataset_impl *im = data->impl;
   if (!im || im->set.kind != &ronde__folder_kind || im->set.files[split].n != im->facts.n[split]) return NULL;
   return id >= 0 && id < im->set.files[split].n ? im->set.files[split].path[id] : NULL;
-}
-
-static ronde_status dataset_copy_names(const char *const *names, int64_t n, const char *what, ronde__files *copy) {
-  copy->path = calloc((size_t)n, sizeof *copy->path);
-  for (; copy->path && copy->n < n; ++copy->n)
-    if (!(copy->path[copy->n] = ronde__strdup(names[copy->n]))) break;
-  return copy->n == n ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for the names of its classes", what);
 }
 
 ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, const char *const *names, int64_t n_names,

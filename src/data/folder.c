@@ -313,7 +313,7 @@ static ronde_status folder_fill_file(const ronde__set *set, const ronde__facts *
 }
 
 static ronde_status folder_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                                int64_t *labels) {
+                                int64_t *labels, float *targets) {
   const ronde__files *files = &set->files[split];
   int64_t elems = ronde__facts_elems(facts), n = 0;
   for (int64_t i = 0; i < files->n; ++i) {
@@ -324,4 +324,4 @@ static ronde_status folder_fill(const ronde__set *set, const ronde__facts *facts
   return n == facts->n[split] ? RONDE_OK : folder_changed(files->path[files->n - 1]);
 }
 
-const ronde__set_kind ronde__folder_kind = {folder_scan, folder_fill, NULL};
+const ronde__set_kind ronde__folder_kind = {folder_scan, folder_fill};

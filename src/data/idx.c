@@ -126,7 +126,7 @@ static ronde_status idx_scan(const ronde__set *set, ronde__facts *facts_out) {
 }
 
 static ronde_status idx_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                             int64_t *labels) {
+                             int64_t *labels, float *targets) {
   int64_t n = facts->n[split];
   const ronde__idx images = {.rank = 3, .dim = {n, facts->dims[1], facts->dims[2]}};
   const ronde__idx label_idx = {.rank = 1, .dim = {n}};
@@ -138,4 +138,4 @@ static ronde_status idx_fill(const ronde__set *set, const ronde__facts *facts, r
   return RONDE_OK;
 }
 
-const ronde__set_kind ronde__idx_kind = {idx_scan, idx_fill, NULL};
+const ronde__set_kind ronde__idx_kind = {idx_scan, idx_fill};

@@ -197,18 +197,13 @@ static ronde_status npy_fill_answers(const char *path, const char *x_path, int64
 }
 
 static ronde_status npy_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                             int64_t *labels) {
+                             int64_t *labels, float *targets) {
   RONDE_TRY(npy_fill_images(set, facts, split, x));
-  if (!labels) return RONDE_OK;
-  return npy_fill_answers(set->y_path[split], set->x_path[split], facts->n[split], 0, labels, NULL);
+  return npy_fill_answers(set->y_path[split], set->x_path[split], facts->n[split], facts->target_elems, labels,
+                          targets);
 }
 
-static ronde_status npy_fill_targets(const ronde__set *set, const ronde__facts *facts, ronde_split split,
-                                     float *targets) {
-  return npy_fill_answers(set->y_path[split], set->x_path[split], facts->n[split], facts->target_elems, NULL, targets);
-}
-
-const ronde__set_kind ronde__npy_kind = {npy_scan, npy_fill, npy_fill_targets};
+const ronde__set_kind ronde__npy_kind = {npy_scan, npy_fill};
 
 /* ---- a single file, for predict --------------------------------------------------------------------------------- */
 

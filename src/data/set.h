@@ -18,6 +18,7 @@ typedef struct ronde__facts {
   int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
+  int64_t note_bytes; /* csv: of what is known of the columns, as text with a 0 behind it; else 0 */
 } ronde__facts;
 
 static inline int64_t ronde__facts_elems(const ronde__facts *facts) {
@@ -29,15 +30,14 @@ typedef struct ronde__set ronde__set;
 typedef struct ronde__set_kind {
   /* Facts from headers, every claim checked against what the files hold. */
   ronde_status (*scan)(const ronde__set *set, ronde__facts *facts_out);
-  /* Decodes one split: x [n][C][H][W] u8 or f32, labels [n] (NULL where the examples have targets); refuses files that
-   * are no longer as scanned. */
-  ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels);
-  /* targets [n][target_elems]; NULL: this kind has none. */
-  ronde_status (*fill_targets)(const ronde__set *set, const ronde__facts *facts, ronde_split split, float *targets);
+  /* Decodes one split: x [n][C][H][W] u8 or f32, and labels [n], or where the facts have these targets
+   * [n][target_elems]; the other is NULL. Refuses files that are no longer as scanned. */
+  ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels,
+                       float *targets);
 } ronde__set_kind;
 
-extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__cifar10_kind, ronde__cifar100_kind,
-    ronde__folder_kind, ronde__synthetic_kind;
+extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__csv_kind, ronde__cifar10_kind,
+    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind;
 
 /* Paths, in the order in which they are read. */
 typedef struct ronde__files {
@@ -57,6 +57,8 @@ struct ronde__set {
   int64_t class_limit;         /* 0: none; labels from here on are wrong, unless the user gives a number of classes */
   ronde__normalization normalization;
   ronde__image_layout layout; /* npy only */
+  /* csv only: what the columns are; scan finds out what of it is open */
+  struct ronde__columns *columns;
   /* folder only */
   char *other_val;  /* DIR/val, where DIR/test is there too and is the test split; else NULL */
   bool test_is_val; /* the test split is DIR/val */

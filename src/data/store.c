@@ -1,8 +1,11 @@
 /* Decoded examples in memory: where they lie, how they are decoded, and their hash. */
 #include "data/store.h"
 
+#include "data/columns.h"
+
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,6 +43,7 @@ bool ronde__store_layout_make(const ronde__facts *facts, int64_t front_bytes, co
         !layout_append(&layout.bytes, n, answer, &layout.answers[split]))
       return false;
   }
+  if (facts->note_bytes < 0 || !layout_append(&layout.bytes, facts->note_bytes, 1, &layout.note)) return false;
   *layout_out = layout;
   return true;
 }
@@ -58,6 +62,16 @@ static bool store_hash_split(const ronde__facts *facts, const char *base, const 
   return ok;
 }
 
+/* What scan has found out of the columns. */
+static ronde_status store_write_note(const ronde__set *set, const ronde__facts *facts, char *note) {
+  if (facts->note_bytes == 0) return RONDE_OK;
+  char *text = ronde__columns_text(set->columns, true);
+  bool same = text && (int64_t)strlen(text) + 1 == facts->note_bytes;
+  if (same) memcpy(note, text, (size_t)facts->note_bytes);
+  free(text);
+  return same ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its columns", set->name);
+}
+
 ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
   int64_t largest = 0, n_beyond = 0;
@@ -65,8 +79,7 @@ ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout 
     if (!want[split] || facts->n[split] == 0) continue;
     void *answers = base + layout->answers[split];
     int64_t *labels = facts->target_elems ? NULL : answers;
-    RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels));
-    if (!labels) RONDE_TRY(set->kind->fill_targets(set, facts, split, answers));
+    RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels, labels ? NULL : answers));
     const float *targets = answers;
     for (int64_t i = 0; !labels && i < facts->n[split] * facts->target_elems; ++i)
       n_beyond += targets[i] < 0 || targets[i] > 1;
@@ -74,6 +87,7 @@ ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout 
     if (hash && !store_hash_split(facts, base, layout, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
+  RONDE_TRY(store_write_note(set, facts, base + layout->note));
   facts->largest_label = largest;
   facts->n_beyond_unit = n_beyond;
   return RONDE_OK;
@@ -81,6 +95,7 @@ ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout 
 
 void ronde__store_point(ronde__store *store, const ronde__store_layout *layout, const bool want[2]) {
   const char *base = store->base;
+  if (store->facts.note_bytes) store->note = base + layout->note;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || store->facts.n[split] == 0) continue;
     store->x[split] = base + layout->x[split];

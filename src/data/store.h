@@ -11,6 +11,7 @@ typedef struct ronde__store {
   const void *x[2];   /* NULL where the split is empty or was not decoded */
   const int64_t *labels[2];
   const float *targets[2]; /* in place of labels, where the facts have these */
+  const char *note;        /* facts.note_bytes of it; NULL: none */
   void *base;
   size_t bytes;
   ronde__lease *lease; /* on the cache file; NULL: the memory is this process's own */
@@ -27,7 +28,7 @@ void ronde__store_close(ronde__store *store);
 
 /* Where the inputs and the labels or targets of each split begin, in bytes from the base of the store. */
 typedef struct ronde__store_layout {
-  int64_t x[2], answers[2];
+  int64_t x[2], answers[2], note;
   int64_t bytes; /* of all, and of what lies in front */
 } ronde__store_layout;
 

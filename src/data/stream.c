@@ -209,6 +209,10 @@ ronde_status ronde__stream_read(ronde__stream *s, void *to, int64_t bytes) {
   return got == bytes ? RONDE_OK : stream_truncated(s, bytes - got);
 }
 
+ronde_status ronde__stream_some(ronde__stream *s, void *to, int64_t bytes, int64_t *got_out) {
+  return stream_take(s, to, bytes, got_out);
+}
+
 ronde_status ronde__stream_end(ronde__stream *s) {
   uint8_t byte;
   int64_t got;

@@ -23,6 +23,8 @@ ronde_status ronde__stream_measure(ronde__stream *stream, int64_t limit, int64_t
 ronde_status ronde__stream_rewind(ronde__stream *stream);
 /* Exactly `bytes`; an error where fewer are left. */
 ronde_status ronde__stream_read(ronde__stream *stream, void *to, int64_t bytes);
+/* Up to `bytes`; fewer only at the end. */
+ronde_status ronde__stream_some(ronde__stream *stream, void *to, int64_t bytes, int64_t *got_out);
 /* An error where anything is left. */
 ronde_status ronde__stream_end(ronde__stream *stream);
 

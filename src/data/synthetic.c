@@ -94,7 +94,7 @@ static ronde_status synthetic_scan(const ronde__set *set, ronde__facts *facts_ou
 }
 
 static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x,
-                                   int64_t *labels) {
+                                   int64_t *labels, float *targets) {
   int64_t elems = ronde__facts_elems(facts);
   size_t grid_bytes = (size_t)ronde__round_up(set->classes * set->dims[0] * G * G, (int64_t)sizeof(grid_point));
   int8_t *prototypes;
@@ -108,4 +108,4 @@ static ronde_status synthetic_fill(const ronde__set *set, const ronde__facts *fa
   return RONDE_OK;
 }
 
-const ronde__set_kind ronde__synthetic_kind = {synthetic_scan, synthetic_fill, NULL};
+const ronde__set_kind ronde__synthetic_kind = {synthetic_scan, synthetic_fill};

@@ -116,6 +116,10 @@ static inline const char *ronde__job_data_name(const ronde__job *job) {
 /* network.c: the graph of the job's model for its input and classes, checked against the data's targets where there are
  * data. */
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out);
+/* A job that has what defines the network and says how it is executed, and nothing else, so that it may outlive the other:
+ * for ronde__job_graph and ronde__job_net_options. */
+ronde_status ronde__job_copy_network(const ronde__job *job, ronde__job **copy_out);
+void ronde__job_destroy_network(ronde__job *copy); /* NULL is taken */
 /* Of what works on the flat arrays: none where nothing is executed. */
 const ronde__kernels *ronde__job_flat_kernels(const ronde__job *job);
 /* How long the update of an element takes in a replayed run; 0: it is executed, or takes no time. */

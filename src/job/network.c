@@ -179,6 +179,33 @@ ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, rond
   return RONDE_OK;
 }
 
+ronde_status ronde__job_copy_network(const ronde__job *job, ronde__job **copy_out) {
+  ronde__job *copy;
+  RONDE__ALLOC(copy, sizeof *copy, "network");
+  *copy = (ronde__job){.hooks = job->hooks,
+                       .model = job->model,
+                       .shape = job->shape,
+                       .classes = job->classes,
+                       .targets = job->targets,
+                       .kernels = job->kernels,
+                       .gemm = job->gemm};
+  ronde_status status = ronde__config_copy(job->config, &copy->config);
+  if (status != RONDE_OK) {
+    ronde__free(copy);
+    return status;
+  }
+  copy->options = ronde__config_options(copy->config);
+  copy->model_name = copy->options->model ? copy->options->model : job->model_name;
+  *copy_out = copy;
+  return RONDE_OK;
+}
+
+void ronde__job_destroy_network(ronde__job *copy) {
+  if (!copy) return;
+  ronde_config_destroy(copy->config);
+  ronde__free(copy);
+}
+
 ronde_status ronde__job_graph(const ronde__job *job, ronde_graph **graph_out) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));

@@ -11,15 +11,15 @@ static bool is_auto(const char *text) { return !strcmp(text, "auto") || !strcmp(
 typedef enum told { TOLD_NOTHING, TOLD_NONE, TOLD_VALUES } told;
 
 static ronde_status read_file(const ronde__job *job, told *told_out, ronde__normalization *out) {
-  const char *mean = ronde__safetensors_meta(job->init, "normalize_mean");
-  const char *deviation = ronde__safetensors_meta(job->init, "normalize_std");
-  const char *word = ronde__safetensors_meta(job->init, RONDE__META_NORMALIZE);
+  const char *mean = ronde__safetensors_meta(job->weights, "normalize_mean");
+  const char *deviation = ronde__safetensors_meta(job->weights, "normalize_std");
+  const char *word = ronde__safetensors_meta(job->weights, RONDE__META_NORMALIZE);
   *told_out = word && !strcmp(word, "off") ? TOLD_NONE : TOLD_NOTHING;
   if (!mean || !deviation) return RONDE_OK;
   if (!ronde__normalization_parse_lists(mean, deviation, out))
     return ronde__fail(RONDE_E_INPUT,
                        "%s: normalize_mean %s and normalize_std %s are not valid; give --normalize to replace them",
-                       job->init_path, mean, deviation);
+                       job->weights_path, mean, deviation);
   *told_out = TOLD_VALUES;
   return RONDE_OK;
 }
@@ -28,7 +28,7 @@ static void warn_of_other(const ronde__job *job, const ronde__normalization *wan
   ronde__normalization trained = {0};
   char a[RONDE__NORMALIZATION_TEXT], b[RONDE__NORMALIZATION_TEXT];
   told told = TOLD_NOTHING;
-  if (!job->init || read_file(job, &told, &trained) != RONDE_OK || told == TOLD_NOTHING) return;
+  if (!job->weights || read_file(job, &told, &trained) != RONDE_OK || told == TOLD_NOTHING) return;
   ronde__normalization_text(wanted, a);
   ronde__normalization_text(&trained, b);
   if (strcmp(a, b) != 0)
@@ -37,9 +37,24 @@ static void warn_of_other(const ronde__job *job, const ronde__normalization *wan
 
 /* ---- the choice ---- */
 
+/* Training on what is usual for its data is what `on` asks for. */
+static bool follows_weights(const ronde__job *job) {
+  if (job->config->verb == RONDE__VERB_TRAIN) return strcmp(job->options->normalize, "on") != 0;
+  return job->config->verb == RONDE__VERB_EVAL || job->config->verb == RONDE__VERB_PREDICT;
+}
+
+/* Training on other data than the weights have seen would otherwise normalise by these. */
+static void tell_followed(const ronde__job *job, const ronde__normalization *followed) {
+  char text[RONDE__NORMALIZATION_TEXT];
+  if (job->config->verb != RONDE__VERB_TRAIN || job->resume) return;
+  ronde__normalization_text(followed, text);
+  ronde__log(RONDE_LOG_INFO, "the inputs are normalised as those of %s were: --normalize %s", job->weights_path,
+             RONDE__SHOWN(text));
+}
+
 ronde_status ronde__normalize_choose(const ronde__job *job, bool *usual_out, ronde__normalization *out) {
   const char *text = job->options->normalize;
-  bool follows = job->config->verb == RONDE__VERB_EVAL || job->config->verb == RONDE__VERB_PREDICT;
+  bool follows = follows_weights(job);
   told told = TOLD_NOTHING;
   *usual_out = false;
   *out = (ronde__normalization){0};
@@ -48,8 +63,9 @@ ronde_status ronde__normalize_choose(const ronde__job *job, bool *usual_out, ron
     if (follows) warn_of_other(job, out);
     return RONDE_OK;
   }
-  if (follows && job->init) RONDE_TRY(read_file(job, &told, out));
+  if (follows && job->weights) RONDE_TRY(read_file(job, &told, out));
   *usual_out = told == TOLD_NOTHING;
+  if (!*usual_out) tell_followed(job, out);
   return RONDE_OK;
 }
 

@@ -8,8 +8,9 @@
 #define RONDE__META_NORMALIZE \
   "normalize" /* of a weights' file: "off" where nothing was applied; else normalize_mean, _std */
 
-/* What is to be applied; channels 0: nothing, or, where usual_out is set, what is usual for the data set. Evaluation and
- * prediction follow the weights' file, unless the user says something else: then a warning says so. RONDE_E_INPUT where
+/* What is to be applied; channels 0: nothing, or, where usual_out is set, what is usual for the data set. Evaluation,
+ * prediction and training that starts from weights follow their file, unless the user says something else: then a warning
+ * says so. RONDE_E_INPUT where
  * what the file says is no normalisation. */
 ronde_status ronde__normalize_choose(const ronde__job *job, bool *usual_out, ronde__normalization *out);
 /* The same for an input of the job's shape that no data set normalises, and settled. RONDE_E_INPUT, RONDE_E_USAGE where mean

@@ -50,6 +50,10 @@ static bool has_arrays(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_arrays(job->options->data) || job->config->verb == RONDE__VERB_PREDICT;
 }
 
+static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_columns(job->options->data);
+}
+
 static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_images(job->options->data) || job->config->verb == RONDE__VERB_PREDICT;
 }
@@ -99,6 +103,7 @@ static const struct {
     [RONDE__NEED_PATIENCE] = {RONDE__KNOWN_OPTIONS, has_patience},
     [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
+    [RONDE__NEED_COLUMNS] = {RONDE__KNOWN_OPTIONS, has_columns},
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},
     [RONDE__NEED_PARTS] = {RONDE__KNOWN_RANKS, has_parts},

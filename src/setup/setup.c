@@ -1,9 +1,10 @@
 /* From options to a job: automatic values resolved, everything checked that can be checked before a rank starts. */
 #include "config/option.h"
+#include "kernel/bf16.h"
+#include "data/columns.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
-
-#include "kernel/bf16.h"
+#include "state/weights.h"
 #include "job/split.h"
 
 #include <inttypes.h>
@@ -77,7 +78,7 @@ static ronde_status options_from_file(ronde__job *job) {
   /* Training asks the data: another number is either meant (--classes) or a mistake. */
   if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
   if (o->classes < 0 || o->classes > 1000000) o->classes = 0;
-  if (!ronde__config_is_set(job->config, "padding") && padding)
+  if (!ronde_config_is_given(job->config, "padding") && padding)
     o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
@@ -100,6 +101,21 @@ static ronde_status find_model(ronde__job *job) {
   return RONDE_OK;
 }
 
+/* Of a csv file: as the weights know them, by name. */
+static ronde__columns_options choose_columns(const ronde__job *job) {
+  const ronde__options *o = job->options;
+  const char *known = job->weights ? ronde__safetensors_meta(job->weights, RONDE__META_COLUMNS) : NULL;
+  if (job->weights && !known && ronde__data_is_of_columns(o->data))
+    ronde__log(RONDE_LOG_INFO, "%s does not name its inputs: the columns of %s are taken in their order",
+               job->weights_path, o->data);
+  return (ronde__columns_options){.target = o->target,
+                                  .ignored = o->ignore_columns,
+                                  .are_values = o->loss != RONDE__LOSS_AUTO || job->targets > 0,
+                                  .known = known,
+                                  .source = job->weights_path,
+                                  .renames = job->config->verb == RONDE__VERB_EVAL};
+}
+
 static ronde_status open_data(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->hooks.source) {
@@ -113,7 +129,9 @@ static ronde_status open_data(ronde__job *job) {
   bool usual;
   ronde__normalization normalization;
   RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
+  ronde__columns_options columns = choose_columns(job);
   ronde__data_options options = {.spec = o->data,
+                                 .columns = &columns,
                                  .cache = o->cache,
                                  .normalize = usual,
                                  .standardize = job->config->verb == RONDE__VERB_TRAIN,
@@ -142,6 +160,9 @@ _Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOU
 
 static void shape_from_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
+  if (job->config->verb == RONDE__VERB_TRAIN && ronde__data_has_integer_classes(job->data))
+    ronde__log(RONDE_LOG_INFO, "%s: the target is integers, taken as %" PRId64 " classes; --loss mse learns values",
+               job->options->data, source->classes);
   job->shape.rank = source->rank;
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->classes = job->options->classes ? job->options->classes : source->classes;

@@ -62,7 +62,7 @@ static ronde_status resolve_schedule(ronde__job *job) {
 static ronde_status resolve_steps(ronde__job *job) {
   ronde__options *o = &job->config->options;
   const ronde_source *source = &job->data->source;
-  if (o->local_batch && ronde__config_is_set(job->config, "batch"))
+  if (o->local_batch && ronde_config_is_given(job->config, "batch"))
     return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both set the batch size: give only one of the two");
   if (o->local_batch) o->batch = o->local_batch * job->roles.n_workers;
   job->batch = o->batch;

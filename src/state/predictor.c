@@ -17,9 +17,9 @@ typedef struct worker {
 } worker;
 
 struct ronde_predictor {
+  ronde__job *job; /* of the network alone */
   ronde_graph *graph;
   ronde__net *net; /* holds the parameters; no call runs on it */
-  ronde__compute compute;
   int threads;
   ronde__shape shape;
   int64_t outputs;
@@ -45,7 +45,8 @@ static ronde_status worker_create(const ronde_predictor *p, worker **worker_out)
   worker *w;
   RONDE__ALLOC(w, sizeof *w, "predictor");
   ronde_status status = p->threads > 1 ? ronde__pool_create(p->threads, &w->pool) : RONDE_OK;
-  ronde__net_options options = {.compute = p->compute, .pool = w->pool, .shares = p->net};
+  ronde__net_options options = ronde__job_net_options(p->job, w->pool, NULL, false);
+  options.shares = p->net;
   if (status == RONDE_OK) status = ronde__net_create(p->graph, &options, &w->net);
   if (status != RONDE_OK) worker_destroy(w);
   else *worker_out = w;
@@ -61,6 +62,7 @@ void ronde_predictor_destroy(ronde_predictor *p) {
   }
   ronde__net_destroy(p->net);
   ronde_graph_destroy(p->graph);
+  ronde__job_destroy_network(p->job);
   for (int64_t k = 0; k < p->n_class_names; k++) free(p->class_names[k]);
   ronde__free(p->class_names);
   pthread_rwlock_destroy(&p->values);
@@ -108,7 +110,8 @@ static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
 }
 
 static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde_predictor *p) {
-  ronde__net_options options = {.compute = p->compute};
+  RONDE_TRY(ronde__job_copy_network(job, &p->job));
+  ronde__net_options options = ronde__job_net_options(p->job, NULL, NULL, false);
   RONDE_TRY(ronde__job_graph(job, &p->graph));
   if (!trained) RONDE_TRY(ronde__weights_check(p->graph, job->init, job->init_path, NULL));
   RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
@@ -123,10 +126,7 @@ ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *tr
                                      const ronde__normalization *normalization, ronde_predictor **predictor_out) {
   ronde_predictor *p;
   RONDE__ALLOC(p, sizeof *p, "predictor");
-  *p = (ronde_predictor){.compute = job->compute,
-                         .threads = (int)job->options->threads,
-                         .shape = job->shape,
-                         .normalization = *normalization};
+  *p = (ronde_predictor){.threads = (int)job->options->threads, .shape = job->shape, .normalization = *normalization};
   pthread_rwlock_init(&p->values, NULL);
   pthread_mutex_init(&p->mutex, NULL);
   ronde_status status = fill(job, trained, p);

@@ -226,6 +226,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   notes->n = 4;
   notes->class_names = class_names(job);
   notes->split = ronde__split_text(job);
+  notes->columns = job->data ? ronde__data_columns(job->data) : NULL;
   ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
   snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
@@ -244,11 +245,13 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   }
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
   if (notes->split) meta[notes->n++] = (ronde__file_meta){RONDE__META_SPLIT, notes->split};
+  if (notes->columns) meta[notes->n++] = (ronde__file_meta){RONDE__META_COLUMNS, notes->columns};
 }
 
 void ronde__weights_notes_release(ronde__weights_notes *notes) {
   free(notes->class_names);
   free(notes->split);
+  free(notes->columns);
 }
 
 ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {

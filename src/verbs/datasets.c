@@ -1,5 +1,6 @@
 /* The public calls about data sets: list them, describe one, download it, write it as npy. */
 #include "data/catalog.h"
+#include "data/columns.h"
 #include "data/data.h"
 #include "io/file.h"
 #include "config/config.h"
@@ -34,17 +35,28 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
   const ronde__options *o = ronde__config_options(config);
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME[:DIR]");
+  ronde__columns_options columns = {.target = o->target, .ignored = o->ignore_columns};
   ronde__data_options options = {.spec = o->data,
                                  .cache = true,
                                  .seed = 1,
+                                 .columns = &columns,
                                  .skip_bad_images = o->skip_bad_images,
                                  .layout = (ronde__image_layout)o->layout};
   RONDE_TRY(ronde__config_resize(o, options.resize));
   bool are_images = ronde__data_is_of_images(o->data);
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);
+}
+
+/* csv: what the columns are, as a file of weights has it; else NULL. */
+static json_t *describe_columns(const ronde__data *data) {
+  char *text = ronde__data_columns(data);
+  json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return json;
 }
 
 static json_t *describe_set(const ronde__data *data) {
@@ -62,6 +74,9 @@ static json_t *describe_set(const ronde__data *data) {
   if (json && source->target_elems) json_object_set_new(json, "target_values", json_integer(source->target_elems));
   if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
+  json_t *columns = describe_columns(data);
+  if (json && columns) json_object_set(json, "columns", columns);
+  json_decref(columns);
   json_decref(names);
   return json;
 }

@@ -1,7 +1,8 @@
 /* The inputs of a prediction. Of pictures a chunk is decoded at once, one a thread; an array is held whole while its
- * examples are handed out. */
+ * examples are handed out; of a table in a csv file the next rows are read. */
 #include "verbs/inputs.h"
 
+#include "data/columns.h"
 #include "data/image.h"
 #include "io/file.h"
 
@@ -30,7 +31,10 @@ struct ronde__inputs {
   ronde__shape shape; /* rank 0: not known yet */
   float *array;       /* of the file at `at`: [array_n][shape]; NULL: none is open */
   int64_t array_n, array_at;
-  float *x; /* [chunk][shape] */
+  ronde__stream *stream; /* of the csv file at `at`, */
+  ronde__rows *rows;     /* NULL: none is open */
+  int64_t row;           /* the next one */
+  float *x;              /* [chunk][shape] */
   const char **file;
   int64_t *index;
   picture *pictures; /* [chunk] */
@@ -39,9 +43,18 @@ struct ronde__inputs {
 
 /* ---- the list of files ---- */
 
-static bool is_array(const char *name) {
-  size_t n = strlen(name);
-  return n >= 4 && strcasecmp(name + n - 4, ".npy") == 0;
+static bool has_end(const char *name, const char *end) {
+  size_t n = strlen(name), n_end = strlen(end);
+  return n >= n_end && strcasecmp(name + n - n_end, end) == 0;
+}
+
+static bool is_array(const char *name) { return has_end(name, ".npy"); }
+static bool is_table(const char *name) { return has_end(name, ".csv") || has_end(name, ".csv.gz"); }
+static bool is_picture(const char *name) { return !is_array(name) && !is_table(name); }
+
+/* Of a file in a folder. */
+static bool is_wanted(const ronde__inputs *in, const char *name) {
+  return is_array(name) || ronde__image_name(name) || (in->options.columns && is_table(name));
 }
 
 /* Takes over path. */
@@ -68,7 +81,7 @@ static ronde_status add_folder(ronde__inputs *in, const char *folder) {
     const char *name = entries[i]->d_name;
     char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
     if (path && ronde__is_folder(path)) status = add_folder(in, path);
-    else if (path && (is_array(name) || ronde__image_name(name))) {
+    else if (path && is_wanted(in, name)) {
       status = inputs_add_path(in, path);
       path = NULL;
     }
@@ -101,7 +114,8 @@ static ronde_status add_word(ronde__inputs *in, const char *word) {
   int64_t first = in->n;
   RONDE_TRY(add_folder(in, word));
   if (in->n == first)
-    return ronde__fail(RONDE_E_INPUT, "%s: no .png, .jpg, .jpeg or .npy in this folder", RONDE__SHOWN(word));
+    return ronde__fail(RONDE_E_INPUT, "%s: no .png, .jpg, .jpeg%s or .npy in this folder", RONDE__SHOWN(word),
+                       in->options.columns ? ", .csv" : "");
   qsort(in->path + first, (size_t)(in->n - first), sizeof *in->path, inputs_by_bytes);
   return RONDE_OK;
 }
@@ -116,7 +130,7 @@ static ronde_status find_files(ronde__inputs *in, const char *spec) {
     RONDE_TRY(status);
     spec += n + (spec[n] == '\n');
   }
-  return in->n ? RONDE_OK : ronde__fail(RONDE_E_USAGE, "an image or npy file to look at is needed: --input FILE");
+  return in->n ? RONDE_OK : ronde__fail(RONDE_E_USAGE, "an image, npy or csv file to look at is needed: --input FILE");
 }
 
 ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inputs **inputs_out) {
@@ -137,11 +151,19 @@ static void release_pictures(ronde__inputs *in) {
   }
 }
 
+static void close_table(ronde__inputs *in) {
+  ronde__rows_close(in->rows);
+  ronde__stream_close(in->stream);
+  in->rows = NULL;
+  in->stream = NULL;
+}
+
 void ronde__inputs_close(ronde__inputs *in) {
   if (!in) return;
   if (in->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%lld images that cannot be read are left out", (long long)in->n_skipped);
   release_pictures(in);
+  close_table(in);
   for (int64_t i = 0; i < in->n; i++) free(in->path[i]);
   free(in->path);
   ronde__free(in->array);
@@ -152,14 +174,14 @@ void ronde__inputs_close(ronde__inputs *in) {
   ronde__free(in);
 }
 
-static bool have_any(const ronde__inputs *in, bool arrays) {
+static bool have_any(const ronde__inputs *in, bool (*are)(const char *name)) {
   for (int64_t i = 0; i < in->n; i++)
-    if (is_array(in->path[i]) == arrays) return true;
+    if (are(in->path[i])) return true;
   return false;
 }
 
-bool ronde__inputs_have_arrays(const ronde__inputs *in) { return have_any(in, true); }
-bool ronde__inputs_have_pictures(const ronde__inputs *in) { return have_any(in, false); }
+bool ronde__inputs_have_arrays(const ronde__inputs *in) { return have_any(in, is_array); }
+bool ronde__inputs_have_pictures(const ronde__inputs *in) { return have_any(in, is_picture); }
 
 /* ---- reading ---- */
 
@@ -233,13 +255,28 @@ static ronde_status open_array(ronde__inputs *in) {
   return check_shape(in, path, &shape);
 }
 
-/* Pictures from `at` on, up to the next array. */
-static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n_out) {
+/* Opens the table at hand; its target may be missing. */
+static ronde_status open_table(ronde__inputs *in) {
+  const char *path = in->path[in->at];
+  const ronde__columns *columns = in->options.columns;
+  if (!columns)
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: the weights do not name the columns of their inputs, as those of csv:FILE do: give npy (N, F)", path);
+  RONDE_TRY(ronde__stream_open(path, &in->stream));
+  RONDE_TRY(ronde__rows_open(columns, in->stream, false, true, &in->rows));
+  in->row = 0;
+  return check_shape(in, path, &(ronde__shape){1, {columns->width}});
+}
+
+/* Each of these adds to a chunk that has *n examples, up to its end or that of what is open. */
+
+/* Pictures from `at` on, up to the next array or table. */
+static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n) {
   decoding d = {in, 0};
-  while (d.n < in->options.chunk && in->at < in->n && !is_array(in->path[in->at]))
+  while (*n + d.n < in->options.chunk && in->at < in->n && is_picture(in->path[in->at]))
     in->pictures[d.n++] = (picture){.path = in->path[in->at++]};
   ronde__pool_run(pool, decode_share, &d);
-  int64_t n = 0;
   for (int64_t i = 0; i < d.n; i++) {
     const picture *p = &in->pictures[i];
     bool skip;
@@ -248,29 +285,47 @@ static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t 
     ronde__shape shape = {3, {in->options.channels, p->sides[0], p->sides[1]}};
     RONDE_TRY(check_shape(in, p->path, &shape));
     int64_t elems = ronde__shape_elems(&shape);
-    memcpy(in->x + n * elems, p->x, (size_t)elems * sizeof *p->x);
-    in->file[n] = p->path;
-    in->index[n++] = 0;
+    memcpy(in->x + *n * elems, p->x, (size_t)elems * sizeof *p->x);
+    in->file[*n] = p->path;
+    in->index[(*n)++] = 0;
   }
   release_pictures(in);
-  *n_out = n;
   return RONDE_OK;
 }
 
-static void read_array(ronde__inputs *in, int64_t *n_out) {
-  int64_t elems = ronde__shape_elems(&in->shape), n = ronde__min(in->options.chunk, in->array_n - in->array_at);
-  memcpy(in->x, in->array + in->array_at * elems, (size_t)(n * elems) * sizeof *in->x);
-  for (int64_t i = 0; i < n; i++) {
-    in->file[i] = in->path[in->at];
-    in->index[i] = in->array_at + i;
+static void read_array(ronde__inputs *in, int64_t *n) {
+  int64_t elems = ronde__shape_elems(&in->shape),
+          taken = ronde__min(in->options.chunk - *n, in->array_n - in->array_at);
+  memcpy(in->x + *n * elems, in->array + in->array_at * elems, (size_t)(taken * elems) * sizeof *in->x);
+  for (int64_t i = 0; i < taken; i++) {
+    in->file[*n + i] = in->path[in->at];
+    in->index[*n + i] = in->array_at + i;
   }
-  in->array_at += n;
+  in->array_at += taken;
   if (in->array_at == in->array_n) {
     ronde__free(in->array);
     in->array = NULL;
     in->at++;
   }
-  *n_out = n;
+  *n += taken;
+}
+
+static ronde_status read_table(ronde__inputs *in, int64_t *n) {
+  int64_t elems = ronde__shape_elems(&in->shape);
+  bool any = true;
+  while (any && *n < in->options.chunk) {
+    RONDE_TRY(ronde__rows_next(in->rows, in->x + *n * elems, NULL, NULL, &any));
+    if (!any) break;
+    in->file[*n] = in->path[in->at];
+    in->index[(*n)++] = in->row++;
+  }
+  if (!any && in->row == 0)
+    return ronde__fail(RONDE_E_INPUT, "%s: there are no rows under the first line", in->path[in->at]);
+  if (!any) {
+    close_table(in);
+    in->at++;
+  }
+  return RONDE_OK;
 }
 
 static ronde_status inputs_make_room(ronde__inputs *in) {
@@ -285,9 +340,9 @@ static ronde_status inputs_make_room(ronde__inputs *in) {
 ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
   RONDE_TRY(inputs_make_room(in));
   for (int64_t i = 0; i < in->n && in->shape.rank == 0; i++) {
-    if (is_array(in->path[i])) {
+    if (!is_picture(in->path[i])) {
       in->at = i;
-      RONDE_TRY(open_array(in));
+      RONDE_TRY(is_array(in->path[i]) ? open_array(in) : open_table(in));
       break;
     }
     picture p = {.path = in->path[i]};
@@ -307,13 +362,16 @@ ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
 ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inputs_chunk *chunk_out) {
   int64_t n = 0;
   RONDE_TRY(inputs_make_room(in));
-  while (n == 0 && in->at < in->n) {
-    if (!is_array(in->path[in->at])) {
+  while (n < in->options.chunk && in->at < in->n) {
+    if (is_picture(in->path[in->at])) {
       RONDE_TRY(read_pictures(in, pool, &n));
-      continue;
+    } else if (is_array(in->path[in->at])) {
+      if (!in->array) RONDE_TRY(open_array(in));
+      read_array(in, &n);
+    } else {
+      if (!in->rows) RONDE_TRY(open_table(in));
+      RONDE_TRY(read_table(in, &n));
     }
-    if (!in->array) RONDE_TRY(open_array(in));
-    read_array(in, &n);
   }
   *chunk_out = (ronde__inputs_chunk){n, in->file, in->index, in->x};
   return RONDE_OK;

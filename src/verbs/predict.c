@@ -1,5 +1,6 @@
 /* ronde_predict: the most probable classes of images or rows, or the values that the network tells, one by one. */
 #include "base/json.h"
+#include "data/columns.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
 #include "state/weights.h"
@@ -14,6 +15,7 @@ enum { PREDICT_CHUNK = 64 };
 /* A prediction under way. */
 typedef struct prediction {
   ronde__job *job;
+  ronde__columns *columns; /* of the weights' table; NULL: it has no names */
   ronde__inputs *inputs;
   ronde__normalization by;
   ronde_graph *graph;
@@ -30,19 +32,28 @@ typedef struct prediction {
 
 /* ---- set-up ---- */
 
+static ronde_status take_columns(prediction *p) {
+  const ronde__job *job = p->job;
+  ronde__columns_options options = {.known = ronde__safetensors_meta(job->init, RONDE__META_COLUMNS),
+                                    .source = job->init_path};
+  return options.known ? ronde__columns_create(&options, &p->columns) : RONDE_OK;
+}
+
 static ronde_status open_inputs(prediction *p) {
   const ronde__job *job = p->job;
   const ronde__options *o = job->options;
+  RONDE_TRY(take_columns(p));
   const ronde__inputs_options options = {.spec = o->input ? o->input : "",
                                          .channels = job->shape.dim[0],
                                          .resize = {job->resize[0], job->resize[1]},
                                          .layout = (ronde__image_layout)o->layout,
+                                         .columns = p->columns,
                                          .skip_bad = o->skip_bad_images,
                                          .chunk = PREDICT_CHUNK};
   RONDE_TRY(ronde__inputs_open(&options, &p->inputs));
   if (job->shape.rank == 1 && ronde__inputs_have_pictures(p->inputs))
-    return ronde__fail(RONDE_E_USAGE, "%s is for rows of a table: npy files (N, F) are needed, not images",
-                       job->init_path);
+    return ronde__fail(RONDE_E_USAGE, "%s is for rows of a table: %snpy files (N, F) are needed, not images",
+                       job->init_path, p->columns ? "csv or " : "");
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, job->targets == 0));
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_ARRAYS, ronde__inputs_have_arrays(p->inputs)));
   return ronde__config_settle(job->config, RONDE__NEED_IMAGE_FILES, ronde__inputs_have_pictures(p->inputs));
@@ -84,6 +95,7 @@ static void tear_down(prediction *p) {
   ronde__pool_destroy(p->pool);
   ronde_graph_destroy(p->graph);
   ronde__inputs_close(p->inputs);
+  ronde__columns_destroy(p->columns);
   ronde__free(p->y);
   ronde__free(p->classes);
   ronde__free(p->probabilities);
