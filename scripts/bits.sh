@@ -52,6 +52,10 @@ for transport in threads mpi; do
   bits "dedicated servers, 2 $transport" $lenet --transport $transport --workers 2 --threads 1 --strategy ps-sync --placement dedicated
   bits "ps-async, 1 $transport" $lenet --transport $transport --workers 1 --threads 1 --strategy ps-async
   bits "downpour, 1 $transport" $lenet --transport $transport --workers 1 --threads 1 --strategy downpour --n-push 2 --n-fetch 3
+  for workers in 1 3; do
+    bits "sandblaster, $workers $transport" $lenet --transport $transport --workers $workers --threads 1 --strategy sandblaster --portion 5 \
+      --servers $workers --lbfgs-iterations 3
+  done
   bits "resnet18, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --collective ring
   bits "resnet18, sync-bn, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --collective ring --sync-bn
   bits "bf16 on the wire, 2 $transport" $residual --transport $transport --workers 2 --threads 1 --wire bf16

@@ -54,6 +54,8 @@ static void a_kill_ends_one_process_and_is_named(void **state) {
   check_goes_on("km");
   check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy ps-async --out ka --drill kill:2@15"));
   check_says("ronde: error: rank 2 on host ");
+  check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy sandblaster --out ks --drill kill:2@2"));
+  check_says("ronde: error: rank 2 on host ");
 }
 
 static void check_waited_for(const char *name, const char *transport) {

@@ -16,8 +16,9 @@ typedef struct vectors {
 } vectors;
 
 static void vectors_create(vectors *v, const subject *s, const ronde__kernels *kernels, int history) {
-  v->flat = (ronde__flat_vectors){.kernels = kernels, .pool = s->pool, .n = ronde__net_n_elems(s->net), .at = v->at};
-  v->flat.part = malloc(ronde__flat_pieces(v->flat.n) * sizeof *v->flat.part);
+  v->flat = (ronde__flat_vectors){
+      .kernels = kernels, .pool = s->pool, .n = ronde__net_n_elems(s->net), .piece = RONDE__FLAT_PIECE, .at = v->at};
+  v->flat.part = malloc(ronde__flat_pieces(&v->flat) * sizeof *v->flat.part);
   v->at[RONDE__LBFGS_WEIGHTS] = ronde__net_values(s->net);
   v->at[RONDE__LBFGS_GRADIENT] = ronde__net_gradients(s->net);
   v->n = RONDE__LBFGS_PAIRS + 2 * history;

@@ -219,6 +219,28 @@ static void bounded_workers_run_as_processes(void **state) {
   json_decref(runs[1]);
 }
 
+/* The bits do not depend on the number of workers either, nor on where the servers are. */
+static void sandblaster_runs_as_processes(void **state) {
+  need_mpi();
+  static const char *const how[] = {"--workers 3", "--workers 2 --servers 2 --transport mpi",
+                                    "--workers 1 --servers 2 --placement dedicated --transport mpi"};
+  static const char *const names[] = {"tsand", "msand", "dsand"};
+  json_t *runs[3];
+  for (int i = 0; i < 3; i++) {
+    check_run(0, run("timeout 100 " RONDE " train " SMALL " --strategy sandblaster --portion 5 --steps 6 "
+                     "--lbfgs-iterations 4 --checkpoint-every 3 %s --out %s",
+                     how[i], names[i]));
+    runs[i] = record(names[i]);
+    assert_string_equal(string_at(runs[i], "result", "weights_sha256"), string_at(runs[0], "result", "weights_sha256"));
+  }
+  check_run(0, run("timeout 100 " RONDE " train --resume msand --steps 8 --workers 3"));
+  json_t *rest = record("msand");
+  assert_string_equal(string_at(rest, "world", "transport"), "mpi");
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(rest, "resumed_from"), "step")), 6);
+  json_decref(rest);
+  for (int i = 0; i < 3; i++) json_decref(runs[i]);
+}
+
 /* The same: of one worker, and of several with a warm start. */
 static void downpour_runs_as_processes(void **state) {
   need_mpi();
@@ -607,6 +629,7 @@ int main(void) {
       cmocka_unit_test(a_master_and_its_replicas_run_as_processes),
       cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(downpour_runs_as_processes),
+      cmocka_unit_test(sandblaster_runs_as_processes),
       cmocka_unit_test(local_steps_come_to_the_bits_of_threads),
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),

@@ -97,6 +97,8 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=4 collective=tree bucket-mb=0.001 overlap=on",
       "workers=3 strategy=localsgd sync-every=2 bucket-mb=0.001",
       "workers=4 strategy=localsgd sync-every=2 sync-overlap=on outer-momentum=0.5",
+      "workers=3 strategy=sandblaster servers=2",
+      "workers=2 strategy=sandblaster servers=2 placement=dedicated",
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     observed threads = train(false, cases[i]), a = sim(cases[i], 1);
@@ -135,6 +137,7 @@ static void test_no_order_changes_what_is_synchronous(void **state) {
   assert_int_equal(n_others("workers=3 strategy=ps-sync servers=3 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=4 strategy=localsgd sync-every=2 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=3 strategy=localsgd sync-every=2 sync-overlap=on bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=4 strategy=sandblaster servers=2 portion=1 drill=slow:1:1", 40), 0);
   assert_true(n_others("workers=4 strategy=ps-async servers=1", 40) > 20); /* there it counts who is first */
 }
 
@@ -146,6 +149,7 @@ static void test_runs_repeat_to_the_last_event(void **state) {
                                       "workers=4 strategy=ps-async servers=2",
                                       "workers=4 strategy=downpour servers=2 n-push=3 n-fetch=2 warm-start=2",
                                       "workers=4 strategy=localsgd sync-every=3 sync-overlap=on",
+                                      "workers=4 strategy=sandblaster servers=2 portion=1",
                                       "workers=4 strategy=ps-sync servers=2 backup=1 drill=slow:2:5"};
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
     observed a = sim(cases[i], 3);

@@ -313,20 +313,23 @@ static void test_who_says_so_equals_one_worker(void **state) {
   ronde_source source = small_source(14, 0);
   int n_equal = 0;
   observed fresh = observe("threads=1 steps=1 lr=0 batch=14", &source, small_model, NULL);
-  observed one = observe("threads=1 steps=1 lr=0.5 batch=14", &source, small_model, NULL);
   for (size_t i = 0; i < RONDE__COUNT(strategies); ++i) {
     char options[512];
+    bool is_lbfgs = strategies[i]->optimizer && !strcmp(strategies[i]->optimizer, "lbfgs");
+    const char *how = is_lbfgs ? "optimizer=lbfgs lbfgs-iterations=2" : "";
     if (!strategies[i]->equals_one || strategies[i]->max_workers == 1) continue;
-    in(options, "threads=1 steps=1 lr=0.5 batch=14 workers=3 strategy=%s", strategies[i]->name);
+    in(options, "threads=1 steps=1 lr=0.5 batch=14 %s", how);
+    observed one = observe(options, &source, small_model, NULL);
+    in(options, "threads=1 steps=1 lr=0.5 batch=14 workers=3 %s strategy=%s", how, strategies[i]->name);
     observed o = observe(options, &source, small_model, NULL);
     assert_int_equal(o.status, RONDE_OK);
-    assert_true(update_difference(&o, &one, &fresh) < 1e-5);
+    assert_true(update_difference(&o, &one, &fresh) < (is_lbfgs ? 1e-3 : 1e-5)); /* line searches magnify rounding */
+    free(one.weights);
     free(o.weights);
     n_equal++;
   }
   assert_true(n_equal >= 2);
   free(fresh.weights);
-  free(one.weights);
 }
 
 int main(void) {

@@ -78,11 +78,12 @@ const ronde__lbfgs_memory *ronde__lbfgs_memory_of(const ronde__lbfgs *lbfgs);
 typedef struct ronde__flat_vectors {
   const ronde__kernels *kernels;
   ronde__pool *pool;
-  size_t n;
+  size_t n, piece;           /* elements of all, and of a piece: RONDE__FLAT_PIECE where nothing says otherwise */
   float **at;                /* [vectors][n] */
-  ronde__vector_norms *part; /* [ronde__flat_pieces(n)] */
+  ronde__vector_norms *part; /* [ronde__flat_pieces()]: of each, behind norms; behind dot its product, in sum_abs */
 } ronde__flat_vectors;
-size_t ronde__flat_pieces(size_t n);
+enum { RONDE__FLAT_PIECE = 4096 }; /* a page of its own */
+size_t ronde__flat_pieces(const ronde__flat_vectors *flat);
 /* flat must outlive the table. */
 ronde__vectors ronde__flat_vectors_table(ronde__flat_vectors *flat);
 

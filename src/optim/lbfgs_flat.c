@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define PIECE 4096 /* elements: a page of its own */
-
 typedef struct call {
   const ronde__flat_vectors *flat;
   void (*run)(const struct call *call, size_t first, size_t n);
@@ -15,20 +13,20 @@ typedef struct call {
   float factor;
 } call;
 
-size_t ronde__flat_pieces(size_t n) { return (n + PIECE - 1) / PIECE; }
+size_t ronde__flat_pieces(const ronde__flat_vectors *flat) { return (flat->n + flat->piece - 1) / flat->piece; }
 
 static void run_pieces(void *arg, int thread, int n_threads) {
   const call *c = arg;
-  size_t n = c->flat->n;
-  int64_t n_pieces = (int64_t)ronde__flat_pieces(n);
-  size_t begin = (size_t)ronde__shard_begin(n_pieces, thread, n_threads) * PIECE;
-  size_t end = (size_t)ronde__shard_begin(n_pieces, thread + 1, n_threads) * PIECE;
+  size_t n = c->flat->n, piece = c->flat->piece;
+  int64_t n_pieces = (int64_t)ronde__flat_pieces(c->flat);
+  size_t begin = (size_t)ronde__shard_begin(n_pieces, thread, n_threads) * piece;
+  size_t end = (size_t)ronde__shard_begin(n_pieces, thread + 1, n_threads) * piece;
   if (end > n) end = n;
-  for (size_t at = begin; at < end; at += PIECE) c->run(c, at, end - at < PIECE ? end - at : PIECE);
+  for (size_t at = begin; at < end; at += piece) c->run(c, at, end - at < piece ? end - at : piece);
 }
 
 static void run(call c) {
-  if (c.flat->n <= PIECE) run_pieces(&c, 0, 1);
+  if (c.flat->n <= c.flat->piece) run_pieces(&c, 0, 1);
   else ronde__pool_run(c.flat->pool, run_pieces, &c);
 }
 
@@ -44,7 +42,7 @@ static void add_piece(const call *c, size_t first, size_t n) {
 }
 
 static void dot_piece(const call *c, size_t first, size_t n) {
-  c->flat->part[first / PIECE].sum_abs = c->flat->kernels->dot(c->y + first, c->x + first, (int64_t)n);
+  c->flat->part[first / c->flat->piece].sum_abs = c->flat->kernels->dot(c->y + first, c->x + first, (int64_t)n);
 }
 
 static void norms_piece(const call *c, size_t first, size_t n) {
@@ -54,7 +52,7 @@ static void norms_piece(const call *c, size_t first, size_t n) {
     norms.sum_abs += size;
     if (!(size <= norms.max_abs)) norms.max_abs = size;
   }
-  c->flat->part[first / PIECE] = norms;
+  c->flat->part[first / c->flat->piece] = norms;
 }
 
 static ronde_status flat_copy(void *user, int to, int from) {
@@ -79,7 +77,7 @@ static ronde_status flat_dot(void *user, int x, int y, double *dot_out) {
   const ronde__flat_vectors *flat = user;
   double sum = 0;
   run((call){flat, dot_piece, flat->at[x], flat->at[y], 0});
-  for (size_t i = 0; i < ronde__flat_pieces(flat->n); i++) sum += flat->part[i].sum_abs;
+  for (size_t i = 0; i < ronde__flat_pieces(flat); i++) sum += flat->part[i].sum_abs;
   *dot_out = sum;
   return RONDE_OK;
 }
@@ -88,7 +86,7 @@ static ronde_status flat_norms(void *user, int x, ronde__vector_norms *norms_out
   const ronde__flat_vectors *flat = user;
   ronde__vector_norms norms = {0};
   run((call){flat, norms_piece, NULL, flat->at[x], 0});
-  for (size_t i = 0; i < ronde__flat_pieces(flat->n); i++) {
+  for (size_t i = 0; i < ronde__flat_pieces(flat); i++) {
     norms.sum_abs += flat->part[i].sum_abs;
     norms.max_abs = fmax(norms.max_abs, flat->part[i].max_abs);
   }

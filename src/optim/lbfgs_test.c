@@ -350,12 +350,12 @@ static void test_goes_on_from_its_memory(void **state) {
 enum { FLAT_N = 3 * 4096 + 77 };
 
 static void on_threads(int n_threads, double results_out[4], float *y_out) {
-  ronde__flat_vectors flat = {.n = FLAT_N};
+  ronde__flat_vectors flat = {.n = FLAT_N, .piece = RONDE__FLAT_PIECE};
   ronde__vector_norms norms;
   float *at[2];
   assert_int_equal(ronde__kernels_get(&flat.kernels), RONDE_OK);
   assert_int_equal(ronde__pool_create(n_threads, &flat.pool), RONDE_OK);
-  flat.part = malloc(ronde__flat_pieces(FLAT_N) * sizeof *flat.part);
+  flat.part = malloc(ronde__flat_pieces(&flat) * sizeof *flat.part);
   flat.at = at;
   for (int v = 0; v < 2; v++) {
     at[v] = malloc(FLAT_N * sizeof *at[v]);

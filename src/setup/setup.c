@@ -218,11 +218,15 @@ static ronde_status open_init(ronde__job *job) {
 
 /* Statistics of one value are none: to be refused before training, not in a short last batch. */
 static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *graph) {
+  const char *why_not = job->strategy->no_batch_norm;
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch;
   int64_t sizes[] = {job->batch, last};
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     const ronde__shape *shape = &graph->tensors[node->out[0]]->shape;
+    if (node->kind == RONDE__OP_BATCH_NORM2D && why_not)
+      return ronde__fail(RONDE_E_USAGE, "--strategy %s cannot train %s, a batch normalisation: %s", job->strategy->name,
+                         node->label, why_not);
     if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
     for (int s = 0; s < 2; s++) {
       int64_t parts =

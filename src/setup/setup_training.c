@@ -66,7 +66,10 @@ static ronde_status resolve_steps(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both set the batch size: give only one of the two");
   if (o->local_batch) o->batch = o->local_batch * job->roles.n_workers;
   job->batch = o->batch;
-  job->local_batch = ronde__ceil_div(job->batch, job->roles.n_workers);
+  ronde__strategy_settings settings = {.options = o, .roles = &job->roles};
+  job->local_batch = job->strategy->pass_examples
+                         ? job->strategy->pass_examples(&settings, job->batch, job->roles.n_workers)
+                         : ronde__ceil_div(job->batch, job->roles.n_workers);
   ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
                                     o->repeat,
                                     o->val_split,

@@ -72,7 +72,8 @@ ronde_status ronde__settle_optimizer(ronde__job *job) {
   if (ronde_config_is_given(job->config, "optimizer") && strcmp(given, strategy->optimizer))
     return ronde__fail(RONDE_E_USAGE, "--optimizer %s: the servers of --strategy %s update by %s", given,
                        strategy->name, strategy->optimizer);
-  return ronde_config_set(job->config, "optimizer", strategy->optimizer);
+  RONDE_TRY(ronde_config_set(job->config, "optimizer", strategy->optimizer));
+  return ronde_config_set(job->given, "optimizer", strategy->optimizer); /* also of a run that goes on by another */
 }
 
 int ronde_config_server_ranks(const ronde_config *config) {
@@ -90,7 +91,7 @@ bool ronde_config_understands(const ronde_config *config, const char *name, cons
   if (!strategy) return true;
   const ronde__option *known = ronde__option_find(RONDE__VERB_TRAIN, option);
   if (known && ronde__option_needs(known, RONDE__NEED_COMPANY) && strategy->max_workers == 1) return false;
-  if (known && ronde__option_needs(known, RONDE__NEED_PARTS) && strategy->rank_0_loads) return false;
+  if (known && ronde__option_needs(known, RONDE__NEED_PARTS) && ronde__strategy_reads_whole(strategy)) return false;
   if (known && ronde__option_needs(known, RONDE__NEED_ALL_REDUCE) && !strategy->all_reduces) return false;
   return ronde__strategy_understands(strategy, option);
 }

@@ -1,8 +1,6 @@
 /* Steps of L-BFGS over a strategy that can compute a gradient: src/optim/lbfgs.h on the flat arrays of this rank. */
 #include "strategy/lbfgs_steps.h"
 
-#include "optim/lbfgs.h"
-
 #include <inttypes.h>
 #include <math.h>
 
@@ -15,6 +13,7 @@ typedef struct state {
   ronde__vectors vectors;
   float *start, *kept; /* [trained] */
   ronde__lbfgs *lbfgs;
+  bool has_batches; /* of the present step */
 } state;
 
 bool ronde__lbfgs_is_meant(const ronde__strategy_settings *settings) {
@@ -28,44 +27,60 @@ size_t ronde__lbfgs_more_bytes(const ronde__strategy_settings *settings, size_t 
 
 void *ronde__lbfgs_steps_base(const void *opaque) { return ((const state *)opaque)->base_state; }
 
-/* ---- a step ---- */
+/* ---- a step, whoever evaluates ---- */
 
 static bool is_broken(const ronde__step_result *result) { return result->broken_rank >= 0; }
 
 /* The vectors are the optimizer's: its time is that of updates. */
-static ronde_status tell(state *s, const ronde__step *step, const ronde__step_result *found, bool *more_out) {
-  ronde__worker *worker = s->worker;
+static ronde_status tell(const ronde__lbfgs_run *run, const ronde__step *step, const ronde__step_result *found,
+                         bool *more_out) {
   double loss = is_broken(found) ? NAN : found->loss_sum / (double)step->examples;
-  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
-  ronde_status status = ronde__lbfgs_tell(s->lbfgs, loss, more_out);
-  ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
+  uint64_t begin = ronde__prof_switch(run->prof, RONDE__PHASE_UPDATE);
+  ronde_status status = ronde__lbfgs_tell(run->lbfgs, loss, more_out);
+  ronde__prof_op_add(run->prof, run->update_slot, begin, ronde__prof_switch(run->prof, RONDE__PHASE_OTHER), 0);
   return status;
 }
 
-static ronde_status search(state *s, const ronde__step *step, ronde__step_result *result) {
+static ronde_status search(const ronde__lbfgs_run *run, const ronde__step *step, ronde__step_result *result) {
   ronde__step_result found = *result, broken = *result;
   bool more;
-  ronde__lbfgs_begin(s->lbfgs, step->lr);
-  RONDE_TRY(tell(s, step, &found, &more));
+  ronde__lbfgs_begin(run->lbfgs, step->lr);
+  RONDE_TRY(tell(run, step, &found, &more));
   while (more) {
-    ronde__loader_again(s->worker->loader, step->n_batches);
-    RONDE_TRY(s->evaluate(s->base_state, step, &found));
+    RONDE_TRY(run->evaluate(run->user, step, &found));
     result->n_evaluations++;
     result->cancelled |= found.cancelled;
     if (is_broken(&found)) broken = found;
-    RONDE_TRY(tell(s, step, &found, &more));
+    RONDE_TRY(tell(run, step, &found, &more));
   }
-  if (ronde__lbfgs_moved(s->lbfgs)) return RONDE_OK;
+  if (ronde__lbfgs_moved(run->lbfgs)) return RONDE_OK;
   result->broken_rank = broken.broken_rank;
   result->broken_param = broken.broken_param;
   return RONDE_OK;
 }
 
+ronde_status ronde__lbfgs_run_step(const ronde__lbfgs_run *run, const ronde__step *step,
+                                   ronde__step_result *result_out) {
+  RONDE_TRY(run->evaluate(run->user, step, result_out));
+  result_out->n_evaluations = 1;
+  return is_broken(result_out) ? RONDE_OK : search(run, step, result_out);
+}
+
+/* ---- over a strategy ---- */
+
+/* The first one of a step takes its batches, the others have them again. */
+static ronde_status evaluate(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  if (s->has_batches) ronde__loader_again(s->worker->loader, step->n_batches);
+  s->has_batches = true;
+  return s->evaluate(s->base_state, step, result_out);
+}
+
 ronde_status ronde__lbfgs_steps_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
-  RONDE_TRY(s->evaluate(s->base_state, step, result_out));
-  result_out->n_evaluations = 1;
-  if (!is_broken(result_out)) RONDE_TRY(search(s, step, result_out));
+  ronde__lbfgs_run run = {s->lbfgs, s->worker->prof, s->worker->update_slot, evaluate, s};
+  s->has_batches = false;
+  RONDE_TRY(ronde__lbfgs_run_step(&run, step, result_out));
   ronde__optim_set_updates(s->worker->optim, ronde__lbfgs_memory_of(s->lbfgs)->n_iterations);
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
@@ -73,15 +88,18 @@ ronde_status ronde__lbfgs_steps_step(void *opaque, const ronde__step *step, rond
 
 /* ---- the numbers of its state, in a checkpoint's note ---- */
 
-json_t *ronde__lbfgs_steps_note(const void *opaque) {
-  const ronde__lbfgs_memory *m = ronde__lbfgs_memory_of(((const state *)opaque)->lbfgs);
+json_t *ronde__lbfgs_note(const ronde__lbfgs_memory *m) {
   json_t *rho = json_array();
   for (int i = 0; i < m->n; i++) json_array_append_new(rho, json_real(m->rho[i]));
   return json_pack("{s:{s:I, s:b, s:f, s:i, s:f, s:o}}", "lbfgs", "n_iter", (json_int_t)m->n_iterations, "any", m->any,
                    "t", m->t, "newest", m->newest, "H_diag", m->scale, "ro", rho);
 }
 
-static ronde_status read_note(const json_t *note, int history, ronde__lbfgs_memory *memory_out) {
+json_t *ronde__lbfgs_steps_note(const void *opaque) {
+  return ronde__lbfgs_note(ronde__lbfgs_memory_of(((const state *)opaque)->lbfgs));
+}
+
+ronde_status ronde__lbfgs_read_note(const json_t *note, int history, ronde__lbfgs_memory *memory_out) {
   ronde__lbfgs_memory m = {0};
   json_int_t n_iterations = 0;
   int any = 0;
@@ -107,10 +125,10 @@ static ronde_status make_vectors(state *s) {
   int n_states = ronde__optim_n_states(worker->optim);
   size_t n = ronde__net_n_trained(worker->net);
   const char *name;
-  s->flat = (ronde__flat_vectors){.kernels = worker->kernels, .pool = worker->pool, .n = n};
+  s->flat = (ronde__flat_vectors){.kernels = worker->kernels, .pool = worker->pool, .n = n, .piece = RONDE__FLAT_PIECE};
   RONDE__ALLOC(s->start, n * sizeof *s->start, "L-BFGS");
   RONDE__ALLOC(s->kept, n * sizeof *s->kept, "L-BFGS");
-  RONDE__ALLOC(s->flat.part, ronde__flat_pieces(n) * sizeof *s->flat.part, "L-BFGS");
+  RONDE__ALLOC(s->flat.part, ronde__flat_pieces(&s->flat) * sizeof *s->flat.part, "L-BFGS");
   RONDE__ALLOC(s->flat.at, (size_t)(RONDE__LBFGS_DIRECTION + n_states) * sizeof *s->flat.at, "L-BFGS");
   s->flat.at[RONDE__LBFGS_WEIGHTS] = ronde__net_values(worker->net);
   s->flat.at[RONDE__LBFGS_GRADIENT] = ronde__net_gradients(worker->net);
@@ -122,15 +140,19 @@ static ronde_status make_vectors(state *s) {
   return RONDE_OK;
 }
 
-static ronde_status make_lbfgs(state *s, const ronde__options *o) {
-  ronde__lbfgs_options options = {
+ronde__lbfgs_options ronde__lbfgs_options_of(const ronde__options *o) {
+  return (ronde__lbfgs_options){
       .history = (int)o->lbfgs_history,
       .max_iter = (int)o->lbfgs_iterations,
       .max_eval = (int)(o->lbfgs_evaluations ? o->lbfgs_evaluations : o->lbfgs_iterations * 5 / 4),
       .tolerance_grad = o->lbfgs_tolerance_grad,
       .tolerance_change = o->lbfgs_tolerance_change};
+}
+
+static ronde_status make_lbfgs(state *s, const ronde__options *o) {
+  ronde__lbfgs_options options = ronde__lbfgs_options_of(o);
   ronde__lbfgs_memory memory = {0};
-  if (s->worker->note) RONDE_TRY(read_note(s->worker->note, options.history, &memory));
+  if (s->worker->note) RONDE_TRY(ronde__lbfgs_read_note(s->worker->note, options.history, &memory));
   return ronde__lbfgs_create(&options, &s->vectors, &memory, &s->lbfgs);
 }
 

@@ -79,7 +79,4 @@ typedef struct ronde__ps_news {
   uint64_t waited_ns; /* from when its push was complete until the step was: by the server's clock */
 } ronde__ps_news;
 
-/* Loading, evaluation, a whole forward and backward pass: what a server waits for may take long. */
-#define RONDE__PS_IDLE_NS 600000000000u
-
 #endif

@@ -94,7 +94,7 @@ ronde_status ronde__server_on_arrival(ronde__server *s) {
   RONDE_TRY(ronde__clients_create(s));
   while (n_gone < n_workers) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
-    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__PS_IDLE_NS));
+    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__SERVICE_IDLE_NS));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     for (int w = 0; w < n_workers; w++) {
       if (s->clients[w] == RONDE__CLIENT_GONE || s->clients[w] == RONDE__CLIENT_READY || !ronde__client_is_done(s, w))

@@ -117,6 +117,9 @@ typedef struct ronde__step_result {
   int64_t n_left_out;
   bool missed;       /* this rank is one of them, and has not even made its part: the step had ended before */
   int n_evaluations; /* gradients of the step's examples, where a step may compute several; else 0 */
+  /* Where the step itself hands out its examples: how many were this rank's, in place of the step's own_examples. */
+  bool hands_out;
+  int64_t n_own;
 } ronde__step_result;
 
 typedef struct ronde__strategy {
@@ -139,6 +142,9 @@ typedef struct ronde__strategy {
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
   bool needs_values;            /* losses or outputs decide what a step does: it cannot be replayed (--sim-spans) */
   bool rank_0_loads;            /* for all: the others have no loader, and its own has whole batches */
+  bool each_loads_all;          /* every worker has whole batches */
+  /* Why batch normalisation cannot be part of the network. NULL: it can. */
+  const char *no_batch_norm;
   /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
    * can write one after any step. */
   const char *meets_to_save;
@@ -152,6 +158,8 @@ typedef struct ronde__strategy {
   ronde_status (*place)(const ronde__strategy_settings *settings, ronde__roles *roles);
   /* After how many steps what it does repeats, or 0: its first steps differ from those behind. NULL: after each. */
   int64_t (*period)(const ronde__strategy_settings *settings);
+  /* Examples of a forward pass at most. NULL: a worker's part of the batch. */
+  int64_t (*pass_examples)(const ronde__strategy_settings *settings, int64_t batch, int n_workers);
   /* How many workers' gradients make a step. NULL: all. */
   int (*n_counted)(const ronde__strategy_settings *settings, int n_workers);
   /* Memory of all ranks together beside parameters, gradients and activations of each worker, given the bytes of all
@@ -203,6 +211,10 @@ typedef struct ronde__strategy {
 #define RONDE__OPTIONS_OF_LBFGS \
   "lbfgs-history", "lbfgs-iterations", "lbfgs-evaluations", "lbfgs-tolerance-grad", "lbfgs-tolerance-change"
 
+/* Whether batches are read whole, by one rank for all or by each. */
+static inline bool ronde__strategy_reads_whole(const ronde__strategy *s) {
+  return s->rank_0_loads || s->each_loads_all;
+}
 /* Whether the option is one of the strategy's, or no matter of strategies at all. */
 bool ronde__strategy_understands(const ronde__strategy *strategy, const char *option);
 /* The names of those whose option it is: "ps-sync, ps-async". */
@@ -235,6 +247,9 @@ typedef struct ronde__local_result {
  * backward. Where updates are fused, they are done within, and nobody listens. */
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
                                      ronde__local_result *own_out);
+/* The same of examples that somebody else has loaded. */
+ronde_status ronde__worker_gradients_on(ronde__worker *worker, const ronde__step *step, const ronde__net_batch *batch,
+                                        ronde__local_result *own_out);
 /* The results [n] of all ranks, in the order of ranks, as the step's result. */
 ronde__step_result ronde__local_results_join(const ronde__local_result *results, int n);
 /* Of an exchange between two times, which the ledger has closed: what the rank waited in it for the last of n to be

@@ -202,6 +202,16 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
   return RONDE_OK;
 }
 
+ronde_status ronde__worker_gradients_on(ronde__worker *worker, const ronde__step *step, const ronde__net_batch *batch,
+                                        ronde__local_result *own_out) {
+  *own_out = (ronde__local_result){.cancel = step->cancel};
+  watch w = {.worker = worker, .own = own_out, .last = true};
+  enter(&w, RONDE__PHASE_FORWARD);
+  ronde__recorder_begin(worker->recorder, batch->n);
+  if (worker->before_forward) RONDE_TRY(worker->before_forward(worker->before_forward_arg));
+  return pass(&w, batch, step, false);
+}
+
 ronde__step_result ronde__local_results_join(const ronde__local_result *results, int n) {
   ronde__step_result result = {.broken_rank = -1, .broken_param = -1};
   for (int r = 0; r < n; r++) {

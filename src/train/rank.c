@@ -217,7 +217,7 @@ static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *s
   r->progress.closed = false;
   r->progress.sums = epoch->sums;
   if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
-    r->own.examples += step->own_examples;
+    r->own.examples += result->hands_out ? result->n_own : step->own_examples;
   else if (result->missed) r->own.missed++;
   else r->own.dropped++;
 }

@@ -46,6 +46,8 @@ static void find_batch(const ronde__job *job, int64_t step, int64_t *epoch_out, 
 /* The plans that this rank's steps need: a whole batch and the short last one. */
 static ronde_status prepare_plans(ronde__rank *r) {
   const ronde__job *job = r->job;
+  if (job->strategy->pass_examples)
+    return ronde__net_prepare(r->net, ronde__min(job->local_batch, ronde__sampler_epoch_examples(job->sampler)));
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
           sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
@@ -149,11 +151,11 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
-  bool whole = job->strategy->rank_0_loads;
+  bool whole = ronde__strategy_reads_whole(job->strategy);
   ronde__loader_options loader = {
       .data = job->data,
       .sampler = job->sampler,
-      .rank = r->transport->rank,
+      .rank = whole ? 0 : r->transport->rank,
       .world = whole ? 1 : job->roles.n_workers,
       .whole = job->options->shard == RONDE__SHARD_WHOLE,
       .prefetch = job->spans ? 0 : PREFETCH,
@@ -168,7 +170,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (job->strategy->asynchronous && r->transport->rank != 0)
     r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};
   find_batch(job, r->progress.step, &loader.first_epoch, &loader.first_index);
-  if (!whole || r->transport->rank == 0) RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  if (!job->strategy->rank_0_loads || r->transport->rank == 0) RONDE_TRY(ronde__loader_create(&loader, &r->loader));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
   r->settings = settings_of(r);
