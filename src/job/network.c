@@ -187,8 +187,7 @@ ronde_status ronde__job_copy_network(const ronde__job *job, ronde__job **copy_ou
                        .shape = job->shape,
                        .classes = job->classes,
                        .targets = job->targets,
-                       .kernels = job->kernels,
-                       .gemm = job->gemm};
+                       .compute = job->compute};
   ronde_status status = ronde__config_copy(job->config, &copy->config);
   if (status != RONDE_OK) {
     ronde__free(copy);
