@@ -46,8 +46,8 @@ static void conv_bf16_release(const ronde__op_desc *desc, void *opaque) {
 
 /* ---- preparing ---- */
 
-static ronde_status make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
-                             ronde__conv_schedule *schedule, ronde__conv_run *r) {
+static ronde_status conv_bf16_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
+                                       ronde__conv_schedule *schedule, ronde__conv_run *r) {
   int64_t k = dir->from->block, n = dir->to->block;
   ronde__gemm_shape shape = {.m = (int)r->extent, .n = (int)n, .k = (int)k, .lda = k, .ldc = n, .bf16 = true};
   r->kernel = ronde__conv_schedule_kernel(schedule, dir->desc, &shape);
@@ -99,7 +99,7 @@ static ronde_status conv_bf16_prepare(const ronde__op_desc *desc, void **state_o
                          .weight_block = desc->in[0].block * desc->out[0].block,
                          .streams_rows = ronde__phys_elems(&desc->in[0]) > ronde__weight_elems(&desc->param[0])};
   int64_t longest = ronde__max(1, ROWS_WANTED / desc->in[0].n);
-  ronde_status status = ronde__conv_schedules_create(desc, longest, make_run, NULL, &s->forward, &s->data);
+  ronde_status status = ronde__conv_schedules_create(desc, longest, conv_bf16_make_run, NULL, &s->forward, &s->data);
   if (status == RONDE_OK) status = find_live(s);
   if (status == RONDE_OK) status = make_weight_plan(desc, s);
   if (status != RONDE_OK) conv_bf16_release(desc, s);
@@ -118,7 +118,7 @@ typedef struct packed {
 /* What the parts of a row have beyond its reduction: there the input may hold anything, as the panels are zeros. */
 static int64_t excess(const weight_plan *p) { return p->n_parts * RONDE__BF16_STEP; }
 
-static packed packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s, bool backward) {
+static packed conv_bf16_packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s, bool backward) {
   const ronde__phys *rows = backward ? &desc->out[0] : &desc->in[0];
   bool multiplies = !backward || desc->need_dinput[0], learns = backward && !desc->frozen[0];
   packed p = {0};
@@ -131,7 +131,7 @@ static packed packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s,
 }
 
 static size_t conv_bf16_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  packed p = packed_sizes(desc, state, backward);
+  packed p = conv_bf16_packed_sizes(desc, state, backward);
   return (size_t)ronde__ceil_div(p.weights + p.rows + p.input + p.gradient, 2);
 }
 
@@ -143,8 +143,9 @@ typedef struct conv_bf16_job {
   uint16_t *weights, *rows, *input, *gradient;
 } conv_bf16_job;
 
-static conv_bf16_job job_of(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward) {
-  packed p = packed_sizes(desc, state, backward);
+static conv_bf16_job conv_bf16_job_of(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
+                                      bool backward) {
+  packed p = conv_bf16_packed_sizes(desc, state, backward);
   uint16_t *at = (uint16_t *)call->work;
   return (conv_bf16_job){.desc = desc,
                          .s = state,
@@ -159,7 +160,7 @@ static conv_bf16_job job_of(const ronde__op_desc *desc, const void *state, const
 /* ---- forward ---- */
 
 /* Panels of the live taps of a weight [Ob][T][Ib][bi][bo], where they are. */
-static void pack_weights_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_weights_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   const ronde__weight_layout *l = &j->desc->param[0];
   int64_t begin, end, size = j->s->weight_block;
@@ -170,7 +171,7 @@ static void pack_weights_part(void *arg, int thread, int n_threads) {
                            j->weights + item * size);
 }
 
-static void pack_input_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_input_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   int64_t begin, end, pixel = j->desc->in[0].n * j->desc->in[0].block;
   ronde__thread_chunk(ronde__phys_elems(&j->desc->in[0]) / pixel, thread, n_threads, &begin, &end);
@@ -194,7 +195,7 @@ static const ronde__conv_run *item_of(const ronde__conv_schedule *schedule, bool
   return &schedule->runs[streams_rows ? item / blocks : item % schedule->n_runs];
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_forward_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   const conv_bf16_state *s = j->s;
   const ronde__phys *out = &j->desc->out[0];
@@ -211,17 +212,17 @@ static void forward_part(void *arg, int thread, int n_threads) {
 }
 
 static ronde_status conv_bf16_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  conv_bf16_job j = job_of(desc, state, call, false);
-  ronde__pool_run(call->pool, pack_weights_part, &j);
-  ronde__pool_run(call->pool, pack_input_part, &j);
-  ronde__pool_run(call->pool, forward_part, &j);
+  conv_bf16_job j = conv_bf16_job_of(desc, state, call, false);
+  ronde__pool_run(call->pool, conv_bf16_pack_weights_part, &j);
+  ronde__pool_run(call->pool, conv_bf16_pack_input_part, &j);
+  ronde__pool_run(call->pool, conv_bf16_forward_part, &j);
   return RONDE_OK;
 }
 
 /* ---- backward ---- */
 
 /* Of each block of a weight [Ob][T][Ib][bi][bo] the transposed one: panels [Ib][T][Ob]. */
-static void pack_transposed_weights_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_transposed_weights_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   const conv_bf16_state *s = j->s;
   const ronde__weight_layout *l = &j->desc->param[0];
@@ -236,7 +237,7 @@ static void pack_transposed_weights_part(void *arg, int thread, int n_threads) {
 }
 
 /* The gradient of a row of outputs, in both forms while it is in cache. */
-static void pack_gradient_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_gradient_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   const weight_plan *p = &j->s->weight;
   const ronde__phys *out = &j->desc->out[0];
@@ -277,7 +278,7 @@ static void pack_input_row(const conv_bf16_job *j, int64_t item) {
   }
 }
 
-static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_transposed_input_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   int64_t begin, end;
   ronde__thread_chunk(j->s->in_blocks * j->desc->in[0].h, thread, n_threads, &begin, &end);
@@ -287,7 +288,7 @@ static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
 }
 
 /* The taps [tap0, tap1) of one pair of blocks, as many terms at once as one part has: neighbouring taps share operands. */
-static void weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
+static void conv_bf16_weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
   const conv_bf16_state *s = j->s;
   const weight_plan *p = &s->weight;
   const ronde__op_call *call = j->call;
@@ -311,18 +312,18 @@ static void weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t 
     }
 }
 
-static void weight_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_weight_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   int64_t taps = j->desc->param[0].t, begin, end;
   ronde__thread_chunk(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / taps, tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
-    weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);
+    conv_bf16_weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);
     begin += tap1 - tap0;
   }
 }
 
-static void data_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_data_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   const conv_bf16_state *s = j->s;
   const ronde__phys *in = &j->desc->in[0];
@@ -337,18 +338,18 @@ static void data_part(void *arg, int thread, int n_threads) {
 }
 
 static ronde_status conv_bf16_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  conv_bf16_job j = job_of(desc, state, call, true);
+  conv_bf16_job j = conv_bf16_job_of(desc, state, call, true);
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  ronde__pool_run(call->pool, pack_gradient_part, &j);
+  ronde__pool_run(call->pool, conv_bf16_pack_gradient_part, &j);
   if (call->dparam[0]) {
-    ronde__pool_run(call->pool, pack_transposed_input_part, &j);
-    ronde__pool_run(call->pool, weight_part, &j);
+    ronde__pool_run(call->pool, conv_bf16_pack_transposed_input_part, &j);
+    ronde__pool_run(call->pool, conv_bf16_weight_part, &j);
   }
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) {
-    ronde__pool_run(call->pool, pack_transposed_weights_part, &j);
-    ronde__pool_run(call->pool, data_part, &j);
+    ronde__pool_run(call->pool, conv_bf16_pack_transposed_weights_part, &j);
+    ronde__pool_run(call->pool, conv_bf16_data_part, &j);
   }
   return RONDE_OK;
 }

@@ -9,16 +9,16 @@
 /* About so much of a reduction is packed and multiplied at once. */
 enum { STRIP = 512 };
 
-typedef struct linear_state {
+typedef struct linear_bf16_state {
   int64_t terms, k;                 /* k: K, rounded up to what a product takes */
   int64_t piece, n_pieces;          /* the batch in pieces of rows, one a thread where there are few output blocks */
   ronde__gemm_list forward, data;   /* of a strip: x from its first term on, panels; dy, transposed panels */
   ronde__gemm_pair forward_rows[2]; /* [last piece] */
   ronde__gemm_pair data_rows, weight;
-} linear_state;
+} linear_bf16_state;
 
-static void linear_release(const ronde__op_desc *desc, void *opaque) {
-  linear_state *s = opaque;
+static void linear_bf16_release(const ronde__op_desc *desc, void *opaque) {
+  linear_bf16_state *s = opaque;
   if (!s) return;
   ronde__gemm_list_destroy(&s->forward);
   ronde__gemm_list_destroy(&s->data);
@@ -28,7 +28,7 @@ static void linear_release(const ronde__op_desc *desc, void *opaque) {
 /* Terms, or output blocks, in a strip. */
 static int64_t strip_of(int64_t count, int64_t block) { return ronde__min(count, ronde__max(1, STRIP / block)); }
 
-static ronde_status make_lists(const ronde__op_desc *desc, linear_state *s) {
+static ronde_status linear_bf16_make_lists(const ronde__op_desc *desc, linear_bf16_state *s) {
   const ronde__phys *x = &desc->in[0];
   int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block,
           n_strip = strip_of(s->terms, x->block);
@@ -45,18 +45,18 @@ static ronde_status make_lists(const ronde__op_desc *desc, linear_state *s) {
   return RONDE_OK;
 }
 
-static ronde_status linear_prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state_out) {
   const ronde__phys *x = &desc->in[0];
   int64_t bi = x->block, bo = desc->out[0].block;
-  linear_state *s;
+  linear_bf16_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   s->terms = ronde__linear_n_terms(x);
   s->k = ronde__round_up(x->n, x->n > RONDE__BF16_STEP / 2 ? RONDE__BF16_STEP : RONDE__BF16_STEP / 2);
   s->piece = ronde__phys_blocks(&desc->out[0]) >= desc->threads ? x->n : ronde__ceil_div(x->n, desc->threads);
   s->n_pieces = ronde__ceil_div(x->n, s->piece);
-  ronde_status status = make_lists(desc, s);
+  ronde_status status = linear_bf16_make_lists(desc, s);
   if (status != RONDE_OK) {
-    linear_release(desc, s);
+    linear_bf16_release(desc, s);
     return status;
   }
   ronde__gemm_shape forward = {.n = (int)bo, .k = (int)bi, .lda = bi, .ldc = bo, .bf16 = true};
@@ -80,7 +80,7 @@ typedef struct packed {
   int64_t input, panels, rows;
 } packed;
 
-static packed packed_sizes(const ronde__op_desc *desc, const linear_state *s, bool backward) {
+static packed packed_sizes(const ronde__op_desc *desc, const linear_bf16_state *s, bool backward) {
   const ronde__phys *x = &desc->in[0], *y = &desc->out[0];
   if (!backward) return (packed){.input = ronde__phys_elems(x)};
   bool learns = !desc->frozen[0];
@@ -90,7 +90,7 @@ static packed packed_sizes(const ronde__op_desc *desc, const linear_state *s, bo
 }
 
 /* Of a thread: a strip of weights; and, in floats, a tile of the weight's gradient. */
-static int64_t strip_elems(const ronde__op_desc *desc, const linear_state *s, bool backward) {
+static int64_t strip_elems(const ronde__op_desc *desc, const linear_bf16_state *s, bool backward) {
   int64_t bi = desc->in[0].block, bo = desc->out[0].block;
   int64_t n = backward ? strip_of(s->data.count, bo) : strip_of(s->terms, bi);
   return backward && !desc->need_dinput[0] ? 0 : n * bi * bo;
@@ -100,7 +100,7 @@ static int64_t tile_elems(const ronde__op_desc *desc, bool backward) {
   return backward && desc->in_pieces ? desc->in[0].block * desc->out[0].block : 0;
 }
 
-static size_t linear_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
+static size_t linear_bf16_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   packed p = packed_sizes(desc, state, backward);
   int64_t own = strip_elems(desc, state, backward) / 2 + tile_elems(desc, backward);
   return (size_t)(desc->threads * own + ronde__ceil_div(p.input + p.panels + p.rows, 2));
@@ -124,7 +124,7 @@ static scratch scratch_of(const ronde__linear_piece *j, int thread, bool backwar
 
 /* ---- forward ---- */
 
-static void pack_input_part(void *arg, int thread, int n_threads) {
+static void linear_bf16_pack_input_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
   int64_t begin, end, block = RONDE__QUANTUM;
   ronde__thread_chunk(ronde__phys_elems(&j->desc->in[0]) / block, thread, n_threads, &begin, &end);
@@ -132,9 +132,9 @@ static void pack_input_part(void *arg, int thread, int n_threads) {
                               scratch_of(j, 0, false).input + begin * block);
 }
 
-static void forward_part(void *arg, int thread, int n_threads) {
+static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_state *s = j->state;
+  const linear_bf16_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
   scratch to = scratch_of(j, thread, false);
   int64_t bi = desc->in[0].block, bo = desc->out[0].block, n_strip = strip_of(s->terms, bi), begin, end;
@@ -155,18 +155,18 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status linear_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status linear_bf16_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
-  ronde__pool_run(call->pool, pack_input_part, &j);
-  ronde__pool_run(call->pool, forward_part, &j);
+  ronde__pool_run(call->pool, linear_bf16_pack_input_part, &j);
+  ronde__pool_run(call->pool, linear_bf16_forward_part, &j);
   return RONDE_OK;
 }
 
 /* ---- backward ---- */
 
-static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
+static void linear_bf16_pack_transposed_input_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_state *s = j->state;
+  const linear_bf16_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0];
   scratch to = scratch_of(j, 0, true);
   int64_t begin, end;
@@ -180,9 +180,9 @@ static void pack_transposed_input_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static void pack_gradient_part(void *arg, int thread, int n_threads) {
+static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_state *s = j->state;
+  const linear_bf16_state *s = j->state;
   const ronde__phys *y = &j->desc->out[0];
   scratch to = scratch_of(j, 0, true);
   int64_t begin, end, size = y->n * y->block;
@@ -196,8 +196,8 @@ static void pack_gradient_part(void *arg, int thread, int n_threads) {
 }
 
 /* A piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
-static void data_piece(const ronde__linear_piece *j, int64_t term, const scratch *to) {
-  const linear_state *s = j->state;
+static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, const scratch *to) {
+  const linear_bf16_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
   int64_t bi = desc->in[0].block, bo = desc->out[0].block;
   bool is_first = j->ob0 + j->n_obs == s->data.count;
@@ -211,8 +211,9 @@ static void data_piece(const ronde__linear_piece *j, int64_t term, const scratch
 }
 
 /* dW of a tile, X_term^T dY; handed on by a few rows. */
-static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t next, const scratch *to) {
-  const linear_state *s = j->state;
+static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t next,
+                                    const scratch *to) {
+  const linear_bf16_state *s = j->state;
   const ronde__op_call *call = j->call;
   int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, slab = ob * ronde__linear_slab(j->desc);
   int64_t place = slab + term * bi * bo;
@@ -230,47 +231,48 @@ static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, 
 }
 
 /* Both gradients of the piece in one pass over its weights, while a term's tiles are in cache. */
-static void backward_part(void *arg, int thread, int n_threads) {
+static void linear_bf16_backward_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_state *s = j->state;
+  const linear_bf16_state *s = j->state;
   scratch to = scratch_of(j, thread, true);
   int64_t begin, end;
   ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
-    if (j->call->din[0]) data_piece(j, term, &to);
+    if (j->call->din[0]) linear_bf16_data_piece(j, term, &to);
     for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
-      weight_tile(j, ob, term, ronde__min(term + 1, end - 1), &to);
+      linear_bf16_weight_tile(j, ob, term, ronde__min(term + 1, end - 1), &to);
   }
 }
 
-static ronde_status linear_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+static ronde_status linear_bf16_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
-  const linear_state *s = state;
+  const linear_bf16_state *s = state;
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (!desc->frozen[0]) ronde__pool_run(call->pool, pack_transposed_input_part, &j);
-  ronde__pool_run(call->pool, pack_gradient_part, &j);
-  ronde__linear_backward_pieces(desc, state, call, strip_of(s->data.count, desc->out[0].block), backward_part);
+  if (!desc->frozen[0]) ronde__pool_run(call->pool, linear_bf16_pack_transposed_input_part, &j);
+  ronde__pool_run(call->pool, linear_bf16_pack_gradient_part, &j);
+  ronde__linear_backward_pieces(desc, state, call, strip_of(s->data.count, desc->out[0].block),
+                                linear_bf16_backward_part);
   return RONDE_OK;
 }
 
-static const char *linear_implementation(const ronde__op_desc *desc, const void *state) {
+static const char *linear_bf16_implementation(const ronde__op_desc *desc, const void *state) {
   return desc->compute.bf16->name;
 }
 
-static bool linear_takes(const ronde__op_desc *desc) {
+static bool linear_bf16_takes(const ronde__op_desc *desc) {
   return desc->compute.bf16 && desc->in[0].layout == RONDE__BLOCKS;
 }
 
 const ronde__form ronde__linear_bf16 = {
     .name = "bf16",
-    .takes = linear_takes,
-    .prepare = linear_prepare,
-    .release = linear_release,
-    .work_elems = linear_work_elems,
+    .takes = linear_bf16_takes,
+    .prepare = linear_bf16_prepare,
+    .release = linear_bf16_release,
+    .work_elems = linear_bf16_work_elems,
     .gives_pieces = true,
-    .forward = linear_forward,
-    .backward = linear_backward,
-    .implementation = linear_implementation,
+    .forward = linear_bf16_forward,
+    .backward = linear_bf16_backward,
+    .implementation = linear_bf16_implementation,
     .executed_flops = ronde__linear_executed_flops,
 };
