@@ -73,7 +73,8 @@ static ronde_status open_outside(const ronde__onnx *file, const Onnx__TensorProt
   char *path = ronde__format("%s/%s", file->folder, o->location);
   struct stat info;
   if (!path) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", file->path);
-  bool exists = access(path, F_OK) == 0, inside = exists && *o->location != '/' && is_inside(file->folder, path);
+  bool exists = *o->location == '/' || access(path, F_OK) == 0;
+  bool inside = exists && *o->location != '/' && is_inside(file->folder, path);
   int fd = inside ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
   free(path);
   if (exists && !inside)
