@@ -166,7 +166,8 @@ static void test_bad_files(void **state) {
     char *path = ronde__format(GOLDEN "/%s", name);
     ronde__onnx *file = NULL;
     ronde_status status = ronde__onnx_open(path, &file);
-    if (status == RONDE_OK || lines.n_errors != 1) print_message("%s: status %d, %d lines\n", name, status, lines.n_errors);
+    if (status == RONDE_OK || lines.n_errors != 1)
+      print_message("%s: status %d, %d lines\n", name, status, lines.n_errors);
     check_failed(&lines, status, status == RONDE_E_USAGE ? RONDE_E_USAGE : RONDE_E_INPUT, json_string_value(says), "");
     assert_null(file);
     free(path);
@@ -196,11 +197,13 @@ static void test_data_behind_a_link(void **state) {
 static ronde_tensor *everything(ronde_graph *graph, ronde_tensor *x) {
   ronde_tensor *pieces[3];
   ronde_pool2d_options pool = {.kernel = {2, 2}, .padding = {1, 0}, .exclude_padding = true};
-  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 6, .kernel = {3, 3}, .groups = 3, .no_bias = true});
+  x = ronde_conv2d(x, "conv1",
+                   &(ronde_conv2d_options){.out_channels = 6, .kernel = {3, 3}, .groups = 3, .no_bias = true});
   x = ronde_tanh(ronde_batch_norm2d(x, "bn1", &(ronde_batch_norm2d_options){.eps = 1e-3f, .momentum = 0.03f}));
   x = ronde_avg_pool2d(ronde_dropout(x, 0.25f), &pool);
   ronde_cut(x, 3, (int64_t[]){1, 2, 3}, pieces);
-  x = ronde_concat((const ronde_tensor *[]){ronde_silu(pieces[0]), ronde_gelu(pieces[2], true), ronde_hard_swish(pieces[1])}, 3);
+  x = ronde_concat(
+      (const ronde_tensor *[]){ronde_silu(pieces[0]), ronde_gelu(pieces[2], true), ronde_hard_swish(pieces[1])}, 3);
   x = ronde_upsample2d(ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}, .stride = {1, 1}}), 2, 1);
   ronde_tensor *y = ronde_subtract(ronde_multiply(x, ronde_sigmoid(ronde_tanh(x))), ronde_clip(x, -0.5f, INFINITY));
   x = ronde_add(ronde_elu(y, 0.5f), ronde_hard_sigmoid(ronde_leaky_relu(x, 0.125f), 0.25f, 0.375f));
@@ -314,8 +317,9 @@ static void test_what_onnx_cannot_say(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_files_of_others),    TEST(test_products_with_a_sigmoid), TEST(test_bad_files),
-      TEST(test_data_behind_a_link), TEST(test_out_and_back),            TEST(test_what_onnx_cannot_say),
+      TEST(test_files_of_others), TEST(test_products_with_a_sigmoid),
+      TEST(test_bad_files),       TEST(test_data_behind_a_link),
+      TEST(test_out_and_back),    TEST(test_what_onnx_cannot_say),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,11 +258,16 @@ static void test_options_of_an_export(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_same_bits_as_built_in), TEST(test_alexnet_is_the_same_to_evaluate),
-      TEST(test_fresh_weights),         TEST(test_a_new_output_layer),
-      TEST(test_folded_files),          TEST(test_data_that_do_not_fit),
-      TEST(test_values),                TEST(test_resume_knows_the_file),
-      TEST(test_what_is_trained_goes_out), TEST(test_options_of_an_export),
+      TEST(test_same_bits_as_built_in),
+      TEST(test_alexnet_is_the_same_to_evaluate),
+      TEST(test_fresh_weights),
+      TEST(test_a_new_output_layer),
+      TEST(test_folded_files),
+      TEST(test_data_that_do_not_fit),
+      TEST(test_values),
+      TEST(test_resume_knows_the_file),
+      TEST(test_what_is_trained_goes_out),
+      TEST(test_options_of_an_export),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

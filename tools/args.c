@@ -82,6 +82,7 @@ static ronde_status read_format(parser *p, const char *value) {
   for (size_t i = 0; value && i < sizeof formats / sizeof *formats; i++) {
     if (strcmp(value, formats[i]) != 0) continue;
     p->call->format = (tool_format)i;
+    p->call->json = p->call->format == TOOL_JSON;
     return RONDE_OK;
   }
   char shown[TOOL_SHOWN];

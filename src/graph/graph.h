@@ -59,9 +59,9 @@ struct ronde_graph {
   char **shared; /* labels of layers that share their parameters */
   int n_tensors, n_nodes, n_params, n_buffers, n_shared;
   ronde_status status;
-  int input, target, output, loss;       /* tensors, -1: none */
-  const char *next_label;                /* of the next node, NULL: its own, */
-  const char *const *next_names;         /* [n_next] of its parameters and buffers that are still to come */
+  int input, target, output, loss; /* tensors, -1: none */
+  const char *next_label;          /* of the next node, NULL: its own, */
+  const char *const *next_names;   /* [n_next] of its parameters and buffers that are still to come */
   int n_next;
   const ronde__graph_listener *listener; /* NULL: the graph is recorded only */
   ronde_pass pass;

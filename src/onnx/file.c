@@ -63,7 +63,8 @@ static ronde_status list_names(ronde__onnx *file) {
 static ronde_status list_nodes(ronde__onnx *file) {
   const Onnx__GraphProto *graph = file->model->graph;
   size_t n = 0;
-  if (graph->n_node > MAX_NODES) return ronde__fail(RONDE_E_INPUT, "%s: it has more than %d nodes", file->path, MAX_NODES);
+  if (graph->n_node > MAX_NODES)
+    return ronde__fail(RONDE_E_INPUT, "%s: it has more than %d nodes", file->path, MAX_NODES);
   for (size_t i = 0; i < graph->n_node; i++) n += graph->node[i]->n_input + graph->node[i]->n_output;
   RONDE__ALLOC(file->nodes, graph->n_node * sizeof *file->nodes, file->path);
   RONDE__ALLOC(file->operands, n * sizeof *file->operands, file->path);
@@ -122,13 +123,12 @@ static ronde_status check_dim(const ronde__onnx *file, const Onnx__TensorShapePr
   bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
   const char *name = RONDE__SHOWN(file->names[file->input]);
   if (!fixed)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
-                       file->path, d, name,
-                       dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ? ", " : "",
-                       dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param
-                           ? RONDE__SHOWN(dim->dim_param)
-                           : "");
+    return ronde__fail(
+        RONDE_E_INPUT, "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
+        file->path, d, name, dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ? ", " : "",
+        dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param
+            ? RONDE__SHOWN(dim->dim_param)
+            : "");
   if (dim->dim_value < 1)
     return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s is %" PRId64, file->path, d, name,
                        dim->dim_value);
@@ -210,9 +210,9 @@ static ronde_status check_operators(const ronde__onnx *file) {
     const ronde__onnx_node *node = &file->nodes[i];
     if (!node->needed || node->build || is_told(told, n, node)) continue;
     const char *domain = RONDE__SHOWN(domain_of(node));
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s%s (node %s)", n ? ", " : "", domain,
-                             *domain ? "." : "", RONDE__SHOWN(type_of(node)),
-                             RONDE__SHOWN(ronde__onnx_node_name(node)));
+    used +=
+        (size_t)snprintf(text + used, sizeof text - used, "%s%s%s%s (node %s)", n ? ", " : "", domain,
+                         *domain ? "." : "", RONDE__SHOWN(type_of(node)), RONDE__SHOWN(ronde__onnx_node_name(node)));
     told[n++] = node;
   }
   if (n == 0) return RONDE_OK;
@@ -273,8 +273,7 @@ static ronde_status try_network(ronde__onnx *file) {
   ronde_status status = ronde_graph_status(graph);
   if (!y && status == RONDE_OK) status = RONDE_E_INPUT; /* who found it has said it */
   if (y) file->outputs = ronde__shape_elems(&y->shape);
-  if (y && file->n_weights == 0)
-    status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);
+  if (y && file->n_weights == 0) status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);
   ronde_graph_destroy(graph);
   return status;
 }
@@ -297,10 +296,10 @@ static ronde_status prepare(ronde__onnx *file) {
   ronde__shape_text(&file->shape, file->shape_text, sizeof file->shape_text);
   snprintf(file->outputs_text, sizeof file->outputs_text, "%" PRId64, file->outputs);
   bool known = !ronde__is_empty(model->producer_name);
-  file->about = ronde__format("ONNX file by %s%s%s, opset %" PRId64, known ? RONDE__SHOWN(model->producer_name) : "?",
-                              ronde__is_empty(model->producer_version) ? "" : " ",
-                              ronde__is_empty(model->producer_version) ? "" : RONDE__SHOWN(model->producer_version),
-                              file->opset);
+  file->about =
+      ronde__format("ONNX file by %s%s%s, opset %" PRId64, known ? RONDE__SHOWN(model->producer_name) : "?",
+                    ronde__is_empty(model->producer_version) ? "" : " ",
+                    ronde__is_empty(model->producer_version) ? "" : RONDE__SHOWN(model->producer_version), file->opset);
   return file->about ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its description", file->path);
 }
 
@@ -328,7 +327,8 @@ ronde_status ronde__onnx_parse(const char *name, const char *folder, const void 
                                ronde__onnx **file_out) {
   ronde__onnx *file;
   RONDE__ALLOC(file, sizeof *file, name);
-  *file = (ronde__onnx){.path = ronde__strdup(name), .folder = ronde__strdup(folder), .input = -1, .output = -1, .head = -1};
+  *file = (ronde__onnx){
+      .path = ronde__strdup(name), .folder = ronde__strdup(folder), .input = -1, .output = -1, .head = -1};
   ronde_status status = file->path && file->folder ? ronde__onnx_unpack(name, data, bytes, &file->model)
                                                    : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", name);
   if (status == RONDE_OK) status = prepare(file);
@@ -354,7 +354,9 @@ static ronde_status read_file(const char *path, const char *folder, ronde__onnx 
 
 ronde_status ronde__onnx_open(const char *path, ronde__onnx **file_out) {
   const char *slash = strrchr(path, '/');
-  char *folder = !slash ? ronde__strdup(".") : slash == path ? ronde__strdup("/") : strndup(path, (size_t)(slash - path));
+  char *folder = !slash          ? ronde__strdup(".")
+                 : slash == path ? ronde__strdup("/")
+                                 : strndup(path, (size_t)(slash - path));
   if (!folder) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
   ronde_status status = read_file(path, folder, file_out);
   free(folder);

@@ -50,8 +50,7 @@ static ronde_status check_input(const ronde__onnx *file, const ronde_tensor *x) 
 
 static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
                            ronde__onnx_end end, ronde__onnx *records) {
-  ronde__onnx_import im = {
-      .file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
+  ronde__onnx_import im = {.file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
   if (!x || check_input(file, x) != RONDE_OK) return NULL;
   im.values = ronde__alloc((size_t)file->n_names * sizeof *im.values);
   if (!im.values) {

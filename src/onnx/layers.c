@@ -152,8 +152,7 @@ ronde_status ronde__onnx_op_batch_norm(ronde__onnx_import *im, const ronde__onnx
   if (!(o.eps > 0) || !(o.momentum > 0) || !(o.momentum <= 1) || !ronde__onnx_attr_int(node, "spatial", 1))
     return ronde__onnx_fail(im, node, "it needs an epsilon above 0 and a momentum from 0 to below 1");
   ronde_status status = take_norm(im, node, 4, &(ronde__shape){1, {dims[0]}}, &layer);
-  if (status == RONDE_OK)
-    status = ronde__onnx_end_layer(im, node, &layer, ronde_batch_norm2d(x, layer.label, &o));
+  if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_batch_norm2d(x, layer.label, &o));
   ronde__onnx_layer_release(&layer);
   return status;
 }
@@ -229,14 +228,15 @@ ronde_status ronde__onnx_op_lstm(ronde__onnx_import *im, const ronde__onnx_node 
   RONDE_TRY(read_state(im, node, 6, &cell_0));
   if (!hidden_0 != !cell_0) return ronde__onnx_fail(im, node, "only one of its initial states is zero");
   int64_t hidden = r.dim[2];
-  if (w.rank != 3 || r.rank != 3 || w.dim[0] != 1 || r.dim[0] != 1 || hidden > INT32_MAX ||
-      r.dim[1] != 4 * hidden || w.dim[1] != 4 * hidden || ronde__onnx_attr_int(node, "hidden_size", hidden) != hidden)
-    return ronde__onnx_fail(im, node, "its weights are not initializers [1, 4 hidden, features] and "
-                                      "[1, 4 hidden, hidden]");
+  if (w.rank != 3 || r.rank != 3 || w.dim[0] != 1 || r.dim[0] != 1 || hidden > INT32_MAX || r.dim[1] != 4 * hidden ||
+      w.dim[1] != 4 * hidden || ronde__onnx_attr_int(node, "hidden_size", hidden) != hidden)
+    return ronde__onnx_fail(im, node,
+                            "its weights are not initializers [1, 4 hidden, features] and "
+                            "[1, 4 hidden, hidden]");
   ronde_status status = take_lstm(im, node, hidden, w.dim[2], &layer);
   if (status == RONDE_OK) {
-    all = ronde_lstm(ronde__onnx_in(im, node, 0)->x, layer.label, hidden, layer.n > 2, hidden_0, cell_0,
-                     &last_hidden, &last_cell);
+    all = ronde_lstm(ronde__onnx_in(im, node, 0)->x, layer.label, hidden, layer.n > 2, hidden_0, cell_0, &last_hidden,
+                     &last_cell);
     status = ronde__onnx_end_layer(im, node, &layer, all);
     if (status == RONDE_OK) status = ronde__onnx_set(im, node, 1, last_hidden);
     if (status == RONDE_OK) status = ronde__onnx_set(im, node, 2, last_cell);

@@ -25,9 +25,7 @@ ronde_tensor *ronde__onnx_build(const ronde__onnx *file, ronde_graph *graph, ron
                                 ronde__onnx_end end) {
   return NULL;
 }
-ronde_status ronde__onnx_weights(const ronde__onnx *file, ronde__safetensors **weights_out) {
-  return RONDE_E_USAGE;
-}
+ronde_status ronde__onnx_weights(const ronde__onnx *file, ronde__safetensors **weights_out) { return RONDE_E_USAGE; }
 ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ronde__file_meta *meta, int n_meta) {
   return refuse(path);
 }

@@ -10,7 +10,8 @@ static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_no
   return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
 }
 
-static ronde_status begin_unary(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out) {
+static ronde_status begin_unary(const ronde__onnx_import *im, const ronde__onnx_node *node,
+                                const ronde_tensor **x_out) {
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
   return name_next(im, node);
 }
@@ -67,7 +68,8 @@ ronde_status ronde__onnx_op_gelu(ronde__onnx_import *im, const ronde__onnx_node 
 
 ronde_status ronde__onnx_op_hard_sigmoid(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  float alpha = (float)ronde__onnx_attr_float(node, "alpha", 0.2), beta = (float)ronde__onnx_attr_float(node, "beta", 0.5);
+  float alpha = (float)ronde__onnx_attr_float(node, "alpha", 0.2),
+        beta = (float)ronde__onnx_attr_float(node, "beta", 0.5);
   RONDE_TRY(begin_unary(im, node, &x));
   return ronde__onnx_set(im, node, 0, ronde_hard_sigmoid(x, alpha, beta));
 }

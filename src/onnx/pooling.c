@@ -113,8 +113,9 @@ static ronde_status enlarge(ronde__onnx_import *im, const ronde__onnx_node *node
   int64_t dims[RONDE_MAX_RANK];
   int factors[2];
   if (!ronde__onnx_attr_is(node, "mode", "nearest", "nearest") || !whole_factors(scales, factors))
-    return ronde__onnx_fail(im, node, "only pixels that are repeated (mode nearest) a whole number of times in height "
-                                      "and width are supported");
+    return ronde__onnx_fail(im, node,
+                            "only pixels that are repeated (mode nearest) a whole number of times in height "
+                            "and width are supported");
   RONDE_TRY(begin_global(im, node, &x, dims));
   return ronde__onnx_set(im, node, 0, ronde_upsample2d(x, factors[0], factors[1]));
 }
@@ -125,9 +126,8 @@ static bool repeats(const ronde__onnx_node *node) {
   bool floors = ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "floor");
   bool rounds = ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "round_prefer_floor") ||
                 ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "round_prefer_ceil");
-  bool halves =
-      ronde__onnx_attr_is(node, word, "half_pixel", "half_pixel") ||
-      ronde__onnx_attr_is(node, word, "half_pixel", "pytorch_half_pixel");
+  bool halves = ronde__onnx_attr_is(node, word, "half_pixel", "half_pixel") ||
+                ronde__onnx_attr_is(node, word, "half_pixel", "pytorch_half_pixel");
   return (floors && ronde__onnx_attr_is(node, word, "half_pixel", "asymmetric")) || (rounds && halves);
 }
 
@@ -138,8 +138,9 @@ ronde_status ronde__onnx_op_resize(ronde__onnx_import *im, const ronde__onnx_nod
   ronde__onnx_value sizes;
   bool is_old = im->file->opset < 11; /* the scales are the second input, and there are no modes of coordinates */
   if (!is_old && !repeats(node))
-    return ronde__onnx_fail(im, node, "of its ways to place pixels only asymmetric with floor, and half_pixel with "
-                                      "rounding, are supported");
+    return ronde__onnx_fail(im, node,
+                            "of its ways to place pixels only asymmetric with floor, and half_pixel with "
+                            "rounding, are supported");
   if (scales_of(ronde__onnx_in(im, node, is_old ? 1 : 2), scales)) return enlarge(im, node, scales);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 3, &sizes));
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));

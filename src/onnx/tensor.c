@@ -50,8 +50,9 @@ static ronde_status find_outside(const ronde__onnx *file, const Onnx__TensorProt
     else if (!strcmp(entry->key, "length")) right &= read_number(entry->value, &o.bytes) && o.bytes == bytes;
   }
   if (!right || ronde__is_empty(o.location))
-    return ronde__fail(RONDE_E_INPUT, "%s: tensor %s: its data lie in another file, but not %llu bytes in a known place",
-                       file->path, RONDE__SHOWN(tensor->name), (unsigned long long)bytes);
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: tensor %s: its data lie in another file, but not %llu bytes in a known place", file->path,
+                       RONDE__SHOWN(tensor->name), (unsigned long long)bytes);
   *o_out = o;
   return RONDE_OK;
 }
@@ -104,10 +105,9 @@ static ronde_status read_outside(const ronde__onnx *file, const Onnx__TensorProt
     if (n <= 0) break;
   }
   close(fd);
-  return n > 0 || bytes == 0
-             ? RONDE_OK
-             : ronde__fail(RONDE_E_INPUT, "%s: tensor %s: %s became shorter or cannot be read", file->path,
-                           RONDE__SHOWN(tensor->name), RONDE__SHOWN(o.location));
+  return n > 0 || bytes == 0 ? RONDE_OK
+                             : ronde__fail(RONDE_E_INPUT, "%s: tensor %s: %s became shorter or cannot be read",
+                                           file->path, RONDE__SHOWN(tensor->name), RONDE__SHOWN(o.location));
 }
 
 /* ---- floats ---- */

@@ -32,8 +32,7 @@ static ronde_status read_changed(const ronde__onnx *file, const ronde__onnx_weig
   ronde_status status = ronde__onnx_read_floats(file, weight->tensor, values);
   if (status == RONDE_OK && weight->change == RONDE__ONNX_TRANSPOSED)
     transpose(values, shape->dim[0], shape->dim[1], out);
-  else if (status == RONDE_OK)
-    turn_gates(values + (weight->change == RONDE__ONNX_GATES_HIGH ? own : 0), own / 4, out);
+  else if (status == RONDE_OK) turn_gates(values + (weight->change == RONDE__ONNX_GATES_HIGH ? own : 0), own / 4, out);
   ronde__free(values);
   return status;
 }

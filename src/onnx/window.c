@@ -82,7 +82,8 @@ ronde_status ronde__onnx_read_window(const ronde__onnx_import *im, const ronde__
     if (wanted != own)
       return ronde__onnx_fail(im, node,
                               "it pads %" PRId64 " in front and %" PRId64 " behind%s, which gives %" PRId64
-                              " outputs of %" PRId64 " inputs; Ronde pads both sides alike and rounds down, which gives "
+                              " outputs of %" PRId64
+                              " inputs; Ronde pads both sides alike and rounds down, which gives "
                               "%" PRId64,
                               a->begin, a->end, ceil_mode ? " and rounds up (ceil_mode)" : "", wanted, a->in, own);
     window_out->kernel[d] = (int)a->kernel;

@@ -54,8 +54,7 @@ static bool walk_message(walk *w, const ProtobufCMessageDescriptor *descriptor, 
     const uint8_t *content = NULL;
     if (!read_varint(&at, end, &tag) || tag > UINT32_MAX || !pass_value((int)(tag & 7), &at, end, &content, &bytes))
       return walk_fail(w, "it is cut short, or no ONNX file");
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
     bool is_list = field && field->label == PROTOBUF_C_LABEL_REPEATED;
     bool is_message = field && field->type == PROTOBUF_C_TYPE_MESSAGE && content;
     /* Packed numbers take up to eight bytes each; all else its own and what manages it. */

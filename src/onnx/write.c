@@ -133,7 +133,8 @@ static ronde_status write_model(ronde__onnx_writer *w, const ronde__file_meta *m
   RONDE_TRY(w->status);
   size_t bytes = onnx__model_proto__get_packed_size(&model);
   if (bytes > MAX_BYTES)
-    return ronde__fail(RONDE_E_USAGE, "%s: the network takes %zu bytes, more than an ONNX file can have", w->path, bytes);
+    return ronde__fail(RONDE_E_USAGE, "%s: the network takes %zu bytes, more than an ONNX file can have", w->path,
+                       bytes);
   uint8_t *data;
   RONDE__ALLOC(data, bytes, w->path);
   onnx__model_proto__pack(&model, data);
@@ -146,8 +147,8 @@ ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ro
   const ronde_graph *graph = ronde__net_graph(net);
   ronde__onnx_writer w = {.path = path, .net = net, .graph = graph, .opset = OPSET};
   if (ronde_graph_parameters(graph) > (int64_t)(MAX_BYTES / sizeof(float)))
-    return ronde__fail(RONDE_E_USAGE, "%s: the network has %" PRId64 " parameters, more than an ONNX file can have", path,
-                       ronde_graph_parameters(graph));
+    return ronde__fail(RONDE_E_USAGE, "%s: the network has %" PRId64 " parameters, more than an ONNX file can have",
+                       path, ronde_graph_parameters(graph));
   w.names = ronde__onnx_room(&w, (size_t)graph->n_tensors * sizeof *w.names);
   w.needed = ronde__onnx_room(&w, (size_t)graph->n_tensors * sizeof *w.needed);
   w.written = ronde__onnx_room(&w, (size_t)graph->n_params * sizeof *w.written);

@@ -113,7 +113,8 @@ static void write_adaptive(ronde__onnx_writer *w, const ronde__node *node) {
     write_resize(w, node, out[0] / in[0], out[1] / in[1]);
   } else {
     char why[160];
-    snprintf(why, sizeof why, "ONNX has no adaptive pooling from %lldx%lld to %dx%d, of which neither divides the other",
+    snprintf(why, sizeof why,
+             "ONNX has no adaptive pooling from %lldx%lld to %dx%d, of which neither divides the other",
              (long long)in[0], (long long)in[1], out[0], out[1]);
     refuse(w, node, why);
   }
@@ -181,9 +182,7 @@ static void write_pointwise(ronde__onnx_writer *w, const ronde__node *node) {
     ronde__onnx_add_float(w, to, "alpha", f->a);
     ronde__onnx_add_float(w, to, "beta", f->b);
     break;
-  case RONDE__POINTWISE_LEAKY_RELU:
-    ronde__onnx_add_float(w, add_like(w, node, "LeakyRelu"), "alpha", f->a);
-    break;
+  case RONDE__POINTWISE_LEAKY_RELU: ronde__onnx_add_float(w, add_like(w, node, "LeakyRelu"), "alpha", f->a); break;
   case RONDE__POINTWISE_ELU: ronde__onnx_add_float(w, add_like(w, node, "Elu"), "alpha", f->a); break;
   case RONDE__POINTWISE_CLIP: write_clip(w, node); break;
   default: refuse(w, node, "this activation is not known in ONNX");

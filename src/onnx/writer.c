@@ -45,9 +45,9 @@ static void *grow(ronde__onnx_writer *w, void *list, size_t n) {
   return larger;
 }
 
-#define APPEND(w, list, n, item)                         \
-  do {                                                   \
-    void *item_ = (item), *list_ = grow(w, list, n);     \
+#define APPEND(w, list, n, item)                               \
+  do {                                                         \
+    void *item_ = (item), *list_ = grow(w, list, n);           \
     if (item_ && list_) (list) = list_, (list)[(n)++] = item_; \
   } while (0)
 
@@ -94,7 +94,8 @@ void ronde__onnx_add_int(ronde__onnx_writer *w, Onnx__NodeProto *node, const cha
   attribute->i = value;
 }
 
-void ronde__onnx_add_ints(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, int n, const int64_t *values) {
+void ronde__onnx_add_ints(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, int n,
+                          const int64_t *values) {
   Onnx__AttributeProto *attribute = add_attribute(w, node, name, TYPE(INTS));
   int64_t *copy = attribute ? ronde__onnx_room(w, (size_t)n * sizeof *copy) : NULL;
   if (!copy) return;

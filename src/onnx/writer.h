@@ -18,7 +18,7 @@ struct ronde__onnx_writer {
   bool *needed;       /* [tensors of the graph]: for its output */
   bool *written;      /* [parameters of the graph]: is there as an initializer */
   int n_constants;
-  void **blocks;      /* [n_blocks] */
+  void **blocks; /* [n_blocks] */
   int n_blocks;
   ronde_status status; /* the first error: all calls after it do nothing */
 };

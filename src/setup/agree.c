@@ -110,7 +110,8 @@ static bool differs(const card *cards, int rank, char why[512]) {
 /* Whatever another process sent, each text has an end. */
 static void close_texts(card *c) {
   c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
-  c->start[sizeof c->start - 1] = c->model[sizeof c->model - 1] = c->train[sizeof c->train - 1] = c->test[sizeof c->test - 1] = 0;
+  c->start[sizeof c->start - 1] = c->model[sizeof c->model - 1] = c->train[sizeof c->train - 1] =
+      c->test[sizeof c->test - 1] = 0;
   c->options[sizeof c->options - 1] = 0;
 }
 
