@@ -132,7 +132,7 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small", "residual", "branches", "pooled", "sequence"};
+  static const char *const names[] = {"small", "residual", "branches", "pooled", "sequence", "torch-resnet"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

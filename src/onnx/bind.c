@@ -28,6 +28,12 @@ static bool is_good_name(const char *name) {
   return true;
 }
 
+static bool has_param(const ronde_graph *graph, const char *name) {
+  for (int i = 0; i < graph->n_params; i++)
+    if (!strcmp(graph->params[i].name, name)) return true;
+  return false;
+}
+
 ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
                               ronde__onnx_layer *layer) {
@@ -49,7 +55,7 @@ ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *no
   bool first = !layer->label;
   if (first) layer->label = label_of(node, name);
   if (!layer->label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
-  if (im->file->n_readers[node->in[i]] > 1) ronde_graph_share(im->graph, layer->label);
+  if (has_param(im->graph, weight->name)) ronde_graph_share(im->graph, layer->label);
   return RONDE_OK;
 }
 

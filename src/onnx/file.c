@@ -387,17 +387,30 @@ const ronde__shape *ronde__onnx_shape(const ronde__onnx *file) { return &file->s
 int64_t ronde__onnx_outputs(const ronde__onnx *file) { return file->outputs; }
 const char *ronde__onnx_about(const ronde__onnx *file) { return file->about; }
 
-/* PyTorch's exporter gives weights that it has computed names by the operator that reads them. */
-ronde_status ronde__onnx_check_training(const ronde__onnx *file) {
-  static const char folded[] = "onnx::Conv_";
-  for (int i = 0; i < file->n_weights; i++) {
-    if (strncmp(file->weights[i].name, folded, sizeof folded - 1) != 0) continue;
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: an export for inference: %s is a convolution that a batch normalisation was made part of; "
-                       "export it for training, in Python: torch.onnx.export(model, x, \"net.onnx\", dynamo=False, "
-                       "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
-                       "input_names=[\"input\"], dynamic_axes={\"input\": {0: \"batch\"}})",
-                       file->path, RONDE__SHOWN(file->weights[i].name));
+/* PyTorch's older exporter names weights that it has computed by the operator that reads them; the newer one notes at a
+ * node which rules have changed it. */
+static bool is_folded(const ronde__onnx *file, const ronde__onnx_node *node) {
+  static const char computed[] = "onnx::Conv_", rules[] = "pkg.onnxscript.rewriter.rule_name";
+  if (node->build != ronde__onnx_op_conv) return false;
+  if (node->n_in > 1 && node->in[1] >= 0 && !strncmp(file->names[node->in[1]], computed, sizeof computed - 1))
+    return true;
+  for (size_t i = 0; i < node->proto->n_metadata_props; i++) {
+    const Onnx__StringStringEntryProto *entry = node->proto->metadata_props[i];
+    bool has = entry->key && entry->value && !strcmp(entry->key, rules);
+    if (has && strstr(entry->value, "FuseBatchNorm")) return true;
   }
+  return false;
+}
+
+ronde_status ronde__onnx_check_training(const ronde__onnx *file) {
+  for (int i = 0; i < file->n_nodes; i++)
+    if (is_folded(file, &file->nodes[i]))
+      return ronde__fail(
+          RONDE_E_INPUT,
+          "%s: an export for inference: node %s is a convolution that a batch normalisation was made part "
+          "of; export it for training, in Python: torch.onnx.export(model.train(), x, \"net.onnx\", "
+          "dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
+          "input_names=[\"input\"], dynamic_axes={\"input\": {0: \"batch\"}})",
+          file->path, RONDE__SHOWN(ronde__onnx_node_name(&file->nodes[i])));
   return RONDE_OK;
 }

@@ -347,8 +347,21 @@ ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node
   return set_sizes(im, node, &sizes);
 }
 
+/* The only layer and direction of an LSTM's state: [1,N,H] becomes [N,H]. */
+static ronde_status gather_state(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_value *in) {
+  ronde__onnx_value at, *out = ronde__onnx_out(im, node, 0);
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &at));
+  bool is_first = at.is_scalar && at.n == 1 && (at.size[0] == 0 || at.size[0] == -1);
+  if (!is_first || ronde__onnx_attr_int(node, "axis", 0))
+    return ronde__onnx_fail(im, node, "of an LSTM's state only its one layer can be taken");
+  if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = in->x};
+  return RONDE_OK;
+}
+
 ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_node *node) {
   ronde__onnx_value from, at, picked = {.kind = RONDE__ONNX_SIZES};
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  if (KIND(in, TENSOR) && in->order == RONDE__ONNX_STATE) return gather_state(im, node, in);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &at));
   if (ronde__onnx_attr_int(node, "axis", 0)) return ronde__onnx_fail(im, node, "only axis 0 is supported");

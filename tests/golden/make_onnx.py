@@ -412,6 +412,13 @@ def bad():
     n.add("Flatten", ["b"], "c")
     n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
     (FOLDER / "folded.onnx").write_bytes(n.model().SerializeToString())
+    model = n.model()  # as PyTorch's newer exporter writes it
+    for name, other in (("onnx::Conv_7", "conv.weight"), ("onnx::Conv_8", "conv.bias")):
+        for tensor in model.graph.initializer:
+            tensor.name = other if tensor.name == name else tensor.name
+        model.graph.node[0].input[:] = [other if v == name else v for v in model.graph.node[0].input]
+    model.graph.node[0].metadata_props.add(key="pkg.onnxscript.rewriter.rule_name", value="FuseBatchNormIntoConv")
+    (FOLDER / "folded-newer.onnx").write_bytes(model.SerializeToString())
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
