@@ -450,6 +450,10 @@ static void test_weights_go_from_verb_to_verb(void **state) {
   static const char *const classes[] = {"class", NULL};
   check_says("predict net.safetensors image.npy --top 3", true, classes);
   outcome outcome;
+  run("predict net.safetensors image.npy --top 3 --format json", NULL, &outcome);
+  json_t *by_format = json_loads(outcome.out, 0, NULL);
+  assert_non_null(json_object_get(by_format, "examples"));
+  json_decref(by_format);
   run("predict net.safetensors image.npy --top 3 --json", NULL, &outcome);
   json_t *json = json_loads(outcome.out, 0, NULL);
   json_t *example = json_array_get(json_object_get(json, "examples"), 0);

@@ -17,17 +17,18 @@ measure: measure io base
 ops: ops kernel tensor base
 graph: graph ops prof kernel tensor base
 models: models base
+onnx: onnx graph ops io tensor base
 optim: optim kernel tensor base
 data: data io kernel tensor base
 comm: comm prof kernel base
 strategy: strategy config graph comm optim data ops prof kernel tensor base
 config: config data base
 record: record strategy io prof base
-job: job config strategy models io data graph comm optim ops prof kernel tensor base
+job: job config strategy models onnx io data graph comm optim ops prof kernel tensor base
 state: state record job config strategy models io data graph comm optim ops prof kernel tensor base
-setup: setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
+setup: setup state record job config strategy models onnx io data graph comm optim ops prof kernel tensor base
 train: train setup state record job config strategy models io data graph comm optim ops prof kernel tensor base
-verbs: verbs setup state job config models io data graph optim ops prof kernel tensor base
+verbs: verbs setup state job config models onnx io data graph optim ops prof kernel tensor base
 bench: bench measure setup job config strategy models io data graph comm optim ops prof kernel tensor base
 tools:
 '
@@ -42,6 +43,7 @@ j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c src/io/checksum\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c
+onnx\.pb-c\.h: src/onnx/.*
 mpi\.h: src/comm/mpi(_process|_hosts|_beat|_message)?\.[ch]
 '
 
@@ -181,6 +183,7 @@ plant src/models/planted.c '#include "graph/graph.h"'
 plant src/ops/planted.h '# include "strategy/strategy.h"'
 plant src/kernel/planted.c '#include <libxsmm.h>'
 plant src/graph/planted.c '#include <jansson.h>'
+plant src/job/planted.c '#include <onnx.pb-c.h>'
 plant tools/planted.c '#include "base/base.h"'
 plant src/novel/planted.c '#include <stddef.h>'
 plant src/io/planted.c 'void f(void) { printf("%d", 1); }'

@@ -82,6 +82,7 @@ static ronde_status read_format(parser *p, const char *value) {
   for (size_t i = 0; value && i < sizeof formats / sizeof *formats; i++) {
     if (strcmp(value, formats[i]) != 0) continue;
     p->call->format = (tool_format)i;
+    p->call->json = p->call->format == TOOL_JSON;
     return RONDE_OK;
   }
   char shown[TOOL_SHOWN];
@@ -293,10 +294,16 @@ static ronde_status expand_scaling(parser *p) {
   return status ? status : add_axis(p, &scaling, "strong,weak");
 }
 
+/* An ONNX file has weights of its own. */
+static bool has_weights(const parser *p) {
+  const char *model = ronde_config_get(p->call->config, "model"), *end = model ? strrchr(model, '.') : NULL;
+  return end && strcmp(end, ".onnx") == 0;
+}
+
 static ronde_status require_words(const parser *p) {
   for (int i = 0; i < p->verb->max_words && p->verb->word_options[i]; i++) {
-    const char *value = ronde_config_get(p->call->config, p->verb->word_options[i]);
-    if (value && *value) continue;
+    const char *name = p->verb->word_options[i], *value = ronde_config_get(p->call->config, name);
+    if ((value && *value) || (strcmp(name, "init") == 0 && has_weights(p))) continue;
     return tool_fail(RONDE_E_USAGE, "a file is missing: ronde %s %s", p->verb->name, p->verb->words);
   }
   return RONDE_OK;

@@ -1,4 +1,4 @@
-/* `ronde models`: the networks that are built in, or one with its tensors. */
+/* `ronde models`: the networks that are built in, or one, built in or from an ONNX file, with its tensors. */
 #include "common.h"
 
 #include <stdio.h>

@@ -379,7 +379,7 @@ RONDE_API ronde_status ronde_predictor_set(ronde_predictor *predictor, const cha
 /* Writes freshly initialised weights to --output. */
 RONDE_API ronde_status ronde_init(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* The networks that are built in, with their parameters and FLOPs. name NULL: all of them; otherwise this one, with its
- * tensors. */
+ * tensors; it may be that of an ONNX file. */
 RONDE_API ronde_status ronde_models(const char *name, char **json_out);
 
 /* ---- checkpoints ---------------------------------------------------------------------------------------------- */
@@ -395,7 +395,8 @@ RONDE_API ronde_status ronde_ckpt_info(const char *path, char **json_out);
 RONDE_API ronde_status ronde_ckpt_verify(const char *path, char **json_out);
 /* Compares two files tensor by tensor, bit by bit. Errors: RONDE_E_DIFFERENCE, with json_out set, if they differ. */
 RONDE_API ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out);
-/* Writes the parameters and buffers of --init, and nothing else, to --output. config: of "export". */
+/* Writes the parameters and buffers of --init, and nothing else, to --output; with --format onnx the whole network, as an
+ * ONNX file. config: of "export". */
 RONDE_API ronde_status ronde_export(const ronde_config *config, char **json_out);
 
 /* ---- data sets ------------------------------------------------------------------------------------------------ */

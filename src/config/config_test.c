@@ -160,7 +160,8 @@ static void test_bad_values_are_named(void **state) {
       {"bacth", "1", "unknown option --bacth; the nearest is --batch"},
       {"batch-size", "1", "unknown option --batch-size; here it is --batch"},
       {"", "1", "unknown option --; `ronde train --help` lists them"},
-      {"shape", "1x28x28", "--shape is not an option of train, but of predict, init, bench step, bench kernels"},
+      {"shape", "1x28x28",
+       "--shape is not an option of train, but of predict, init, export, bench step, bench kernels"},
       {"input", "x.png", "--input is not an option of train, but of predict"},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {

@@ -142,8 +142,15 @@ static int share_param(ronde_graph *graph, const char *label, const ronde__param
   return -1;
 }
 
+/* The name that was given for the next parameter or buffer, else by its layer; NULL: no memory. */
+static char *name_of_next(ronde_graph *graph, const char *label, const char *suffix) {
+  if (graph->n_next == 0) return ronde__format("%s.%s", label, suffix);
+  graph->n_next--;
+  return ronde__strdup(*graph->next_names++);
+}
+
 static int add_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec) {
-  char *name = ronde__format("%s.%s", label, spec->suffix);
+  char *name = name_of_next(graph, label, spec->suffix);
   ronde__param *params = build_grow(graph->params, graph->n_params, sizeof *params);
   if (params) graph->params = params;
   if (!name || !params) {
@@ -161,7 +168,7 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
 }
 
 static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer_spec *spec) {
-  char *name = ronde__format("%s.%s", label, spec->suffix);
+  char *name = name_of_next(graph, label, spec->suffix);
   ronde__buffer *buffers = build_grow(graph->buffers, graph->n_buffers, sizeof *buffers);
   if (buffers) graph->buffers = buffers;
   if (!name || !buffers) {
@@ -229,7 +236,14 @@ static ronde_status add_outputs(ronde_graph *graph, ronde__node *node, const ron
   return RONDE_OK;
 }
 
-/* Records one op; name NULL: made up from the op's. outputs_out [n_outputs] (NULL: the first is handed back alone). */
+ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n) {
+  graph->next_label = label;
+  graph->next_names = names;
+  graph->n_next = n;
+  return graph->status;
+}
+
+/* Records one op; name NULL: that of ronde__graph_name_next, or made up from the op's. outputs_out [n_outputs] (NULL: the first is handed back alone). */
 static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
                                  const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out) {
   for (int i = 0; i < n_inputs; i++)
@@ -247,6 +261,7 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
   }
   ronde__node *nodes = build_grow(graph->nodes, graph->n_nodes, sizeof *nodes);
   if (nodes) graph->nodes = nodes;
+  if (!name) name = graph->next_label;
   node.label = name ? ronde__strdup(name) : ronde__format("%s_%d", op->name, graph->n_nodes + 1);
   if (!nodes || !node.label) {
     free(node.label);
@@ -255,6 +270,7 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
   ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
   if (status == RONDE_OK) status = add_operands(graph, op, &node, in, labels, out);
   if (status == RONDE_OK) status = add_outputs(graph, &node, out);
+  ronde__graph_name_next(graph, NULL, NULL, 0);
   if (status != RONDE_OK) {
     free(node.label);
     return build_fail(graph, status);

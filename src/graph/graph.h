@@ -59,11 +59,18 @@ struct ronde_graph {
   char **shared; /* labels of layers that share their parameters */
   int n_tensors, n_nodes, n_params, n_buffers, n_shared;
   ronde_status status;
-  int input, target, output, loss;       /* tensors, -1: none */
+  int input, target, output, loss; /* tensors, -1: none */
+  const char *next_label;          /* of the next node, NULL: its own, */
+  const char *const *next_names;   /* [n_next] of its parameters and buffers that are still to come */
+  int n_next;
   const ronde__graph_listener *listener; /* NULL: the graph is recorded only */
   ronde_pass pass;
 };
 
+/* What the next node is called where it has no name of its own, and what its parameters are called, then its buffers, in
+ * place of LABEL.weight and so on: of a network from a file. Read by the next call, until when they must stay. Returns the
+ * graph's status. */
+ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n);
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
 ronde_status ronde__graph_finish(ronde_graph *graph);
 /* Batch normalisations take the statistics of all replicas' examples from now on; returns how many there are. */

@@ -72,8 +72,8 @@ ronde_status ronde__foreign_fail(const char *path, ronde__foreign kind) {
         path);
   case RONDE__FOREIGN_ONNX:
     return ronde__fail(RONDE_E_INPUT,
-                       "%s: an ONNX file where safetensors is needed: save the weights from the system that made it",
-                       path);
+                       "%s: an ONNX file where safetensors is needed: --model %s takes network and weights from it",
+                       path, path);
   case RONDE__FOREIGN_NPY:
     return ronde__fail(RONDE_E_INPUT, "%s: a single NumPy array where a network's weights (safetensors) are needed",
                        path);

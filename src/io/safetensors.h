@@ -46,6 +46,12 @@ ronde_status ronde__safetensors_parse(const char *name, const void *data, size_t
 ronde_status ronde__safetensors_parse_header(const char *name, const void *header, size_t header_bytes,
                                              uint64_t file_bytes, ronde__safetensors **file_out);
 
+/* A file of weights that there is in memory alone. tensors [n_tensors] in the order of names, whose data lie in pages
+ * [bytes] (ronde__pages_map), which it takes over where it succeeds; all text is borrowed. */
+ronde_status ronde__safetensors_wrap(const char *name, const ronde__file_tensor *tensors, int n_tensors,
+                                     const ronde__file_meta *meta, int n_meta, void *pages, size_t bytes,
+                                     ronde__safetensors **file_out);
+
 /* Whole or absent: temporary file in the same folder, fsync, rename, fsync of the folder. The header names tensors in
  * ascending order; the data of I64 tensors comes first, so that all data is aligned. Names must differ and all text be
  * UTF-8. */

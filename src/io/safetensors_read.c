@@ -259,31 +259,17 @@ static void meta_make(const header_reader *r, ronde__safetensors *file) {
   }
 }
 
-/* Takes r->root over on success. */
-static ronde_status file_make(header_reader *r, ronde__safetensors **file_out) {
+/* Room for what the reader has counted. */
+static ronde_status file_alloc(const header_reader *r, ronde__safetensors **file_out) {
   ronde__safetensors *file = calloc(1, sizeof *file);
   safetensors_impl *own = calloc(1, sizeof *own);
-  ronde_status status = RONDE_E_MEMORY;
-  if (!file || !own || !(own->path = ronde__strdup(r->path)) ||
-      !(file->tensors = ronde__alloc((size_t)r->n_entries * sizeof *file->tensors)) ||
-      !(file->meta = ronde__alloc((size_t)r->n_meta * sizeof *file->meta))) {
-    ronde__fail(status, "%s: no memory for a list of %d tensors", r->path, r->n_entries);
-    goto free_file;
+  if (file && own && (own->path = ronde__strdup(r->path)) &&
+      (file->tensors = ronde__alloc((size_t)r->n_entries * sizeof *file->tensors)) &&
+      (file->meta = ronde__alloc((size_t)r->n_meta * sizeof *file->meta))) {
+    file->impl = own;
+    *file_out = file;
+    return RONDE_OK;
   }
-  status = tensors_make(r, own, file);
-  if (status) goto free_file;
-  file->n_tensors = r->n_entries;
-  file->header = r->bytes;
-  file->header_bytes = (size_t)r->data_begin;
-  file->bytes = r->n_bytes;
-  meta_make(r, file);
-  own->root = r->root;
-  r->root = NULL;
-  file->impl = own;
-  *file_out = file;
-  return RONDE_OK;
-
-free_file:
   if (file) {
     ronde__free(file->meta);
     ronde__free(file->tensors);
@@ -291,7 +277,28 @@ free_file:
   if (own) free(own->path);
   free(own);
   free(file);
-  return status;
+  return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a list of %d tensors", r->path, r->n_entries);
+}
+
+/* Takes r->root over on success. */
+static ronde_status file_make(header_reader *r, ronde__safetensors **file_out) {
+  ronde__safetensors *file;
+  RONDE_TRY(file_alloc(r, &file));
+  safetensors_impl *own = file->impl;
+  ronde_status status = tensors_make(r, own, file);
+  if (status) {
+    ronde__safetensors_close(file);
+    return status;
+  }
+  file->n_tensors = r->n_entries;
+  file->header = r->bytes;
+  file->header_bytes = (size_t)r->data_begin;
+  file->bytes = r->n_bytes;
+  meta_make(r, file);
+  own->root = r->root;
+  r->root = NULL;
+  *file_out = file;
+  return RONDE_OK;
 }
 
 static ronde_status safetensors_read(header_reader *r, ronde__safetensors **file_out) {
@@ -317,6 +324,23 @@ ronde_status ronde__safetensors_parse_header(const char *name, const void *heade
     return ronde__fail(RONDE_E_INPUT, "%s: its header is cut short", name);
   return safetensors_read(&(header_reader){.path = name, .bytes = header, .n_bytes = file_bytes, .header_only = true},
                           file_out);
+}
+
+ronde_status ronde__safetensors_wrap(const char *name, const ronde__file_tensor *tensors, int n_tensors,
+                                     const ronde__file_meta *meta, int n_meta, void *pages, size_t bytes,
+                                     ronde__safetensors **file_out) {
+  header_reader r = {.path = name, .n_entries = n_tensors, .n_meta = n_meta};
+  ronde__safetensors *file;
+  RONDE_TRY(file_alloc(&r, &file));
+  safetensors_impl *own = file->impl;
+  memcpy(file->tensors, tensors, (size_t)n_tensors * sizeof *tensors);
+  memcpy(file->meta, meta, (size_t)n_meta * sizeof *meta);
+  file->n_tensors = n_tensors;
+  file->n_meta = n_meta;
+  own->converted = pages;
+  own->converted_bytes = bytes;
+  *file_out = file;
+  return RONDE_OK;
 }
 
 /* ---- the file ---- */

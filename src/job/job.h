@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "io/safetensors.h"
 #include "models/models.h"
+#include "onnx/onnx.h"
 #include "strategy/strategy.h"
 
 /* What a file of weights calls its classes, in the order of its outputs. */
@@ -57,6 +58,8 @@ typedef struct ronde__job {
   ronde_hooks hooks;         /* all NULL where none were given */
   const ronde__model *model; /* NULL: hooks.model */
   const char *model_name;
+  ronde__onnx *file;       /* that --model names, or NULL; */
+  ronde__model file_model; /* `model` then */
   ronde__data *data;
   ronde__sampler *sampler; /* train, and eval of a part of the training examples */
   bool splits_by_class;    /* --val-split: each class keeps its share */
@@ -128,6 +131,10 @@ double ronde__job_element_ns(const ronde__job *job);
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
 /* The job's optimizer for the parameters of a net, which must outlive it. */
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out);
+/* The file's network as a model: by its name, with its classes. */
+ronde__model ronde__file_model(const ronde__onnx *file, const char *name);
+/* The graph of a file's network by itself, with the loss for classes. */
+ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out);
 /* The graph of a built-in model by itself. */
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);

@@ -28,6 +28,7 @@ typedef struct builder {
   const ronde__model *model;
   const ronde__model_options *options;
   const ronde__options *values; /* whose loss is for values; NULL: the loss is the cross entropy */
+  const ronde__onnx *file;      /* whose network it is, instead of the model's; or NULL */
 } builder;
 
 static ronde_tensor *loss_of_values(const ronde__options *options, const ronde_tensor *y, const ronde_tensor *target) {
@@ -39,9 +40,16 @@ static ronde_tensor *loss_of_values(const ronde__options *options, const ronde_t
   }
 }
 
+/* What the loss does itself stays away. The output layer is as wide as there are classes; for values the file's counts. */
+static ronde_tensor *build_file(const builder *b, ronde_graph *graph, ronde_tensor *x, int64_t outputs) {
+  if (!b->values) return ronde__onnx_build(b->file, graph, x, outputs, RONDE__ONNX_CLASSES);
+  bool are_labels = b->values->loss == RONDE__LOSS_BCE;
+  return ronde__onnx_build(b->file, graph, x, 0, are_labels ? RONDE__ONNX_LABELS : RONDE__ONNX_WHOLE);
+}
+
 static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t outputs, void *user) {
   const builder *b = user;
-  ronde_tensor *y = b->model->build(graph, x, outputs, b->options);
+  ronde_tensor *y = b->file ? build_file(b, graph, x, outputs) : b->model->build(graph, x, outputs, b->options);
   if (y && b->values) ronde_graph_set_loss(graph, loss_of_values(b->values, y, ronde_target(graph)));
   return y;
 }
@@ -56,15 +64,27 @@ static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, co
   return ronde__graph_finish(graph);
 }
 
-ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
-                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
-  builder b = {model, options, NULL};
+static ronde_status make_graph(builder *b, const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
-  ronde_status status = define(graph, build_model, &b, shape, classes);
+  ronde_status status = define(graph, build_model, b, shape, classes);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;
   return status;
+}
+
+ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
+                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
+  return make_graph(&(builder){.model = model, .options = options}, shape, classes, graph_out);
+}
+
+ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out) {
+  return make_graph(&(builder){.file = file}, ronde__onnx_shape(file), 0, graph_out);
+}
+
+ronde__model ronde__file_model(const ronde__onnx *file, const char *name) {
+  return (ronde__model){
+      .name = name, .about = ronde__onnx_about(file), .any_shape = true, .classes = ronde__onnx_outputs(file)};
 }
 
 static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
@@ -143,7 +163,7 @@ static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
                                   .dropout = (float)job->options->dropout,
                                   .sizes = job->model ? ronde__model_sizes(job->model_name) : NULL,
                                   .activation = (ronde__hidden_activation)job->options->activation};
-  builder b = {job->model, &options, job->targets > 0 ? job->options : NULL};
+  builder b = {job->model, &options, job->targets > 0 ? job->options : NULL, job->file};
   int64_t outputs = job->targets > 0 ? job->targets : job->classes;
   if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, outputs));
   else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));

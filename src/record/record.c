@@ -93,6 +93,7 @@ static json_t *model_json(const ronde__record_model *model) {
   record_put(json, "executed_flops_per_example", record_count(model->executed_flops_per_example));
   record_put(json, "padding", record_text(model->padding));
   record_put(json, "init_file", record_text(model->init_file));
+  record_put(json, "sha256", record_text(model->sha256));
   record_put(json, "new_head", record_text(model->new_head));
   return json;
 }

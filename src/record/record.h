@@ -15,6 +15,7 @@ typedef struct ronde__record_model {
   int64_t parameters, trained_parameters;
   int64_t forward_flops_per_example, train_flops_per_example, executed_flops_per_example;
   const char *init_file; /* that --init stood for */
+  const char *sha256;    /* of the file that --model named */
 } ronde__record_model;
 
 typedef struct ronde__record_data {

@@ -86,7 +86,7 @@ static void fill_result(ronde__record *record) {
       {1, "worker", 20, 2.5, {.2, .2, .3, .4, .5, .6, .3, 9, 8}, 4096, 512, "other", &late, 3, 1},
   };
   record->isa = "avx2";
-  record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1, "w"};
+  record->model = (ronde__record_model){"lenet5", "same", NULL, 61706, 850, 100, 300, -1, "w", "5e"};
   record->data = (ronde__record_data){"mnist", "ab", 60000, 10000, 3, {1, 28, 27}, 10, 3, "validation", 6000};
   record->config = json_pack("{s:i}", "batch", 42);
   record->choices = choices;
@@ -133,6 +133,7 @@ static void test_run_has_every_field(void **state) {
   assert_count(json, "model.parameters", 61706);
   assert_null_at(json, "model.new_head");
   assert_text(json, "model.init_file", "w");
+  assert_text(json, "model.sha256", "5e");
   assert_count(json, "model.trained_parameters", 850);
   assert_count(json, "model.forward_flops_per_example", 100);
   assert_count(json, "model.train_flops_per_example", 300);

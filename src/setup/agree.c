@@ -13,7 +13,7 @@
 enum { MAX_OPTIONS_TEXT = 8192 };
 
 typedef struct card {
-  char host[64], build[96], kernels[32], start[64], train[80], test[80], options[MAX_OPTIONS_TEXT];
+  char host[64], build[96], kernels[32], start[64], model[80], train[80], test[80], options[MAX_OPTIONS_TEXT];
   uint32_t led; /* bit i: led_option(i) is given */
 } card;
 
@@ -33,6 +33,7 @@ static ronde_status fill(const ronde__job *job, card *c) {
   const int64_t *n_examples = job->data->source.n_examples;
   snprintf(c->train, sizeof c->train, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TRAIN], job->data->sha256);
   snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);
+  if (job->file) snprintf(c->model, sizeof c->model, "%s", ronde__onnx_sha256(job->file));
   const ronde__resume *r = job->resume;
   if (r)
     snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->progress.step,
@@ -91,6 +92,9 @@ static bool differs(const card *cards, int rank, char why[512]) {
              led->name, first->host);
   else if (strcmp(one->start, first->start))
     snprintf(why, left, "starts from %s, but rank 0 on host %s starts from %s", one->start, first->host, first->start);
+  else if (strcmp(one->model, first->model))
+    snprintf(why, left, "has another file for --model (sha256 %.16s) than rank 0 on host %s (%.16s)", one->model,
+             first->host, first->model);
   else if (strcmp(one->train, first->train))
     snprintf(why, left, "has training data (%s...) that differ from those of rank 0 on host %s (%s...)", one->train,
              first->host, first->train);
@@ -107,7 +111,8 @@ static bool differs(const card *cards, int rank, char why[512]) {
 /* Whatever another process sent, each text has an end. */
 static void close_texts(card *c) {
   c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
-  c->start[sizeof c->start - 1] = c->train[sizeof c->train - 1] = c->test[sizeof c->test - 1] = 0;
+  c->start[sizeof c->start - 1] = c->model[sizeof c->model - 1] = c->train[sizeof c->train - 1] =
+      c->test[sizeof c->test - 1] = 0;
   c->options[sizeof c->options - 1] = 0;
 }
 

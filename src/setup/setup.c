@@ -73,7 +73,8 @@ static ronde_status options_from_file(ronde__job *job) {
   const char *classes = ronde__safetensors_meta(file, "classes"), *padding = ronde__safetensors_meta(file, "padding");
   const char *resize = ronde__safetensors_meta(file, "resize");
   bool same_model = !o->model || (model && !strcmp(o->model, model));
-  if (!o->model && model && ronde__model_find(model)) RONDE_TRY(set_text(&o->model, model));
+  if (!o->model && model && (ronde__model_find(model) || ronde__onnx_named(model)))
+    RONDE_TRY(set_text(&o->model, model));
   if (!same_model) return RONDE_OK;
   /* Training asks the data: another number is either meant (--classes) or a mistake. */
   if (!o->classes && classes && job->config->verb != RONDE__VERB_TRAIN) o->classes = strtoll(classes, NULL, 10);
@@ -83,8 +84,23 @@ static ronde_status options_from_file(ronde__job *job) {
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
+  bool asks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EXPORT;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
-  if (job->config->verb == RONDE__VERB_PREDICT && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
+  if (asks && !o->shape && shape) RONDE_TRY(set_text(&o->shape, shape));
+  return RONDE_OK;
+}
+
+/* The file that --model names, once. */
+static ronde_status open_file(ronde__job *job) {
+  return job->file ? RONDE_OK : ronde__onnx_open(job->options->model, &job->file);
+}
+
+static ronde_status take_file(ronde__job *job) {
+  RONDE_TRY(open_file(job));
+  if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__onnx_check_training(job->file));
+  job->file_model = ronde__file_model(job->file, job->options->model);
+  job->model = &job->file_model;
+  job->model_name = job->options->model;
   return RONDE_OK;
 }
 
@@ -94,7 +110,9 @@ static ronde_status find_model(ronde__job *job) {
     job->model_name = o->model ? o->model : "custom";
     return RONDE_OK;
   }
-  if (!o->model) return ronde__fail(RONDE_E_USAGE, "--model NAME is needed: `ronde models` lists them");
+  if (!o->model)
+    return ronde__fail(RONDE_E_USAGE, "--model NAME or FILE.onnx is needed: `ronde models` lists the built-in ones");
+  if (ronde__onnx_named(o->model)) return take_file(job);
   if (!(job->model = ronde__model_find(o->model)))
     return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
   job->model_name = o->model;
@@ -183,7 +201,8 @@ static ronde_status shape_from_options(ronde__job *job) {
     if (o->shape) return parse_any_shape(o->shape, &job->shape);
     return ronde__fail(RONDE_E_USAGE, "a network that the calling program defines needs --data or --shape");
   }
-  job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
+  if (job->file) job->shape = *ronde__onnx_shape(job->file);
+  else job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;
@@ -197,6 +216,27 @@ static ronde_status open_resume(ronde__job *job) {
   return job->resume ? ronde__resume_options(job->resume, job->config, n_ranks) : RONDE_OK;
 }
 
+static ronde_status open_weights(ronde__job *job) {
+  RONDE_TRY(ronde__weights_find(job->options->init, &job->init_path));
+  return ronde__safetensors_open(job->init_path, &job->init);
+}
+
+/* Whether a file's network begins with its own weights: where there is no use for others. */
+static bool begins_with_file(const ronde__job *job) {
+  int verb = job->config->verb;
+  bool wants = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || verb == RONDE__VERB_PREDICT ||
+               verb == RONDE__VERB_EXPORT;
+  return wants && !job->hooks.model && job->options->model && ronde__onnx_named(job->options->model) &&
+         !job->options->sim_spans;
+}
+
+static ronde_status open_own_weights(ronde__job *job) {
+  RONDE_TRY(open_file(job));
+  if (!(job->init_path = ronde__strdup(job->options->model)))
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", job->options->model);
+  return ronde__onnx_weights(job->file, &job->init);
+}
+
 static ronde_status open_init(ronde__job *job) {
   if (job->resume) {
     job->weights = job->resume->file;
@@ -204,9 +244,9 @@ static ronde_status open_init(ronde__job *job) {
     RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
     return options_from_file(job);
   }
-  if (!job->options->init) return RONDE_OK;
-  RONDE_TRY(ronde__weights_find(job->options->init, &job->init_path));
-  RONDE_TRY(ronde__safetensors_open(job->init_path, &job->init));
+  if (!job->options->init && !begins_with_file(job)) return RONDE_OK;
+  if (job->options->init && !strcmp(job->options->init, "fresh")) return RONDE_OK;
+  RONDE_TRY(job->options->init ? open_weights(job) : open_own_weights(job));
   RONDE_TRY(ronde__safetensors_check_finite(job->init));
   job->weights = job->init;
   job->weights_path = job->init_path;
@@ -325,7 +365,7 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_OPTIONS, NULL));
   if (!job->model) job->config->options.dropout = 0;
   else if (job->options->dropout < 0) job->config->options.dropout = job->model->dropout;
-  if (verb != RONDE__VERB_INIT) RONDE_TRY(ronde__set_up_world(job));
+  if (verb != RONDE__VERB_INIT && verb != RONDE__VERB_EXPORT) RONDE_TRY(ronde__set_up_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
@@ -390,6 +430,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__sampler_destroy(job->sampler);
   ronde__data_close(job->data);
   ronde__safetensors_close(job->init);
+  ronde__onnx_close(job->file);
   free(job->best_path);
   json_decref(job->strategy_costs);
   ronde__roles_release(&job->roles);

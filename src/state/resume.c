@@ -452,10 +452,20 @@ static ronde_status check_strategy(const ronde__resume *r, const ronde__job *job
              : RONDE_OK;
 }
 
+/* A model's file of the same name may have become another one. */
+static ronde_status check_model(const ronde__resume *r, const ronde__job *job) {
+  const char *then = ronde__safetensors_meta(r->file, RONDE__META_MODEL_SHA256);
+  const char *now = job->file ? ronde__onnx_sha256(job->file) : NULL;
+  if ((!then && !now) || (then && now && !strcmp(then, now))) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s was trained from another file: --model %s had sha256 %.12s, not %.12s", r->path,
+                     job->model_name, then ? then : "none", now ? now : "none");
+}
+
 const json_t *ronde__resume_note(const ronde__resume *r) { return json_object_get(r->json, "strategy"); }
 
 ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) {
   RONDE_TRY(check_strategy(r, job));
+  RONDE_TRY(check_model(r, job));
   json_t *now = ronde__config_json(job->config);
   if (!now) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its options", r->path);
   ronde_status status = check_config(r, job, now);

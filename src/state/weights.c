@@ -224,6 +224,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   meta[2] = (ronde__file_meta){"shape", notes->shape};
   meta[3] = (ronde__file_meta){"classes", notes->classes};
   notes->n = 4;
+  if (job->file) meta[notes->n++] = (ronde__file_meta){RONDE__META_MODEL_SHA256, ronde__onnx_sha256(job->file)};
   notes->class_names = class_names(job);
   notes->split = ronde__split_text(job);
   notes->columns = job->data ? ronde__data_columns(job->data) : NULL;

@@ -7,6 +7,7 @@
 
 #define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
 #define RONDE__META_COLUMNS "ronde.columns"     /* what the columns of its table are: data/columns.h */
+#define RONDE__META_MODEL_SHA256 "model_sha256" /* the SHA-256 of the file that --model named */
 /* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
  * (may be NULL): if given, an output layer that differs only in its number of classes is no error; it receives the
  * file's number of classes (else 0). */

@@ -162,7 +162,8 @@ static void fill_model_and_data(ronde__run *r) {
                                         ronde_graph_forward_flops(graph),
                                         ronde__graph_train_flops(graph),
                                         job->spans ? -1 : (int64_t)(executed / (double)job->local_batch),
-                                        job->init_path};
+                                        job->init_path,
+                                        job->file ? ronde__onnx_sha256(job->file) : NULL};
 }
 
 static void fill_resumed(ronde__run *r) {

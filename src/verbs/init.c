@@ -64,6 +64,24 @@ static ronde_status describe_model(const ronde__model *model, const char *name, 
   return RONDE_OK;
 }
 
+static ronde_status describe_file(const char *path, json_t **json_out) {
+  ronde__onnx *file;
+  ronde_graph *graph;
+  RONDE_TRY(ronde__onnx_open(path, &file));
+  const ronde__shape *shape = ronde__onnx_shape(file);
+  ronde_status status = ronde__file_graph(file, &graph);
+  if (status == RONDE_OK) {
+    *json_out = json_pack("{s:o, s:s, s:I, s:I, s:o, s:I, s:s, s:o}", "name", ronde__json_text(path), "about",
+                          ronde__onnx_about(file), "parameters", (json_int_t)ronde_graph_parameters(graph),
+                          "forward_flops_per_example", (json_int_t)ronde_graph_forward_flops(graph), "shape",
+                          ronde__json_dims(shape->dim, shape->rank), "classes", (json_int_t)ronde__onnx_outputs(file),
+                          "sha256", ronde__onnx_sha256(file), "tensors", init_tensors_json(graph));
+    ronde_graph_destroy(graph);
+  }
+  ronde__onnx_close(file);
+  return status;
+}
+
 static ronde_status describe_models(json_t *models) {
   for (int i = 0; ronde__model_at(i); i++) {
     json_t *json;
@@ -75,6 +93,10 @@ static ronde_status describe_models(json_t *models) {
 
 ronde_status ronde_models(const char *name, char **json_out) {
   json_t *json;
+  if (name && ronde__onnx_named(name)) {
+    RONDE_TRY(describe_file(name, &json));
+    return ronde__json_give(json, "result", json_out);
+  }
   if (name) {
     const ronde__model *model = ronde__model_find(name);
     if (!model) return ronde__fail(RONDE_E_USAGE, "%s: no such network; `ronde models` lists them", RONDE__SHOWN(name));

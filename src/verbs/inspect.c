@@ -1,5 +1,4 @@
-/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights; ronde_export: the weights of a
- * checkpoint alone. */
+/* ronde_ckpt_info, _verify, _diff: what is in checkpoints and files of weights. */
 #include "state/checkpoint.h"
 #include "base/json.h"
 #include "io/file.h"
@@ -154,30 +153,4 @@ ronde_status ronde_ckpt_diff(const char *a, const char *b, char **json_out) {
   }
   ronde__resume_close(x);
   return status;
-}
-
-/* ---- export ---- */
-
-ronde_status ronde_export(const ronde_config *config, char **json_out) {
-  const ronde__options *o = ronde__config_options(config);
-  ronde__resume *r;
-  char *path;
-  int n_tensors;
-  int64_t elems;
-  if (!o->init) return ronde__fail(RONDE_E_USAGE, "a checkpoint is needed: --init FILE");
-  if (!o->output) return ronde__fail(RONDE_E_USAGE, "--output FILE is needed: where the weights go");
-  RONDE_TRY(ronde__weights_find(o->init, &path));
-  ronde_status status = ronde__checkpoint_open(path, &r);
-  free(path);
-  RONDE_TRY(status);
-  status = ronde__weights_export(r->file, o->output, &n_tensors, &elems);
-  json_t *input = ronde__json_text(r->path);
-  ronde__resume_close(r);
-  if (status != RONDE_OK) {
-    json_decref(input);
-    return status;
-  }
-  return ronde__json_give(json_pack("{s:o, s:o, s:i, s:I}", "input", input, "output", ronde__json_text(o->output),
-                                    "tensors", n_tensors, "values", (json_int_t)elems),
-                          "result", json_out);
 }

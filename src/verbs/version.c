@@ -3,7 +3,7 @@
 #include "kernel/bf16.h"
 
 static json_t *build_features(void) {
-  bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false;
+  bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false, onnx = false;
 #ifdef RONDE_HAVE_XSMM
   xsmm = true;
 #endif
@@ -19,7 +19,11 @@ static json_t *build_features(void) {
 #ifdef RONDE_HAVE_MPI
   mpi = true;
 #endif
-  return json_pack("{s:b, s:b, s:b, s:b, s:b}", "libxsmm", xsmm, "png", png, "curl", curl, "jpeg", jpeg, "mpi", mpi);
+#ifdef RONDE_HAVE_ONNX
+  onnx = true;
+#endif
+  return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "libxsmm", xsmm, "png", png, "curl", curl, "jpeg", jpeg, "mpi",
+                   mpi, "onnx", onnx);
 }
 
 ronde_status ronde_version_json(char **json_out) {

@@ -1,0 +1,77 @@
+/* The building of a file's network: its operators, one after the other. */
+#include "onnx/import.h"
+
+#include <string.h>
+
+static const struct {
+  const char *name;
+  ronde__onnx_operator build;
+} operators[] = {
+#define RONDE_ONNX_OPERATOR(name, function) {name, ronde__onnx_op_##function},
+#include "onnx/operators.inc"
+#undef RONDE_ONNX_OPERATOR
+};
+
+ronde__onnx_operator ronde__onnx_find_operator(const Onnx__NodeProto *node) {
+  bool is_own = ronde__is_empty(node->domain) || !strcmp(node->domain, "ai.onnx");
+  for (size_t i = 0; i < RONDE__COUNT(operators) && is_own && node->op_type; i++)
+    if (!strcmp(operators[i].name, node->op_type)) return operators[i].build;
+  return NULL;
+}
+
+/* An operator may have built what stands behind it too. */
+static bool is_done(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  for (int i = 0; i < node->n_out; i++)
+    if (node->out[i] >= 0 && im->values[node->out[i]].kind != RONDE__ONNX_NOTHING) return true;
+  return false;
+}
+
+static ronde_status build_nodes(ronde__onnx_import *im) {
+  for (int i = 0; i < im->file->n_nodes; i++) {
+    const ronde__onnx_node *node = &im->file->nodes[i];
+    if (node->build && !is_done(im, node)) RONDE_TRY(node->build(im, node));
+  }
+  const ronde__onnx_value *y = &im->values[im->file->output];
+  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_BATCH_FIRST) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s: its output %s is not an activation with the batch in front", im->file->path,
+                     RONDE__SHOWN(im->file->names[im->file->output]));
+}
+
+static ronde_status check_input(const ronde__onnx *file, const ronde_tensor *x) {
+  ronde__shape own = {0};
+  char has[96], wants[96];
+  own.rank = ronde_tensor_dims(x, own.dim);
+  if (ronde__shape_equal(&own, &file->shape)) return RONDE_OK;
+  ronde__shape_text(&own, has, sizeof has);
+  ronde__shape_text(&file->shape, wants, sizeof wants);
+  return ronde__fail(RONDE_E_USAGE, "%s: its input is %s an example, not %s%s", file->path, wants, has,
+                     own.rank == 3 && file->shape.rank == 3 ? " (--resize HxW makes images fit)" : "");
+}
+
+static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
+                           ronde__onnx_end end, ronde__onnx *records) {
+  ronde__onnx_import im = {.file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
+  if (!x || check_input(file, x) != RONDE_OK) return NULL;
+  im.values = ronde__alloc((size_t)file->n_names * sizeof *im.values);
+  if (!im.values) {
+    ronde__fail(RONDE_E_MEMORY, "%s: no memory for %d values", file->path, file->n_names);
+    return NULL;
+  }
+  for (int i = 0; i < file->n_names; i++)
+    if (file->constants[i])
+      im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT, .constant = file->constants[i]};
+  im.values[file->input] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
+  ronde_status status = build_nodes(&im);
+  const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
+  ronde__free(im.values);
+  return y ? graph->tensors[y->id] : NULL;
+}
+
+ronde_tensor *ronde__onnx_build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
+                                ronde__onnx_end end) {
+  return build(file, graph, x, outputs, end, NULL);
+}
+
+ronde_tensor *ronde__onnx_record(ronde__onnx *file, ronde_graph *graph, ronde_tensor *x) {
+  return build(file, graph, x, 0, RONDE__ONNX_CLASSES, file);
+}

@@ -1,0 +1,192 @@
+/* How the nodes of an ONNX file become calls of the public interface. A file is prepared once (file.c): names are numbers,
+ * nodes that the output does not need are passed over. Each building (import.c) then goes through the nodes in order, and
+ * each operator sets the values of its outputs from those of its inputs. */
+#ifndef RONDE_ONNX_IMPORT_H
+#define RONDE_ONNX_IMPORT_H
+
+#include "onnx/onnx.h"
+#include "onnx/wire.h"
+
+enum { RONDE__ONNX_MAX_SIZES = RONDE_MAX_RANK + 2 };
+
+/* The batch's size, where sizes are computed. */
+#define RONDE__ONNX_BATCH INT64_MIN
+
+/* How the dims of an activation stand in the file. Ronde's have the batch in front. */
+typedef enum ronde__onnx_order {
+  RONDE__ONNX_BATCH_FIRST, /* [N,...] */
+  RONDE__ONNX_TIME_FIRST,  /* [T,N,F] */
+  RONDE__ONNX_DIRECTIONS,  /* [T,1,N,H]: of an LSTM */
+  RONDE__ONNX_STATE        /* [1,N,H] */
+} ronde__onnx_order;
+
+/* What a name stands for. */
+typedef struct ronde__onnx_value {
+  enum { RONDE__ONNX_NOTHING, RONDE__ONNX_TENSOR, RONDE__ONNX_CONSTANT, RONDE__ONNX_SIZES, RONDE__ONNX_NUMBER } kind;
+  ronde__onnx_order order; /* TENSOR, */
+  const ronde_tensor *x;
+  const Onnx__TensorProto *constant; /* CONSTANT, */
+  bool transposed;                   /* of a matrix */
+  int n;                             /* SIZES: a list of so many, */
+  bool is_scalar;                    /* or one by itself */
+  int64_t size[RONDE__ONNX_MAX_SIZES];
+  double number; /* NUMBER: floats, all alike */
+} ronde__onnx_value;
+
+typedef struct ronde__onnx_import ronde__onnx_import;
+typedef struct ronde__onnx_node ronde__onnx_node;
+/* Sets the values of the node's outputs, or has logged why not. */
+typedef ronde_status (*ronde__onnx_operator)(ronde__onnx_import *im, const ronde__onnx_node *node);
+
+struct ronde__onnx_node {
+  const Onnx__NodeProto *proto;
+  ronde__onnx_operator build; /* NULL: nobody needs it */
+  int *in, n_in;              /* values; -1: left out */
+  int *out, n_out;
+  bool needed; /* by the output */
+};
+
+/* How the elements of an initializer become those of a parameter. */
+typedef enum ronde__onnx_change {
+  RONDE__ONNX_AS_IT_IS,
+  RONDE__ONNX_TRANSPOSED, /* a matrix */
+  RONDE__ONNX_GATES,      /* LSTM: rows of gates i, o, f, g as i, f, g, o */
+  RONDE__ONNX_GATES_HIGH  /* the same of the second half of the rows */
+} ronde__onnx_change;
+
+/* A parameter or buffer of a layer, and the initializer that it begins with. */
+typedef struct ronde__onnx_weight {
+  char *name;
+  const Onnx__TensorProto *tensor;
+  ronde__onnx_change change;
+  ronde__shape shape; /* of the parameter */
+  bool is_buffer;
+} ronde__onnx_weight;
+
+struct ronde__onnx {
+  char *path, *folder, *about;
+  Onnx__ModelProto *model;
+  int64_t opset;
+  const char **names; /* [n_names], ascending: of values */
+  int n_names, n_nodes, n_weights;
+  const Onnx__TensorProto **constants; /* [n_names]; NULL: none of this name */
+  int *n_readers;                      /* [n_names]: nodes that the output needs, and the file's output */
+  int *reader;                         /* [n_names]: the last of these nodes */
+  int *producer;                       /* [n_names]: node; -1: none */
+  ronde__onnx_node *nodes;
+  int *operands; /* of all nodes */
+  int input, output;
+  int head;      /* the node of the linear layer that makes the output; -1: there is none */
+  int64_t batch; /* that the file was made for; 0: any */
+  ronde__shape shape;
+  int64_t outputs;
+  char shape_text[96], outputs_text[24];
+  ronde__onnx_weight *weights; /* [n_weights], of the network as the file has it */
+  char sha256[RONDE__SHA256_HEX];
+};
+
+/* A building. */
+struct ronde__onnx_import {
+  const ronde__onnx *file;
+  ronde_graph *graph;
+  ronde__onnx_value *values; /* [names] */
+  int64_t outputs;
+  ronde__onnx_end end;
+  ronde__onnx *records; /* the file, where its weights are to be noted; else NULL */
+};
+
+/* ---- tensor.c: what initializers hold ---- */
+
+int64_t ronde__onnx_elems(const Onnx__TensorProto *tensor); /* -1: dims that make no sense */
+/* Whether it has all its elements as f32, here or in a file beside; they are not read. */
+ronde_status ronde__onnx_check_floats(const ronde__onnx *file, const Onnx__TensorProto *tensor);
+/* All elements of one that was checked. */
+ronde_status ronde__onnx_read_floats(const ronde__onnx *file, const Onnx__TensorProto *tensor, float *values_out);
+/* A list of at most RONDE__ONNX_MAX_SIZES integers; false: it is something else. */
+bool ronde__onnx_read_sizes(const Onnx__TensorProto *tensor, ronde__onnx_value *value_out);
+/* One float, as a scalar or a list of one. */
+bool ronde__onnx_read_number(const Onnx__TensorProto *tensor, double *number_out);
+bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor);
+
+/* ---- node.c: what nodes say ---- */
+
+/* What a message calls a node. */
+const char *ronde__onnx_node_name(const ronde__onnx_node *node);
+/* RONDE_E_INPUT: "FILE: OPERATOR NODE: ..." */
+ronde_status ronde__onnx_fail(const ronde__onnx_import *im, const ronde__onnx_node *node, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int64_t ronde__onnx_attr_int(const ronde__onnx_node *node, const char *name, int64_t otherwise);
+double ronde__onnx_attr_float(const ronde__onnx_node *node, const char *name, double otherwise);
+/* Whether a text attribute, where there is one, else `otherwise`, is this word. */
+bool ronde__onnx_attr_is(const ronde__onnx_node *node, const char *name, const char *otherwise, const char *word);
+/* NULL: there is none. */
+const int64_t *ronde__onnx_attr_ints(const ronde__onnx_node *node, const char *name, size_t *n_out);
+const Onnx__AttributeProto *ronde__onnx_attr(const ronde__onnx_node *node, const char *name);
+/* Input i, or output i; NULL: left out. */
+ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
+ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
+/* Input i as an activation with the batch in front. */
+ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                   const ronde_tensor **x_out);
+/* Input i as a list of integers that is known here. */
+ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                  ronde__onnx_value *sizes_out);
+/* Input i as one float; `otherwise` where it is left out. */
+ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double otherwise,
+                                   double *number_out);
+/* Sets output i, where it has a name. x NULL: the public call has failed. */
+ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x);
+/* An axis that counts the batch, as the dimension of an example: RONDE_E_INPUT where there is none. */
+ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis, int rank,
+                              int *dim_out);
+/* The only node that reads a value, where it is the only reader; else NULL. */
+const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value);
+
+/* ---- bind.c: layers and their weights ---- */
+
+enum { RONDE__ONNX_MAX_WEIGHTS = 4 };
+
+/* A layer that is about to be added: what it is called, and its weights [n] in the order of the op's parameters, then
+ * buffers. */
+typedef struct ronde__onnx_layer {
+  char *label;
+  ronde__onnx_weight weights[RONDE__ONNX_MAX_WEIGHTS];
+  const char *names[RONDE__ONNX_MAX_WEIGHTS];
+  int n;
+} ronde__onnx_layer;
+
+/* Input i of the node, a constant, as the layer's next weight. suffix: behind its name, or "". */
+ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
+                              ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
+                              ronde__onnx_layer *layer);
+/* Names the graph's next node and its parameters by the layer. */
+ronde_status ronde__onnx_begin(ronde__onnx_import *im, ronde__onnx_layer *layer);
+/* When it was added: y is its output, and is set as the node's. Checks shapes, and notes the weights where the file wants
+ * them. */
+ronde_status ronde__onnx_end_layer(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_layer *layer,
+                                   const ronde_tensor *y);
+void ronde__onnx_layer_release(ronde__onnx_layer *layer);
+
+/* ---- window.c: kernels, strides and padding ---- */
+
+typedef struct ronde__onnx_window {
+  int kernel[2], stride[2], padding[2];
+} ronde__onnx_window;
+
+/* Of a convolution or pooling over x [C,H,W]. RONDE_E_INPUT where it has no such symmetric window. */
+ronde_status ronde__onnx_read_window(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
+                                     const int64_t kernel[2], ronde__onnx_window *window_out);
+
+/* ---- operators: one function for each row of operators.inc ---- */
+
+#define RONDE_ONNX_OPERATOR(name, function) \
+  ronde_status ronde__onnx_op_##function(ronde__onnx_import *im, const ronde__onnx_node *node);
+#include "onnx/operators.inc"
+#undef RONDE_ONNX_OPERATOR
+
+/* import.c: the function of an operator; NULL: it is not supported. */
+ronde__onnx_operator ronde__onnx_find_operator(const Onnx__NodeProto *node);
+/* The building of the file's own network, which notes its weights. */
+ronde_tensor *ronde__onnx_record(ronde__onnx *file, ronde_graph *graph, ronde_tensor *x);
+
+#endif

@@ -1,0 +1,120 @@
+/* What nodes say: attributes, inputs, and what goes wrong with them. */
+#include "onnx/import.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *ronde__onnx_node_name(const ronde__onnx_node *node) {
+  const Onnx__NodeProto *proto = node->proto;
+  if (!ronde__is_empty(proto->name)) return proto->name;
+  return proto->n_output ? proto->output[0] : "";
+}
+
+ronde_status ronde__onnx_fail(const ronde__onnx_import *im, const ronde__onnx_node *node, const char *format, ...) {
+  char text[400];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return ronde__fail(RONDE_E_INPUT, "%s: %s %s: %s", im->file->path, RONDE__SHOWN(node->proto->op_type),
+                     RONDE__SHOWN(ronde__onnx_node_name(node)), text);
+}
+
+/* ---- attributes ---- */
+
+const Onnx__AttributeProto *ronde__onnx_attr(const ronde__onnx_node *node, const char *name) {
+  for (size_t i = 0; i < node->proto->n_attribute; i++) {
+    const Onnx__AttributeProto *attribute = node->proto->attribute[i];
+    if (attribute->name && !strcmp(attribute->name, name)) return attribute;
+  }
+  return NULL;
+}
+
+int64_t ronde__onnx_attr_int(const ronde__onnx_node *node, const char *name, int64_t otherwise) {
+  const Onnx__AttributeProto *attribute = ronde__onnx_attr(node, name);
+  return attribute && attribute->has_i ? attribute->i : otherwise;
+}
+
+double ronde__onnx_attr_float(const ronde__onnx_node *node, const char *name, double otherwise) {
+  const Onnx__AttributeProto *attribute = ronde__onnx_attr(node, name);
+  return attribute && attribute->has_f ? (double)attribute->f : otherwise;
+}
+
+bool ronde__onnx_attr_is(const ronde__onnx_node *node, const char *name, const char *otherwise, const char *word) {
+  const Onnx__AttributeProto *attribute = ronde__onnx_attr(node, name);
+  if (!attribute || !attribute->has_s) return !strcmp(otherwise, word);
+  return attribute->s.len == strlen(word) && !memcmp(attribute->s.data, word, attribute->s.len);
+}
+
+const int64_t *ronde__onnx_attr_ints(const ronde__onnx_node *node, const char *name, size_t *n_out) {
+  const Onnx__AttributeProto *attribute = ronde__onnx_attr(node, name);
+  *n_out = attribute ? attribute->n_ints : 0;
+  return attribute && attribute->n_ints ? attribute->ints : NULL;
+}
+
+/* ---- inputs and outputs ---- */
+
+ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  return i < node->n_in && node->in[i] >= 0 ? &im->values[node->in[i]] : NULL;
+}
+
+ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  return i < node->n_out && node->out[i] >= 0 ? &im->values[node->out[i]] : NULL;
+}
+
+ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                   const ronde_tensor **x_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  if (!value) return ronde__onnx_fail(im, node, "input %d is missing", i);
+  if (value->kind != RONDE__ONNX_TENSOR)
+    return ronde__onnx_fail(im, node, "input %d (%s) is a constant, where only an activation is supported", i,
+                            RONDE__SHOWN(im->file->names[node->in[i]]));
+  if (value->order != RONDE__ONNX_BATCH_FIRST)
+    return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
+                            RONDE__SHOWN(im->file->names[node->in[i]]));
+  *x_out = value->x;
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                  ronde__onnx_value *sizes_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  if (value && value->kind == RONDE__ONNX_SIZES) *sizes_out = *value;
+  else if (!value || value->kind != RONDE__ONNX_CONSTANT || !ronde__onnx_read_sizes(value->constant, sizes_out))
+    return ronde__onnx_fail(im, node, "input %d is not a list of up to %d integers that follows from the file alone", i,
+                            RONDE__ONNX_MAX_SIZES);
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double otherwise,
+                                   double *number_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  if (!value) *number_out = otherwise;
+  else if (value->kind == RONDE__ONNX_NUMBER) *number_out = value->number;
+  else if (value->kind != RONDE__ONNX_CONSTANT || !ronde__onnx_read_number(value->constant, number_out))
+    return ronde__onnx_fail(im, node, "input %d is not one number that the file gives", i);
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x) {
+  ronde__onnx_value *value = ronde__onnx_out(im, node, i);
+  if (!x) return ronde_graph_status(im->graph);
+  if (value) *value = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis, int rank,
+                              int *dim_out) {
+  int64_t dim = (axis < 0 ? axis + rank + 1 : axis) - 1;
+  if (axis < -rank - 1 || dim >= rank || dim < 0)
+    return ronde__onnx_fail(im, node, "axis %lld is the batch, or beyond the %d dimensions of its input",
+                            (long long)axis, rank + 1);
+  *dim_out = (int)dim;
+  return RONDE_OK;
+}
+
+const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value) {
+  if (value < 0 || file->n_readers[value] != 1 || value == file->output) return NULL;
+  return &file->nodes[file->reader[value]];
+}

@@ -1,0 +1,54 @@
+/* ONNX: networks from files, and networks into files. A file's network is built by the public calls, its weights come as
+ * a file of weights does. Where libprotobuf-c was not there, every call refuses (none.c).
+ * Source: the ONNX specification (docs/IR.md and docs/Operators.md of ONNX 1.23). */
+#ifndef RONDE_ONNX_H
+#define RONDE_ONNX_H
+
+#include "graph/graph.h"
+#include "io/safetensors.h"
+#include "io/sha256.h"
+
+/* An open file. Read-only, so that several threads may build from it at once. */
+typedef struct ronde__onnx ronde__onnx;
+
+bool ronde__onnx_supported(void);
+/* Whether a name of --model means a file: it ends with .onnx. */
+bool ronde__onnx_named(const char *name);
+
+/* Reads a file and checks everything: that its operators are known (all that are not are named at once), that its
+ * network can be built, that its weights are there. RONDE_E_INPUT names file, operator and node. */
+ronde_status ronde__onnx_open(const char *path, ronde__onnx **file_out);
+/* For fuzzing: the same on memory, which may be given up afterwards. Messages use `name` as the path; data beside the file
+ * are looked for in `folder`. */
+ronde_status ronde__onnx_parse(const char *name, const char *folder, const void *data, size_t bytes,
+                               ronde__onnx **file_out);
+void ronde__onnx_close(ronde__onnx *file); /* NULL is taken */
+
+/* Of the file and of the data that lie beside it. */
+const char *ronde__onnx_sha256(const ronde__onnx *file);
+const ronde__shape *ronde__onnx_shape(const ronde__onnx *file); /* of one example of its input */
+int64_t ronde__onnx_outputs(const ronde__onnx *file);           /* values per example */
+const char *ronde__onnx_about(const ronde__onnx *file);         /* who wrote it, in a few words */
+/* RONDE_E_INPUT, with the line of Python that exports it rightly, where the file is an export for inference, whose batch
+ * normalisations are part of its convolutions. */
+ronde_status ronde__onnx_check_training(const ronde__onnx *file);
+
+/* What the loss does itself, so that an operator that makes the output of the file is left out. */
+typedef enum ronde__onnx_end {
+  RONDE__ONNX_WHOLE,   /* nothing */
+  RONDE__ONNX_CLASSES, /* a softmax, or log-softmax: cross entropy */
+  RONDE__ONNX_LABELS   /* a sigmoid: binary cross entropy */
+} ronde__onnx_end;
+/* Builds the network on x, as a model function does, and returns its output; NULL: an error was logged. outputs: how many
+ * the output layer shall have where it is a linear one; 0: as many as in the file. */
+ronde_tensor *ronde__onnx_build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
+                                ronde__onnx_end end);
+/* The weights by the names of the initializers, in Ronde's order of elements, and what the file says of itself. To be closed
+ * before the ONNX file. */
+ronde_status ronde__onnx_weights(const ronde__onnx *file, ronde__safetensors **weights_out);
+
+/* Writes a net as an ONNX file (opset 17; 20 where GELU needs it), whole or absent. meta [n_meta]: what it says of itself.
+ * RONDE_E_USAGE names a layer that ONNX cannot say. */
+ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ronde__file_meta *meta, int n_meta);
+
+#endif

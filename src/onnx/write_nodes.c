@@ -1,0 +1,328 @@
+/* What each op of a graph is in ONNX. */
+#include "onnx/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ronde__shape *shape_in(const ronde__onnx_writer *w, const ronde__node *node) {
+  return &w->graph->tensors[node->in[0]]->shape;
+}
+
+/* The tensor i of a node's outputs. */
+static const char *out_name(const ronde__onnx_writer *w, const ronde__node *node, int i) {
+  return w->names[node->out[i]];
+}
+
+/* A node of this type, from the node's inputs to its first output. */
+static Onnx__NodeProto *add_like(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
+  Onnx__NodeProto *to = ronde__onnx_add(w, type, node->label, out_name(w, node, 0));
+  for (int i = 0; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, w->names[node->in[i]]);
+  return to;
+}
+
+static void refuse(ronde__onnx_writer *w, const ronde__node *node, const char *why) {
+  if (w->status == RONDE_OK) w->status = ronde__fail(RONDE_E_USAGE, "%s: %s: %s", w->path, node->label, why);
+}
+
+/* ---- weights ---- */
+
+/* Where the net has the graph's parameter. */
+static int place_of(const ronde__net *net, int param) {
+  int n, place = 0;
+  const ronde__net_param *params = ronde__net_params(net, &n);
+  while (place < n && params[place].index != param) place++;
+  return place;
+}
+
+static float *add_weight(ronde__onnx_writer *w, const char *name, const ronde__shape *shape) {
+  return ronde__onnx_add_tensor(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape->rank, shape->dim);
+}
+
+/* Parameter i of a node, as an input more. */
+static void add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
+  int index = node->param[i];
+  const ronde__param *param = &w->graph->params[index];
+  float *values = w->written[index] ? NULL : add_weight(w, param->name, &param->shape);
+  if (values) ronde__net_get(w->net, place_of(w->net, index), values);
+  w->written[index] = true;
+  ronde__onnx_add_input(w, to, param->name);
+}
+
+static void add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {
+  for (int i = 0; i < node->n_params; i++) add_param(w, node, i, to);
+}
+
+static void add_buffer(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
+  const ronde__buffer *buffer = &w->graph->buffers[node->buffer[i]];
+  float *values = add_weight(w, buffer->name, &buffer->shape);
+  if (values) ronde__net_get_buffer(w->net, node->buffer[i], values);
+  ronde__onnx_add_input(w, to, buffer->name);
+}
+
+/* ---- windows ---- */
+
+static void add_window(ronde__onnx_writer *w, const ronde__op_attr *attr, Onnx__NodeProto *to) {
+  const int64_t kernel[] = {attr->kernel[0], attr->kernel[1]}, stride[] = {attr->stride[0], attr->stride[1]};
+  const int64_t pads[] = {attr->padding[0], attr->padding[1], attr->padding[0], attr->padding[1]};
+  ronde__onnx_add_ints(w, to, "kernel_shape", 2, kernel);
+  ronde__onnx_add_ints(w, to, "pads", 4, pads);
+  ronde__onnx_add_ints(w, to, "strides", 2, stride);
+}
+
+static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_like(w, node, "Conv");
+  add_params(w, node, to);
+  ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
+  add_window(w, &node->attr, to);
+}
+
+static void write_pool(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
+  Onnx__NodeProto *to = add_like(w, node, type);
+  if (!strcmp(type, "AveragePool")) ronde__onnx_add_int(w, to, "count_include_pad", !node->attr.exclude_padding);
+  add_window(w, &node->attr, to);
+}
+
+/* Pixels that are repeated. */
+static void write_resize(ronde__onnx_writer *w, const ronde__node *node, int64_t h, int64_t w_factor) {
+  const float scales[] = {1, 1, (float)h, (float)w_factor};
+  Onnx__NodeProto *to = add_like(w, node, "Resize");
+  ronde__onnx_add_input(w, to, "");
+  ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 1, 4, scales));
+  ronde__onnx_add_word(w, to, "coordinate_transformation_mode", "asymmetric");
+  ronde__onnx_add_word(w, to, "mode", "nearest");
+  ronde__onnx_add_word(w, to, "nearest_mode", "floor");
+}
+
+/* ONNX has no adaptive pooling: to one pixel it is the mean of all, and where one side is a multiple of the other it is
+ * pooling side by side, or repeating. */
+static void write_adaptive(ronde__onnx_writer *w, const ronde__node *node) {
+  const int64_t *in = &shape_in(w, node)->dim[1];
+  const int *out = node->attr.kernel;
+  if (out[0] == 1 && out[1] == 1) {
+    add_like(w, node, "GlobalAveragePool");
+  } else if (in[0] % out[0] == 0 && in[1] % out[1] == 0) {
+    ronde__node pool = *node;
+    for (int d = 0; d < 2; d++) {
+      pool.attr.kernel[d] = pool.attr.stride[d] = (int)(in[d] / out[d]);
+      pool.attr.padding[d] = 0;
+    }
+    write_pool(w, &pool, "AveragePool");
+  } else if (out[0] % in[0] == 0 && out[1] % in[1] == 0) {
+    write_resize(w, node, out[0] / in[0], out[1] / in[1]);
+  } else {
+    char why[160];
+    snprintf(why, sizeof why,
+             "ONNX has no adaptive pooling from %lldx%lld to %dx%d, of which neither divides the other",
+             (long long)in[0], (long long)in[1], out[0], out[1]);
+    refuse(w, node, why);
+  }
+}
+
+/* ---- normalisations ---- */
+
+/* The part that stays; the other way round see momentum_of in layers.c. */
+static float stays_of(float momentum) {
+  char text[32];
+  snprintf(text, sizeof text, "%.7g", (double)momentum);
+  return (float)(1 - strtod(text, NULL));
+}
+
+static void write_batch_norm(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_like(w, node, "BatchNormalization");
+  add_params(w, node, to);
+  add_buffer(w, node, 0, to);
+  add_buffer(w, node, 1, to);
+  ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
+  ronde__onnx_add_float(w, to, "momentum", stays_of(node->attr.momentum));
+}
+
+static void write_layer_norm(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_like(w, node, "LayerNormalization");
+  add_params(w, node, to);
+  ronde__onnx_add_int(w, to, "axis", -node->attr.dim);
+  ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
+}
+
+/* ---- one element at a time ---- */
+
+/* SiLU has a name of its own from opset 24 on only. */
+static void write_silu(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  const char *sigmoid = ronde__onnx_text(w, "%s.sigmoid", y ? y : "");
+  Onnx__NodeProto *first = ronde__onnx_add(w, "Sigmoid", node->label, sigmoid);
+  ronde__onnx_add_input(w, first, x);
+  Onnx__NodeProto *second = ronde__onnx_add(w, "Mul", node->label, y);
+  ronde__onnx_add_input(w, second, x);
+  ronde__onnx_add_input(w, second, sigmoid);
+}
+
+static void write_clip(ronde__onnx_writer *w, const ronde__node *node) {
+  float lower = node->attr.pointwise.a, upper = node->attr.pointwise.b;
+  Onnx__NodeProto *to = add_like(w, node, "Clip");
+  ronde__onnx_add_input(w, to, isinf(lower) ? "" : ronde__onnx_add_floats(w, 0, 1, &lower));
+  if (!isinf(upper)) ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &upper));
+}
+
+static void write_pointwise(ronde__onnx_writer *w, const ronde__node *node) {
+  const ronde__pointwise *f = &node->attr.pointwise;
+  Onnx__NodeProto *to;
+  switch (f->kind) {
+  case RONDE__POINTWISE_GELU:
+  case RONDE__POINTWISE_GELU_TANH:
+    to = add_like(w, node, "Gelu");
+    if (f->kind == RONDE__POINTWISE_GELU_TANH) ronde__onnx_add_word(w, to, "approximate", "tanh");
+    w->opset = 20;
+    break;
+  case RONDE__POINTWISE_SILU: write_silu(w, node); break;
+  case RONDE__POINTWISE_HARD_SWISH: add_like(w, node, "HardSwish"); break;
+  case RONDE__POINTWISE_HARD_SIGMOID:
+    to = add_like(w, node, "HardSigmoid");
+    ronde__onnx_add_float(w, to, "alpha", f->a);
+    ronde__onnx_add_float(w, to, "beta", f->b);
+    break;
+  case RONDE__POINTWISE_LEAKY_RELU: ronde__onnx_add_float(w, add_like(w, node, "LeakyRelu"), "alpha", f->a); break;
+  case RONDE__POINTWISE_ELU: ronde__onnx_add_float(w, add_like(w, node, "Elu"), "alpha", f->a); break;
+  case RONDE__POINTWISE_CLIP: write_clip(w, node); break;
+  default: refuse(w, node, "this activation is not known in ONNX");
+  }
+}
+
+static void write_activation(ronde__onnx_writer *w, const ronde__node *node) {
+  switch (node->attr.act) {
+  case RONDE__ACT_RELU: add_like(w, node, "Relu"); break;
+  case RONDE__ACT_TANH: add_like(w, node, "Tanh"); break;
+  case RONDE__ACT_SIGMOID: add_like(w, node, "Sigmoid"); break;
+  default: refuse(w, node, "this activation is not known in ONNX");
+  }
+}
+
+static void write_dropout(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_like(w, node, "Dropout");
+  ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &node->attr.probability));
+}
+
+/* ---- cutting ---- */
+
+static void write_split(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_like(w, node, "Split");
+  for (int i = 1; i < node->n_outputs; i++) ronde__onnx_add_output(w, to, out_name(w, node, i));
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, node->n_outputs, node->attr.sizes));
+  ronde__onnx_add_int(w, to, "axis", 1);
+}
+
+/* ---- LSTM ---- */
+
+/* Four blocks of `block` elements, i f g o to i o f g. */
+static void turn_gates(const float *values, int64_t block, float *out) {
+  static const int from[] = {0, 3, 1, 2};
+  for (int gate = 0; gate < 4; gate++)
+    memcpy(out + gate * block, values + from[gate] * block, (size_t)block * sizeof *out);
+}
+
+/* Parameters i, and i + 1 where they are two halves, as one initializer of that name. */
+static void add_gates(ronde__onnx_writer *w, const ronde__node *node, int i, int n, const char *name,
+                      const ronde__shape *shape, Onnx__NodeProto *to) {
+  bool *written = &w->written[node->param[i]];
+  float *values = *written ? NULL : add_weight(w, name, shape);
+  for (int k = 0; k < n && values; k++) {
+    int64_t elems = ronde__shape_elems(&w->graph->params[node->param[i + k]].shape);
+    float *own = ronde__onnx_room(w, (size_t)elems * sizeof *own);
+    if (!own) return;
+    ronde__net_get(w->net, place_of(w->net, node->param[i + k]), own);
+    turn_gates(own, elems / 4, values + k * elems);
+  }
+  *written = true;
+  ronde__onnx_add_input(w, to, name);
+}
+
+/* What one name has in front of the ending of PyTorch's. */
+static const char *bias_name(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *name = w->graph->params[node->param[2]].name, *end = strstr(name, "_ih_l0");
+  return ronde__onnx_text(w, "%.*s", (int)(end ? end - name : (ptrdiff_t)strlen(name)), name);
+}
+
+static Onnx__NodeProto *add_move(ronde__onnx_writer *w, const ronde__node *node, const char *type, const char *from,
+                                 const char *to) {
+  Onnx__NodeProto *move = ronde__onnx_add(w, type, node->label, to);
+  ronde__onnx_add_input(w, move, from);
+  return move;
+}
+
+static void add_transpose(ronde__onnx_writer *w, const ronde__node *node, const char *from, const char *to) {
+  static const int64_t perm[] = {1, 0, 2};
+  ronde__onnx_add_ints(w, add_move(w, node, "Transpose", from, to), "perm", 3, perm);
+}
+
+/* Squeeze or Unsqueeze. */
+static void add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis, const char *from,
+                     const char *to) {
+  Onnx__NodeProto *move = add_move(w, node, type, from, to);
+  ronde__onnx_add_input(w, move, ronde__onnx_add_sizes(w, 1, &axis));
+}
+
+/* In ONNX time comes first, and there is a dimension of directions. */
+static void write_lstm(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *y = out_name(w, node, 0), *part[3] = {"", "", ""}, *state[3] = {"", "", ""};
+  int64_t hidden = node->attr.out_channels, features = shape_in(w, node)->dim[1];
+  const ronde__shape ih = {3, {1, 4 * hidden, features}}, hh = {3, {1, 4 * hidden, hidden}}, b = {2, {1, 8 * hidden}};
+  if (!y) return;
+  const char *x = ronde__onnx_text(w, "%s.x", y), *steps = ronde__onnx_text(w, "%s.steps", y);
+  add_transpose(w, node, w->names[node->in[0]], x);
+  for (int i = 1; i < node->n_inputs; i++) {
+    state[i] = ronde__onnx_text(w, "%s.state%d", y, i);
+    add_axis(w, node, "Unsqueeze", 0, w->names[node->in[i]], state[i]);
+  }
+  for (int i = 0; i < 3; i++)
+    if (w->needed[node->out[i]]) part[i] = ronde__onnx_text(w, "%s.part%d", y, i);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "LSTM", node->label, part[0]);
+  ronde__onnx_add_output(w, to, part[1]);
+  ronde__onnx_add_output(w, to, part[2]);
+  ronde__onnx_add_input(w, to, x);
+  add_gates(w, node, 0, 1, w->graph->params[node->param[0]].name, &ih, to);
+  add_gates(w, node, 1, 1, w->graph->params[node->param[1]].name, &hh, to);
+  if (node->attr.bias) add_gates(w, node, 2, 2, bias_name(w, node), &b, to);
+  else if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
+  if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
+  for (int i = 1; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, state[i]);
+  ronde__onnx_add_int(w, to, "hidden_size", hidden);
+  if (*part[0]) {
+    add_axis(w, node, "Squeeze", 1, part[0], steps);
+    add_transpose(w, node, steps, y);
+  }
+  for (int i = 1; i < 3; i++)
+    if (*part[i]) add_axis(w, node, "Squeeze", 0, part[i], out_name(w, node, i));
+}
+
+/* ---- all ---- */
+
+void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
+  switch (node->kind) {
+  case RONDE__OP_CONV2D: write_conv(w, node); break;
+  case RONDE__OP_LINEAR: {
+    Onnx__NodeProto *to = add_like(w, node, "Gemm");
+    add_params(w, node, to);
+    ronde__onnx_add_int(w, to, "transB", 1);
+    break;
+  }
+  case RONDE__OP_MAX_POOL2D: write_pool(w, node, "MaxPool"); break;
+  case RONDE__OP_AVG_POOL2D: write_pool(w, node, "AveragePool"); break;
+  case RONDE__OP_ADAPTIVE_AVG_POOL2D: write_adaptive(w, node); break;
+  case RONDE__OP_UPSAMPLE2D: write_resize(w, node, node->attr.kernel[0], node->attr.kernel[1]); break;
+  case RONDE__OP_BATCH_NORM2D: write_batch_norm(w, node); break;
+  case RONDE__OP_LAYER_NORM: write_layer_norm(w, node); break;
+  case RONDE__OP_LSTM: write_lstm(w, node); break;
+  case RONDE__OP_DROPOUT: write_dropout(w, node); break;
+  case RONDE__OP_ACTIVATION: write_activation(w, node); break;
+  case RONDE__OP_POINTWISE: write_pointwise(w, node); break;
+  case RONDE__OP_FLATTEN: add_like(w, node, "Flatten"); break;
+  case RONDE__OP_ADD: add_like(w, node, "Add"); break;
+  case RONDE__OP_SUBTRACT: add_like(w, node, "Sub"); break;
+  case RONDE__OP_MULTIPLY: add_like(w, node, "Mul"); break;
+  case RONDE__OP_CONCAT: ronde__onnx_add_int(w, add_like(w, node, "Concat"), "axis", 1); break;
+  case RONDE__OP_SPLIT: write_split(w, node); break;
+  case RONDE__OP_SOFTMAX: ronde__onnx_add_int(w, add_like(w, node, "Softmax"), "axis", node->attr.dim + 1); break;
+  default: refuse(w, node, "ONNX has no such operator");
+  }
+}

@@ -1,0 +1,426 @@
+"""Small ONNX files, and what networks of them give: tests/golden/onnx/NAME.onnx with NAME.json, and bad files with what
+must be said of each (bad.json). Needs PyPI's onnx (1.23.2) and onnxruntime (1.32.0), by hand:
+
+    python -m venv venv && venv/bin/pip install onnx==1.23.2 onnxruntime==1.32.0
+    venv/bin/python tests/golden/make_onnx.py tests/golden/onnx
+
+Outputs are ONNX Runtime's in f32. Losses and gradients are of the reference evaluator of the onnx package in f64, by
+central differences; gradients are in the order of elements that Ronde's parameters have.
+"""
+
+import copy
+import json
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+FOLDER = pathlib.Path(sys.argv[1])
+BATCH, CLASSES = 3, 4
+
+
+class Net:
+    """A file in the making: nodes in order, weights by a seed."""
+
+    def __init__(self, name, dims, opset=17, seed=1):
+        self.name, self.dims, self.opset = name, dims, opset
+        self.rng = np.random.default_rng(seed)
+        self.nodes, self.weights, self.constants = [], {}, {}
+        self.change = {}  # weight: how Ronde's order differs
+
+    def weight(self, name, *dims, scale=0.5, low=None):
+        values = self.rng.uniform(-scale, scale, dims) if low is None else self.rng.uniform(low, low + scale, dims)
+        self.weights[name] = values.astype(np.float32)
+        return name
+
+    def constant(self, name, values, dtype=np.int64):
+        self.constants[name] = np.array(values, dtype)
+        return name
+
+    def add(self, op, inputs, outputs, **attributes):
+        self.nodes.append(helper.make_node(op, inputs, [outputs] if isinstance(outputs, str) else outputs,
+                                           name=f"/{op}_{len(self.nodes)}", **attributes))
+        return outputs
+
+    def model(self, batch="batch", outputs=(CLASSES,)):
+        held = {**self.weights, **self.constants}
+        graph = helper.make_graph(
+            self.nodes, self.name,
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, [batch, *self.dims])],
+            [helper.make_tensor_value_info("output", TensorProto.FLOAT, [batch, *outputs])],
+            [numpy_helper.from_array(v, k) for k, v in held.items()])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9,
+                                 producer_name="make_onnx")
+
+
+def in_mode(model, training):
+    """With batch normalisations of training, or of inference."""
+    model = copy.deepcopy(model)
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization":
+            for a in list(node.attribute):
+                if a.name == "training_mode":
+                    node.attribute.remove(a)
+            if training:
+                node.attribute.append(helper.make_attribute("training_mode", 1))
+                while len(node.output) < 3:
+                    node.output.append(f"{node.name}.unused{len(node.output)}")
+            else:
+                del node.output[1:]
+    return model
+
+
+def without_end(model):
+    """The softmax that makes the output is the loss's."""
+    last = model.graph.node[-1]
+    if last.op_type in ("Softmax", "LogSoftmax"):
+        before = last.input[0]
+        del model.graph.node[-1]
+        for node in model.graph.node:
+            for i, name in enumerate(node.output):
+                if name == before:
+                    node.output[i] = "output"
+            for i, name in enumerate(node.input):
+                if name == before:
+                    node.input[i] = "output"
+    return model
+
+
+def loss_of(evaluator, feed, labels):
+    y = evaluator.run(None, feed)[0].astype(np.float64)
+    y = y - y.max(axis=1, keepdims=True)
+    return float(np.mean(np.log(np.exp(y).sum(axis=1)) - y[np.arange(len(y)), labels]))
+
+
+def gradients(model, net, x, labels, step):
+    """Of the weights, as inputs of the reference evaluator."""
+    model = without_end(in_mode(model, True))
+    for tensor in list(model.graph.initializer):
+        if tensor.name in net.weights:
+            model.graph.initializer.remove(tensor)
+            model.graph.input.append(helper.make_tensor_value_info(tensor.name, TensorProto.DOUBLE, tensor.dims))
+        elif tensor.data_type == TensorProto.FLOAT and not tensor.name.startswith("scales"):
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+    evaluator = ReferenceEvaluator(model)
+    feed = {"input": x.astype(np.float64), **{k: v.astype(np.float64) for k, v in net.weights.items()}}
+    result = {}
+    for name in net.weights:
+        values, gradient = feed[name], np.zeros_like(feed[name])
+        if net.change.get(name) == "buffer":
+            continue
+        for i in np.ndindex(values.shape):
+            kept = values[i]
+            values[i] = kept + step
+            above = loss_of(evaluator, feed, labels)
+            values[i] = kept - step
+            below = loss_of(evaluator, feed, labels)
+            values[i] = kept
+            gradient[i] = (above - below) / (2 * step)
+        result[name] = gradient
+    return loss_of(evaluator, feed, labels), result
+
+
+def gates(values):
+    """Rows i, o, f, g of ONNX as i, f, g, o of PyTorch."""
+    i, o, f, g = np.split(values, 4)
+    return np.concatenate([i, f, g, o])
+
+
+def in_own_order(net, name, values):
+    """Names and elements of Ronde's parameters."""
+    change = net.change.get(name)
+    if change == "transposed":
+        return {name: values.T}
+    if change == "gates":
+        return {name: gates(values[0])}
+    if change == "biases":
+        ih, hh = np.split(values[0], 2)
+        return {name + "_ih_l0": gates(ih), name + "_hh_l0": gates(hh)}
+    return {name: values}
+
+
+def numbers(values):
+    return [float(f"{v:.9g}") for v in np.asarray(values).ravel()]
+
+
+def save(net, external=False, step=1e-5):
+    model = net.model()
+    onnx.checker.check_model(model, full_check=True)
+    path = FOLDER / f"{net.name}.onnx"
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal([BATCH, *net.dims]).astype(np.float32)
+    labels = rng.integers(0, CLASSES, BATCH)
+    plain = without_end(in_mode(model, False))
+    session = onnxruntime.InferenceSession(plain.SerializeToString(), providers=["CPUExecutionProvider"])
+    outputs = session.run(None, {"input": x})[0]
+    loss, found = gradients(model, net, x, labels, step)
+    own = {}
+    for name, values in found.items():
+        own.update({k: numbers(v) for k, v in in_own_order(net, name, values).items()})
+    if external:
+        (FOLDER / f"{net.name}.data").unlink(missing_ok=True)
+        onnx.save_model(model, path, save_as_external_data=True, location=f"{net.name}.data", size_threshold=80)
+    else:
+        path.write_bytes(model.SerializeToString())
+    expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs), "loss": loss,
+                "gradients": own}
+    (FOLDER / f"{net.name}.json").write_text(json.dumps(expected, indent=0) + "\n")
+    print(net.name, len(path.read_bytes()), "bytes, loss", loss)
+
+
+# ---- good files ----
+
+
+def small():
+    """As PyTorch writes convolutions and linear layers; a softmax at the end."""
+    n = Net("small", [2, 9, 9])
+    n.add("Conv", ["input", n.weight("conv1.weight", 4, 2, 3, 3), n.weight("conv1.bias", 4)], "a", kernel_shape=[3, 3],
+          pads=[1, 1, 1, 1], strides=[2, 2], dilations=[1, 1], group=1)
+    n.add("Tanh", ["a"], "b")
+    n.add("AveragePool", ["b"], "c", kernel_shape=[2, 2], strides=[1, 1], pads=[1, 0, 1, 0], count_include_pad=1)
+    n.add("Conv", ["c", n.weight("conv2.weight", 6, 2, 2, 2), n.weight("conv2.bias", 6)], "d", kernel_shape=[2, 2],
+          group=2)
+    n.add("Relu", ["d"], "e")
+    n.add("MaxPool", ["e"], "f", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0])
+    n.add("Flatten", ["f"], "g", axis=1)
+    n.add("Gemm", ["g", n.weight("fc1.weight", 5, 36), n.weight("fc1.bias", 5)], "h", transB=1)
+    n.add("Sigmoid", ["h"], "i")
+    n.add("MatMul", ["i", n.weight("W2", 5, CLASSES)], "j")
+    n.add("Add", ["j", n.weight("B2", CLASSES)], "k")
+    n.add("Softmax", ["k"], "output", axis=-1)
+    n.change = {"W2": "transposed"}
+    save(n)
+
+
+def residual():
+    """As an export for training writes batch normalisations and dropout."""
+    n = Net("residual", [3, 6, 6])
+
+    def norm(x, name, channels, y):
+        n.add("BatchNormalization",
+              [x, n.weight(f"{name}.weight", channels, low=0.5), n.weight(f"{name}.bias", channels),
+               n.weight(f"{name}.running_mean", channels), n.weight(f"{name}.running_var", channels, low=0.5)],
+              [y, f"{y}.mean", f"{y}.var"], epsilon=1e-5, momentum=0.9, training_mode=1)
+        n.change.update({f"{name}.running_mean": "buffer", f"{name}.running_var": "buffer"})
+        return y
+
+    n.add("Conv", ["input", n.weight("conv1.weight", 4, 3, 3, 3)], "a", kernel_shape=[3, 3], auto_pad="SAME_UPPER")
+    n.add("Relu", [norm("a", "bn1", 4, "b")], "c")
+    n.add("Conv", ["c", n.weight("block.conv1.weight", 4, 4, 3, 3)], "d", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    n.add("Relu", [norm("d", "block.bn1", 4, "e")], "f")
+    n.add("Conv", ["f", n.weight("block.conv2.weight", 4, 1, 3, 3)], "g", kernel_shape=[3, 3], pads=[1, 1, 1, 1],
+          group=4)
+    n.add("Add", [norm("g", "block.bn2", 4, "h"), "c"], "i")
+    n.add("Relu", ["i"], "j")
+    n.add("GlobalAveragePool", ["j"], "k")
+    n.add("Flatten", ["k"], "l")
+    n.add("Dropout", ["l", n.constant("ratio", 0.0, np.float32), n.constant("on", True, np.bool_)], ["m", "mask"])
+    n.add("Gemm", ["m", n.weight("fc.weight", CLASSES, 4), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    save(n)
+
+
+def branches():
+    """Splitting, joining and the activations."""
+    n = Net("branches", [5, 4, 4], opset=20)
+    n.add("Split", ["input", n.constant("sizes", [1, 1, 1, 1, 1])], ["s0", "s1", "s2", "s3", "s4"], axis=1)
+    n.add("HardSwish", ["s0"], "a0")
+    n.add("LeakyRelu", ["s1"], "a1", alpha=0.2)
+    n.add("Elu", ["s2"], "a2", alpha=0.7)
+    n.add("HardSigmoid", ["s3"], "a3")
+    n.add("Clip", ["s4", n.constant("low", -0.5, np.float32), n.constant("high", 0.8, np.float32)], "a4")
+    n.add("Concat", ["a0", "a1", "a2", "a3", "a4"], "b", axis=1)
+    n.add("Conv", ["b", n.weight("conv.weight", 4, 5, 1, 1), n.weight("conv.bias", 4)], "c", kernel_shape=[1, 1])
+    n.add("Sigmoid", ["c"], "d")
+    n.add("Mul", ["c", "d"], "e")
+    n.add("Gelu", ["c"], "f")
+    n.add("Gelu", ["c"], "g", approximate="tanh")
+    n.add("Sub", ["f", "e"], "h")
+    n.add("Mul", ["h", "g"], "i")
+    n.add("Sum", ["i", "c", "e"], "j")
+    n.add("MaxPool", ["j"], "k", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    n.add("Resize", ["k", "", n.constant("scales", [1, 1, 2, 3], np.float32)], "l", mode="nearest",
+          coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_floor")
+    n.add("Conv", ["l", n.weight("conv2.weight", 3, 4, 2, 3)], "m", kernel_shape=[2, 3], strides=[1, 3])
+    n.add("LayerNormalization", ["m", n.weight("norm.weight", 3, 3, 2, low=0.5), n.weight("norm.bias", 3, 3, 2)], "p", axis=1)
+    n.add("Shape", ["p"], "q")
+    n.add("Gather", ["q", n.constant("zero", 0)], "r", axis=0)
+    n.add("Unsqueeze", ["r", n.constant("axes", [0])], "t")
+    n.add("Concat", ["t", n.constant("rest", [-1])], "u", axis=0)
+    n.add("Reshape", ["p", "u"], "v")
+    n.add("Gemm", ["v", n.weight("fc.weight", 18, CLASSES), n.weight("fc.bias", 1, CLASSES)], "w")
+    n.add("LogSoftmax", ["w"], "output", axis=1)
+    n.change = {"fc.weight": "transposed"}
+    save(n, step=1e-4)  # the evaluator's GELU has constants in f32
+
+
+def pooled():
+    """Means and maxima over all pixels; a constant that is a node; a weight beside the file."""
+    n = Net("pooled", [2, 5, 4], opset=18)
+    n.add("Conv", ["input", n.weight("first.weight", 6, 2, 2, 2), n.weight("first.bias", 6)], "a", kernel_shape=[2, 2])
+    n.add("ReduceMean", ["a", n.constant("axes", [2, 3])], "b", keepdims=0)
+    n.add("GlobalMaxPool", ["a"], "c")
+    n.add("Squeeze", ["c", n.constant("squeezed", [2, 3])], "d")
+    n.add("Mul", ["b", "d"], "e")
+    n.add("Gemm", ["e", n.weight("tied.weight", 6, 6), n.weight("tied.bias", 6)], "f", transB=1)
+    n.add("Tanh", ["f"], "g")
+    n.add("Gemm", ["g", "tied.weight", "tied.bias"], "h", transB=1)
+    n.add("Identity", ["h"], "i")
+    n.add("Gemm", ["i", n.weight("last.weight", CLASSES, 6)], "output", transB=1)
+    save(n, external=True)
+
+
+def sequence():
+    """An LSTM over [batch, time, features], as PyTorch writes batch_first."""
+    n = Net("sequence", [4, 3])
+    n.add("Transpose", ["input"], "a", perm=[1, 0, 2])
+    n.add("LSTM", ["a", n.weight("lstm.weight_ih_l0", 1, 20, 3), n.weight("lstm.weight_hh_l0", 1, 20, 5),
+                   n.weight("lstm.bias", 1, 40)], ["b", "c", ""], hidden_size=5)
+    n.add("Squeeze", ["b", n.constant("one", [1])], "d")
+    n.add("Transpose", ["d"], "e", perm=[1, 0, 2])
+    n.add("Flatten", ["e"], "f")
+    n.add("Squeeze", ["c", n.constant("zero", [0])], "g")
+    n.add("Concat", ["f", "g"], "h", axis=1)
+    n.add("Gemm", ["h", n.weight("fc.weight", CLASSES, 25), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    n.change = {"lstm.weight_ih_l0": "gates", "lstm.weight_hh_l0": "gates", "lstm.bias": "biases"}
+    save(n)
+
+
+# ---- bad files ----
+
+
+def bad():
+    """Each file, and a part of the one line that refuses it."""
+    said = {}
+
+    def put(name, model, says):
+        (FOLDER / f"bad-{name}.onnx").write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        said[f"bad-{name}.onnx"] = says
+
+    def linear(x="input", dims=(4,), **options):
+        n = Net("bad", list(dims), **options)
+        n.add("Gemm", [x, n.weight("fc.weight", CLASSES, 4), n.weight("fc.bias", CLASSES)], "output", transB=1)
+        return n
+
+    def image(op, **attributes):
+        n = Net("bad", [2, 5, 5])
+        inputs = ["input", n.weight("conv.weight", 2, 2, 3, 3)] if op == "Conv" else ["input"]
+        n.add(op, inputs, "a", kernel_shape=[3, 3], **attributes)
+        n.add("GlobalAveragePool", ["a"], "b")
+        n.add("Flatten", ["b"], "c")
+        n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+        return n
+
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("Einsum", ["input", "input"], ["a"], name="e1", equation="ij,ij->ij"),
+                   helper.make_node("Einsum", ["a", "a"], ["a2"], name="e2", equation="ij,ij->ij"),
+                   helper.make_node("FancyOp", ["a2"], ["b"], name="f1", domain="com.example")]
+    put("operators", n.model(), "not supported: Einsum (node e1), com.example.FancyOp (node f1)")
+
+    n = linear("a")
+    branch = helper.make_graph([helper.make_node("Identity", ["input"], ["t"])], "branch", [],
+                               [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)])
+    n.nodes[:0] = [helper.make_node("If", [n.constant("yes", True, np.bool_)], ["a"], name="choice", then_branch=branch,
+                                    else_branch=branch)]
+    put("if", n.model(), "not supported: If (node choice)")
+
+    n = linear("a")
+    n.nodes[:0] = [helper.make_node("Identity", ["input"], ["a"], name="later")]
+    n.nodes.reverse()
+    put("order", n.model(), "reads a, which nothing in front of it computes")
+
+    put("dilation", image("Conv", dilations=[2, 2]).model(), "Conv /Conv_0: dilations of 2x2 are not supported")
+    put("padding", image("Conv", pads=[0, 0, 1, 1]).model(), "Conv /Conv_0: it pads 0 in front and 1 behind")
+    put("ceil", image("MaxPool", strides=[3, 3], ceil_mode=1).model(), "rounds up (ceil_mode)")
+    n = image("Conv", group=3)
+    put("group", n.model(), "3 groups do not divide")
+
+    model = linear(dims=(4,)).model()
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "width"
+    put("dynamic", model, "dimension 1 of its input input, width is open, but only the first one, the batch, may be")
+
+    n = linear("a")
+    n.nodes[:0] = [helper.make_node("Mul", ["input", n.constant("factor", [2.0], np.float32)], ["a"], name="scale")]
+    put("constant", n.model(), "Mul scale: input 1 (factor) is a constant")
+
+    model = linear().model()
+    model.graph.initializer[0].data_type = TensorProto.FLOAT16
+    put("half", model, "tensor fc.weight is of type 10, but only f32 (type 1) can be trained")
+    model = linear().model()
+    model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:-4]
+    put("short", model, "tensor fc.weight has 15 values, but its shape has 16")
+    model = linear().model()
+    model.graph.initializer[0].dims[1] = 1 << 60
+    put("claim", model, "tensor fc.weight")
+    put("width", linear(dims=(5,)).model(), "tensor fc.weight is 4x4 for the layer, which wants 4x5")
+
+    def outside(name, location, says, **more):
+        model = linear().model()
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": location, **more}.items():
+            tensor.external_data.add(key=key, value=value)
+        put(name, model, says)
+
+    outside("outside", "../make_onnx.py", "is outside the file's folder")
+    outside("absolute", "/etc/passwd", "is outside the file's folder")
+    outside("missing", "nowhere.data", "cannot read nowhere.data beside it")
+    outside("end", "pooled.data", "has no 64 bytes at offset 1000000", offset="1000000")
+    outside("length", "pooled.data", "not 64 bytes in a known place", length="60")
+
+    model = linear().model()
+    model.opset_import[0].version = 99
+    put("opset", model, "its opset is 99")
+    model = linear().model()
+    model.graph.output.append(helper.make_tensor_value_info("fc.bias", TensorProto.FLOAT, [CLASSES]))
+    put("outputs", model, "it has 2 outputs")
+    model = linear().model()
+    model.graph.initializer.append(model.graph.initializer[0])
+    put("twice", model, "fc.weight is there twice")
+    model = linear().model()
+    for tensor in model.graph.initializer:
+        tensor.name = "ronde." + tensor.name
+    for i in (1, 2):
+        model.graph.node[0].input[i] = "ronde." + model.graph.node[0].input[i]
+    put("reserved", model, "cannot be that of a weight")
+
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("Gemm", ["input", n.weight("square", 4, 4)], ["a"], name="one", transB=1),
+                   helper.make_node("Gemm", ["a", "square"], ["b"], name="two")]
+    put("turned", n.model(), "Gemm two: another layer uses tensor square in another way")
+
+    deep = b""
+    for _ in range(200):  # GraphProto.node.attribute.g, again and again
+        for tag in (0x32, 0x2a, 0x0a):
+            length, size = len(deep), b""
+            while length > 127:
+                size, length = size + bytes([length & 127 | 128]), length >> 7
+            deep = bytes([tag]) + size + bytes([length]) + deep
+    length, size = len(deep), b""
+    while length > 127:
+        size, length = size + bytes([length & 127 | 128]), length >> 7
+    put("deep", b"\x08\x08\x3a" + size + bytes([length]) + deep, "nested too deeply")
+    put("cut", linear().model().SerializeToString()[:-9], "it is cut short")
+
+    n = Net("folded", [2, 5, 5])
+    n.add("Conv", ["input", n.weight("onnx::Conv_7", 2, 2, 3, 3), n.weight("onnx::Conv_8", 2)], "a", kernel_shape=[3, 3])
+    n.add("GlobalAveragePool", ["a"], "b")
+    n.add("Flatten", ["b"], "c")
+    n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+    (FOLDER / "folded.onnx").write_bytes(n.model().SerializeToString())
+    model = n.model()  # as PyTorch's newer exporter writes it
+    for name, other in (("onnx::Conv_7", "conv.weight"), ("onnx::Conv_8", "conv.bias")):
+        for tensor in model.graph.initializer:
+            tensor.name = other if tensor.name == name else tensor.name
+        model.graph.node[0].input[:] = [other if v == name else v for v in model.graph.node[0].input]
+    model.graph.node[0].metadata_props.add(key="pkg.onnxscript.rewriter.rule_name", value="FuseBatchNormIntoConv")
+    (FOLDER / "folded-newer.onnx").write_bytes(model.SerializeToString())
+    (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
+
+
+for make in (small, residual, branches, pooled, sequence, bad):
+    make()

@@ -1,0 +1,326 @@
+/* ONNX files that others wrote (tests/golden/make_onnx.py, with what they must give), bad ones, and networks of the public
+ * calls that go out and come back. */
+#include "train_testing.h"
+
+#include "base/pool.h"
+#include "graph/graph.h"
+#include "kernel/kernel.h"
+#include "lib/folder.h"
+#include "onnx/onnx.h"
+
+#define GOLDEN RONDE_SOURCE_DIR "/tests/golden/onnx"
+
+static int make_folder(void **state) {
+  folder = test_folder_create();
+  test_log_start(&lines);
+  return 0;
+}
+
+static void need_onnx(void) {
+  if (ronde__onnx_supported()) return;
+  print_message("SKIP: this build has no ONNX (no libprotobuf-c)\n");
+  skip();
+}
+
+/* ---- a network and its net --------------------------------------------------------------------------------------- */
+
+typedef struct subject {
+  ronde_graph *graph;
+  ronde__net *net;
+} subject;
+
+static subject subject_of(ronde_graph *graph, bool training) {
+  subject s = {.graph = graph};
+  ronde__net_options options = {.training = training};
+  assert_int_equal(ronde__kernels_get(&options.compute.kernels), RONDE_OK);
+  assert_int_equal(ronde__gemm_default(options.compute.kernels, &options.compute.gemm), RONDE_OK);
+  if (ronde__graph_finish(graph) != RONDE_OK) fail_msg("%s", lines.error);
+  assert_int_equal(ronde__net_create(graph, &options, &s.net), RONDE_OK);
+  return s;
+}
+
+static void subject_destroy(subject *s) {
+  ronde__net_destroy(s->net);
+  ronde_graph_destroy(s->graph);
+}
+
+static subject subject_of_file(const ronde__onnx *file, bool training) {
+  ronde_graph *graph;
+  ronde__safetensors *weights;
+  const ronde__shape *shape = ronde__onnx_shape(file);
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_tensor *x = ronde_input(graph, "input", shape->rank, shape->dim);
+  ronde_graph_set_output(graph, ronde__onnx_build(file, graph, x, 0, RONDE__ONNX_CLASSES));
+  subject s = subject_of(graph, training);
+  assert_int_equal(ronde__onnx_weights(file, &weights), RONDE_OK);
+  assert_int_equal(ronde__weights_check(graph, weights, "weights", NULL), RONDE_OK);
+  ronde__weights_load(s.net, weights, false);
+  ronde__safetensors_close(weights);
+  return s;
+}
+
+/* ---- files that others wrote ------------------------------------------------------------------------------------- */
+
+static double *numbers_of(const json_t *list, size_t *n_out) {
+  double *numbers = malloc((json_array_size(list) + 1) * sizeof *numbers);
+  size_t i;
+  const json_t *value;
+  json_array_foreach(list, i, value) numbers[i] = json_number_value(value);
+  *n_out = json_array_size(list);
+  return numbers;
+}
+
+/* Against the largest of them. */
+static void check_close(const char *file, const char *what, const float *values, const json_t *wanted, double bound) {
+  size_t n;
+  double *numbers = numbers_of(wanted, &n), largest = 1e-3, error = 0;
+  for (size_t i = 0; i < n; i++) {
+    largest = fmax(largest, fabs(numbers[i]));
+    error = fmax(error, fabs((double)values[i] - numbers[i]));
+  }
+  if (!(error <= bound * largest)) print_message("%s: %s: error %g, largest value %g\n", file, what, error, largest);
+  assert_true(n > 0 && error <= bound * largest);
+  free(numbers);
+}
+
+static void check_gradients(const char *file, subject *s, const json_t *wanted) {
+  int n;
+  const ronde__net_param *params = ronde__net_params(s->net, &n);
+  assert_int_equal(n, json_object_size(wanted));
+  for (int i = 0; i < n; i++) {
+    const json_t *one = json_object_get(wanted, params[i].name);
+    float *values = malloc((size_t)ronde__shape_elems(&params[i].shape) * sizeof *values);
+    assert_non_null(one);
+    assert_int_equal(json_array_size(one), ronde__shape_elems(&params[i].shape));
+    ronde__net_get_gradient(s->net, i, values);
+    check_close(file, params[i].name, values, one, 2e-4);
+    free(values);
+  }
+}
+
+static void check_file(const char *name) {
+  char *path = ronde__format(GOLDEN "/%s.onnx", name), *expected_name = ronde__format("%s.json", name);
+  json_t *expected = json_file(GOLDEN, expected_name);
+  ronde__onnx *file;
+  size_t n_x, n_labels;
+  assert_int_equal(ronde__onnx_open(path, &file), RONDE_OK);
+  subject s = subject_of_file(file, true);
+  double *numbers = numbers_of(json_object_get(expected, "x"), &n_x);
+  double *classes = numbers_of(json_object_get(expected, "labels"), &n_labels);
+  float *x = malloc(n_x * sizeof *x), *y = malloc(n_labels * (size_t)ronde__onnx_outputs(file) * sizeof *y);
+  int64_t *labels = malloc(n_labels * sizeof *labels);
+  for (size_t i = 0; i < n_x; i++) x[i] = (float)numbers[i];
+  for (size_t i = 0; i < n_labels; i++) labels[i] = (int64_t)classes[i];
+  assert_int_equal(ronde__net_predict(s.net, (int64_t)n_labels, x, y), RONDE_OK);
+  check_close(name, "outputs", y, json_object_get(expected, "outputs"), 2e-6);
+  ronde__net_batch batch = {.n = (int64_t)n_labels, .x = x, .labels = labels, .training = true, .step = 1};
+  ronde__net_result result;
+  assert_int_equal(ronde__net_forward(s.net, &batch, 1.0f / (float)n_labels, NULL, &result), RONDE_OK);
+  assert_float_equal(result.loss_sum / (double)n_labels, real_at(expected, "loss"), 2e-6);
+  assert_int_equal(ronde__net_backward(s.net, false, NULL), RONDE_OK);
+  check_gradients(name, &s, json_object_get(expected, "gradients"));
+  subject_destroy(&s);
+  ronde__onnx_close(file);
+  json_decref(expected);
+  free(numbers);
+  free(classes);
+  free(x);
+  free(y);
+  free(labels);
+  free(path);
+  free(expected_name);
+}
+
+static void test_files_of_others(void **state) {
+  static const char *const names[] = {"small", "residual", "branches", "pooled", "sequence", "torch-resnet"};
+  need_onnx();
+  for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
+}
+
+/* A fused activation, and SiLU for a product with a sigmoid. */
+static void test_products_with_a_sigmoid(void **state) {
+  ronde__onnx *file;
+  need_onnx();
+  assert_int_equal(ronde__onnx_open(GOLDEN "/branches.onnx", &file), RONDE_OK);
+  subject s = subject_of_file(file, false);
+  int n_silu = 0, n_sigmoid = 0;
+  for (int i = 0; i < s.graph->n_nodes; i++) {
+    const ronde__node *node = &s.graph->nodes[i];
+    n_silu += node->kind == RONDE__OP_POINTWISE && node->attr.pointwise.kind == RONDE__POINTWISE_SILU;
+    n_sigmoid += node->kind == RONDE__OP_ACTIVATION && node->attr.act == RONDE__ACT_SIGMOID;
+  }
+  assert_int_equal(n_silu, 1);
+  assert_int_equal(n_sigmoid, 0);
+  subject_destroy(&s);
+  ronde__onnx_close(file);
+}
+
+/* ---- files that are refused -------------------------------------------------------------------------------------- */
+
+static void test_bad_files(void **state) {
+  need_onnx();
+  json_t *bad = json_file(GOLDEN, "bad.json"), *says;
+  const char *name;
+  assert_true(json_object_size(bad) >= 20);
+  json_object_foreach(bad, name, says) {
+    char *path = ronde__format(GOLDEN "/%s", name);
+    ronde__onnx *file = NULL;
+    ronde_status status = ronde__onnx_open(path, &file);
+    if (status == RONDE_OK || lines.n_errors != 1)
+      print_message("%s: status %d, %d lines\n", name, status, lines.n_errors);
+    check_failed(&lines, status, status == RONDE_E_USAGE ? RONDE_E_USAGE : RONDE_E_INPUT, json_string_value(says), "");
+    assert_null(file);
+    free(path);
+  }
+  json_decref(bad);
+}
+
+/* A link inside the folder may lead out of it. */
+static void test_data_behind_a_link(void **state) {
+  need_onnx();
+  char *link = ronde__format("%s/pooled.data", folder), *copy = ronde__format("%s/pooled.onnx", folder);
+  FILE *from = fopen(GOLDEN "/pooled.onnx", "rb");
+  char bytes[4096];
+  size_t n = fread(bytes, 1, sizeof bytes, from);
+  fclose(from);
+  test_write(folder, "pooled.onnx", bytes, n);
+  assert_int_equal(symlink(GOLDEN "/pooled.data", link), 0);
+  ronde__onnx *file;
+  check_failed(&lines, ronde__onnx_open(copy, &file), RONDE_E_INPUT, "pooled.data is outside the file's folder", "");
+  free(link);
+  free(copy);
+}
+
+/* ---- out and back ------------------------------------------------------------------------------------------------ */
+
+/* Every call that ONNX can say, but what branches of the golden files has. */
+static ronde_tensor *everything(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *pieces[3];
+  ronde_pool2d_options pool = {.kernel = {2, 2}, .padding = {1, 0}, .exclude_padding = true};
+  x = ronde_conv2d(x, "conv1",
+                   &(ronde_conv2d_options){.out_channels = 6, .kernel = {3, 3}, .groups = 3, .no_bias = true});
+  x = ronde_tanh(ronde_batch_norm2d(x, "bn1", &(ronde_batch_norm2d_options){.eps = 1e-3f, .momentum = 0.03f}));
+  x = ronde_avg_pool2d(ronde_dropout(x, 0.25f), &pool);
+  ronde_cut(x, 3, (int64_t[]){1, 2, 3}, pieces);
+  x = ronde_concat(
+      (const ronde_tensor *[]){ronde_silu(pieces[0]), ronde_gelu(pieces[2], true), ronde_hard_swish(pieces[1])}, 3);
+  x = ronde_upsample2d(ronde_max_pool2d(x, &(ronde_pool2d_options){.kernel = {3, 3}, .stride = {1, 1}}), 2, 1);
+  ronde_tensor *y = ronde_subtract(ronde_multiply(x, ronde_sigmoid(ronde_tanh(x))), ronde_clip(x, -0.5f, INFINITY));
+  x = ronde_add(ronde_elu(y, 0.5f), ronde_hard_sigmoid(ronde_leaky_relu(x, 0.125f), 0.25f, 0.375f));
+  x = ronde_softmax(ronde_layer_norm(x, "norm", &(ronde_layer_norm_options){.dims = 2}), 0);
+  x = ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 1, 1)), "fc", 12, true);
+  ronde_graph_share(graph, "tied");
+  x = ronde_relu(ronde_linear(x, "tied", 12, true));
+  return ronde_linear(ronde_linear(x, "tied", 12, true), "input", 5, false);
+}
+
+static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *hidden, *cell, *all = ronde_lstm(x, "lstm1", 4, true, NULL, NULL, &hidden, &cell);
+  ronde_lstm(all, "lstm2", 4, false, hidden, cell, NULL, &cell);
+  return ronde_linear(cell, "fc", 5, true);
+}
+
+static subject subject_of_calls(ronde_tensor *(*define)(ronde_graph *, ronde_tensor *), int rank, const int64_t *dims) {
+  ronde_graph *graph;
+  assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
+  ronde_graph_set_output(graph, define(graph, ronde_input(graph, "input", rank, dims)));
+  subject s = subject_of(graph, true);
+  assert_int_equal(ronde__net_init(s.net, 5), RONDE_OK);
+  return s;
+}
+
+/* Loss and gradients of a batch, and the outputs without training. */
+static void run(subject *s, const ronde__shape *shape, float *y, double *loss_out) {
+  enum { N = 5 };
+  static const int64_t labels[N] = {0, 4, 2, 1, 3};
+  int64_t elems = ronde__shape_elems(shape);
+  float *x = malloc((size_t)(N * elems) * sizeof *x);
+  for (int64_t i = 0; i < N * elems; i++) x[i] = sinf((float)i);
+  ronde__net_batch batch = {.n = N, .x = x, .labels = labels, .training = true, .seed = 3, .step = 1};
+  ronde__net_result result;
+  assert_int_equal(ronde__net_predict(s->net, N, x, y), RONDE_OK);
+  assert_int_equal(ronde__net_forward(s->net, &batch, 1.0f / N, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(s->net, false, NULL), RONDE_OK);
+  *loss_out = result.loss_sum;
+  free(x);
+}
+
+static void check_same_nodes(const ronde_graph *a, const ronde_graph *b) {
+  assert_int_equal(a->n_nodes, b->n_nodes);
+  for (int i = 0; i < a->n_nodes; i++) assert_int_equal(a->nodes[i].kind, b->nodes[i].kind);
+}
+
+static char *bytes_of(const char *path, size_t *n_out) {
+  FILE *from = fopen(path, "rb");
+  char *bytes = malloc(1 << 20);
+  *n_out = fread(bytes, 1, 1 << 20, from);
+  fclose(from);
+  return bytes;
+}
+
+/* The file's network is the same, with the same bits in a step; what is written of it is the same file. */
+static void check_round_trip(ronde_tensor *(*define)(ronde_graph *, ronde_tensor *), int rank, const int64_t *dims) {
+  char *path = ronde__format("%s/a.onnx", folder), *again = ronde__format("%s/b.onnx", folder);
+  const ronde__file_meta meta[] = {{"resize", "9x9"}};
+  ronde__onnx *file;
+  subject s = subject_of_calls(define, rank, dims);
+  assert_int_equal(ronde__onnx_write(s.net, path, meta, 1), RONDE_OK);
+  assert_int_equal(ronde__onnx_open(path, &file), RONDE_OK);
+  subject t = subject_of_file(file, true);
+  float y[2][25];
+  double loss[2];
+  size_t n[2];
+  run(&s, ronde__onnx_shape(file), y[0], &loss[0]);
+  run(&t, ronde__onnx_shape(file), y[1], &loss[1]);
+  check_same_nodes(s.graph, t.graph);
+  assert_memory_equal(y[0], y[1], sizeof y[0]);
+  assert_true(loss[0] == loss[1]);
+  assert_int_equal(ronde__net_n_elems(s.net), ronde__net_n_elems(t.net));
+  assert_memory_equal(ronde__net_gradients(s.net), ronde__net_gradients(t.net),
+                      ronde__net_n_elems(s.net) * sizeof(float));
+  subject u = subject_of_file(file, false);
+  assert_int_equal(ronde__onnx_write(u.net, again, meta, 1), RONDE_OK);
+  char *first = bytes_of(path, &n[0]), *second = bytes_of(again, &n[1]);
+  assert_int_equal(n[0], n[1]);
+  assert_memory_equal(first, second, n[0]);
+  subject_destroy(&s);
+  subject_destroy(&t);
+  subject_destroy(&u);
+  ronde__onnx_close(file);
+  free(first);
+  free(second);
+  free(path);
+  free(again);
+}
+
+static void test_out_and_back(void **state) {
+  need_onnx();
+  check_round_trip(everything, 3, (int64_t[]){3, 9, 9});
+  check_round_trip(recurrent, 2, (int64_t[]){4, 3});
+}
+
+/* From 5x5 to 2x2 pixels, some of them twice. */
+static ronde_tensor *overlapping(ronde_graph *graph, ronde_tensor *x) {
+  return ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 2, 2)), "fc", 3, true);
+}
+
+static void test_what_onnx_cannot_say(void **state) {
+  need_onnx();
+  char *path = ronde__format("%s/a.onnx", folder);
+  subject s = subject_of_calls(overlapping, 3, (int64_t[]){1, 5, 5});
+  check_failed(&lines, ronde__onnx_write(s.net, path, NULL, 0), RONDE_E_USAGE, "adaptive pooling from 5x5 to 2x2", "");
+  assert_false(file_exists(folder, "a.onnx"));
+  subject_destroy(&s);
+  free(path);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+  const struct CMUnitTest tests[] = {
+      TEST(test_files_of_others), TEST(test_products_with_a_sigmoid),
+      TEST(test_bad_files),       TEST(test_data_behind_a_link),
+      TEST(test_out_and_back),    TEST(test_what_onnx_cannot_say),
+  };
+#undef TEST
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
