@@ -262,6 +262,9 @@ static ronde_status pipeline_create(ronde__worker *worker, const ronde__strategy
   return status;
 }
 
+/* A pass that begins anew has waited for what it sent. */
+static ronde_status finish(void *opaque) { return prepare_passes(opaque); }
+
 /* ---- what is asked before there are ranks ---- */
 
 static ronde_status n_stages(const ronde__strategy_settings *settings, int n_workers, int *n_out) {
@@ -342,6 +345,7 @@ const ronde__strategy ronde__strategy_pipeline = {
     .create = pipeline_create,
     .step = pipeline_step,
     .destroy = pipeline_destroy,
+    .finish = finish,
     .facts_bytes = sizeof(uint64_t),
     .facts = facts,
     .records = (const char *const[]){"bubble_s", "collective", NULL},

@@ -153,7 +153,9 @@ static void fill_model_and_data(ronde__run *r) {
   const ronde__job *job = r->job;
   const ronde_graph *graph = r->ranks[0].graph;
   ronde__record *record = &r->record;
-  double executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
+  double executed = 0;
+  for (int s = 0; s < job->n_stages && job->stages; s++) executed += job->stages[s].size.flops;
+  if (!job->stages) executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
   record->model = (ronde__record_model){job->model_name,
                                         ronde__job_padding(job),
                                         job->new_head,
