@@ -114,6 +114,20 @@ static void the_same_in_virtual_time(void **state) {
   observe_on = ronde__transport_threads;
 }
 
+/* Planted: the lowest bit of a weight of the second stage flips once. */
+static void flip(ronde__job *job) {
+  job->drills[RONDE__DRILL_DRIFT] = (ronde__drill){.on = true, .rank = 1, .step = 2};
+}
+
+static void what_one_stage_does_wrong_is_seen(void **state) {
+  ronde_source source = small_source(24, 7);
+  static const char options[] = STRATEGY "epochs=2 batch=12 micro-batches=4 workers=2 threads=1";
+  observed right = observe(options, &source, small_model, NULL), wrong = observe(options, &source, small_model, flip);
+  assert_int_equal(wrong.status, RONDE_OK);
+  assert_false(bits_equal(&right, &wrong));
+  free(right.weights), free(wrong.weights);
+}
+
 /* Several batches go through without a pause between them; layers in front need no gradient. */
 static void batches_follow_one_another(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
@@ -346,6 +360,41 @@ static void a_run_goes_on_with_other_stages(void **state) {
   json_decref(whole);
 }
 
+/* Saved at once by all stages, and by another number of them to the bits of a run that was never stopped. */
+static void an_interrupted_run_is_whole(void **state) {
+  char options[512];
+  json_t *whole, *part;
+  in(options, SET STAGES "workers=3 epochs=2 out=%s/whole", folder);
+  assert_int_equal(train(options, 0, &whole), RONDE_OK);
+  in(options, SET STAGES "workers=3 epochs=2 out=%s/part", folder);
+  assert_int_equal(train(options, 5, &part), RONDE_E_CANCELLED);
+  assert_non_null(text_at(part, "result.state_sha256"));
+  assert_int_equal((int)real_at(part, "totals.steps"), 5);
+  json_decref(part);
+  in(options, "resume=%s/part workers=2 stages=2", folder);
+  assert_int_equal(train(options, 0, &part), RONDE_OK);
+  assert_string_equal(text_at(part, "result.state_sha256"), text_at(whole, "result.state_sha256"));
+  json_decref(part), json_decref(whole);
+}
+
+/* A network in memory is whole too. */
+static void what_was_trained_in_stages_answers(void **state) {
+  static const char *const how[] = {ONE "epochs=2", STAGES "epochs=2 workers=3"};
+  ronde_source source = small_source(40, 8);
+  float x[SMALL_PIXELS], y[2][SMALL_CLASSES];
+  for (int i = 0; i < SMALL_PIXELS; ++i) x[i] = small_noise(3, i);
+  for (int i = 0; i < 2; ++i) {
+    ronde_config *config = config_make("train", how[i]);
+    ronde_predictor *p;
+    ronde_hooks hooks = {.model = skipping, .source = &source};
+    assert_int_equal(ronde_train_predictor(config, &hooks, &p, NULL), RONDE_OK);
+    assert_int_equal(ronde_predictor_run(p, 1, x, y[i]), RONDE_OK);
+    ronde_predictor_destroy(p);
+    ronde_config_destroy(config);
+  }
+  assert_memory_equal(y[0], y[1], sizeof y[0]);
+}
+
 /* Those that equal one worker go on with it, and it with theirs. */
 static void strategies_go_on_with_each_other(void **state) {
   static const char *const others[] = {"strategy=single workers=1", "strategy=allreduce workers=2",
@@ -380,14 +429,16 @@ static void stages_alone_say_how_many_workers(void **state) {
 static void a_plan_has_the_stages(void **state) {
   json_t *plan = steps_of(STAGES "stages=3 dry-run=on"), *stages = json_at(plan, "stages"), *stage;
   size_t i;
-  double parameters = 0;
+  double parameters = 0, share = 0;
   assert_int_equal(json_array_size(stages), 3);
   json_array_foreach(stages, i, stage) {
     parameters += real_at(stage, "parameters");
+    share += real_at(stage, "share");
     assert_true(real_at(stage, "memory_bytes.total") > 0 && real_at(stage, "executed_flops_per_example") > 0);
     assert_int_equal((int)real_at(stage, "micro_batches_under_way"), 3 - (int)i);
   }
   assert_string_equal(text_at(plan, "stages.0.first"), "conv1");
+  assert_true(fabs(share - 1) < 1e-9);
   assert_true(parameters >= real_at(plan, "parameters"));
   json_decref(plan);
 }
@@ -421,6 +472,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {TEST(stages_have_the_bits_of_one_worker),
                                      TEST(the_same_in_virtual_time),
+                                     TEST(what_one_stage_does_wrong_is_seen),
                                      TEST(batches_follow_one_another),
                                      TEST(frozen_stages_need_no_gradient),
                                      TEST(stages_are_clipped_together),
@@ -432,6 +484,8 @@ int main(void) {
                                      TEST(bad_steps_are_left_out),
                                      TEST(files_are_those_of_one_worker),
                                      TEST(a_run_goes_on_with_other_stages),
+                                     TEST(an_interrupted_run_is_whole),
+                                     TEST(what_was_trained_in_stages_answers),
                                      TEST(strategies_go_on_with_each_other),
                                      TEST(stages_alone_say_how_many_workers),
                                      TEST(a_plan_has_the_stages),

@@ -248,9 +248,11 @@ static void show_stages(const json_t *stages) {
   char a[32], b[32], c[32], d[32];
   json_array_foreach(stages, i, stage) {
     const json_t *memory = json_object_get(stage, "memory_bytes");
-    printf("stage %-8.0f %s to %s: %s parameters, %s, %s FLOPs and %s sent an example\n", tool_number(stage, "stage"),
-           tool_string(stage, "first"), tool_string(stage, "last"), tool_count(tool_number(stage, "parameters"), a),
-           tool_bytes(tool_number(memory, "total"), b), tool_count(tool_number(stage, "executed_flops_per_example"), c),
+    printf("stage %-8.0f %s to %s: %s parameters, %s\n", tool_number(stage, "stage"), tool_string(stage, "first"),
+           tool_string(stage, "last"), tool_count(tool_number(stage, "parameters"), a),
+           tool_bytes(tool_number(memory, "total"), b));
+    printf("               about %.0f %% of the time; an example: %s FLOPs executed, %s sent\n",
+           100 * tool_number(stage, "share"), tool_count(tool_number(stage, "executed_flops_per_example"), c),
            tool_bytes(tool_number(stage, "sent_bytes_per_example"), d));
   }
 }

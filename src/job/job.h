@@ -52,6 +52,7 @@ typedef struct ronde__drill {
 /* Of a network that is cut into stages. */
 typedef struct ronde__job_stage {
   int begin, end; /* nodes */
+  double share;   /* of what all of them take, by the strategy's model */
   ronde__stage_size size;
 } ronde__job_stage;
 

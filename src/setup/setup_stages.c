@@ -13,27 +13,31 @@ ronde_status ronde__count_stages(ronde__job *job) {
 }
 
 /* Whether there can be such a stage shows here, before any rank starts. */
-static ronde_status measure(ronde__job *job, const ronde_graph *graph, const int *cuts) {
+static ronde_status measure(const ronde__job *job, const ronde_graph *graph, ronde__job_stage *stage) {
+  ronde__net_options options = ronde__job_net_options(job, NULL, NULL, true);
+  options.stage = (ronde__stage){.begin = stage->begin, .end = stage->end};
+  return ronde__stage_measure(graph, &options, job->local_batch, &stage->size);
+}
+
+static ronde_status fill(ronde__job *job, const ronde_graph *graph, int *cuts, double *shares) {
+  ronde__net_options options = ronde__job_net_options(job, NULL, NULL, true);
+  RONDE_TRY(job->strategy->cut(graph, &options, job->local_batch, job->n_stages, cuts, shares));
   for (int s = 0; s < job->n_stages; s++) {
-    ronde__job_stage *stage = &job->stages[s];
-    ronde__net_options options = ronde__job_net_options(job, NULL, NULL, true);
-    stage->begin = cuts[s];
-    stage->end = cuts[s + 1];
-    options.stage = (ronde__stage){.begin = stage->begin, .end = stage->end};
-    RONDE_TRY(ronde__stage_measure(graph, &options, job->local_batch, &stage->size));
+    job->stages[s] = (ronde__job_stage){.begin = cuts[s], .end = cuts[s + 1], .share = shares[s]};
+    RONDE_TRY(measure(job, graph, &job->stages[s]));
   }
   return RONDE_OK;
 }
 
 ronde_status ronde__set_up_stages(ronde__job *job, const ronde_graph *graph) {
-  if (!job->strategy || job->n_stages == 1) return RONDE_OK;
-  ronde__net_options options = ronde__job_net_options(job, NULL, NULL, true);
-  int *cuts;
-  RONDE__ALLOC(cuts, (size_t)(job->n_stages + 1) * sizeof *cuts, "stages");
-  ronde_status status = job->strategy->cut(graph, &options, job->local_batch, job->n_stages, cuts);
-  if (status == RONDE_OK && !(job->stages = ronde__alloc((size_t)job->n_stages * sizeof *job->stages)))
-    status = ronde__fail(RONDE_E_MEMORY, "stages: no memory for %d of them", job->n_stages);
-  if (status == RONDE_OK) status = measure(job, graph, cuts);
+  int n = job->n_stages;
+  if (n == 1) return RONDE_OK;
+  RONDE__ALLOC(job->stages, (size_t)n * sizeof *job->stages, "stages");
+  int *cuts = ronde__alloc((size_t)(n + 1) * sizeof *cuts);
+  double *shares = ronde__alloc((size_t)n * sizeof *shares);
+  ronde_status status = cuts && shares ? fill(job, graph, cuts, shares)
+                                       : ronde__fail(RONDE_E_MEMORY, "stages: no memory for %d of them", n);
   ronde__free(cuts);
+  ronde__free(shares);
   return status;
 }

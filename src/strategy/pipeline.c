@@ -292,11 +292,15 @@ static ronde_status n_micro(const ronde__strategy_settings *settings, int stages
 }
 
 static ronde_status cut(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int stages,
-                        int *cuts_out) {
+                        int *cuts_out, double *shares_out) {
   ronde__node_cost *costs;
+  double all = 0;
   RONDE__ALLOC(costs, (size_t)graph->n_nodes * sizeof *costs, "stages");
   ronde_status status = ronde__graph_costs(graph, options, n, costs);
   if (status == RONDE_OK) status = ronde__pipeline_cut(costs, graph->n_nodes, stages, cuts_out);
+  for (int s = 0; s < stages && status == RONDE_OK; s++)
+    all += shares_out[s] = ronde__pipeline_seconds(costs, graph->n_nodes, cuts_out[s], cuts_out[s + 1]);
+  for (int s = 0; s < stages && status == RONDE_OK; s++) shares_out[s] /= all;
   ronde__free(costs);
   return status;
 }

@@ -153,10 +153,11 @@ typedef struct ronde__strategy {
    * i / stages, and rank 0 the first. RONDE_E_USAGE where it cannot be. NULL: each worker has all of it. */
   ronde_status (*n_stages)(const ronde__strategy_settings *settings, int n_workers, int *n_out);
   /* With it: how many micro-batches a replica's batch of at most n examples is; and for micro-batches of n examples the
-   * first node of each stage, then the number of nodes: cuts_out [n_stages + 1]. */
+   * first node of each stage, then the number of nodes: cuts_out [n_stages + 1]; and of all that they compute the part
+   * that each does, by a model: shares_out [n_stages]. */
   ronde_status (*n_micro)(const ronde__strategy_settings *settings, int n_stages, int64_t n, int64_t *n_out);
   ronde_status (*cut)(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int n_stages,
-                      int *cuts_out);
+                      int *cuts_out, double *shares_out);
   /* How many workers there are where the user says nothing of them. NULL: one. */
   int (*usual_workers)(const ronde__strategy_settings *settings);
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a

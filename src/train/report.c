@@ -455,9 +455,9 @@ static json_t *stages_json(const ronde__run *r) {
     const ronde__stage_size *size = &stage->size;
     size_t elem = sizeof(float);
     json_array_append_new(
-        list, json_pack("{s:i, s:s, s:s, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:i, s:I}", "stage", s, "first",
-                        graph->nodes[stage->begin].label, "last", graph->nodes[stage->end - 1].label, "parameters",
-                        (json_int_t)size->parameters, "memory_bytes", "parameters",
+        list, json_pack("{s:i, s:s, s:s, s:f, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:i, s:I}", "stage", s, "first",
+                        graph->nodes[stage->begin].label, "last", graph->nodes[stage->end - 1].label, "share",
+                        stage->share, "parameters", (json_int_t)size->parameters, "memory_bytes", "parameters",
                         (json_int_t)(size->parameters * elem), "gradients", (json_int_t)(size->trained * elem),
                         "optimizer", (json_int_t)ronde__optim_state_bytes(&job->optim, size->trained), "arena",
                         (json_int_t)size->arena_bytes * ronde__job_passes(job, s), "total",
