@@ -311,6 +311,11 @@ static ronde_status check(const ronde__strategy_settings *settings, int n_worker
     return ronde__fail(RONDE_E_USAGE, "--strategy pipeline needs --exec graph: eager passes cannot be cut into stages");
   if (o->record_spans)
     return ronde__fail(RONDE_E_USAGE, "--record-spans: a stage's spans are not a network's; record them of one worker");
+  if (o->sim_spans)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--sim-spans %s: recorded times are of a whole network, and cannot be replayed by its stages: "
+                       "leave --sim-spans out",
+                       RONDE__SHOWN(o->sim_spans));
   return RONDE_OK;
 }
 
@@ -344,7 +349,6 @@ const ronde__strategy ronde__strategy_pipeline = {
     .cut = cut,
     .usual_workers = usual_workers,
     .equals_one = true,
-    .needs_values = true,
     .meets_to_save = "--strategy pipeline",
     .create = pipeline_create,
     .step = pipeline_step,

@@ -118,6 +118,9 @@ ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
 /* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
  * else nothing. */
+ronde_status ronde__rank_make_whole(ronde__rank *rank);
+void ronde__rank_drop_whole(ronde__rank *rank);
+bool ronde__rank_is_sharded(const ronde__rank *rank);
 /* rank_stage.c: a rank's part of the job's network and of its examples, with its transport known; */
 ronde_status ronde__rank_find_stage(ronde__rank *rank);
 ronde__stage ronde__rank_stage(ronde__rank *rank);
@@ -131,9 +134,6 @@ ronde_status ronde__rank_make_parts(ronde__rank *rank);
 ronde_status ronde__rank_tell_parts(ronde__rank *rank, ronde_status (*take)(void *user), void *user);
 /* The first parameter, by its index in the graph, that has NaN or Inf; -1: none. All workers call together. */
 ronde_status ronde__rank_broken_parameter(const ronde__rank *rank, int *param_out);
-ronde_status ronde__rank_make_whole(ronde__rank *rank);
-void ronde__rank_drop_whole(ronde__rank *rank);
-bool ronde__rank_is_sharded(const ronde__rank *rank);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */
