@@ -128,6 +128,27 @@ static void what_one_stage_does_wrong_is_seen(void **state) {
   free(right.weights), free(wrong.weights);
 }
 
+/* What was foreseen before there were ranks is what they hold: activations of as many micro-batches as stages lie behind. */
+static void check_memory(ronde__run *run) {
+  const ronde__job *job = run->job;
+  for (int s = 0; s < job->n_stages; ++s) {
+    const ronde__stage_size *size = &job->stages[s].size;
+    ronde__net_memory memory = ronde__net_memory_use(run->ranks[s].net);
+    assert_int_equal(memory.arena, size->arena_bytes * (size_t)(job->n_stages - s));
+    assert_true(memory.parameters >= size->parameters * sizeof(float));
+    assert_true(memory.gradients >= size->trained * sizeof(float) && size->trained > 0);
+  }
+}
+
+static void no_more_activations_are_alive_than_stages_lie_behind(void **state) {
+  observe_also = check_memory;
+  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+    observed o = run_of(&problems[i], STRATEGY "epochs=1 batch=12 micro-batches=6 workers=%d", problems[i].most_stages);
+    free(o.weights);
+  }
+  observe_also = NULL;
+}
+
 /* Several batches go through without a pause between them; layers in front need no gradient. */
 static void batches_follow_one_another(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
@@ -472,6 +493,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {TEST(stages_have_the_bits_of_one_worker),
                                      TEST(the_same_in_virtual_time),
                                      TEST(what_one_stage_does_wrong_is_seen),
+                                     TEST(no_more_activations_are_alive_than_stages_lie_behind),
                                      TEST(batches_follow_one_another),
                                      TEST(frozen_stages_need_no_gradient),
                                      TEST(stages_are_clipped_together),
