@@ -221,7 +221,7 @@ static ronde_status find_owners(ronde__parts *p, int64_t *longest_out) {
 
 static ronde_status set_up(ronde__parts *p) {
   const ronde_graph *graph = ronde__net_graph(p->options.net);
-  int64_t longest;
+  int64_t longest = 1;
   RONDE__ALLOC(p->param_at, (size_t)graph->n_params * sizeof *p->param_at, "stages");
   RONDE__ALLOC(p->param_owner, (size_t)graph->n_params * sizeof *p->param_owner, "stages");
   RONDE__ALLOC(p->buffer_at, (size_t)graph->n_buffers * sizeof *p->buffer_at, "stages");
