@@ -55,6 +55,8 @@ static const char *const strategies[] = {
     "workers=3 strategy=allreduce accumulate=2",
     "workers=3 strategy=dataparallel",
     "workers=3 strategy=sharded",
+    "workers=3 strategy=pipeline",
+    "workers=4 strategy=pipeline stages=2",
     "workers=3 strategy=localsgd sync-every=2",
     "workers=3 strategy=ps-sync servers=2",
     "workers=3 strategy=ps-async",

@@ -618,6 +618,34 @@ static void shards_come_to_the_bits_of_threads(void **state) {
   json_decref(threads);
 }
 
+/* Of a resumed run rank 0 alone has the file, and the others get their parts of it. */
+static void stages_come_to_the_bits_of_one_process(void **state) {
+  need_mpi();
+  const char *command = "timeout 100 " RONDE
+                        " train --model resnet18-cifar --data synthetic:3x16x16:4:64 --quiet "
+                        "--threads 1 --momentum 0.9 --lr 0.05 --steps %d %s --overwrite --out %s";
+#define STAGES "--transport mpi --strategy pipeline --batch 16 --micro-batches 4 "
+  check_run(0, run(command, 6, "--batch 4 --accumulate 4", "one"));
+  check_run(0, run(command, 6, STAGES "--workers 3 --trace", "three"));
+  check_run(0, run(command, 3, STAGES "--stages 2 --workers 2", "part"));
+  check_run(0, run("timeout 100 " RONDE " train --resume part --stages 4 --workers 4 --steps 6"));
+  json_t *one = record("one"), *three = record("three"), *part = record("part");
+  assert_string_equal(string_at(three, "world", "transport"), "mpi");
+  assert_string_equal(string_at(three, "result", "state_sha256"), string_at(one, "result", "state_sha256"));
+  assert_string_equal(string_at(part, "result", "state_sha256"), string_at(one, "result", "state_sha256"));
+  check_run(0, run("cmp one/last.safetensors three/last.safetensors && cmp one/best.safetensors three/best.safetensors "
+                   "&& cmp one/last.safetensors part/last.safetensors"));
+  json_t *communication = json_object_get(three, "communication");
+  assert_true(json_number_value(json_object_get(communication, "bubble_s")) > 0);
+  json_decref(one), json_decref(three), json_decref(part);
+  check_run(0, run(command, 6, "--strategy allreduce --workers 2 --batch 16", "all"));
+  check_run(0, run(command, 6, STAGES "--stages 2 --workers 4 --batch 16 --micro-batches 1", "replicas"));
+  json_t *all = record("all"), *replicas = record("replicas");
+  assert_string_equal(string_at(all, "result", "state_sha256"), string_at(replicas, "result", "state_sha256"));
+  json_decref(all), json_decref(replicas);
+#undef STAGES
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
@@ -649,6 +677,7 @@ int main(void) {
       cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together),
       cmocka_unit_test(a_slow_link_makes_its_host_late),
       cmocka_unit_test(shards_come_to_the_bits_of_threads),
+      cmocka_unit_test(stages_come_to_the_bits_of_one_process),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

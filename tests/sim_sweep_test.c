@@ -18,9 +18,11 @@ static void keep_lines(void *user, ronde_log_level level, const char *line) {
   if (level == RONDE_LOG_ERROR) snprintf(lines + used, sizeof lines - used, "%s\n", line);
 }
 
+/* As many layers as workers: each may be a stage. */
 static ronde_tensor *tiny_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
   x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 3, true));
-  return ronde_linear(x, "fc2", classes, true);
+  x = ronde_tanh(ronde_linear(x, "fc2", 3, true));
+  return ronde_linear(x, "fc3", classes, true);
 }
 
 static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {

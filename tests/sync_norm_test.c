@@ -112,7 +112,7 @@ static ronde_status step_watched(void *state, const ronde__step *step, ronde__st
   watched *w = ranks;
   while (w->state != state) ++w;
   assert_true(w->n_steps < WATCHED_STEPS);
-  return ronde__state_sha256(w->worker->net, w->sha256[w->n_steps++]);
+  return ronde__state_sha256(w->worker->net, NULL, w->sha256[w->n_steps++]);
 }
 
 static void watch(ronde__job *job) {

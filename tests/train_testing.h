@@ -65,9 +65,9 @@ typedef struct observed {
   int world;
   int64_t n_steps, n_epochs, examples;
   double loss[OBSERVED_STEPS], lr[OBSERVED_STEPS], train_loss, test_loss;
-  char sha256[OBSERVED_RANKS][RONDE__SHA256_HEX]; /* weights of each rank */
-  float *weights;                                 /* [n_weights] of rank 0, logical order; free() */
-  float *buffers;                                 /* [n_buffers] behind them: running statistics of rank 0 */
+  char sha256[OBSERVED_RANKS][RONDE__SHA256_HEX]; /* weights of each rank; of all, where they have stages */
+  float *weights; /* [n_weights] of rank 0, or of its replica's stages, logical order; free() */
+  float *buffers; /* [n_buffers] behind them: running statistics of rank 0 */
   size_t n_weights, n_buffers;
 } observed;
 

@@ -241,6 +241,22 @@ void tool_summary(const json_t *run, const char *folder, bool verbose) {
              verbose ? "" : " (-v prints its tables)");
 }
 
+/* Of a pipeline: a line for each stage. */
+static void show_stages(const json_t *stages) {
+  const json_t *stage;
+  size_t i;
+  char a[32], b[32], c[32], d[32];
+  json_array_foreach(stages, i, stage) {
+    const json_t *memory = json_object_get(stage, "memory_bytes");
+    printf("stage %-8.0f %s to %s: %s parameters, %s\n", tool_number(stage, "stage"), tool_string(stage, "first"),
+           tool_string(stage, "last"), tool_count(tool_number(stage, "parameters"), a),
+           tool_bytes(tool_number(memory, "total"), b));
+    printf("               about %.0f %% of the time; an example: %s FLOPs executed, %s sent\n",
+           100 * tool_number(stage, "share"), tool_count(tool_number(stage, "executed_flops_per_example"), c),
+           tool_bytes(tool_number(stage, "sent_bytes_per_example"), d));
+  }
+}
+
 void tool_plan(const json_t *plan) {
   const json_t *memory = json_object_get(plan, "memory_bytes");
   char a[32], b[32], c[32], d[32], e[32];
@@ -252,6 +268,7 @@ void tool_plan(const json_t *plan) {
   printf("workers        %.0f, threads of each %.0f\n", tool_number(plan, "workers"),
          tool_number(plan, "threads_per_worker"));
   printf("strategy       %s\n", tool_string(plan, "strategy"));
+  show_stages(json_object_get(plan, "stages"));
   printf("batch          %s\n", tool_count(tool_number(plan, "batch"), a));
   printf("steps          %s\n", tool_count(tool_number(plan, "steps"), a));
   printf("memory         %s: parameters %s, gradients %s, optimizer %s, arena %s\n",

@@ -19,6 +19,7 @@ enum {
   RONDE__TAG_FACTS,    /* what a rank tells of itself at the end, */
   RONDE__TAG_ROWS,     /* of its per-op table, */
   RONDE__TAG_TRACE,    /* and of its trace */
+  RONDE__TAG_PARTS,    /* the state of a network that ranks have in parts */
   RONDE__TAG_LINKS,    /* the doctor's: what each rank has measured */
 
   /* From here to the next: the strategy's, which numbers them itself; one strategy runs at a time. */

@@ -218,6 +218,8 @@ typedef struct ronde__net_hooks {
 typedef struct ronde__pass ronde__pass;
 
 ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out);
+/* The net's own; it is not to be destroyed. */
+ronde__pass *ronde__net_pass(ronde__net *net);
 /* Before its net. NULL is taken. */
 void ronde__pass_destroy(ronde__pass *pass);
 /* Makes the plan of a batch size and takes its memory, or prepares its ops, now (else the first use does): its cost
@@ -262,6 +264,30 @@ void ronde__loss_destroy(ronde__loss *loss); /* NULL is taken */
  * their labels or targets. The ledger, in phase forward before, is in phase backward afterwards. */
 ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, float loss_scale, float *outputs,
                              ronde__net_result *result_out);
+
+/* ---- where to cut, and what a stage takes (stage_cost.c) ----------------------------------------------------------
+ * Of plans for n examples by such options, which need neither memory for the network nor neighbours. */
+
+/* What a node costs with what is fused into it, forward and backward; zeros: another one executes it. */
+typedef struct ronde__node_cost {
+  bool may_begin;        /* a stage may begin there */
+  bool is_layer;         /* it has parameters */
+  double flops, bytes;   /* executed; moved at least */
+  double crossing_bytes; /* that travel across a cut in front of it, gradients included */
+} ronde__node_cost;
+/* costs_out [nodes of the graph]. */
+ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_options *options, int64_t n,
+                                ronde__node_cost *costs_out);
+
+typedef struct ronde__stage_size {
+  size_t parameters, trained; /* elements */
+  size_t arena_bytes;         /* of one pass */
+  double flops;               /* executed, forward and backward */
+  double sent_bytes;          /* to neighbours, gradients included */
+} ronde__stage_size;
+/* Of the options' stage, or of the whole. RONDE_E_USAGE: there can be no such stage. */
+ronde_status ronde__stage_measure(const ronde_graph *graph, const ronde__net_options *options, int64_t n,
+                                  ronde__stage_size *size_out);
 
 /* For --dry-run and the record. */
 typedef struct ronde__net_memory {

@@ -266,6 +266,8 @@ ronde_status ronde__pass_create(ronde__net *net, ronde__pass **pass_out) {
   return status;
 }
 
+ronde__pass *ronde__net_pass(ronde__net *net) { return net->pass; }
+
 void ronde__pass_destroy(ronde__pass *pass) {
   if (!pass) return;
   pass->net->executor->pass_destroy(pass->execution);

@@ -89,10 +89,14 @@ ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const
 /* plan_stage.c: leaves of the whole plan, whose gradients have their order, the steps of the stage, and puts sends and
  * receives at its ends. The gradients' order must be found anew. */
 ronde_status ronde__plan_stage(ronde__plan *plan, const ronde_graph *graph, const ronde__plan_options *options);
+/* Of the whole plan: what travels across a cut in front of a node, gradients included. */
+size_t ronde__plan_crossing_bytes(const ronde__plan *plan, int cut);
 
 /* plan_step.c: resolves the kernels of a step whose op, desc (with its form) and has_backward are set; its sizes and
  * its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);
+/* What a call must move at least: operands and results once, of backward also what it reads again. */
+double ronde__plan_step_bytes(const ronde__plan_step *step, bool backward, double taker_bytes);
 /* Of what a synchronised op shares (op.h); 0: it is none. */
 size_t ronde__plan_step_partial_elems(const ronde__plan_step *step);
 void ronde__plan_step_release(ronde__plan_step *step);

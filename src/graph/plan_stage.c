@@ -28,6 +28,15 @@ static crossing crossing_of(const ronde__plan *plan, int value, int cut) {
   return c;
 }
 
+size_t ronde__plan_crossing_bytes(const ronde__plan *plan, int cut) {
+  size_t bytes = 0;
+  for (int v = 0; v < plan->n_values; v++) {
+    crossing c = crossing_of(plan, v, cut);
+    if (c.crosses) bytes += (size_t)ronde__phys_elems(&plan->values[v].phys) * sizeof(float) * (1 + c.gradient);
+  }
+  return bytes;
+}
+
 static void add_message(ronde__plan *plan, ronde__plan_step *steps, int *n_steps, ronde__plan_step step,
                         const crossing *c) {
   step.for_loss = c->for_loss;

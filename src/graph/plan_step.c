@@ -22,8 +22,7 @@ static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
            acts[attr->act], attr->pool.relu ? "+relu" : "", attr->pool.kernel[0] ? "+max_pool" : "");
 }
 
-/* What a call must move at least: operands and results once, of backward also what it reads again. */
-static double bytes_moved(const ronde__plan_step *step, bool backward, double taker_bytes) {
+double ronde__plan_step_bytes(const ronde__plan_step *step, bool backward, double taker_bytes) {
   const ronde__op_desc *desc = &step->desc;
   ronde__operands again = ronde__op_backward_reads(step->op, desc);
   double elems = 0, taken = 0;
@@ -61,7 +60,7 @@ static void add_row(ronde__plan_step *step, const ronde__plan_options *options, 
            taken ? "+" : "", taken ? options->taker_name : "");
   int slot =
       ronde__prof_op_slot(options->prof, name, backward ? RONDE__PHASE_BACKWARD : RONDE__PHASE_FORWARD, implementation);
-  if (graph) ronde__prof_op_bytes(options->prof, slot, bytes_moved(step, backward, options->taker_bytes));
+  if (graph) ronde__prof_op_bytes(options->prof, slot, ronde__plan_step_bytes(step, backward, options->taker_bytes));
   *(backward ? &step->backward_slot : &step->forward_slot) = slot;
 }
 

@@ -76,7 +76,8 @@ static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t 
     int64_t n = ronde__min(what->chunk, end - i);
     if (what->cancel && what->cancel(what->user)) return RONDE_E_CANCELLED;
     for (int64_t j = 0; j < n; j++) b->ids[j] = what->ids ? what->ids[i + j] : i + j;
-    RONDE_TRY(ronde__data_read(what->data, what->split, b->ids, n, b->x, b->labels, b->targets));
+    if (!what->sizes_alone)
+      RONDE_TRY(ronde__data_read(what->data, what->split, b->ids, n, b->x, b->labels, b->targets));
     ronde__net_batch batch = {.n = n, .x = b->x, .labels = b->labels, .targets = b->targets, .predictions = b->logits};
     ronde__net_result result;
     RONDE_TRY(ronde__net_forward(net, &batch, 1, NULL, &result));

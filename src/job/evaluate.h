@@ -34,6 +34,7 @@ typedef struct ronde__evaluation {
   int64_t n;
   int rank, n_workers;        /* whose share of them */
   int64_t chunk;              /* examples at a time, at most */
+  bool sizes_alone;           /* a stage of the network that sees neither inputs nor labels: nothing is read */
   ronde__verdict *verdicts;   /* [n], of which those of the share are written; NULL: not wanted. Needs classes */
   ronde__value_sums *values;  /* [target_elems], of the share, to be zero before; NULL: not wanted. Needs targets */
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */

@@ -50,6 +50,13 @@ typedef struct ronde__drill {
   uint64_t ns;  /* how long; 0: no end */
 } ronde__drill;
 
+/* Of a network that is cut into stages. */
+typedef struct ronde__job_stage {
+  int begin, end; /* nodes */
+  double share;   /* of what all of them take, by the strategy's model */
+  ronde__stage_size size;
+} ronde__job_stage;
+
 /* Read-only after set-up. */
 typedef struct ronde__job {
   ronde_config *config; /* own copy, automatic values resolved */
@@ -72,16 +79,20 @@ typedef struct ronde__job {
   const char *strategy_reason;     /* why it, where neither the user nor `auto` named it; else NULL, */
   json_t *strategy_costs;          /* and what was measured, owned; NULL: not known here */
   ronde__choices choices;
-  const ronde__allreduce *collective;                /* NULL: auto */
-  const char *collective_reason;                     /* who named it */
-  ronde__transport *mpi;                             /* of this process's rank; NULL: all ranks are in this process */
-  ronde__roles roles;                                /* the ranks, and what each is */
+  const ronde__allreduce *collective; /* NULL: auto */
+  const char *collective_reason;      /* who named it */
+  ronde__transport *mpi;              /* of this process's rank; NULL: all ranks are in this process */
+  ronde__roles roles;                 /* the ranks, and what each is */
+  int n_stages,
+      n_replicas;        /* of the network, and of the whole of it: their product are the workers; 1: it is not cut */
+  int64_t micro_batches; /* that a replica's batch is */
+  ronde__job_stage *stages;                          /* [n_stages], owned; NULL: 1 */
   int threads;                                       /* of each worker */
   ronde__sim_net *sim;                               /* of a simulated run, else NULL */
   int *sim_host_of;                                  /* [ranks], with it */
   ronde__spans *spans;                               /* that it replays; NULL: computation is executed */
   bool records_order;                                /* of asynchronous pushes: for a test that replays them */
-  int64_t batch, local_batch;                        /* global, and the largest of a rank */
+  int64_t batch, local_batch;                        /* global, and the largest that a rank has at once */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
@@ -129,6 +140,8 @@ const ronde__kernels *ronde__job_flat_kernels(const ronde__job *job);
 double ronde__job_element_ns(const ronde__job *job);
 /* How the job wants a net of that graph executed; the job must outlive it. */
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
+/* Of the job's stage s: passes that are under way at once. */
+static inline int ronde__job_passes(const ronde__job *job, int s) { return job->n_stages - s; }
 /* The job's optimizer for the parameters of a net, which must outlive it. */
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out);
 /* The file's network as a model: by its name, with its classes. */

@@ -60,7 +60,7 @@ static bool has_image_files(const ronde__job *job, const ronde_graph *graph) {
 
 /* ---- known with the ranks ---- */
 
-static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->roles.n_workers > 1; }
+static bool has_workers(const ronde__job *job, const ronde_graph *graph) { return job->n_replicas > 1; }
 static bool has_parts(const ronde__job *job, const ronde_graph *graph) {
   return !ronde__strategy_reads_whole(job->strategy);
 }

@@ -269,13 +269,15 @@ static ronde_status check_batch_norm(const ronde__job *job, const ronde_graph *g
                          node->label, why_not);
     if (node->kind != RONDE__OP_BATCH_NORM2D || shape->dim[1] * shape->dim[2] > 1) continue;
     for (int s = 0; s < 2; s++) {
-      int64_t parts =
-          job->options->sync_bn ? 1 : job->roles.n_workers; /* whose examples are normalised by themselves */
+      int64_t parts = job->options->sync_bn ? 1 : job->n_replicas * job->micro_batches; /* normalised by themselves */
       if (sizes[s] / parts == 1 || ronde__ceil_div(sizes[s], parts) == 1)
         return ronde__fail(RONDE_E_USAGE,
                            "%s: batch normalisation over a single value: %s 1 example of a batch of %" PRId64 "%s",
-                           node->label, parts == 1 ? "there is" : "a worker has", sizes[s],
-                           s ? " (the short last batch; --drop-last leaves it out)" : "");
+                           node->label,
+                           parts == 1               ? "there is"
+                           : job->micro_batches > 1 ? "a micro-batch has"
+                                                    : "a worker has",
+                           sizes[s], s ? " (the short last batch; --drop-last leaves it out)" : "");
     }
   }
   return RONDE_OK;
@@ -332,6 +334,7 @@ static ronde_status check_network(ronde__job *job) {
   if (status == RONDE_OK) status = ronde__check_effects(job, RONDE__KNOWN_NETWORK, graph);
   if (status == RONDE_OK) status = ronde__check_spans(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
+  if (status == RONDE_OK) status = ronde__set_up_stages(job, graph);
   ronde_graph_destroy(graph);
   return status;
 }
@@ -398,7 +401,7 @@ static ronde_status create(const ronde_config *config, const ronde_hooks *hooks,
                            ronde__job **job_out) {
   ronde__job *job;
   RONDE__ALLOC(job, sizeof *job, "job");
-  *job = (ronde__job){.mpi = mpi};
+  *job = (ronde__job){.mpi = mpi, .n_stages = 1, .n_replicas = 1, .micro_batches = 1};
   if (hooks) job->hooks = *hooks;
   ronde_status status = ronde__config_copy(config, &job->config);
   if (status == RONDE_OK) {
@@ -436,6 +439,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__roles_release(&job->roles);
   ronde__free(job->sim);
   ronde__free(job->sim_host_of);
+  ronde__free(job->stages);
   ronde__spans_destroy(job->spans);
   free(job->new_head);
   free(job->init_path);

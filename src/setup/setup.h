@@ -64,6 +64,10 @@ void ronde__class_names_release(ronde__class_names *names);
 ronde_status ronde__set_up_classes(ronde__job *job);
 /* Once it is known whether the output layer is new: a line where classes could not be compared by name. */
 void ronde__tell_classes(const ronde__job *job);
+/* setup_stages.c: how many stages a network is cut into, with the workers known; */
+ronde_status ronde__count_stages(ronde__job *job);
+/* and where, with the batch known. Nothing where the strategy does not cut. */
+ronde_status ronde__set_up_stages(ronde__job *job, const ronde_graph *graph);
 /* With data and world known. */
 ronde_status ronde__set_up_training(ronde__job *job);
 /* drill.c: --drill, with workers and steps known. */

@@ -39,7 +39,7 @@ static ronde_status resolve_rate(ronde__job *job) {
   if (!ronde__strategy_understands(job->strategy, "lr-divide-workers")) o->lr_divide_workers = false;
   if (o->lr_scale_workers && o->lr_divide_workers)
     return ronde__fail(RONDE_E_USAGE, "--lr-scale-workers can have no effect: --lr-divide-workers undoes it");
-  if (o->lr_scale_workers) o->lr *= job->roles.n_workers;
+  if (o->lr_scale_workers) o->lr *= job->n_replicas;
   if (o->lr_divide_workers) o->lr /= job->roles.n_workers;
   if (o->local_lr < 0) o->local_lr = o->lr;
   return RONDE_OK;
@@ -59,17 +59,29 @@ static ronde_status resolve_schedule(ronde__job *job) {
   return RONDE_OK;
 }
 
+/* The smallest part of a whole batch has an example for each. */
+static ronde_status count_micro_batches(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  ronde__strategy_settings settings = {.options = o};
+  int64_t n = ronde__max(1, job->batch / job->n_replicas);
+  if (!job->strategy->n_micro) return RONDE_OK;
+  RONDE_TRY(job->strategy->n_micro(&settings, job->n_stages, n, &job->micro_batches));
+  o->micro_batches = job->micro_batches;
+  return RONDE_OK;
+}
+
 static ronde_status resolve_steps(ronde__job *job) {
   ronde__options *o = &job->config->options;
   const ronde_source *source = &job->data->source;
   if (o->local_batch && ronde_config_is_given(job->config, "batch"))
     return ronde__fail(RONDE_E_USAGE, "--batch and --local-batch both set the batch size: give only one of the two");
-  if (o->local_batch) o->batch = o->local_batch * job->roles.n_workers;
+  if (o->local_batch) o->batch = o->local_batch * job->n_replicas;
   job->batch = o->batch;
+  RONDE_TRY(count_micro_batches(job));
   ronde__strategy_settings settings = {.options = o, .roles = &job->roles};
   job->local_batch = job->strategy->pass_examples
-                         ? job->strategy->pass_examples(&settings, job->batch, job->roles.n_workers)
-                         : ronde__ceil_div(job->batch, job->roles.n_workers);
+                         ? job->strategy->pass_examples(&settings, job->batch, job->n_replicas)
+                         : ronde__ceil_div(ronde__ceil_div(job->batch, job->n_replicas), job->micro_batches);
   ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
                                     o->repeat,
                                     o->val_split,

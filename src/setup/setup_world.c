@@ -28,6 +28,16 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde__strategy_settings settings_of(const ronde__options *o) {
+  return (ronde__strategy_settings){.options = o};
+}
+
+/* NULL: the user names none. */
+static const ronde__strategy *find_strategy(const ronde_config *config) {
+  ronde__strategy_settings settings = settings_of(ronde__config_options(config));
+  return ronde__strategy_find(ronde_config_get(config, "strategy"), &settings);
+}
+
 /* Under MPI the launcher has said how many there are. */
 static ronde_status count_workers(ronde__job *job, int n_extra) {
   ronde__options *o = &job->config->options;
@@ -43,6 +53,15 @@ static ronde_status count_workers(ronde__job *job, int n_extra) {
   return RONDE_OK;
 }
 
+/* Where the user says nothing of them. */
+static void suggest_workers(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  ronde__strategy_settings settings = settings_of(o);
+  const ronde__strategy *strategy = job->config->verb == RONDE__VERB_TRAIN ? find_strategy(job->config) : NULL;
+  if (!strategy || !strategy->usual_workers || job->mpi || ronde_config_is_given(job->config, "workers")) return;
+  o->workers = ronde__max(o->workers, strategy->usual_workers(&settings));
+}
+
 /* Ranks on the host of the first one here. */
 static int ranks_here(const ronde__job *job) {
   int n = 0;
@@ -54,16 +73,6 @@ static int ranks_here(const ronde__job *job) {
 
 /* Of the workers of this host. */
 static int default_threads(const ronde__job *job) { return (int)ronde__max(1, ronde__cores() / ranks_here(job)); }
-
-static ronde__strategy_settings settings_of(const ronde__options *o) {
-  return (ronde__strategy_settings){.options = o};
-}
-
-/* NULL: the user names none. */
-static const ronde__strategy *find_strategy(const ronde_config *config) {
-  ronde__strategy_settings settings = settings_of(ronde__config_options(config));
-  return ronde__strategy_find(ronde_config_get(config, "strategy"), &settings);
-}
 
 ronde_status ronde__settle_optimizer(ronde__job *job) {
   const ronde__strategy *strategy = find_strategy(job->config);
@@ -175,6 +184,7 @@ static ronde_status resolve_collective(ronde__job *job) {
 ronde_status ronde__set_up_world(ronde__job *job) {
   ronde__options *o = &job->config->options;
   int n_extra = ronde_config_server_ranks(job->config);
+  suggest_workers(job);
   RONDE_TRY(count_workers(job, n_extra));
   RONDE_TRY(ronde__roles_make((int)o->workers, n_extra, &job->roles));
   job->threads = o->threads ? (int)o->threads : default_threads(job);
@@ -193,6 +203,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "--strategy %s runs with %d worker, not %d", job->strategy->name,
                        job->strategy->max_workers, job->roles.n_workers);
   RONDE_TRY(check_strategy(job));
+  RONDE_TRY(ronde__count_stages(job));
   RONDE_TRY(place_members(job));
   RONDE_TRY(ronde__set_up_sim(job));
   if (!ronde__strategy_understands(job->strategy, "sentinel")) o->sentinel = 0;

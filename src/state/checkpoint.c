@@ -22,6 +22,7 @@ typedef struct piece {
   const ronde__weight_layout *layout;
   const float *packed;
   const int64_t *count; /* of a counter, else NULL */
+  ronde__part part;     /* of a state in parts, instead of these */
 } piece;
 
 struct ronde__saver {
@@ -112,18 +113,20 @@ static void rest(ronde__saver *s) {
   s->worked_ns = ronde__thread_cpu_ns();
 }
 
+static void read_piece(const ronde__saver *s, const piece *p, int64_t first, const void **data_out, int64_t *n_out) {
+  *data_out = p->count ? (const void *)p->count : s->slice;
+  *n_out = p->count ? 1 : ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
+}
+
 /* A state that holds NaN or Inf is not worth an older one's place; the next step ends the run and names it. */
 static ronde_status checkpoint_fetch(void *user, int i, int64_t first, const void **data_out, int64_t *n_out) {
   ronde__saver *s = user;
   const piece *p = &s->pieces[i];
   rest(s);
   if (atomic_load_explicit(&s->give_up, memory_order_relaxed)) return RONDE_E_CANCELLED;
-  *data_out = p->count;
-  *n_out = 1;
-  if (p->count) return RONDE_OK;
-  *n_out = ronde__weight_unpack_slice(p->layout, p->packed, first, s->slice);
-  *data_out = s->slice;
-  if (s->job->compute.kernels->all_finite(s->slice, *n_out)) return RONDE_OK;
+  if (s->state.parts) RONDE_TRY(ronde__parts_fetch(s->state.parts, p->part, first, data_out, n_out));
+  else read_piece(s, p, first, data_out, n_out);
+  if (s->tensors[i].dtype == RONDE__FILE_I64 || s->job->compute.kernels->all_finite(*data_out, *n_out)) return RONDE_OK;
   ronde__log(RONDE_LOG_WARNING, "step %" PRId64 " was not saved: %s holds NaN or Inf", s->progress.step,
              s->tensors[i].name);
   return RONDE_E_NUMERIC;
@@ -184,8 +187,7 @@ static void write_and_note(ronde__saver *s, bool at_leisure) {
 /* Of one of the arrays; behind them lie the buffers. */
 static float *state_values(const ronde__saver *s, int i) { return s->values + s->n_elems + (size_t)i * s->n_trained; }
 
-static void take_snapshot(ronde__saver *s, const ronde__progress *progress) {
-  uint64_t begin = ronde__time_now(s->time);
+static void copy_state(ronde__saver *s) {
   int n_buffers;
   size_t n_buffer_elems;
   const ronde__net_buffer *buffers = ronde__net_buffers(s->state.net, &n_buffers);
@@ -195,6 +197,11 @@ static void take_snapshot(ronde__saver *s, const ronde__progress *progress) {
     memcpy(state_values(s, i), s->state.arrays[i].values, s->n_trained * sizeof *s->values);
   if (n_buffer_elems) memcpy(state_values(s, s->state.n_arrays), buffer_values, n_buffer_elems * sizeof *s->values);
   for (int i = 0; i < n_buffers; i++) s->counts[i] = buffers[i].count;
+}
+
+static void take_snapshot(ronde__saver *s, const ronde__progress *progress) {
+  uint64_t begin = ronde__time_now(s->time);
+  if (!s->state.parts) copy_state(s);
   s->n_updates = ronde__optim_updates(s->state.optim);
   json_decref(s->note);
   s->note = s->job->strategy->note ? s->job->strategy->note(s->state.strategy_state) : NULL;
@@ -279,50 +286,72 @@ ronde_status ronde__saver_now(ronde__saver *s, const ronde__progress *progress, 
   return wait_idle(s);
 }
 
+/* Of what is saved: with parts the others' too, and nothing is copied. */
+static size_t state_bytes(const ronde__saver *s) {
+  const ronde_graph *graph = ronde__net_graph(s->state.net);
+  int64_t n = 0;
+  for (int i = 0; i < graph->n_params; i++)
+    n += ronde__shape_elems(&graph->params[i].shape) * (1 + (graph->params[i].frozen ? 0 : s->state.n_arrays));
+  for (int i = 0; i < graph->n_buffers; i++) n += ronde__shape_elems(&graph->buffers[i].shape);
+  return (size_t)n * sizeof *s->values;
+}
+
 ronde__record_checkpoints ronde__saver_written(ronde__saver *s) {
   ronde__guard_enter(&s->guard);
   ronde__record_checkpoints saved = s->saved;
   ronde__guard_leave(&s->guard);
-  saved.bytes = (int64_t)s->bytes;
+  saved.bytes = (int64_t)(s->state.parts ? state_bytes(s) : s->bytes);
   return saved;
 }
 
 /* ---- creation ---- */
 
 static void checkpoint_add_tensor(ronde__saver *s, const char *name, const ronde__shape *shape, piece where) {
-  ronde__file_dtype dtype = where.count ? RONDE__FILE_I64 : RONDE__FILE_F32;
+  bool is_counter = where.count || where.part.kind == RONDE__PART_COUNTER;
+  ronde__file_dtype dtype = is_counter ? RONDE__FILE_I64 : RONDE__FILE_F32;
   s->tensors[s->n_tensors] = (ronde__file_tensor){name, dtype, *shape, NULL};
   s->pieces[s->n_tensors++] = where;
 }
 
-static ronde_status add_states(ronde__saver *s, const ronde__net_param *param) {
+static ronde_status add_states(ronde__saver *s, int index, const ronde__net_param *own) {
+  const ronde__param *param = &ronde__net_graph(s->state.net)->params[index];
   for (int i = 0; i < s->state.n_arrays; i++) {
     char *name = s->names[s->n_names] = ronde__format(RONDE__RESERVED "%s.%s", s->state.arrays[i].name, param->name);
     if (!name) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a name");
     s->n_names++;
-    checkpoint_add_tensor(s, name, &param->shape, (piece){&param->layout, state_values(s, i) + param->offset, NULL});
+    piece where = {.part = {RONDE__PART_ARRAY, index, i}};
+    if (own) where = (piece){&own->layout, state_values(s, i) + own->offset, NULL, where.part};
+    checkpoint_add_tensor(s, name, &param->shape, where);
   }
   return RONDE_OK;
 }
 
+/* A whole net has all of the graph's, in its order; of parts nothing is copied. */
 static ronde_status list_tensors(ronde__saver *s) {
-  int n_params, n_buffers;
-  const ronde__net_param *params = ronde__net_params(s->state.net, &n_params);
-  const ronde__net_buffer *buffers = ronde__net_buffers(s->state.net, &n_buffers);
-  size_t n = (size_t)(n_params * (1 + s->state.n_arrays) + n_buffers);
-  RONDE__ALLOC(s->tensors, n * sizeof *s->tensors, "checkpoints");
-  RONDE__ALLOC(s->pieces, n * sizeof *s->pieces, "checkpoints");
-  RONDE__ALLOC(s->names, n * sizeof *s->names, "checkpoints");
-  RONDE__ALLOC(s->counts, (size_t)n_buffers * sizeof *s->counts, "checkpoints");
-  for (int i = 0; i < n_params; i++) {
-    checkpoint_add_tensor(s, params[i].name, &params[i].shape,
-                          (piece){&params[i].layout, s->values + params[i].offset, NULL});
-    if (!params[i].frozen) RONDE_TRY(add_states(s, &params[i]));
+  const ronde_graph *graph = ronde__net_graph(s->state.net);
+  int n;
+  const ronde__net_param *params = s->state.parts ? NULL : ronde__net_params(s->state.net, &n);
+  const ronde__net_buffer *buffers = s->state.parts ? NULL : ronde__net_buffers(s->state.net, &n);
+  size_t n_tensors = (size_t)(graph->n_params * (1 + s->state.n_arrays) + graph->n_buffers);
+  RONDE__ALLOC(s->tensors, n_tensors * sizeof *s->tensors, "checkpoints");
+  RONDE__ALLOC(s->pieces, n_tensors * sizeof *s->pieces, "checkpoints");
+  RONDE__ALLOC(s->names, n_tensors * sizeof *s->names, "checkpoints");
+  RONDE__ALLOC(s->counts, (size_t)graph->n_buffers * sizeof *s->counts, "checkpoints");
+  for (int i = 0; i < graph->n_params; i++) {
+    const ronde__net_param *own = params ? &params[i] : NULL;
+    piece where = {.part = {RONDE__PART_PARAM, i, 0}};
+    if (own) where = (piece){&own->layout, s->values + own->offset, NULL, where.part};
+    checkpoint_add_tensor(s, graph->params[i].name, &graph->params[i].shape, where);
+    if (!graph->params[i].frozen) RONDE_TRY(add_states(s, i, own));
   }
-  for (int i = 0; i < n_buffers; i++) {
-    checkpoint_add_tensor(s, buffers[i].name, &buffers[i].shape,
-                          (piece){&buffers[i].layout, state_values(s, s->state.n_arrays) + buffers[i].offset,
-                                  buffers[i].is_counter ? &s->counts[i] : NULL});
+  for (int i = 0; i < graph->n_buffers; i++) {
+    const ronde__buffer *b = &graph->buffers[i];
+    const ronde__net_buffer *own = buffers ? &buffers[i] : NULL;
+    piece where = {.part = {b->is_counter ? RONDE__PART_COUNTER : RONDE__PART_BUFFER, i, 0}};
+    if (own)
+      where = (piece){&own->layout, state_values(s, s->state.n_arrays) + own->offset,
+                      b->is_counter ? &s->counts[i] : NULL, where.part};
+    checkpoint_add_tensor(s, b->name, &b->shape, where);
   }
   RONDE__ALLOC(s->slice, (size_t)ronde__net_slice_elems(s->state.net) * sizeof *s->slice, "checkpoints");
   return RONDE_OK;
@@ -341,8 +370,9 @@ static ronde_status set_up(ronde__saver *s) {
   free(inner);
   RONDE_TRY(status);
   /* Pages that no save touches cost nothing. */
-  s->values = ronde__pages_map(s->bytes);
-  if (!s->values) return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a copy of %zu bytes", s->bytes);
+  if (!s->state.parts) s->values = ronde__pages_map(s->bytes);
+  if (!s->state.parts && !s->values)
+    return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for a copy of %zu bytes", s->bytes);
   RONDE_TRY(list_tensors(s));
   s->task = (ronde__task){.name = "checkpoints", .run = writer_main, .arg = s};
   if (ronde__task_start(s->time, &s->task)) return ronde__fail(RONDE_E_MEMORY, "checkpoints: cannot start a thread");

@@ -73,6 +73,7 @@ typedef struct ronde__state {
   ronde__state_array *arrays; /* [n_arrays] */
   int n_arrays;
   const void *strategy_state; /* for its note */
+  ronde__parts *parts;        /* of a network that ranks have in parts; NULL: it is the net's */
 } ronde__state;
 
 /* ---- writing: checkpoint.c ---------------------------------------------------------------------------------------
@@ -80,7 +81,8 @@ typedef struct ronde__state {
  * with the lowest priority; one at a time. */
 typedef struct ronde__saver ronde__saver;
 
-/* job and what state points at must outlive it. Makes the folder; RONDE_E_WRITE where it cannot be written. */
+/* job and what state points at must outlive it. Makes the folder; RONDE_E_WRITE where it cannot be written. With parts
+ * nothing is copied: saves are by ronde__saver_now alone, while the others serve. */
 ronde_status ronde__saver_create(const ronde__job *job, ronde__time *time, const ronde__state *state,
                                  ronde__saver **saver_out);
 /* Waits for the save under way. NULL: nothing. */

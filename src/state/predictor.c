@@ -86,8 +86,36 @@ static ronde_status copy_class_names(const ronde__job *job, ronde_predictor *p) 
   return RONDE_OK;
 }
 
+static ronde_status fetch_whole(ronde__parts *parts, ronde__part part, const ronde__shape *shape, float *logical_out) {
+  for (int64_t at = 0, n, all = ronde__shape_elems(shape); at < all; at += n) {
+    const void *data;
+    RONDE_TRY(ronde__parts_fetch(parts, part, at, &data, &n));
+    memcpy(logical_out + at, data, (size_t)n * sizeof *logical_out);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status take_param(ronde__net *to, const ronde__net *from, ronde__parts *parts, int i, float *logical) {
+  int n;
+  if (!parts) ronde__net_get(from, i, logical);
+  else
+    RONDE_TRY(fetch_whole(parts, (ronde__part){RONDE__PART_PARAM, i, 0}, &ronde__net_params(to, &n)[i].shape, logical));
+  ronde__net_set(to, i, logical);
+  return RONDE_OK;
+}
+
+static ronde_status take_buffer(ronde__net *to, const ronde__net *from, ronde__parts *parts, int i, float *logical) {
+  int n;
+  const ronde__net_buffer *buffer = &ronde__net_buffers(to, &n)[i];
+  if (buffer->is_counter) return RONDE_OK;
+  if (!parts) ronde__net_get_buffer(from, i, logical);
+  else RONDE_TRY(fetch_whole(parts, (ronde__part){RONDE__PART_BUFFER, i, 0}, &buffer->shape, logical));
+  ronde__net_set_buffer(to, i, logical);
+  return RONDE_OK;
+}
+
 /* Layouts of the two nets may differ: through logical order. */
-static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
+static ronde_status copy_values(ronde__net *to, const ronde__net *from, ronde__parts *parts) {
   int n_params, n_buffers;
   const ronde__net_param *params = ronde__net_params(to, &n_params);
   const ronde__net_buffer *buffers = ronde__net_buffers(to, &n_buffers);
@@ -96,20 +124,14 @@ static ronde_status copy_values(ronde__net *to, const ronde__net *from) {
   for (int i = 0; i < n_buffers; i++) most = ronde__max(most, ronde__shape_elems(&buffers[i].shape));
   float *logical;
   RONDE__ALLOC(logical, (size_t)most * sizeof *logical, "predictor");
-  for (int i = 0; i < n_params; i++) {
-    ronde__net_get(from, i, logical);
-    ronde__net_set(to, i, logical);
-  }
-  for (int i = 0; i < n_buffers; i++) {
-    if (buffers[i].is_counter) continue;
-    ronde__net_get_buffer(from, i, logical);
-    ronde__net_set_buffer(to, i, logical);
-  }
+  ronde_status status = RONDE_OK;
+  for (int i = 0; i < n_params && status == RONDE_OK; i++) status = take_param(to, from, parts, i, logical);
+  for (int i = 0; i < n_buffers && status == RONDE_OK; i++) status = take_buffer(to, from, parts, i, logical);
   ronde__free(logical);
-  return RONDE_OK;
+  return status;
 }
 
-static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde_predictor *p) {
+static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde__parts *parts, ronde_predictor *p) {
   RONDE_TRY(ronde__job_copy_network(job, &p->job));
   ronde__net_options options = ronde__job_net_options(p->job, NULL, NULL, false);
   RONDE_TRY(ronde__job_graph(job, &p->graph));
@@ -117,19 +139,19 @@ static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde
   RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
   p->outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
   RONDE_TRY(copy_class_names(job, p));
-  if (trained) return copy_values(p->net, trained);
+  if (trained) return copy_values(p->net, trained, parts);
   ronde__weights_load(p->net, job->init, false);
   return RONDE_OK;
 }
 
-ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *trained,
+ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *trained, ronde__parts *parts,
                                      const ronde__normalization *normalization, ronde_predictor **predictor_out) {
   ronde_predictor *p;
   RONDE__ALLOC(p, sizeof *p, "predictor");
   *p = (ronde_predictor){.threads = (int)job->options->threads, .shape = job->shape, .normalization = *normalization};
   pthread_rwlock_init(&p->values, NULL);
   pthread_mutex_init(&p->mutex, NULL);
-  ronde_status status = fill(job, trained, p);
+  ronde_status status = fill(job, trained, parts, p);
   if (status != RONDE_OK) ronde_predictor_destroy(p);
   else *predictor_out = p;
   return status;

@@ -266,7 +266,9 @@ typedef struct heir {
   bool counted;                       /* MPI has started its ranks already */
   bool has_hosts;                     /* the user names them, */
   bool one_host;                      /* or wants none */
-  bool new_strategy, other_transport; /* the old one does not go with so many workers */
+  bool new_strategy, other_transport; /* the old one does not go with so many workers, */
+  bool other_stages;                  /* nor do the old stages */
+  bool alone;                         /* no two workers have the same part of the network */
   bool chose_collective;              /* not the user, but the run before, or the user gives choices */
   bool no_output;                     /* there is no folder for it */
   bool new_length;                    /* the user gave --epochs, which --steps would overrule */
@@ -276,7 +278,7 @@ typedef struct heir {
 static bool is_without_effect(const heir *h, const ronde__option *o) {
   if (h->strategy && !ronde__strategy_understands(h->strategy, o->name)) return true;
   return (ronde__option_needs(o, RONDE__NEED_OUT) && h->no_output) ||
-         (ronde__option_needs(o, RONDE__NEED_WORKERS) && h->workers == 1) ||
+         (ronde__option_needs(o, RONDE__NEED_WORKERS) && h->alone) ||
          (ronde__option_needs(o, RONDE__NEED_PARTS) && h->strategy && ronde__strategy_reads_whole(h->strategy)) ||
          (ronde__option_needs(o, RONDE__NEED_MPI) && (h->has_hosts || h->one_host)) ||
          (ronde__option_needs(o, RONDE__NEED_LAUNCHED) && (h->has_hosts || h->one_host));
@@ -289,6 +291,7 @@ static bool is_replaced(const heir *h, const char *name) {
   if (!strcmp(name, "workers")) return h->counted;
   if (!strcmp(name, "strategy")) return h->new_strategy;
   if (!strcmp(name, "servers")) return h->servers > 0;
+  if (!strcmp(name, "stages")) return h->other_stages;
   return !strcmp(name, "collective") && h->chose_collective;
 }
 
@@ -331,6 +334,10 @@ static heir heir_of(const ronde__resume *r, const ronde_config *config, int n_ra
   bool fits = !h.strategy || !h.strategy->max_workers || h.workers <= h.strategy->max_workers;
   h.new_strategy = !fits && !ronde_config_is_given(config, "strategy");
   if (!h.strategy || h.new_strategy) h.strategy = ronde__strategy_default((int)h.workers, &settings);
+  int64_t stages = strtoll(wanted(r, config, "stages"), NULL, 10);
+  h.other_stages = stages > 0 && h.workers % stages != 0;
+  if (stages == 0 || h.other_stages) stages = h.workers;
+  h.alone = h.workers == 1 || (h.workers > 0 && h.strategy->n_stages && h.workers == stages);
   if (serves && !apart && h.workers > 0 && servers > h.workers) h.servers = h.workers;
   h.other_transport = h.workers > 1 && !strcmp(noted(r, "given", "transport"), "self");
   return h;

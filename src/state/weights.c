@@ -56,7 +56,8 @@ static const float *packed_values(ronde__net *net, const entry *e, const ronde__
 /* Values in logical order, a slice at a time. */
 typedef struct reader {
   ronde__net *net;
-  entry *entries; /* [n] */
+  ronde__parts *parts; /* NULL: the net is whole */
+  entry *entries;      /* [n] */
   int n;
   float *slice;
 } reader;
@@ -66,8 +67,8 @@ static void reader_close(reader *r) {
   ronde__free(r->slice);
 }
 
-static ronde_status reader_open(ronde__net *net, bool with_buffers, reader *reader_out) {
-  reader r = {.net = net};
+static ronde_status reader_open(ronde__net *net, ronde__parts *parts, bool with_buffers, reader *reader_out) {
+  reader r = {.net = net, .parts = parts};
   size_t bytes = (size_t)ronde__net_slice_elems(net) * sizeof *r.slice;
   RONDE_TRY(list_state(ronde__net_graph(net), with_buffers, &r.entries, &r.n));
   r.slice = ronde__alloc(bytes);
@@ -84,6 +85,9 @@ static ronde_status weights_fetch(void *user, int i, int64_t first, const void *
   const entry *e = &r->entries[i];
   const ronde__weight_layout *layout;
   int n_buffers;
+  static const ronde__part_kind kinds[] = {
+      [PARAM] = RONDE__PART_PARAM, [BUFFER] = RONDE__PART_BUFFER, [COUNTER] = RONDE__PART_COUNTER};
+  if (r->parts) return ronde__parts_fetch(r->parts, (ronde__part){kinds[e->kind], e->index, 0}, first, data_out, n_out);
   if (e->kind == COUNTER) {
     *data_out = &ronde__net_buffers(r->net, &n_buffers)[e->index].count;
     *n_out = 1;
@@ -255,9 +259,9 @@ void ronde__weights_notes_release(ronde__weights_notes *notes) {
   free(notes->columns);
 }
 
-ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job) {
+ronde_status ronde__weights_save(ronde__net *net, ronde__parts *parts, const char *path, const ronde__job *job) {
   reader r;
-  RONDE_TRY(reader_open(net, true, &r));
+  RONDE_TRY(reader_open(net, parts, true, &r));
   ronde__file_tensor *tensors = ronde__alloc((size_t)r.n * sizeof *tensors);
   ronde_status status;
   if (tensors) {
@@ -279,30 +283,34 @@ ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde_
 
 /* ---- hashes ---- */
 
-static void hash_entry(reader *r, int i, ronde__sha256 *sha) {
+static ronde_status hash_entry(reader *r, int i, ronde__sha256 *sha) {
   int64_t n = ronde__shape_elems(&r->entries[i].shape), n_slice;
   for (int64_t at = 0; at < n; at += n_slice) {
     const void *data;
-    weights_fetch(r, i, at, &data, &n_slice);
+    RONDE_TRY(weights_fetch(r, i, at, &data, &n_slice));
     ronde__sha256_update(sha, data, (size_t)n_slice * sizeof(float));
   }
+  return RONDE_OK;
 }
 
-static ronde_status hash_state(ronde__net *net, bool with_buffers, char hex_out[RONDE__SHA256_HEX]) {
+static ronde_status hash_state(ronde__net *net, ronde__parts *parts, bool with_buffers,
+                               char hex_out[RONDE__SHA256_HEX]) {
   reader r;
   ronde__sha256 sha;
-  RONDE_TRY(reader_open(net, with_buffers, &r));
-  ronde_status status = ronde__sha256_init(&sha);
-  for (int i = 0; i < r.n && status == RONDE_OK; i++)
-    if (r.entries[i].kind != COUNTER) hash_entry(&r, i, &sha);
-  if (status == RONDE_OK) status = ronde__sha256_final(&sha, hex_out);
+  RONDE_TRY(reader_open(net, parts, with_buffers, &r));
+  ronde_status status = ronde__sha256_init(&sha), hashed = RONDE_OK;
+  if (status == RONDE_OK) {
+    for (int i = 0; i < r.n && hashed == RONDE_OK; i++)
+      if (r.entries[i].kind != COUNTER) hashed = hash_entry(&r, i, &sha);
+    status = ronde__sha256_final(&sha, hex_out);
+  }
   reader_close(&r);
-  return status;
+  return hashed != RONDE_OK ? hashed : status;
 }
 
-ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
-  return hash_state(net, false, hex_out);
+ronde_status ronde__weights_sha256(ronde__net *net, ronde__parts *parts, char hex_out[RONDE__SHA256_HEX]) {
+  return hash_state(net, parts, false, hex_out);
 }
-ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]) {
-  return hash_state(net, true, hex_out);
+ronde_status ronde__state_sha256(ronde__net *net, ronde__parts *parts, char hex_out[RONDE__SHA256_HEX]) {
+  return hash_state(net, parts, true, hex_out);
 }

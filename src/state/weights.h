@@ -4,6 +4,7 @@
 
 #include "io/sha256.h"
 #include "job/job.h"
+#include "state/parts.h"
 
 #define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
 #define RONDE__META_COLUMNS "ronde.columns"     /* what the columns of its table are: data/columns.h */
@@ -21,9 +22,11 @@ const char *ronde__graph_head(const ronde_graph *graph);
 /* Every parameter and buffer of a net from a file that was checked against its graph; new_head: but for the output layer.
  */
 void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool new_head);
+/* What is written, or hashed, is a net's; or with parts that of all of them, which then serve rank 0 that calls, and the
+ * net gives the graph alone. NULL: the net is whole. */
 /* Writes parameters and buffers; the file also says what they are of: model, shape, classes, padding and normalisation
  * of the job. */
-ronde_status ronde__weights_save(ronde__net *net, const char *path, const ronde__job *job);
+ronde_status ronde__weights_save(ronde__net *net, ronde__parts *parts, const char *path, const ronde__job *job);
 /* What a file of weights says of itself. */
 typedef struct ronde__weights_notes {
   ronde__file_meta meta[17]; /* [n], and room for one more */
@@ -36,7 +39,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
 void ronde__weights_notes_release(ronde__weights_notes *notes);
 /* SHA-256 of the parameters, names ascending bytewise, logical row-major f32, little endian; and with the f32 buffers
  * among them. */
-ronde_status ronde__weights_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
-ronde_status ronde__state_sha256(ronde__net *net, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__weights_sha256(ronde__net *net, ronde__parts *parts, char hex_out[RONDE__SHA256_HEX]);
+ronde_status ronde__state_sha256(ronde__net *net, ronde__parts *parts, char hex_out[RONDE__SHA256_HEX]);
 
 #endif

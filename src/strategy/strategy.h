@@ -44,6 +44,9 @@ typedef struct ronde__master {
 /* What a rank works with, whatever the strategy; lives as long as the run. */
 typedef struct ronde__worker {
   ronde__transport *transport; /* of the workers: rank and size */
+  /* Those of them that have the same part of the network: all, unless it is cut into stages. */
+  ronde__transport *replicas;
+  int stage, n_stages; /* 0 of 1: it is whole */
   const ronde__kernels *kernels;
   ronde__pool *pool;
   ronde__prof *prof;
@@ -152,6 +155,17 @@ typedef struct ronde__strategy {
    * Both strategies are asked. */
   const char *keeps_workers, *keeps_strategy;
 
+  /* Into how many stages the network is cut, which divides the workers: rank i has stage i % stages of replica
+   * i / stages, and rank 0 the first. RONDE_E_USAGE where it cannot be. NULL: each worker has all of it. */
+  ronde_status (*n_stages)(const ronde__strategy_settings *settings, int n_workers, int *n_out);
+  /* With it: how many micro-batches a replica's batch of at most n examples is; and for micro-batches of n examples the
+   * first node of each stage, then the number of nodes: cuts_out [n_stages + 1]; and of all that they compute the part
+   * that each does, by a model: shares_out [n_stages]. */
+  ronde_status (*n_micro)(const ronde__strategy_settings *settings, int n_stages, int64_t n, int64_t *n_out);
+  ronde_status (*cut)(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int n_stages,
+                      int *cuts_out, double *shares_out);
+  /* How many workers there are where the user says nothing of them. NULL: one. */
+  int (*usual_workers)(const ronde__strategy_settings *settings);
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a
    * worker. NULL: nobody. */
   int (*extra_ranks)(const ronde__strategy_settings *settings);
@@ -263,6 +277,12 @@ void ronde__worker_start(ronde__worker *worker);
 void ronde__worker_met(ronde__worker *worker, const ronde__local_result *results, uint64_t begin_ns, uint64_t met_ns);
 /* Clips and updates all parameters from the net's gradients, in phase update; the phase is other afterwards. */
 void ronde__worker_update(ronde__worker *worker, double lr);
+/* The same, where the gradient whose norm is clipped is not this rank's alone: sum_squares is of all of it. */
+void ronde__worker_update_part(ronde__worker *worker, double lr, double sum_squares);
+/* For a strategy with passes of its own: looks at a gradient of the step that is final, and writes it down where it is
+ * the first that is broken; and when the rank was ready. */
+void ronde__worker_look(ronde__worker *worker, const ronde__gradient *g, ronde__local_result *own);
+void ronde__worker_ready(const ronde__worker *worker, ronde__local_result *own);
 /* A stretch of an update that was begun, in phase update; the phase is exchange afterwards. */
 void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch);
 /* The gradients of the step of a rank that is alone, without an update. */

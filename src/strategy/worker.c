@@ -59,6 +59,18 @@ static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
   return true;
 }
 
+void ronde__worker_look(ronde__worker *worker, const ronde__gradient *g, ronde__local_result *own) {
+  if (own->broken) return;
+  if (worker->corrupts) ronde__net_gradients(worker->net)[g->begin] = NAN;
+  if (!is_finite(worker, g)) own->broken = 2 + g->param;
+}
+
+void ronde__worker_ready(const ronde__worker *worker, ronde__local_result *own) {
+  uint64_t now = ronde__time_now(worker->transport->time);
+  own->ready_ns = now - worker->met_ns;
+  note_spent(worker, now, own->spent_ns);
+}
+
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
 static void worker_gradient_final(void *user, const ronde__gradient *g) {
@@ -78,9 +90,7 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   }
   if (worker->fused_update && !broken) update_one(worker, g);
   w->own->broken = w->broken;
-  uint64_t now = ronde__time_now(worker->transport->time);
-  w->own->ready_ns = now - worker->met_ns;
-  note_spent(worker, now, w->own->spent_ns);
+  ronde__worker_ready(worker, w->own);
   if (w->listener.final) w->listener.final(w->listener.user, g);
 }
 
@@ -246,14 +256,15 @@ void ronde__worker_met(ronde__worker *worker, const ronde__local_result *results
   ronde__prof_totals(worker->prof, worker->met_phases_ns);
 }
 
-void ronde__worker_update(ronde__worker *worker, double lr) {
-  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+static double sum_squares_of(const ronde__worker *worker) {
+  if (worker->clip == 0) return 0;
+  return worker->kernels->sum_squares(ronde__net_gradients(worker->net), (int64_t)ronde__net_n_trained(worker->net));
+}
+
+static void update_all(ronde__worker *worker, uint64_t begin, double lr, double sum_squares) {
   float *gradients = ronde__net_gradients(worker->net);
-  size_t n = ronde__net_n_trained(worker->net);
-  if (worker->clip > 0) {
-    float factor = ronde__clip_factor(worker->kernels->sum_squares(gradients, (int64_t)n), worker->clip);
-    if (factor != 1) worker->kernels->scale(gradients, factor, (int64_t)n);
-  }
+  float factor = worker->clip > 0 ? ronde__clip_factor(sum_squares, worker->clip) : 1;
+  if (factor != 1) worker->kernels->scale(gradients, factor, (int64_t)ronde__net_n_trained(worker->net));
   ronde__optim_step(worker->optim, worker->pool, lr, ronde__net_values(worker->net), gradients);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
 }
@@ -264,6 +275,15 @@ void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch) {
                         ronde__net_gradients(worker->net) + stretch.begin, stretch.begin, stretch.n);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE),
                      0);
+}
+
+void ronde__worker_update(ronde__worker *worker, double lr) {
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+  update_all(worker, begin, lr, sum_squares_of(worker));
+}
+
+void ronde__worker_update_part(ronde__worker *worker, double lr, double sum_squares) {
+  update_all(worker, ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE), lr, sum_squares);
 }
 
 static void finish_alone(ronde__worker *worker, double lr, const ronde__local_result *found,

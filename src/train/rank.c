@@ -44,11 +44,9 @@ static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
 }
 
 static void describe(const ronde__rank *r, const ronde__step_result *result, char *text, size_t bytes) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
   if (result->broken_param < 0) snprintf(text, bytes, "the loss of rank %d is NaN or Inf", result->broken_rank);
   else
-    snprintf(text, bytes, "the gradient of %s on rank %d has NaN or Inf", params[result->broken_param].name,
+    snprintf(text, bytes, "the gradient of %s on rank %d has NaN or Inf", r->graph->params[result->broken_param].name,
              result->broken_rank);
 }
 
@@ -94,7 +92,7 @@ static void skip(ronde__rank *r, const ronde__step *step, const ronde__step_resu
 static ronde_status compare_replicas(ronde__rank *r, int64_t step) {
   const ronde__job *job = r->job;
   int64_t every = job->options->sentinel;
-  bool due = job->roles.n_workers > 1 && every > 0 && (step % every == 0 || step == job->steps);
+  bool due = job->n_replicas > 1 && every > 0 && (step % every == 0 || step == job->steps);
   bool drifts = job->drills[RONDE__DRILL_DRIFT].on && step == job->drills[RONDE__DRILL_DRIFT].step;
   if (due || drifts) RONDE_TRY(rank_settle(r));
   if (drifts && ronde__job_drills(job, RONDE__DRILL_DRIFT, r->transport->rank)) ronde__rank_drift(r);
@@ -109,8 +107,8 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__shard_begin(batch, r->transport->rank + 1, r->job->roles.n_workers) -
-         ronde__shard_begin(batch, r->transport->rank, r->job->roles.n_workers);
+    n += ronde__shard_begin(batch, r->replica + 1, r->job->n_replicas) -
+         ronde__shard_begin(batch, r->replica, r->job->n_replicas);
   }
   return n;
 }
@@ -125,14 +123,25 @@ static bool is_due(const ronde__rank *r, bool last) {
   return job->checkpoint_steps > 0 && r->progress.step % job->checkpoint_steps == 0;
 }
 
+typedef struct saving {
+  ronde__rank *rank;
+  bool now, hurried;
+} saving;
+
+static ronde_status save_state(void *user) {
+  const saving *s = user;
+  ronde__rank *r = s->rank;
+  const ronde__reporter *reporter = r->reporter;
+  if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
+  return s->now ? ronde__saver_now(r->saver, &r->progress, s->hurried) : ronde__saver_begin(r->saver, &r->progress);
+}
+
 /* Rank 0 writes what all of them have. */
 static ronde_status gather_and_save(ronde__rank *r, bool last, bool hurried) {
   const ronde__strategy *strategy = r->job->strategy;
-  const ronde__reporter *reporter = r->reporter;
+  saving s = {r, last || r->state.parts, hurried};
   if (strategy->gather_state) RONDE_TRY(strategy->gather_state(r->strategy_state));
-  if (!r->saver) return RONDE_OK;
-  if (reporter && reporter->saving) RONDE_TRY(reporter->saving(reporter->user));
-  return last ? ronde__saver_now(r->saver, &r->progress, hurried) : ronde__saver_begin(r->saver, &r->progress);
+  return r->saver || r->state.parts ? ronde__rank_tell_parts(r, save_state, &s) : RONDE_OK;
 }
 
 /* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
@@ -262,12 +271,11 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
 
 /* ---- epochs ---- */
 
-/* Running statistics are rank 0's: what is evaluated is what is saved. */
+/* Running statistics are rank 0's, or its replica's: what is evaluated is what is saved. */
 static ronde_status share_buffers(ronde__rank *r) {
   size_t n_elems;
   float *values = ronde__net_buffer_values(r->net, &n_elems);
-  return n_elems ? ronde__broadcast_tree(r->transport, RONDE__TAG_EPOCH, 0, values, n_elems * sizeof *values)
-                 : RONDE_OK;
+  return n_elems ? ronde__broadcast_tree(r->replicas, RONDE__TAG_EPOCH, 0, values, n_elems * sizeof *values) : RONDE_OK;
 }
 
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
@@ -277,10 +285,14 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
                             .split = tests.split,
                             .ids = tests.ids,
                             .n = tests.n,
-                            .rank = r->transport->rank,
-                            .n_workers = job->roles.n_workers,
+                            .rank = r->replica,
+                            .n_workers = job->n_replicas,
+                            .sizes_alone = !ronde__rank_reads(r),
                             .chunk = job->local_batch};
-  return what.n > 0 ? ronde__evaluate(r->net, &what, score_out) : RONDE_OK;
+  if (what.n == 0) return RONDE_OK;
+  RONDE_TRY(ronde__evaluate(r->net, &what, score_out));
+  if (!ronde__rank_judges(r)) *score_out = (ronde__score){0};
+  return RONDE_OK;
 }
 
 /* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
@@ -298,14 +310,9 @@ static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
   return RONDE_OK;
 }
 
-/* The first parameter with NaN or Inf in it, or -1. */
-static int broken_parameter(const ronde__rank *r) {
-  int n_params;
-  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
-  const float *values = ronde__net_values(r->net);
-  for (int i = 0; i < n_params; i++)
-    if (!ronde__job_flat_kernels(r->job)->all_finite(values + params[i].offset, (int64_t)params[i].n_elems)) return i;
-  return -1;
+static ronde_status save_best(void *user) {
+  ronde__rank *r = user;
+  return ronde__weights_save(r->net, r->state.parts, r->job->best_path, r->job);
 }
 
 /* Replicas and scores are equal, so all ranks judge alike; rank 0 writes, and the others wait in the same phase. */
@@ -317,12 +324,15 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
                      o->lr_schedule == RONDE__LR_SCHEDULE_PLATEAU ? o->lr_patience : 0);
   epoch->gave_up = ronde__progress_gave_up(&r->progress, job);
   epoch->reached = o->target_accuracy > 0 && value >= o->target_accuracy;
-  if (!(value > r->progress.best.value) || broken_parameter(r) >= 0) return RONDE_OK;
+  int broken;
+  if (!(value > r->progress.best.value)) return RONDE_OK;
+  RONDE_TRY(ronde__rank_broken_parameter(r, &broken));
+  if (broken >= 0) return RONDE_OK;
   r->progress.best = (ronde__best){value, epoch->epoch, epoch->last_step, epoch->score};
   epoch->is_best = true;
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
-  if (r->transport->rank == 0) RONDE_TRY(ronde__weights_save(r->net, job->best_path, job));
+  RONDE_TRY(ronde__rank_tell_parts(r, save_best, r));
   return ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results);
 }
 
@@ -352,12 +362,13 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
 
 /* The last update is followed by no step that would notice; replicas and scores are equal, so all ranks agree. */
 static ronde_status check_numbers(ronde__rank *r, const ronde__epoch *epoch, int64_t step) {
-  int n_params, param = broken_parameter(r);
+  int param;
+  RONDE_TRY(ronde__rank_broken_parameter(r, &param));
   r->agreed = true;
   bool speaks = r->transport->rank == 0;
   if (param >= 0)
     return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": its update left NaN or Inf in %s, on every rank",
-                                step, ronde__net_params(r->net, &n_params)[param].name)
+                                step, r->graph->params[param].name)
                   : RONDE_E_NUMERIC;
   if (!isfinite(epoch->score.loss_sum))
     return speaks ? ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": the %s loss after it is NaN or Inf, on every rank",

@@ -5,6 +5,7 @@
 
 #include "base/disk.h"
 #include "prof/trace.h"
+#include "strategy/neighbours.h"
 #include "strategy/strategy.h"
 #include "state/checkpoint.h"
 
@@ -65,8 +66,13 @@ typedef struct ronde__rank {
   ronde__transport *group;     /* all ranks */
   ronde__transport *transport; /* the workers among them; the group's on a rank that only serves */
   ronde__view workers;
-  const ronde__reporter *reporter; /* rank 0 */
-  int64_t max_steps;               /* 0: as the job says; else stop there (--dry-run) */
+  int stage, replica;                /* of the network, and of the whole of it */
+  ronde__transport *replicas;        /* the workers that have the same stage: all, where it is not cut */
+  ronde__view same_stage;            /* else this, */
+  int *same_ranks;                   /* of these */
+  ronde__neighbour_ranks neighbours; /* in the replica */
+  const ronde__reporter *reporter;   /* rank 0 */
+  int64_t max_steps;                 /* 0: as the job says; else stop there (--dry-run) */
   ronde__pool *pool;
   ronde__prof *prof;
   ronde_graph *graph;
@@ -107,6 +113,7 @@ typedef struct ronde__rank {
 ronde_status ronde__rank_set_up(ronde__rank *rank);
 /* rank_state.c: of it, what belongs to the state, and where the run goes on from a checkpoint, that state: each worker reads it, or gets it from rank 0
  * where they are processes; servers get theirs from rank 0 anyway; */
+ronde_status ronde__rank_list_state(ronde__rank *rank);
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
 /* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
@@ -114,6 +121,19 @@ void ronde__rank_drop_state(ronde__rank *rank);
 ronde_status ronde__rank_make_whole(ronde__rank *rank);
 void ronde__rank_drop_whole(ronde__rank *rank);
 bool ronde__rank_is_sharded(const ronde__rank *rank);
+/* rank_stage.c: a rank's part of the job's network and of its examples, with its transport known; */
+ronde_status ronde__rank_find_stage(ronde__rank *rank);
+ronde__stage ronde__rank_stage(ronde__rank *rank);
+/* whether it reads examples, or their numbers alone; whether the loss is here; */
+bool ronde__rank_reads(const ronde__rank *rank);
+bool ronde__rank_judges(const ronde__rank *rank);
+/* with the net: how it tells rank 0 its part of the state. */
+ronde_status ronde__rank_make_parts(ronde__rank *rank);
+/* Rank 0 reads the state of all and does something with it, while the others serve; all call together. take returns
+ * before anything is asked where the state is whole. */
+ronde_status ronde__rank_tell_parts(ronde__rank *rank, ronde_status (*take)(void *user), void *user);
+/* The first parameter, by its index in the graph, that has NaN or Inf; -1: none. All workers call together. */
+ronde_status ronde__rank_broken_parameter(const ronde__rank *rank, int *param_out);
 /* all of a rank that only serves, */
 ronde_status ronde__rank_serve(ronde__rank *rank);
 /* and the end. */

@@ -29,11 +29,14 @@ static ronde_status make_net(ronde__rank *r) {
   options.transient_gradients = job->fused_update;
   options.taker_name = optimizer_name(job);
   if (job->spans) options.replay = &replay;
+  options.stage = ronde__rank_stage(r);
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   if (!job->resume && !job->spans) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init, job->new_head != NULL);
   RONDE_TRY(ronde__job_optim(job, r->net, &r->optim));
   if (job->spans) ronde__optim_pace(r->optim, r->group->time, ronde__job_element_ns(job) * replay.slowness);
+  RONDE_TRY(ronde__rank_list_state(r));
+  RONDE_TRY(ronde__rank_make_parts(r));
   return ronde__rank_take_state(r);
 }
 
@@ -135,12 +138,20 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
   return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
+/* Batches that a step comes back to: all, or those whose micro-batches are under way in the stages behind. */
+static int kept_batches(const ronde__job *job) {
+  int64_t of_step = ronde__min(job->options->accumulate, job->batches_per_epoch);
+  if (job->strategy->rereads) return (int)of_step;
+  return (int)ronde__min(of_step, job->strategy->n_stages ? 1 + ronde__ceil_div(job->n_stages, job->micro_batches) : 1);
+}
+
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   if (job->roles.n_ranks > job->roles.n_workers)
     r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
+  RONDE_TRY(ronde__rank_find_stage(r));
   RONDE_TRY(make_net(r));
-  if (!job->spans) RONDE_TRY(prepare_plans(r));
+  if (!job->spans && !job->strategy->n_stages) RONDE_TRY(prepare_plans(r));
   if (job->options->record_spans && r->group->rank == 0)
     RONDE_TRY(ronde__recorder_create(r->net, r->prof, job->local_batch, &r->recorder));
   size_t partial_elems = ronde__net_partial_elems(r->net);
@@ -152,17 +163,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
   bool whole = ronde__strategy_reads_whole(job->strategy);
-  ronde__loader_options loader = {
-      .data = job->data,
-      .sampler = job->sampler,
-      .rank = whole ? 0 : r->transport->rank,
-      .world = whole ? 1 : job->roles.n_workers,
-      .whole = job->options->shard == RONDE__SHARD_WHOLE,
-      .prefetch = job->spans ? 0 : PREFETCH,
-      .sizes_alone = job->spans != NULL,
-      .keep = job->strategy->rereads ? (int)ronde__min(job->options->accumulate, job->batches_per_epoch) : 1,
-      .time = r->transport->time,
-      .delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0};
+  ronde__loader_options loader = {.data = job->data,
+                                  .sampler = job->sampler,
+                                  .rank = whole ? 0 : r->replica,
+                                  .world = whole ? 1 : job->n_replicas,
+                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
+                                  .prefetch = job->spans ? 0 : PREFETCH,
+                                  .sizes_alone = job->spans != NULL || !ronde__rank_reads(r),
+                                  .keep = kept_batches(job),
+                                  .time = r->transport->time,
+                                  .delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0};
   if (job->spans)
     loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
@@ -179,6 +189,9 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   r->settings.wire_bf16 = job->options->wire == RONDE__WIRE_BF16;
   r->settings.overlap = job->options->overlap == RONDE__OVERLAP_ON;
   r->worker = (ronde__worker){.transport = r->transport,
+                              .replicas = r->replicas,
+                              .stage = r->stage,
+                              .n_stages = job->n_stages,
                               .kernels = ronde__job_flat_kernels(job),
                               .recorder = r->recorder,
                               .pool = r->pool,
@@ -215,6 +228,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
     if (r->services[i].member) r->services[i].member->role->destroy(r->services[i].state);
   }
   ronde__loader_destroy(r->loader);
+  ronde__parts_destroy(r->state.parts);
   ronde__rank_drop_state(r);
   ronde__optim_destroy(r->optim);
   ronde__net_destroy(r->net);
@@ -224,6 +238,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__straggler_destroy(r->straggler);
   ronde__recorder_destroy(r->recorder);
   ronde__free(r->partials);
+  ronde__free(r->same_ranks);
   ronde__free(r->results);
   ronde__free(r->facts);
   ronde__free(r->strategy_facts);

@@ -18,7 +18,7 @@ static ronde_status share_state(ronde__rank *r) {
 }
 
 /* The optimizer's arrays, then the strategy's. */
-static ronde_status list_arrays(ronde__rank *r) {
+ronde_status ronde__rank_list_state(ronde__rank *r) {
   int n_own = ronde__optim_n_states(r->optim), n_more = 0;
   const char *const *more = r->job->strategy->arrays;
   while (more && more[n_more]) n_more++;
@@ -65,8 +65,8 @@ void ronde__rank_drop_state(ronde__rank *r) {
 }
 
 ronde_status ronde__rank_take_state(ronde__rank *r) {
-  RONDE_TRY(list_arrays(r));
   if (!r->job->resume) return RONDE_OK;
   RONDE_TRY(ronde__resume_load(r->job->resume, &r->state));
+  if (r->state.parts && r->job->mpi) return ronde__parts_spread(r->state.parts, r->job->resume->file);
   return r->job->mpi ? share_state(r) : RONDE_OK;
 }

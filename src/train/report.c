@@ -153,7 +153,9 @@ static void fill_model_and_data(ronde__run *r) {
   const ronde__job *job = r->job;
   const ronde_graph *graph = r->ranks[0].graph;
   ronde__record *record = &r->record;
-  double executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
+  double executed = 0;
+  for (int s = 0; s < job->n_stages && job->stages; s++) executed += job->stages[s].size.flops;
+  if (!job->stages) executed = ronde__net_executed_flops(r->ranks[0].net, job->local_batch);
   record->model = (ronde__record_model){job->model_name,
                                         ronde__job_padding(job),
                                         job->new_head,
@@ -275,13 +277,7 @@ static ronde_status fill_results(ronde__run *r) {
     r->late[i] = ronde__straggler_row_of(first->straggler, i);
     r->workers[i].late = &r->late[i];
   }
-  RONDE_TRY(ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops));
-  if (r->job->spans) return RONDE_OK;
-  RONDE_TRY(ronde__weights_sha256(first->net, r->weights_sha256));
-  RONDE_TRY(ronde__state_sha256(first->net, r->state_sha256));
-  record->weights_sha256 = r->weights_sha256;
-  record->state_sha256 = r->state_sha256;
-  return RONDE_OK;
+  return ronde__record_add_ops(record, first->facts ? first->ops : ronde__prof_ops(first->prof, &n_ops), n_ops);
 }
 
 /* Of the workers of this process: of others, all have written theirs together, or could not meet. */
@@ -302,9 +298,31 @@ static ronde_status write_trace(const ronde__run *r) {
 static ronde_status save_last(const ronde__run *r) {
   char *path = ronde__format("%s/" RONDE__LAST_NAME, r->job->options->out);
   if (!path) return ronde__fail(RONDE_E_MEMORY, RONDE__LAST_NAME ": no memory for its name");
-  ronde_status status = ronde__weights_save(r->ranks[0].net, path, r->job);
+  ronde_status status = ronde__weights_save(r->ranks[0].net, r->ranks[0].state.parts, path, r->job);
   free(path);
   return status;
+}
+
+static ronde_status hash_weights(ronde__run *r) {
+  const ronde__rank *first = &r->ranks[0];
+  ronde__record *record = &r->record;
+  RONDE_TRY(ronde__weights_sha256(first->net, first->state.parts, r->weights_sha256));
+  RONDE_TRY(ronde__state_sha256(first->net, first->state.parts, r->state_sha256));
+  record->weights_sha256 = r->weights_sha256;
+  record->state_sha256 = r->state_sha256;
+  return RONDE_OK;
+}
+
+ronde_status ronde__report_weights(ronde__run *r, ronde_status ended) {
+  const ronde__options *o = r->job->options;
+  const ronde__rank *first = &r->ranks[0];
+  bool whole = ended == RONDE_OK || ended == RONDE_E_CANCELLED;
+  if (!r->job->spans && (ended != RONDE_E_NUMERIC || !r->job->fused_update)) RONDE_TRY(hash_weights(r));
+  if (o->out && o->save_last && whole) RONDE_TRY(save_last(r));
+  if (o->save && whole) RONDE_TRY(ronde__weights_save(first->net, first->state.parts, o->save, r->job));
+  if (!r->predictor_out || !whole) return RONDE_OK;
+  return ronde__predictor_create(r->job, first->net, first->state.parts, &r->job->data->normalization,
+                                 r->predictor_out);
 }
 
 static ronde_status write_spans(const ronde__run *r) {
@@ -335,12 +353,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   if (trained) {
     fill_model_and_data(r);
     status = fill_results(r);
-    if (r->status == RONDE_E_NUMERIC && r->job->fused_update) record->weights_sha256 = record->state_sha256 = NULL;
-    bool whole = r->status == RONDE_OK || r->status == RONDE_E_CANCELLED;
-    if (status == RONDE_OK && o->out && o->save_last && whole) status = save_last(r);
-    if (status == RONDE_OK && o->save && whole) status = ronde__weights_save(r->ranks[0].net, o->save, r->job);
-    if (status == RONDE_OK && r->predictor_out && whole)
-      status = ronde__predictor_create(r->job, r->ranks[0].net, &r->job->data->normalization, r->predictor_out);
+    if (status == RONDE_OK) status = r->job->n_stages > 1 ? r->kept : ronde__report_weights(r, r->status);
     if (status == RONDE_OK && o->trace && o->out) status = write_trace(r);
     if (status == RONDE_OK && o->record_spans && r->status == RONDE_OK) status = write_spans(r);
   }
@@ -394,9 +407,24 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Of a stage: what it keeps, and the activations of the micro-batches that are under way at once. */
+static size_t memory_of_stage(const ronde__job *job, int s) {
+  const ronde__stage_size *size = &job->stages[s].size;
+  return (size->parameters + size->trained) * sizeof(float) + ronde__optim_state_bytes(&job->optim, size->trained) +
+         size->arena_bytes * (size_t)ronde__job_passes(job, s);
+}
+
+/* Of a replica. */
+static size_t memory_of_stages(const ronde__job *job) {
+  size_t bytes = 0;
+  for (int s = 0; s < job->n_stages; s++) bytes += memory_of_stage(job, s);
+  return bytes;
+}
+
 size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer) {
   ronde__strategy_settings settings = {.options = job->options, .roles = &job->roles};
   size_t n_workers = (size_t)job->roles.n_workers;
+  if (job->n_stages > 1) return memory_of_stages(job) * (size_t)job->n_replicas;
   size_t more = job->strategy->more_bytes ? job->strategy->more_bytes(&settings, memory->gradients, optimizer)
                                           : optimizer * n_workers;
   return (memory->parameters + memory->gradients + memory->arena) * n_workers + more;
@@ -420,6 +448,29 @@ static json_t *memory_json(const ronde__run *r) {
                    "total", (json_int_t)total);
 }
 
+static json_t *stages_json(const ronde__run *r) {
+  const ronde__job *job = r->job;
+  const ronde_graph *graph = r->ranks[0].graph;
+  json_t *list = json_array();
+  for (int s = 0; s < job->n_stages; s++) {
+    const ronde__job_stage *stage = &job->stages[s];
+    const ronde__stage_size *size = &stage->size;
+    size_t elem = sizeof(float);
+    json_array_append_new(
+        list, json_pack("{s:i, s:s, s:s, s:f, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:i, s:I}", "stage", s, "first",
+                        graph->nodes[stage->begin].label, "last", graph->nodes[stage->end - 1].label, "share",
+                        stage->share, "parameters", (json_int_t)size->parameters, "memory_bytes", "parameters",
+                        (json_int_t)(size->parameters * elem), "gradients", (json_int_t)(size->trained * elem),
+                        "optimizer", (json_int_t)ronde__optim_state_bytes(&job->optim, size->trained), "arena",
+                        (json_int_t)size->arena_bytes * ronde__job_passes(job, s), "total",
+                        (json_int_t)memory_of_stage(job, s), "executed_flops_per_example",
+                        (json_int_t)(size->flops / (double)job->local_batch), "micro_batches_under_way",
+                        ronde__job_passes(job, s), "sent_bytes_per_example",
+                        (json_int_t)(size->sent_bytes / (double)job->local_batch)));
+  }
+  return list;
+}
+
 ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
   const ronde__job *job = r->job;
   const ronde_graph *graph = r->ranks[0].graph;
@@ -434,6 +485,7 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
                 (json_int_t)job->steps, "memory_bytes", memory_json(r), "estimated_s",
                 s[r->n_step_seconds / 2] * (double)job->steps, "estimated_from_steps", (json_int_t)r->n_step_seconds);
   json_t *work = work_json(r);
+  if (plan && job->stages) json_object_set_new(plan, "stages", stages_json(r));
   bool is_whole = plan && work && json_object_update(plan, work) == 0;
   char *text = is_whole ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
   json_decref(work);

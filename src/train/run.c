@@ -15,6 +15,22 @@ static ronde_status run_meet(ronde__rank *rank) {
   return ronde__allgather(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
 }
 
+typedef struct ended {
+  ronde__run *run;
+  ronde_status status;
+} ended;
+
+static ronde_status keep_weights(void *user) {
+  const ended *e = user;
+  return e->run->kept = ronde__report_weights(e->run, e->status);
+}
+
+/* Behind the last step, while all ranks are there. A rank that ended otherwise has told no part. */
+static ronde_status keep_parts(ronde__rank *rank, ronde__run *run, ronde_status status) {
+  ended e = {run, status};
+  return rank->state.parts && !run->max_steps ? ronde__rank_tell_parts(rank, keep_weights, &e) : RONDE_OK;
+}
+
 static ronde_status train(ronde__rank *rank) {
   ronde__run *r = rank->reporter->user;
   if (rank->group->rank >= r->job->roles.n_workers) {
@@ -33,6 +49,7 @@ static ronde_status train(ronde__rank *rank) {
   ronde_status gathered = together ? ronde__rank_finish(rank) : RONDE_OK;
   if (together && gathered == RONDE_OK) gathered = ronde__rank_gather(rank);
   if (together && gathered == RONDE_OK) gathered = ronde__rank_end_trace(rank);
+  if (together && gathered == RONDE_OK) gathered = keep_parts(rank, r, status);
   if (gathered != RONDE_OK) rank->agreed = false;
   return status != RONDE_OK ? status : gathered;
 }

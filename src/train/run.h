@@ -35,6 +35,7 @@ typedef struct ronde__run {
   bool failed;
   ronde__log_group errors; /* of all ranks */
   ronde_status status;     /* the first that is not the echo of another */
+  ronde_status kept;       /* of ronde__report_weights, where it was not left to the end */
 } ronde__run;
 
 /* Whether rank 0, who reports, is here. */
@@ -58,7 +59,11 @@ ronde_status ronde__report_step(void *run, const ronde__step_report *report);
 ronde_status ronde__report_epoch(void *run, const ronde__epoch *epoch);
 ronde_status ronde__report_saving(void *run);
 bool ronde__report_cancel(void *run);
-/* Writes --save, --trace and run.json as far as the run came; json_out (may be NULL) gets run.json's text. */
+/* What rank 0 does with the weights at the end: hashes, last.safetensors, --save, a predictor. ended: how the ranks did.
+ * Where they have parts of the network, while the others tell theirs. */
+ronde_status ronde__report_weights(ronde__run *run, ronde_status ended);
+/* Writes these, unless ranks have had parts, --trace and run.json as far as the run came; json_out (may be NULL) gets
+ * run.json's text. */
 ronde_status ronde__report_write(ronde__run *run, char **json_out);
 /* --dry-run: the plan, with the time that the first steps took. */
 ronde_status ronde__report_plan(const ronde__run *run, char **json_out);

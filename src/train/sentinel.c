@@ -5,6 +5,7 @@
 #include "io/checksum.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static uint64_t hash_param(ronde__net *net, int i) {
   int n_params;
@@ -12,37 +13,42 @@ static uint64_t hash_param(ronde__net *net, int i) {
   return ronde__checksum(ronde__net_values(net) + params[i].offset, params[i].n_packed * sizeof(float));
 }
 
-/* The rank that stands alone against most; with two, the second. */
-static int odd_one(const uint64_t *sums, int n_workers, int stride) {
-  for (int r = n_workers - 1; r > 0; r--) {
+/* Of the ranks that have the same stage, which are every n_stages-th: the one that stands alone against most; with two,
+ * the second. sums [n_workers], each `stride` behind the one before. */
+static int odd_one(const ronde__job *job, const uint64_t *sums, int stage, int stride) {
+  for (int r = job->roles.n_workers - job->n_stages + stage; r > stage; r -= job->n_stages) {
     int n_same = 0;
-    for (int other = 0; other < n_workers; other++) n_same += sums[other * stride] == sums[r * stride];
-    if (2 * n_same <= n_workers && sums[r * stride] != sums[0]) return r;
+    for (int other = stage; other < job->roles.n_workers; other += job->n_stages)
+      n_same += sums[other * stride] == sums[r * stride];
+    if (2 * n_same <= job->n_replicas && sums[r * stride] != sums[stage * stride]) return r;
   }
-  return 0;
+  return stage;
 }
 
-/* sums [n_workers][n_params] */
+/* sums [n_workers][parameters of the graph]: of those that a rank has */
 static ronde_status name_difference(const ronde__rank *r, const uint64_t *sums, int64_t step) {
-  int n_params, n_workers = r->job->roles.n_workers;
-  const ronde__net_param *params = ronde__net_params(r->net, &n_params);
+  const ronde__job *job = r->job;
+  int n_params = r->graph->n_params;
   for (int i = 0; i < n_params; i++)
-    for (int other = 1; other < n_workers; other++) {
-      if (sums[other * n_params + i] == sums[i]) continue;
-      int rank = odd_one(sums + i, n_workers, n_params);
+    for (int other = job->n_stages; other < job->roles.n_workers; other++) {
+      int stage = other % job->n_stages;
+      if (sums[other * n_params + i] == sums[stage * n_params + i]) continue;
+      int rank = odd_one(job, sums + i, stage, n_params);
+      char than[32];
+      snprintf(than, sizeof than, job->n_replicas > 2 ? "most" : "rank %d", stage);
       return ronde__fail(RONDE_E_DIFFERENCE,
                          "step %" PRId64 ": the workers' weights differ: %s of rank %d differs from that of %s", step,
-                         params[i].name, rank, n_workers > 2 ? "most" : "rank 0");
+                         r->graph->params[i].name, rank, than);
     }
   return ronde__fail(RONDE_E_INTERNAL, "step %" PRId64 ": the workers' weights changed while they were compared", step);
 }
 
 static ronde_status find_difference(ronde__rank *r, int64_t step) {
-  int n_params;
-  ronde__net_params(r->net, &n_params);
+  int n_own, n_params = r->graph->n_params;
+  const ronde__net_param *params = ronde__net_params(r->net, &n_own);
   uint64_t *sums;
   RONDE__ALLOC(sums, (size_t)(r->job->roles.n_workers * n_params) * sizeof *sums, "sentinel");
-  for (int i = 0; i < n_params; i++) sums[r->transport->rank * n_params + i] = hash_param(r->net, i);
+  for (int i = 0; i < n_own; i++) sums[r->transport->rank * n_params + params[i].index] = hash_param(r->net, i);
   ronde_status status = ronde__allgather(r->transport, RONDE__TAG_SENTINEL, sums, (size_t)n_params * sizeof *sums);
   if (status == RONDE_OK) {
     r->agreed = true;
@@ -54,12 +60,12 @@ static ronde_status find_difference(ronde__rank *r, int64_t step) {
 
 ronde_status ronde__sentinel_check(ronde__rank *r, int64_t step) {
   uint64_t *sums;
-  int n_workers = r->job->roles.n_workers;
+  int n_workers = r->job->roles.n_workers, n_stages = r->job->n_stages;
   RONDE__ALLOC(sums, (size_t)n_workers * sizeof *sums, "sentinel");
   sums[r->transport->rank] = ronde__checksum(ronde__net_values(r->net), ronde__net_n_elems(r->net) * sizeof(float));
   ronde_status status = ronde__allgather(r->transport, RONDE__TAG_SENTINEL, sums, sizeof *sums);
   bool same = true;
-  for (int other = 1; other < n_workers; other++) same &= sums[other] == sums[0];
+  for (int other = n_stages; other < n_workers; other++) same &= sums[other] == sums[other % n_stages];
   ronde__free(sums);
   RONDE_TRY(status);
   return same ? RONDE_OK : find_difference(r, step);

@@ -47,7 +47,7 @@ static bool eval_is_cancelled(void *user) {
 
 static ronde_status eval_score(eval_rank *r, ronde__net *net) {
   const ronde__job *job = r->job;
-  if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, r->sha256));
+  if (r->number == 0) RONDE_TRY(ronde__weights_sha256(net, NULL, r->sha256));
   ronde__evaluation what = {.data = job->data,
                             .split = r->part->split,
                             .ids = r->part->ids,

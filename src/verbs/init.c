@@ -12,8 +12,8 @@
 static ronde_status write_fresh(const ronde__job *job, const ronde_graph *graph, ronde__net *net, char **json_out) {
   char sha256[RONDE__SHA256_HEX];
   RONDE_TRY(ronde__net_init(net, (uint64_t)job->options->seed));
-  RONDE_TRY(ronde__weights_sha256(net, sha256));
-  RONDE_TRY(ronde__weights_save(net, job->options->output, job));
+  RONDE_TRY(ronde__weights_sha256(net, NULL, sha256));
+  RONDE_TRY(ronde__weights_save(net, NULL, job->options->output, job));
   return ronde__json_give(json_pack("{s:s, s:s, s:I, s:s}", "model", job->model_name, "output", job->options->output,
                                     "parameters", (json_int_t)ronde_graph_parameters(graph), "weights_sha256", sha256),
                           "result", json_out);

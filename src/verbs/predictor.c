@@ -8,7 +8,7 @@ static ronde_status make_predictor(ronde__job *job, ronde_predictor **predictor_
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(ronde__normalize_input(job, &normalization));
   RONDE_TRY(ronde__class_names_read(job->init, job->init_path, &job->class_names));
-  return ronde__predictor_create(job, NULL, &normalization, predictor_out);
+  return ronde__predictor_create(job, NULL, NULL, &normalization, predictor_out);
 }
 
 ronde_status ronde_predictor_create(const ronde_config *config, const ronde_hooks *hooks,

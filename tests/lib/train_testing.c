@@ -163,24 +163,34 @@ static void observe_progress(void *user, const ronde_progress *progress) {
   o->lr[o->n_steps++] = progress->lr;
 }
 
-static void observe_weights(ronde__run *run, observed *o) {
-  ronde__net *net = run->ranks[0].net;
-  int n_params;
+/* Of a net, or of a stage of one: its tensors in their places among the graph's. */
+static void observe_net(ronde__net *net, const ronde_graph *graph, observed *o) {
+  int n_params, n_buffers;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
-  for (int i = 0; i < n_params; ++i) o->n_weights += (size_t)ronde__shape_elems(&params[i].shape);
-  int n_buffers;
   const ronde__net_buffer *buffers = ronde__net_buffers(net, &n_buffers);
-  for (int i = 0; i < n_buffers; ++i)
-    if (!buffers[i].is_counter) o->n_buffers += (size_t)ronde__shape_elems(&buffers[i].shape);
-  float *next = o->weights = malloc((o->n_weights + o->n_buffers) * sizeof *next);
-  o->buffers = o->weights + o->n_weights;
-  for (int i = 0; i < n_params; next += ronde__shape_elems(&params[i++].shape)) ronde__net_get(net, i, next);
-  for (int i = 0; i < n_buffers; ++i) {
-    if (buffers[i].is_counter) continue;
-    ronde__net_get_buffer(net, i, next);
-    next += ronde__shape_elems(&buffers[i].shape);
+  float *next = o->weights;
+  for (int i = 0, own = 0; i < graph->n_params; next += ronde__shape_elems(&graph->params[i++].shape))
+    if (own < n_params && params[own].index == i) ronde__net_get(net, own++, next);
+  for (int i = 0, own = 0; i < graph->n_buffers; ++i) {
+    bool has = own < n_buffers && buffers[own].index == i;
+    if (has && !graph->buffers[i].is_counter) ronde__net_get_buffer(net, own, next);
+    own += has;
+    if (!graph->buffers[i].is_counter) next += ronde__shape_elems(&graph->buffers[i].shape);
   }
-  for (int r = 0; r < o->world; ++r) assert_int_equal(ronde__weights_sha256(run->ranks[r].net, o->sha256[r]), RONDE_OK);
+}
+
+static void observe_weights(ronde__run *run, observed *o) {
+  const ronde_graph *graph = run->ranks[0].graph;
+  int n_stages = run->job->n_stages;
+  for (int i = 0; i < graph->n_params; ++i) o->n_weights += (size_t)ronde__shape_elems(&graph->params[i].shape);
+  for (int i = 0; i < graph->n_buffers; ++i)
+    if (!graph->buffers[i].is_counter) o->n_buffers += (size_t)ronde__shape_elems(&graph->buffers[i].shape);
+  o->weights = malloc((o->n_weights + o->n_buffers) * sizeof *o->weights);
+  o->buffers = o->weights + o->n_weights;
+  for (int s = 0; s < n_stages; ++s) observe_net(run->ranks[s].net, graph, o);
+  for (int r = 0; r < o->world; ++r)
+    if (n_stages > 1) memcpy(o->sha256[r], run->weights_sha256, sizeof o->sha256[r]);
+    else assert_int_equal(ronde__weights_sha256(run->ranks[r].net, NULL, o->sha256[r]), RONDE_OK);
 }
 
 observed observe(const char *options, const ronde_source *source, ronde_model_fn model,

@@ -1,0 +1,361 @@
+/* Pipeline: the network is cut into stages, one for each rank of a replica, and a batch goes through them in
+ * micro-batches, so that all stages compute at once. A stage runs the backward of its oldest micro-batch before the
+ * forward of a new one as soon as as many are under way as stages lie behind it, itself included: no more activations
+ * are alive. Gradients are summed over the micro-batches, then over the replicas of the stage; all update at the step's
+ * end, so weights are never stale.
+ * Each element of a gradient is the sum of its micro-batches in their order, as --accumulate sums batches; what is
+ * computed of a micro-batch does not depend on the cuts. So one worker with as many smaller batches has the same bits.
+ * Sources: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS 2019;
+ * Narayanan et al., "Memory-efficient pipeline-parallel DNN training" (PipeDream-flush), ICML 2021. */
+#include "strategy/pipeline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "strategy/strategy.h"
+
+/* Tags below are the neighbours': one for each value that crosses a cut. */
+enum { STRETCH = 1 << 20 }; /* elements of the gradients that are summed at once */
+enum { MAX_MESSAGES = 1 << 16, TAG_RESULTS = RONDE__TAG_STRATEGY + MAX_MESSAGES, TAG_NORM, TAG_WEIGHTS, TAG_GRADIENTS };
+
+typedef struct state {
+  ronde__worker *worker;
+  int64_t n_micro, n_replicas;
+  int64_t input_elems, output_elems; /* of an example */
+  ronde__pass **passes;              /* [n_passes]: as many are under way at most; the first is the net's own */
+  int n_passes;
+  const ronde__allreduce *collective; /* among replicas; NULL: there is one */
+  float *scratch;
+  ronde__local_result found, *results; /* [ranks] */
+  double *sum_squares;                 /* [ranks]: of the gradients */
+} state;
+
+/* Where a step stands among its micro-batches. */
+typedef struct feed {
+  const ronde__step *step;
+  int n_loaded;             /* batches */
+  ronde__batch batch;       /* the last of them, */
+  int64_t part, n_parts;    /* and its next micro-batch */
+  int64_t n_begun, n_ended; /* forward, backward */
+} feed;
+
+/* ---- micro-batches ---- */
+
+static ronde_status load(state *s, feed *f) {
+  ronde__worker *worker = s->worker;
+  ronde__prof_switch(worker->prof, RONDE__PHASE_LOAD);
+  RONDE_TRY(ronde__loader_next(worker->loader, &f->batch));
+  f->n_loaded++;
+  f->part = 0;
+  f->n_parts = ronde__min(s->n_micro, f->batch.n);
+  return worker->before_forward ? worker->before_forward(worker->before_forward_arg) : RONDE_OK;
+}
+
+/* any_out false: the step has no more. */
+static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_out, bool *any_out) {
+  const ronde__worker *worker = s->worker;
+  const ronde__batch *b = &f->batch;
+  while (f->part == f->n_parts && f->n_loaded < f->step->n_batches) RONDE_TRY(load(s, f));
+  *any_out = f->part < f->n_parts;
+  if (!*any_out) return RONDE_OK;
+  int64_t begin = ronde__shard_begin(b->n, f->part, f->n_parts),
+          end = ronde__shard_begin(b->n, f->part + 1, f->n_parts);
+  int64_t of_batch = ronde__shard_begin(b->global_n, worker->transport->rank / worker->n_stages, s->n_replicas);
+  f->part++;
+  *batch_out = (ronde__net_batch){.n = end - begin,
+                                  .training = true,
+                                  .seed = worker->seed,
+                                  .step = (uint64_t)f->step->step,
+                                  .first_example = (f->n_loaded - 1) * worker->batch + of_batch + begin};
+  if (b->x) batch_out->x = b->x + begin * s->input_elems;
+  if (b->labels) batch_out->labels = b->labels + begin;
+  if (b->targets) batch_out->targets = b->targets + begin * s->output_elems;
+  return RONDE_OK;
+}
+
+static ronde__pass *pass_of(const state *s, int64_t micro_batch) { return s->passes[micro_batch % s->n_passes]; }
+
+static ronde_status run_forward(state *s, feed *f, const ronde__net_batch *batch) {
+  ronde__net_result result;
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+  RONDE_TRY(
+      ronde__pass_forward(pass_of(s, f->n_begun++), batch, (float)(1 / (double)f->step->examples), NULL, &result));
+  s->found.loss_sum += result.loss_sum;
+  s->found.n_correct += result.n_correct;
+  if (!isfinite(result.loss_sum)) s->found.broken = 1;
+  return RONDE_OK;
+}
+
+static void gradient_final(void *user, const ronde__gradient *gradient) {
+  state *s = user;
+  ronde__worker_look(s->worker, gradient, &s->found);
+}
+
+/* Of the oldest that is under way. The gradients of the step's last one are looked at. */
+static ronde_status run_backward(state *s, feed *f, bool is_last) {
+  ronde__net_hooks hooks = {.gradient = gradient_final, .user = s};
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_BACKWARD);
+  RONDE_TRY(ronde__pass_backward(pass_of(s, f->n_ended), f->n_ended > 0, is_last ? &hooks : NULL));
+  f->n_ended++;
+  return RONDE_OK;
+}
+
+/* A replica without an example in this step. */
+static void set_no_gradients(state *s) {
+  size_t n = ronde__net_n_trained(s->worker->net);
+  if (n) memset(ronde__net_gradients(s->worker->net), 0, n * sizeof(float));
+}
+
+static ronde_status compute(state *s, const ronde__step *step) {
+  feed f = {.step = step};
+  ronde__net_batch batch;
+  for (bool any = true; any;) {
+    RONDE_TRY(next_micro_batch(s, &f, &batch, &any));
+    if (!any) break;
+    if (f.n_begun - f.n_ended == s->n_passes) RONDE_TRY(run_backward(s, &f, false));
+    RONDE_TRY(run_forward(s, &f, &batch));
+  }
+  while (f.n_ended < f.n_begun) RONDE_TRY(run_backward(s, &f, f.n_ended + 1 == f.n_begun));
+  if (f.n_begun == 0) set_no_gradients(s);
+  return RONDE_OK;
+}
+
+/* ---- the step ---- */
+
+/* Over the replicas of this stage. */
+static ronde_status sum_gradients(const state *s) {
+  ronde__worker *worker = s->worker;
+  float *gradients = ronde__net_gradients(worker->net);
+  size_t n = ronde__net_n_trained(worker->net);
+  for (size_t at = 0; at < n && s->collective; at += STRETCH) {
+    size_t length = n - at < STRETCH ? n - at : STRETCH;
+    RONDE_TRY(s->collective->run(worker->replicas, worker->kernels, TAG_GRADIENTS, gradients + at, length, s->scratch));
+  }
+  return RONDE_OK;
+}
+
+/* What broke first: a loss, else the gradient of the last stage that has a broken one, as NaN goes on from there. */
+static void find_cause(const state *s, ronde__step_result *result) {
+  int n_stages = s->worker->n_stages, cause = -1;
+  for (int r = 0; r < s->worker->transport->size; r++) {
+    int broken = s->results[r].broken, than = cause < 0 ? 0 : s->results[cause].broken;
+    if (!broken || than == 1) continue;
+    if (cause < 0 || broken == 1 || r % n_stages > cause % n_stages) cause = r;
+  }
+  result->broken_rank = cause;
+  result->broken_param = cause < 0 ? -1 : s->results[cause].broken - 2;
+}
+
+/* The others know a parameter by its place in the graph. */
+static void name_broken(state *s) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(s->worker->net, &n_params);
+  if (s->found.broken > 1) s->found.broken = 2 + params[s->found.broken - 2].index;
+}
+
+/* Of the whole network, of one replica. */
+static ronde_status gather_norm(state *s, double *sum_squares_out) {
+  ronde__worker *worker = s->worker;
+  int64_t n = (int64_t)ronde__net_n_trained(worker->net);
+  *sum_squares_out = 0;
+  if (worker->clip == 0) return RONDE_OK;
+  s->sum_squares[worker->transport->rank] = n ? worker->kernels->sum_squares(ronde__net_gradients(worker->net), n) : 0;
+  RONDE_TRY(ronde__allgather(worker->transport, TAG_NORM, s->sum_squares, sizeof *s->sum_squares));
+  for (int stage = 0; stage < worker->n_stages; stage++) *sum_squares_out += s->sum_squares[stage];
+  return RONDE_OK;
+}
+
+/* All stages end the step together: behind it, each knows what any of them found. */
+static ronde_status meet(state *s, ronde__step_result *result_out, double *sum_squares_out) {
+  ronde__worker *worker = s->worker;
+  ronde__transport *transport = worker->transport;
+  name_broken(s);
+  ronde__worker_ready(worker, &s->found);
+  uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  s->results[transport->rank] = s->found;
+  RONDE_TRY(ronde__allgather(transport, TAG_RESULTS, s->results, sizeof *s->results));
+  uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  ronde__worker_met(worker, s->results, begin, met);
+  *result_out = ronde__local_results_join(s->results, transport->size);
+  find_cause(s, result_out);
+  if (result_out->broken_rank >= 0) return RONDE_OK;
+  RONDE_TRY(sum_gradients(s));
+  return gather_norm(s, sum_squares_out);
+}
+
+static ronde_status pipeline_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
+  state *s = opaque;
+  double sum_squares;
+  s->found = (ronde__local_result){.cancel = step->cancel};
+  RONDE_TRY(compute(s, step));
+  RONDE_TRY(meet(s, result_out, &sum_squares));
+  if (result_out->broken_rank < 0) ronde__worker_update_part(s->worker, step->lr, sum_squares);
+  ronde__prof_switch(s->worker->prof, RONDE__PHASE_OTHER);
+  return RONDE_OK;
+}
+
+/* ---- creation ---- */
+
+static void pipeline_destroy(void *opaque) {
+  state *s = opaque;
+  if (!s) return;
+  for (int i = 1; i < s->n_passes; i++) ronde__pass_destroy(s->passes[i]);
+  ronde__free(s->passes);
+  ronde__free(s->results);
+  ronde__free(s->sum_squares);
+  ronde__free(s->scratch);
+  ronde__free(s);
+}
+
+/* Replicas of the stage begin alike, with the first one's weights. */
+static ronde_status set_up_replicas(state *s) {
+  ronde__worker *worker = s->worker;
+  ronde__transport *replicas = worker->replicas;
+  size_t n = ronde__net_n_trained(worker->net);
+  s->n_replicas = replicas->size;
+  if (replicas->size == 1) return RONDE_OK;
+  ronde__ranks ranks = ronde__ranks_of(replicas);
+  size_t longest = n < STRETCH ? n : STRETCH;
+  s->collective = ronde__allreduce_auto(&ranks, longest);
+  RONDE__ALLOC_FLOATS(s->scratch, worker->kernels, s->collective->scratch(replicas, longest), "pipeline");
+  return ronde__broadcast_tree(replicas, TAG_WEIGHTS, 0, ronde__net_values(worker->net),
+                               ronde__net_n_elems(worker->net) * sizeof(float));
+}
+
+static ronde_status make_passes(state *s) {
+  int n = s->worker->n_stages - s->worker->stage;
+  RONDE__ALLOC(s->passes, (size_t)n * sizeof *s->passes, "pipeline");
+  s->passes[0] = ronde__net_pass(s->worker->net);
+  for (s->n_passes = 1; s->n_passes < n; s->n_passes++)
+    RONDE_TRY(ronde__pass_create(s->worker->net, &s->passes[s->n_passes]));
+  return RONDE_OK;
+}
+
+/* Of a whole batch; those of a short last one are made when it comes. */
+static ronde_status prepare_passes(const state *s) {
+  int64_t n = ronde__ceil_div(ronde__ceil_div(s->worker->batch, s->n_replicas), s->n_micro);
+  for (int i = 0; i < s->n_passes; i++) RONDE_TRY(ronde__pass_prepare(s->passes[i], n));
+  return RONDE_OK;
+}
+
+static ronde_status set_up(state *s, const ronde__strategy_settings *settings) {
+  const ronde__worker *worker = s->worker;
+  const ronde_graph *graph = ronde__net_graph(worker->net);
+  s->n_micro = settings->options->micro_batches;
+  s->input_elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
+  s->output_elems = ronde__loss_elems(graph);
+  RONDE__ALLOC(s->results, (size_t)worker->transport->size * sizeof *s->results, "pipeline");
+  RONDE__ALLOC(s->sum_squares, (size_t)worker->transport->size * sizeof *s->sum_squares, "pipeline");
+  RONDE_TRY(set_up_replicas(s));
+  RONDE_TRY(make_passes(s));
+  return prepare_passes(s);
+}
+
+static ronde_status pipeline_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+  state *s;
+  RONDE__ALLOC(s, sizeof *s, "pipeline");
+  *s = (state){.worker = worker};
+  ronde_status status = set_up(s, settings);
+  if (status != RONDE_OK) pipeline_destroy(s);
+  else *state_out = s;
+  return status;
+}
+
+/* A pass that begins anew has waited for what it sent. */
+static ronde_status finish(void *opaque) { return prepare_passes(opaque); }
+
+/* ---- what is asked before there are ranks ---- */
+
+static ronde_status n_stages(const ronde__strategy_settings *settings, int n_workers, int *n_out) {
+  int64_t n = settings->options->stages;
+  if (n > 0 && n_workers % n != 0)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--stages %lld: %d workers cannot be replicas of %lld stages each: give a multiple as --workers",
+                       (long long)n, n_workers, (long long)n);
+  *n_out = n > 0 ? (int)n : n_workers;
+  return RONDE_OK;
+}
+
+static int usual_workers(const ronde__strategy_settings *settings) {
+  return (int)ronde__max(1, settings->options->stages);
+}
+
+/* Four for each stage leave a fifth of the time, or less, to stages that wait. */
+static ronde_status n_micro(const ronde__strategy_settings *settings, int stages, int64_t n, int64_t *n_out) {
+  int64_t asked = settings->options->micro_batches;
+  if (asked > n)
+    return ronde__fail(RONDE_E_USAGE, "--micro-batches %lld: a replica has only %lld examples of a batch",
+                       (long long)asked, (long long)n);
+  *n_out = asked > 0 ? asked : ronde__max(1, ronde__min(4 * stages, n));
+  return RONDE_OK;
+}
+
+static ronde_status cut(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int stages,
+                        int *cuts_out, double *shares_out) {
+  ronde__node_cost *costs;
+  double all = 0;
+  RONDE__ALLOC(costs, (size_t)graph->n_nodes * sizeof *costs, "stages");
+  ronde_status status = ronde__graph_costs(graph, options, n, costs);
+  if (status == RONDE_OK) status = ronde__pipeline_cut(costs, graph->n_nodes, stages, cuts_out);
+  for (int s = 0; s < stages && status == RONDE_OK; s++)
+    all += shares_out[s] = ronde__pipeline_seconds(costs, graph->n_nodes, cuts_out[s], cuts_out[s + 1]);
+  for (int s = 0; s < stages && status == RONDE_OK; s++) shares_out[s] /= all;
+  ronde__free(costs);
+  return status;
+}
+
+static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
+  const ronde__options *o = settings->options;
+  if (o->exec == RONDE__EXEC_EAGER)
+    return ronde__fail(RONDE_E_USAGE, "--strategy pipeline needs --exec graph: eager passes cannot be cut into stages");
+  if (o->record_spans)
+    return ronde__fail(RONDE_E_USAGE, "--record-spans: a stage's spans are not a network's; record them of one worker");
+  if (o->sim_spans)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--sim-spans %s: recorded times are of a whole network, and cannot be replayed by its stages: "
+                       "leave --sim-spans out",
+                       RONDE__SHOWN(o->sim_spans));
+  return RONDE_OK;
+}
+
+/* ---- the record ---- */
+
+static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
+  uint64_t ns[RONDE__N_PHASES];
+  ronde__prof_totals(((const state *)opaque)->worker->prof, ns);
+  *(uint64_t *)facts_out = ns[RONDE__PHASE_WAIT];
+}
+
+/* The bubble: what a stage waits for the ones beside it, and at the end of a step for those that are not done. */
+static void record(const void *opaque, const void *facts, int n_ranks, json_t *communication) {
+  const uint64_t *waited_ns = facts;
+  const state *s = opaque;
+  double sum = 0;
+  for (int i = 0; i < n_ranks; i++) sum += (double)waited_ns[i] * 1e-9;
+  if (n_ranks) json_object_set_new(communication, "bubble_s", json_real(sum / n_ranks));
+  if (s->collective) json_object_set_new(communication, "collective", json_string(s->collective->name));
+}
+
+static const char *const options[] = {"stages", "micro-batches", "skip-bad-steps", "clip", "sentinel", NULL};
+
+const ronde__strategy ronde__strategy_pipeline = {
+    .name = "pipeline",
+    .options = options,
+    .min_workers = 1,
+    .check = check,
+    .n_stages = n_stages,
+    .n_micro = n_micro,
+    .cut = cut,
+    .usual_workers = usual_workers,
+    .equals_one = true,
+    .meets_to_save = "--strategy pipeline",
+    .create = pipeline_create,
+    .step = pipeline_step,
+    .destroy = pipeline_destroy,
+    .finish = finish,
+    .facts_bytes = sizeof(uint64_t),
+    .facts = facts,
+    .records = (const char *const[]){"bubble_s", "collective", NULL},
+    .record = record,
+};
