@@ -226,6 +226,36 @@ static void test_weights_without_gradient(void **state) {
   check_still(&args, adam_step, adam_exact, true);
 }
 
+/* A gradient once, then none: what it left decays to zero itself, and does not stay at a subnormal number. */
+static void check_rest(const void *args, step_fn step, bool second) {
+  enum { N = 21, UNTIL_ZERO = 2000 };
+  floats w = floats_make(N, 1), g = floats_make(N, 0), a = floats_make(N, 2), b = floats_make(N, 3);
+  memset(a.at, 0, N * sizeof(float)), memset(b.at, 0, N * sizeof(float));
+  for (int s = 0; s < UNTIL_ZERO; s++) {
+    step(args, w.at, g.at, a.at, b.at, N);
+    memset(g.at, 0, N * sizeof(float));
+    for (int i = 0; i < N; i++)
+      assert_false(fpclassify(a.at[i]) == FP_SUBNORMAL || fpclassify(b.at[i]) == FP_SUBNORMAL);
+  }
+  for (int i = 0; i < N; i++) assert_true(a.at[i] == 0 && (!second || b.at[i] == 0));
+  floats_free(&w), floats_free(&g), floats_free(&a), floats_free(&b);
+}
+
+static void test_state_without_gradient_ends_at_zero(void **state) {
+  check_rest(&(ronde__sgd_args){.lr = 0.1f, .momentum = 0.9f}, sgd_step, false);
+  check_rest(&(ronde__adam_args){.beta1 = 0.9f,
+                                 .beta2 = 0.9f,
+                                 .rest1 = 0.1f,
+                                 .rest2 = 0.1f,
+                                 .eps = 1e-8f,
+                                 .step_size = 0.001f,
+                                 .inv_sqrt_bias2 = 1,
+                                 .decay = 1},
+             adam_step, true);
+  check_rest(&(ronde__rmsprop_args){.lr = 0.01f, .alpha = 0.9f, .rest = 0.1f, .eps = 1e-8f, .momentum = 0.9f},
+             rmsprop_step, true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sgd),
@@ -235,6 +265,7 @@ int main(void) {
       cmocka_unit_test(test_rmsprop_with_momentum),
       cmocka_unit_test(test_nan_reaches_the_weight),
       cmocka_unit_test(test_weights_without_gradient),
+      cmocka_unit_test(test_state_without_gradient_ends_at_zero),
   };
   return RUN_WITH_EACH_TABLE(tests);
 }
