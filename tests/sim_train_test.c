@@ -46,7 +46,7 @@ static void look(ronde__run *run) {
     const ronde__service *service = &rank->services[0];
     if (!service->state) continue;
     ronde__prof_totals(service->member->role->prof(service->state), last.server_ns[r]);
-    last.staleness = *ronde__server_staleness(service->state);
+    if (rank->job->strategy->asynchronous) last.staleness = *ronde__server_staleness(service->state);
   }
   last.events = ronde__sim_events_of(run->transports[0]);
   look_at_synchronisations(&run->ranks[0]);

@@ -36,10 +36,13 @@ static void print_kernels(const json_t *bench) {
   };
   const json_t *peak = json_object_get(bench, "peak");
   json_t *sorted = sort_kernels(json_object_get(bench, "cases"));
-  printf("%s, batch %.0f, %.0f thread%s: %.3f ms a step; peaks: %.1f GFLOP/s, %.1f GB/s\n", tool_string(bench, "model"),
-         tool_number(bench, "batch"), tool_number(bench, "threads"), tool_number(bench, "threads") > 1 ? "s" : "",
-         1e3 * tool_number(json_object_get(bench, "step_s"), "median"), tool_number(peak, "gflops_per_s"),
-         tool_number(peak, "gbytes_per_s"));
+  char bf16[48] = "";
+  double bf16_gflops = tool_number(peak, "bf16_gflops_per_s"); /* NaN: null */
+  if (bf16_gflops > 0) snprintf(bf16, sizeof bf16, " (bfloat16 %.1f)", bf16_gflops);
+  printf("%s, batch %.0f, %.0f thread%s: %.3f ms a step; peaks: %.1f GFLOP/s%s, %.1f GB/s\n",
+         tool_string(bench, "model"), tool_number(bench, "batch"), tool_number(bench, "threads"),
+         tool_number(bench, "threads") > 1 ? "s" : "", 1e3 * tool_number(json_object_get(bench, "step_s"), "median"),
+         tool_number(peak, "gflops_per_s"), bf16, tool_number(peak, "gbytes_per_s"));
   tool_table(sorted, columns, sizeof columns / sizeof columns[0]);
   json_decref(sorted);
 }

@@ -2,6 +2,7 @@
  * the time of its operations at the arithmetic peak or of its bytes at the memory's, whichever is longer.
  * Source: Williams, Waterman & Patterson, "Roofline", 2009. */
 #include "bench/stepper.h"
+#include "kernel/bf16.h"
 #include "measure/measurement.h"
 
 #include <math.h>
@@ -13,21 +14,23 @@
 
 typedef struct peaks {
   double flops_per_s, bytes_per_s;
+  double bf16_flops_per_s; /* 0: all layers are f32 */
 } peaks;
 
 enum { PEAK_ROUNDS = 7, PEAK_TURNS = 400000, STREAM_ELEMS = 16 << 20 };
 
 typedef struct peak_work {
   const ronde__kernels *kernels;
-  float *a, *b, *c; /* [STREAM_ELEMS] */
-  float *sink;      /* [threads]: so that nothing is left out */
+  const ronde__bf16 *bf16; /* of it rather than of f32 */
+  float *a, *b, *c;        /* [STREAM_ELEMS] */
+  float *sink;             /* [threads]: so that nothing is left out */
   bool stream;
 } peak_work;
 
 static void peak_thread(void *arg, int thread, int n_threads) {
   const peak_work *work = arg;
   if (!work->stream) {
-    work->sink[thread] = work->kernels->multiply_adds(PEAK_TURNS);
+    work->sink[thread] = work->bf16 ? work->bf16->peak(PEAK_TURNS) : work->kernels->multiply_adds(PEAK_TURNS);
     return;
   }
   int64_t begin = ronde__shard_begin(STREAM_ELEMS, thread, n_threads);
@@ -65,6 +68,9 @@ static ronde_status measure_peaks(const ronde_stepper *s, peaks *peaks_out) {
     memset(work.b, 0, bytes);
     double flops = 2.0 * RONDE__MULTIPLY_ADDS * PEAK_TURNS * work.kernels->vector * threads;
     peaks_out->flops_per_s = flops / best_seconds(&work, pool);
+    work.bf16 = s->job->compute.bf16;
+    if (work.bf16)
+      peaks_out->bf16_flops_per_s = work.bf16->peak_flops * PEAK_TURNS * threads / best_seconds(&work, pool);
     work.stream = true;
     peaks_out->bytes_per_s = 3.0 * (double)bytes / best_seconds(&work, pool);
   }
@@ -118,11 +124,19 @@ static ronde_status run_kernel_rounds(ronde_stepper *s, const ronde_hooks *hooks
 
 static json_t *ratio_json(double a, double b) { return b > 0 ? json_real(a / b) : json_null(); }
 
+/* By the name of what implements it, at the end of the row's. */
+static bool is_bf16(const ronde_stepper *s, const ronde__prof_op *row) {
+  const ronde__bf16 *bf16 = s->job->compute.bf16;
+  size_t length = strlen(row->implementation), n = bf16 ? strlen(bf16->name) : 0;
+  return bf16 && length >= n && strcmp(row->implementation + length - n, bf16->name) == 0;
+}
+
 /* Its limit is the longer of two times: that of its arithmetic and that of its memory, each at the peak. */
-static ronde_status record_rates(ronde_measurement *m, int one, double flops, double bytes, const peaks *p) {
+static ronde_status record_rates(ronde_measurement *m, int one, double flops, double bytes, double flops_per_s,
+                                 const peaks *p) {
   double seconds = ronde_measurement_statistics(m, one, "seconds").median;
   double step_s = ronde_measurement_statistics(m, RONDE_WHOLE, "step_s").median;
-  double arithmetic_s = flops / p->flops_per_s, memory_s = bytes / p->bytes_per_s;
+  double arithmetic_s = flops / flops_per_s, memory_s = bytes / p->bytes_per_s;
   bool is_arithmetic = arithmetic_s > memory_s;
   double limit_s = is_arithmetic ? arithmetic_s : memory_s;
   json_t *reached = limit_s > 0 ? ratio_json(limit_s, seconds) : json_null();
@@ -153,7 +167,7 @@ static ronde_status record_kernel(const ronde_stepper *s, const rounds *r, int i
   for (int j = 0; j < r->n; j++)
     RONDE_TRY(
         ronde_measurement_add_samples(m, one, "seconds", j, &r->seconds[(size_t)j * (size_t)n_rows + (size_t)i], 1));
-  return record_rates(m, one, flops, bytes, p);
+  return record_rates(m, one, flops, bytes, is_bf16(s, row) ? p->bf16_flops_per_s : p->flops_per_s, p);
 }
 
 /* What the stepper says of its work. */
@@ -191,7 +205,9 @@ static ronde_status add_kernel_axes(const ronde_stepper *s, ronde_measurement *m
 }
 
 static ronde_status record_kernels(const ronde_stepper *s, const rounds *r, const peaks *p, ronde_measurement *m) {
-  json_t *peak = json_pack("{s:f, s:f}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9);
+  json_t *peak =
+      json_pack("{s:f, s:f, s:o}", "gflops_per_s", p->flops_per_s * 1e-9, "gbytes_per_s", p->bytes_per_s * 1e-9,
+                "bf16_gflops_per_s", p->bf16_flops_per_s > 0 ? json_real(p->bf16_flops_per_s * 1e-9) : json_null());
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "peak", peak));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "rounds", json_integer(r->n)));
   RONDE_TRY(ronde__measurement_put(m, RONDE_WHOLE, "clock", json_string("monotonic wall clock")));

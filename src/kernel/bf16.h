@@ -26,6 +26,10 @@ typedef struct ronde__bf16 {
   void (*pack_transposed_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
   /* out[j][r] = x[r][j], r < rows, j < n, rows of out ldo apart; n is a multiple of 16. */
   void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
+  /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic
+   * peak, to compare the GEMM with. The result only keeps the compiler from leaving them out. */
+  float (*peak)(int64_t turns);
+  double peak_flops;
 } ronde__bf16;
 
 /* The implementation for these kernels: the best that the CPU has, or what RONDE_ISA asks for. NULL: there is none. */

@@ -112,6 +112,20 @@ static void gemm_amx(const ronde__gemm *gemm, const void *a, const uint64_t *a_o
   _tile_release();
 }
 
+static float peak_amx(int64_t turns) {
+  float sum[TILE * TILE] = {0};
+  configure(TILE, TILE, RONDE__BF16_STEP); /* which sets all tiles to zero */
+  for (; turns > 0; turns--) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sum, TILE * sizeof(float));
+  _tile_release();
+  return sum[0];
+}
+
 const ronde__bf16 ronde__bf16_amx = {
     .name = "amx",
     .gemm = gemm_amx,
@@ -119,4 +133,6 @@ const ronde__bf16 ronde__bf16_amx = {
     .pack_panels = ronde__bf16_pack_panels,
     .pack_transposed_panels = ronde__bf16_pack_transposed_panels,
     .pack_transposed = ronde__bf16_pack_transposed,
+    .peak = peak_amx,
+    .peak_flops = 4.0 * 2 * TILE * TILE * RONDE__BF16_STEP,
 };

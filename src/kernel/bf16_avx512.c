@@ -186,6 +186,20 @@ static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *
   }
 }
 
+enum { CHAINS = 12 };
+
+static float peak_avx512(int64_t turns) {
+  __m512 sum[CHAINS], x = _mm512_set1_ps(0.5f);
+  __asm__ volatile("" : "+v"(x)); /* not known when compiling */
+  for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
+  for (; turns > 0; turns--) {
+    UNROLL
+    for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)x, (__m512bh)x);
+  }
+  for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+  return _mm512_reduce_add_ps(sum[0]);
+}
+
 const ronde__bf16 ronde__bf16_avx512 = {
     .name = "avx512_bf16",
     .gemm = gemm_avx512,
@@ -193,4 +207,6 @@ const ronde__bf16 ronde__bf16_avx512 = {
     .pack_panels = ronde__bf16_pack_panels,
     .pack_transposed_panels = ronde__bf16_pack_transposed_panels,
     .pack_transposed = ronde__bf16_pack_transposed,
+    .peak = peak_avx512,
+    .peak_flops = CHAINS * 2.0 * 2 * PANEL,
 };

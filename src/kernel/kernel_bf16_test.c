@@ -129,6 +129,14 @@ static void test_threads(void **unused) {
   pthread_join(thread, NULL);
 }
 
+/* Of zeros and halves: what is added is known. */
+static void test_peak(void **unused) {
+  for (int i = 0; ronde__bf16_available(i); i++) {
+    float sum = ronde__bf16_available(i)->peak(1000);
+    assert_true(isfinite(sum) && ronde__bf16_available(i)->peak_flops > 0);
+  }
+}
+
 static void test_choice(void **unused) {
   const ronde__kernels *best = ronde__kernels_available(0);
   assert_ptr_equal(ronde__bf16_get(best), ronde__bf16_available(0));
@@ -148,8 +156,9 @@ static void test_choice(void **unused) {
 int main(void) {
   if (!ronde__bf16_available(0)) puts("SKIP: this CPU has no bfloat16: its kernels are not tested");
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pack),    cmocka_unit_test(test_special_numbers), cmocka_unit_test(test_gemm),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_pack), cmocka_unit_test(test_special_numbers),
+      cmocka_unit_test(test_gemm), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_peak), cmocka_unit_test(test_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
