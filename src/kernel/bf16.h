@@ -16,6 +16,7 @@ enum { RONDE__BF16_STEP = 32, RONDE__BF16_PANEL = 16 };
 
 typedef struct ronde__bf16 {
   const char *name; /* "amx", "avx512_bf16": also in RONDE_ISA */
+  bool pays;        /* it was faster than f32 where it was measured (docs/notebook/bf16.md) */
   /* shape.ldb is not read: it follows from k. */
   ronde__gemm_fn gemm;
   /* out[j] = x[j], j < n */

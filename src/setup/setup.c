@@ -344,8 +344,10 @@ static void settle_dtype(ronde__job *job) {
   int asked = job->options->dtype;
   const char *isa = job->compute.kernels->isa;
   if (asked == RONDE__DTYPE_F32) return;
-  job->compute.bf16 = ronde__bf16_get(job->compute.kernels);
-  if (job->compute.bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in bfloat16 (%s)", job->compute.bf16->name);
+  const ronde__bf16 *bf16 = ronde__bf16_get(job->compute.kernels);
+  if (bf16 && (bf16->pays || asked == RONDE__DTYPE_BF16)) job->compute.bf16 = bf16;
+  if (job->compute.bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in bfloat16 (%s)", bf16->name);
+  else if (bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in f32, which is faster than bfloat16 by %s", bf16->name);
   else if (asked == RONDE__DTYPE_AUTO) ronde__log(RONDE_LOG_INFO, "layers multiply in f32: %s has no bfloat16", isa);
   else ronde__log(RONDE_LOG_WARNING, "--dtype bf16: layers multiply in f32, because %s has no bfloat16", isa);
 }
