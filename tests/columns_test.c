@@ -2,25 +2,11 @@
  * their names. */
 #include "train_testing.h"
 
+#include "lib/folder.h"
+
 #include "data/testing.h"
 
 enum { N_ROWS = 240 };
-
-static char *folder; /* of each test; also where its cache lies */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  setenv("RONDE_CACHE_DIR", folder, 1);
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* ---- files ---- */
 
@@ -215,7 +201,7 @@ static void test_a_set_is_described(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_cache, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_values_are_learnt),
       TEST(test_classes_go_by_name),

@@ -1,27 +1,13 @@
 /* Whole jobs on data sets of colour images, through the public API. */
 #include "train_testing.h"
 
+#include "lib/folder.h"
+
 #include "data/jpeg_testing.h"
 
 #include "io/safetensors.h"
 
 #include <sys/stat.h>
-
-static char *folder; /* of each test; also where its cache lies */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  setenv("RONDE_CACHE_DIR", folder, 1);
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* Runs a job whose options hold the test's folder at every %s. */
 static json_t *run_job(const char *verb, const char *options) {
@@ -449,7 +435,7 @@ static void test_sizes_and_chance_that_cannot_be(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_cache, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_predict_sees_what_eval_sees_of_cifar),
       TEST(test_predict_refuses_other_normalisation),

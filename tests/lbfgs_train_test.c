@@ -131,38 +131,20 @@ static void test_steps_say_how_often_they_evaluate(void **state) {
 
 /* ---- numbers that break ---------------------------------------------------------------------------------------------- */
 
-static ronde_status nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-                             float *targets) {
-  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
-  for (int64_t i = 0; i < n; i++)
-    if (ids[i] == 13) x[i * SMALL_PIXELS] = NAN;
-  return RONDE_OK;
-}
-
-static ronde_status train_on(ronde_source source, const char *options, json_t **run_out) {
-  ronde_hooks hooks = {.model = small_model, .source = &source};
-  ronde_config *config = config_make("train", options);
-  char *text = NULL;
-  ronde_status status = ronde_train(config, &hooks, &text);
-  ronde_config_destroy(config);
-  *run_out = json_of(text);
-  return status;
-}
-
 static void test_broken_steps_are_named_and_left_out(void **state) {
   for (int workers = 1; workers <= 2; workers++) {
     char options[512];
     json_t *run;
     ronde_source source = small_source(24, 0);
-    source.read = nan_read;
+    source.read = small_nan_read;
     test_log_start(&lines);
     in(options, LBFGS "batch=8 workers=%d lbfgs-iterations=2", workers);
-    assert_int_equal(train_on(source, options, &run), RONDE_E_NUMERIC);
+    assert_int_equal(train_small_on(source, options, &run), RONDE_E_NUMERIC);
     assert_int_equal(lines.n_errors, 1);
     assert_non_null(strstr(lines.error, "step 2: the loss of rank"));
     json_decref(run);
     in(options, LBFGS "batch=8 workers=%d lbfgs-iterations=2 skip-bad-steps=1", workers);
-    assert_int_equal(train_on(source, options, &run), RONDE_OK);
+    assert_int_equal(train_small_on(source, options, &run), RONDE_OK);
     assert_int_equal((int)real_at(run, "totals.skipped_steps"), 1);
     json_decref(run);
   }

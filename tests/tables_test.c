@@ -2,27 +2,14 @@
  * values against the same measures of what predict tells. */
 #include "train_testing.h"
 
+#include "lib/folder.h"
+
 #include "data/testing.h"
 #include "io/safetensors.h"
 
 enum { N_TRAIN = 240, N_TEST = 60, COLUMNS = 4, MAX_TARGETS = 3 };
 
-static char *folder; /* of each test; also where its cache lies */
-static test_log lines;
 static float test_y[N_TEST * MAX_TARGETS];
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  setenv("RONDE_CACHE_DIR", folder, 1);
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* ---- data ---- */
 
@@ -289,7 +276,7 @@ static void test_what_cannot_be_is_refused(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_cache, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_one_value_is_learnt),
       TEST(test_several_values_are_learnt),

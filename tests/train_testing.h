@@ -21,7 +21,12 @@ float small_noise(int64_t id, int64_t i);
 ronde_status small_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                         float *targets);
 
+/* The same, but for a NaN in example 13. */
+ronde_status small_nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                            float *targets);
 ronde_source small_source(int64_t n_train, int64_t n_test);
+/* small_model trained on it: *run_out is run.json, NULL where there is none. */
+ronde_status train_small_on(ronde_source source, const char *options, json_t **run_out);
 
 ronde_source small_values(int64_t n_train, int64_t n_test);
 

@@ -3,7 +3,6 @@
  * The state of the tiles is configured and released in each call: who else uses them on this thread meets none of it.
  * Source: Intel 64 Software Developer's Manual, volume 1, "Programming with Intel Advanced Matrix Extensions". */
 #include <immintrin.h>
-#include <string.h>
 
 #include "kernel/bf16_pack.h"
 

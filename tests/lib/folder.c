@@ -4,6 +4,13 @@
 char *folder;
 test_log lines;
 
+int make_folder_with_cache(void **state) {
+  folder = test_folder_create();
+  setenv("RONDE_CACHE_DIR", folder, 1);
+  test_log_start(&lines);
+  return 0;
+}
+
 int remove_folder(void **state) {
   ronde_log_set(NULL, NULL);
   test_folder_destroy(folder);

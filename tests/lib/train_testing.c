@@ -249,3 +249,21 @@ double update_difference(const observed *a, const observed *b, const observed *f
   assert_true(update > 0);
   return difference / update;
 }
+
+ronde_status small_nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                            float *targets) {
+  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
+  for (int64_t i = 0; i < n; i++)
+    if (ids[i] == 13) x[i * SMALL_PIXELS] = NAN;
+  return RONDE_OK;
+}
+
+ronde_status train_small_on(ronde_source source, const char *options, json_t **run_out) {
+  ronde_hooks hooks = {.model = small_model, .source = &source};
+  ronde_config *config = config_make("train", options);
+  char *text = NULL;
+  ronde_status status = ronde_train(config, &hooks, &text);
+  ronde_config_destroy(config);
+  *run_out = json_of(text);
+  return status;
+}
