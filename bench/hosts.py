@@ -3,6 +3,7 @@
 gloo, or the all-reduce of both beside the limit of the link. Alternated rounds; medians. Needs root.
 
     python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --model resnet18
+    python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --model alexnet --strategy allreduce,hybrid
     python3 bench/hosts.py --ronde build/ronde --python peers/pytorch/bin/python --bytes 4194304,16777216
     python3 bench/hosts.py --ronde build/ronde --model alexnet --bounds
     python3 bench/hosts.py --ronde build/ronde --model alexnet --bounds --strategy ps-sync
@@ -35,13 +36,15 @@ p.add_argument("--batch", type=int, default=42, help="of each host")
 p.add_argument("--momentum", type=float, default=0.9)
 p.add_argument("--bytes", help="sizes of all-reduces, instead of --model")
 p.add_argument("--bounds", action="store_true")
-p.add_argument("--strategy", default="allreduce", choices=["allreduce", "ps-sync"],
-               help="of --bounds; ps-sync has a server on each host")
+p.add_argument("--strategy", default="allreduce",
+               help="one or several of Ronde's; of --bounds allreduce or ps-sync, with a server on each host")
 p.add_argument("--rounds", type=int, default=3)
 p.add_argument("--steps", type=int, default=30)
 a = p.parse_args()
 if not a.python and not a.bounds:
     p.error("--python is needed to run PyTorch")
+if a.bounds and a.strategy not in ("allreduce", "ps-sync"):
+    p.error("--bounds knows what allreduce and ps-sync send")
 hosts = [f"ronde{i + 1}" for i in range(a.hosts)]
 shape = SHAPES.get(a.model, "3x32x32")
 script = ROOT / "tests" / "hosts.sh"
@@ -101,10 +104,13 @@ def show(name, rounds, other):
 
 
 def steps():
-    rounds = {"ronde": [], "ronde bf16": [], "pytorch": []}
+    strategies = {name: ["--strategy", name] for name in a.strategy.split(",")}
+    if "allreduce" in strategies:
+        strategies["allreduce bf16"] = ["--wire", "bf16"]
+    rounds = {name: [] for name in [*strategies, "pytorch"]}
     for _ in range(a.rounds):
-        rounds["ronde"].append(ronde_steps())
-        rounds["ronde bf16"].append(ronde_steps("--wire", "bf16"))
+        for name, options in strategies.items():
+            rounds[name].append(ronde_steps(*options))
         options = f"--model {a.model} --shape {shape} --batch {a.batch} --momentum {a.momentum}"
         rounds["pytorch"].append(pytorch(*options.split()))
     print(f"{a.model}, {a.hosts} hosts at {a.rate}, {a.batch} examples each")

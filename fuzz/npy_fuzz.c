@@ -6,6 +6,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static ronde_status read_bytes(ronde__stream *stream, const ronde__npy *npy, void *to) {
+  ronde_status status = ronde__npy_begin(stream, npy);
+  if (status == RONDE_OK) status = ronde__npy_take(stream, npy, 0, npy->n_items, to);
+  return status == RONDE_OK ? ronde__stream_end(stream) : status;
+}
+
 static void read_array(ronde__stream *stream, const ronde__npy *npy) {
   bool is_float = npy->type == 'f';
   size_t item_bytes = is_float ? (size_t)npy->item_bytes : sizeof(int64_t);
@@ -17,7 +23,7 @@ static void read_array(ronde__stream *stream, const ronde__npy *npy) {
       if (!isfinite(values[i])) abort();
   }
   if (!is_float) {
-    if (npy->item_bytes == 1 && npy->type == 'u' && ronde__npy_read(stream, npy, to) != RONDE_OK) abort();
+    if (npy->item_bytes == 1 && npy->type == 'u' && read_bytes(stream, npy, to) != RONDE_OK) abort();
     int64_t *labels = to;
     if (ronde__npy_read_labels(stream, npy, labels) == RONDE_OK)
       for (int64_t i = 0; i < npy->n_items; ++i)

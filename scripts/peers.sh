@@ -22,7 +22,13 @@ for peer in "$@"; do
   rm -rf "${folder:?}/$peer"
   "${PYTHON:-python3}" -m venv "$folder/$peer"
   # shellcheck disable=SC2086
-  "$folder/$peer/bin/pip" install --quiet --disable-pip-version-check $packages
+  if ! "$folder/$peer/bin/pip" install --quiet --disable-pip-version-check $packages 2>"$folder/$peer/pip.log"; then
+    version=$("$folder/$peer/bin/python" -c 'import platform; print(platform.python_version())')
+    reason=$(grep -m 1 '^ERROR: ' "$folder/$peer/pip.log" | cut -c 8-300)
+    echo "not to be had for Python $version: ${reason:-pip could not install it}" >"$folder/$peer/missing"
+    echo "peers.sh: $peer: $(cat "$folder/$peer/missing")" >&2
+    continue
+  fi
   TF_CPP_MIN_LOG_LEVEL=3 "$folder/$peer/bin/python" -W ignore -c "import $module; print('$peer', $module.__version__)"
   touch "$folder/$peer/ready"
 done

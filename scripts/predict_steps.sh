@@ -8,7 +8,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 ronde=${1:-$root/build}/ronde
 models=${PREDICT_MODELS:-lenet5 resnet18 alexnet}
-strategies=${PREDICT_STRATEGIES:-allreduce ps-sync}
+strategies=${PREDICT_STRATEGIES:-allreduce ps-sync sharded}
 hosts=${PREDICT_HOSTS:-2 3}
 steps=${PREDICT_STEPS:-20}
 work=$(mktemp -d)

@@ -139,7 +139,8 @@ static void what_cannot_be_measured_is_refused(void **unused) {
     const char *options, *line;
     int code;
   } cases[] = {
-      {"step --model lenet5 --peers caffe", "--peers: 'caffe' is not pytorch, tensorflow or mxnet", 2},
+      {"step --model lenet5 --peers caffe",
+       "--peers: 'caffe' is not pytorch, pytorch-compiled, tensorflow, tensorflow-eager or mxnet", 2},
       {"step --model lenet5 --peers-dir x", "--peers-dir can have no effect without --peers", 2},
       {"step --model lenet5 --peers pytorch --optimizer adamw", "measured with sgd or adam", 2},
       {"step --model lenet5 --peers mxnet --peers-dir /nowhere --rounds 1", "install the peers by `make peers`", 3},

@@ -9,20 +9,10 @@ static ronde_status nan_read(void *user, ronde_split split, const int64_t *ids, 
   return RONDE_OK;
 }
 
-static ronde_status train_on(const ronde_source *source, ronde_model_fn model, const char *options, json_t **run_out) {
-  ronde_hooks hooks = {.model = model, .source = source};
-  ronde_config *config = config_make("train", options);
-  char *text = NULL;
-  ronde_status status = ronde_train(config, &hooks, &text);
-  ronde_config_destroy(config);
-  *run_out = json_of(text);
-  return status;
-}
-
 static ronde_status train_nan(const char *options, json_t **run_out) {
   ronde_source source = small_source(40, 8);
   source.read = nan_read;
-  return train_on(&source, norm_model, options, run_out);
+  return train_on(options, source, norm_model, run_out);
 }
 
 /* Of the 5 steps of an epoch the 2nd and the 4th are bad; those left out change nothing, not even what batch
@@ -83,7 +73,7 @@ static ronde_tensor *product_model(ronde_graph *graph, ronde_tensor *x, int64_t 
 static ronde_status train_huge(const char *options, json_t **run_out) {
   ronde_source source = small_values(4, 2);
   source.read = huge_read;
-  return train_on(&source, product_model, options, run_out);
+  return train_on(options, source, product_model, run_out);
 }
 
 /* The layer behind it has had a good gradient by then, and must not have been updated: the weights are those that the
@@ -128,7 +118,7 @@ static void test_a_drifting_replica_is_named(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_bad_steps_are_left_out),
                                      TEST(test_a_step_whose_gradient_breaks_changes_nothing),
                                      TEST(test_a_drifting_replica_is_named)};

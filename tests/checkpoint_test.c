@@ -280,7 +280,7 @@ static void test_a_folder_stands_for_its_best_weights(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_a_flipped_bit_is_found_wherever_it_is),
                                      TEST(test_an_older_checkpoint_serves_where_the_newest_is_damaged),
                                      TEST(test_notes_that_cannot_be_followed),

@@ -140,7 +140,8 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"data", "what to do is missing: ronde data list, info, get or convert"},
       {"bench", "a word is missing: ronde bench SUITE (ronde bench --help lists them)"},
       {"bench colectives",
-       "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels)"},
+       "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels, replicas, "
+       "techniques, execution, clusters)"},
       {"help bench collectives more", "unexpected word 'more': ronde help VERB"},
       {"data gett mnist", "ronde data gett: unknown word; the nearest is get (of list, info, get, convert)"},
       {"data info", "a data set is missing: ronde data info NAME"},
@@ -461,7 +462,98 @@ static void test_weights_go_from_verb_to_verb(void **state) {
   json_decref(json);
 }
 
+static void check_same(const json_t *a, const json_t *b, const char *key) {
+  const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
+  assert_true((!x && !y) || json_equal(x, y));
+}
+
+/* Classes by name, of which some have none, or values: each line is what --json says of its example. */
+static void check_lines(const char *words, const char *key, size_t n) {
+  char text[512];
+  static outcome lines, whole;
+  snprintf(text, sizeof text, "predict %s --format jsonl", words);
+  run(text, NULL, &lines);
+  assert_int_equal(lines.exit_code, 0);
+  snprintf(text, sizeof text, "predict %s --json", words);
+  run(text, NULL, &whole);
+  json_t *json = json_loads(whole.out, 0, NULL), *examples = json_object_get(json, "examples");
+  assert_int_equal(json_array_size(examples), n);
+  char *line = strtok(lines.out, "\n");
+  for (size_t i = 0; i < n; i++, line = strtok(NULL, "\n")) {
+    json_t *told = json_loads(line, 0, NULL), *wanted = json_array_get(examples, i);
+    assert_non_null(told);
+    assert_int_equal(json_integer_value(json_object_get(told, "index")), i);
+    check_same(told, wanted, "file");
+    json_t *rows = json_object_get(told, key), *wanted_rows = json_object_get(wanted, key);
+    assert_int_equal(json_array_size(rows), json_array_size(wanted_rows));
+    for (size_t k = 0; k < json_array_size(rows); k++) {
+      json_t *row = json_array_get(rows, k), *other = json_array_get(wanted_rows, k);
+      bool is_class = json_is_object(row);
+      check_same(row, other, "class");
+      check_same(row, other, "name");
+      if (is_class) row = json_object_get(row, "probability"), other = json_object_get(other, "probability");
+      assert_float_equal(json_real_value(row), json_real_value(other), 1e-5);
+    }
+    json_decref(told);
+  }
+  assert_null(line);
+  json_decref(json);
+}
+
+static void write_table(const char *path, const char *targets[3]) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fprintf(file, "a,b,c\n");
+  for (int i = 0; i < 24; i++) fprintf(file, "%d,%d,%s\n", i % 7, i % 5 * i % 3, targets[i % 3]);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void test_predictions_as_lines(void **state) {
+  static const char *const completed[] = {"completed", NULL};
+  write_table("names.csv", (const char *[3]){"ant", "\"a \"\"bee\"\"\"", "cat"});
+  write_table("values.csv", (const char *[3]){"0.5", "-1.25", "2.75"});
+  check_says("train --model mlp:8 --data csv:names.csv --target c --batch 8 --save names", false, completed);
+  check_says("train --model mlp:8 --data csv:values.csv --target c --batch 8 --loss mse --save values", false,
+             completed);
+  check_lines("names names.csv --top 2", "classes", 24);
+  check_lines("values values.csv", "values", 24);
+  static outcome outcome;
+  assert_int_equal(rename("values.csv", "\xff.csv"), 0);
+  run("predict values \xff.csv --format jsonl", NULL, &outcome);
+  char *line = strtok(outcome.out, "\n");
+  for (int i = 0; i < 24; i++, line = strtok(NULL, "\n")) {
+    json_t *told = json_loads(line, 0, NULL);
+    assert_true(json_is_null(json_object_get(told, "file")));
+    json_decref(told);
+  }
+}
+
 /* What is kept out of training is validated, not tested. */
+/* The prompt, the bytes that are drawn behind it, and a line end; or a line for each of them. */
+static void test_a_text_goes_on(void **state) {
+  static outcome text, lines;
+  static const char *const completed[] = {"completed", NULL};
+  FILE *to = fopen("numbers.txt", "w");
+  for (int i = 0; i < 200; i++) fprintf(to, "%d\n", i);
+  assert_int_equal(fclose(to), 0);
+  check_says("train --model transformer-tiny --data text:numbers.txt --window 16 --batch 8 --steps 2 --save text",
+             false, completed);
+  run("predict text --prompt 17 --tokens 5 --temperature 0", NULL, &text);
+  assert_int_equal(text.exit_code, 0);
+  assert_int_equal(strlen(text.out), 2 + 5 + 1);
+  assert_true(!strncmp(text.out, "17", 2) && text.out[7] == '\n');
+  run("predict text --prompt 17 --tokens 5 --temperature 0 --format jsonl", NULL, &lines);
+  assert_int_equal(lines.exit_code, 0);
+  char *line = strtok(lines.out, "\n");
+  for (int i = 0; i < 5; i++, line = strtok(NULL, "\n")) {
+    json_t *told = json_loads(line, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(told, "token")), (unsigned char)text.out[2 + i]);
+    json_decref(told);
+  }
+  run("predict text", NULL, &text);
+  assert_int_equal(text.exit_code, 2);
+}
+
 static void test_validation_is_called_so(void **state) {
   static const char *const tested[] = {"  test loss ", "\n  test        accuracy 0.", NULL};
   static const char *const validated[] = {"  val. loss ", "\n  validation  accuracy 0.", NULL};
@@ -505,6 +597,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_quiet_and_json, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_a_plan_is_a_result, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_weights_go_from_verb_to_verb, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_predictions_as_lines, enter_folder, leave_folder),
+      cmocka_unit_test_setup_teardown(test_a_text_goes_on, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_validation_is_called_so, enter_folder, leave_folder),
       cmocka_unit_test_setup_teardown(test_environment_reaches_the_run, enter_folder, leave_folder),
   };

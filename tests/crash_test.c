@@ -1,6 +1,7 @@
 /* The built program, killed at random moments while it writes checkpoints as often as it can; a full disk; a folder
  * that cannot be written: what is there afterwards is whole, and the training goes on from it to the same end.
  * RONDE_KILLS=200 kills that many times instead of 20. */
+#include "lib/folder.h"
 #include "train_testing.h"
 
 #include "state/checkpoint.h"
@@ -11,21 +12,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
-
-static char *folder; /* of each test */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* Starts `ronde` with words that blanks separate, %s among them being the test's folder; its files may have at most
  * file_limit bytes (0: no limit). Messages go to FOLDER/err. */
@@ -258,7 +244,7 @@ static void test_a_folder_that_cannot_be_written(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_killed_at_any_moment),
                                      TEST(test_the_last_one_at_sigterm),
                                      TEST(test_a_second_run_is_refused_and_the_first_names_it),

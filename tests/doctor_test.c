@@ -167,6 +167,72 @@ static void hosts_of_a_network_are_measured(void **state) {
   json_decref(json);
 }
 
+/* Rows of `ronde doctor --drill --json`, of which so many were survived. */
+static void check_drills(size_t n_survived) {
+  json_error_t error;
+  const char *begin = strchr(said, '{');
+  json_t *json = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, &error) : NULL;
+  if (!json) fail_msg("no JSON in:\n%s", said);
+  assert_string_equal(json_string_value(json_object_get(json, "schema")), "ronde.drills.v1");
+  const json_t *drills = json_object_get(json, "drills"), *row;
+  size_t i, n = 0;
+  assert_int_equal(json_array_size(drills), 9);
+  json_array_foreach(drills, i, row) n += json_is_true(json_object_get(row, "survived"));
+  if (n != n_survived) fail_msg("%zu faults survived, not %zu:\n%s", n, n_survived, said);
+  row = json_array_get(drills, 0);
+  assert_string_equal(json_string_value(json_object_get(row, "how")), "restarted");
+  assert_int_equal(json_integer_value(json_object_get(row, "steps_lost")), 0);
+  assert_true(json_is_integer(json_object_get(row, "steps_lost")));
+  json_decref(json);
+}
+
+static void faults_are_rehearsed(void **state) {
+  check_run(2, run(RONDE " doctor --drill --data synthetic:1x8x8:3:30"));
+  check_says("--data can have no effect with --drill");
+  check_run(2, run(RONDE " doctor --drill --transport threads"));
+  check_says("--transport threads: drills end single processes");
+  need_mpi();
+  check_run(2, run("timeout 60 " RONDE " doctor --drill --workers 1"));
+  check_says("--drill needs two workers");
+  char path[] = "/tmp/ronde-XXXXXX";
+  assert_non_null(mkdtemp(path));
+  check_run(0, run("TMPDIR=%s timeout 200 " RONDE " doctor --drill --json", path));
+  check_drills(9);
+  check_run(0, run("rm -rf %s/ronde-mpi-*; rmdir %s", path, path)); /* nothing else is left */
+}
+
+/* No run can be gone on with. */
+static void what_is_not_survived_is_said(void **state) {
+  need_mpi();
+  char path[] = "/tmp/ronde-XXXXXX", front[200];
+  assert_non_null(mkdtemp(path));
+  check_run(0, run("cat >%s/mpirun.openmpi <<'END' && chmod +x %s/mpirun.openmpi\n"
+                   "#!/bin/sh\ncase \"$*\" in *--resume=auto*) exit 1 ;; esac\n"
+                   "exec \"$REAL\" \"$@\"\nEND",
+                   path, path));
+  snprintf(front, sizeof front, "REAL=$(command -v mpirun.openmpi); PATH=%s:$PATH; export PATH REAL;", path);
+  int code = run("%s timeout 200 " RONDE " doctor --drill", front);
+  char *table = strdup(said);
+  run("rm -r %s", path);
+  assert_int_equal(code, 7);
+  if (!strstr(table, "faults were not survived here")) fail_msg("%s", table);
+  free(table);
+}
+
+static void faults_are_rehearsed_on_hosts(void **state) {
+  need_mpi();
+  if (geteuid() != 0 || run(HOSTS " with 1 -- 'unshare --uts true'")) {
+    print_message("SKIP: no right to make network namespaces\n");
+    skip();
+  }
+  setenv("OMPI_MCA_plm_rsh_agent", HOSTS " agent", 1);
+  int code =
+      run(HOSTS " with 2 -- 'timeout 300 " RONDE " doctor --drill --hosts ronde1,ronde2 --iface 10.91.7.0/24 --json'");
+  unsetenv("OMPI_MCA_plm_rsh_agent");
+  check_run(0, code);
+  check_drills(9);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(this_machine_is_looked_at),
@@ -176,6 +242,9 @@ int main(void) {
       cmocka_unit_test(hosts_that_do_not_answer_are_named),
       cmocka_unit_test(host_files_are_read),
       cmocka_unit_test(hosts_of_a_network_are_measured),
+      cmocka_unit_test(faults_are_rehearsed),
+      cmocka_unit_test(what_is_not_survived_is_said),
+      cmocka_unit_test(faults_are_rehearsed_on_hosts),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, NULL, NULL);

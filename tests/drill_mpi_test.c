@@ -10,7 +10,7 @@
 
 #define TRAIN "timeout 100 " RONDE " train " SMALL " --epochs 3 --checkpoint-every 10 --no-save-best "
 
-static char undisturbed[80];
+static char undisturbed[80], undisturbed_sharded[80];
 
 static void weights_of(const char *name, char sha256_out[80]) {
   json_t *json = left_by(name, "run.json");
@@ -49,13 +49,151 @@ static void a_kill_ends_one_process_and_is_named(void **state) {
   need_mpi();
   check_run(4, run(TRAIN "--workers 3 --transport mpi --out km --drill slow:0:40,kill:1@25"));
   check_says("ronde: error: rank 1 on host ");
-  check_says("was lost: killed by signal 9");
+  check_says("was lost: killed by ");
+  check_run(0, run("grep -q '\"failed\"' km/run.json && rm km/run.json")); /* the survivors' word */
   check_kept("km");
   check_goes_on("km");
   check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy ps-async --out ka --drill kill:2@15"));
   check_says("ronde: error: rank 2 on host ");
+  check_run(
+      4, run(TRAIN "--workers 3 --transport mpi --strategy hybrid --hybrid-layers fc1,fc2 --out kh --drill kill:2@9"));
+  check_says("ronde: error: rank 2 on host ");
   check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy sandblaster --out ks --drill kill:2@2"));
   check_says("ronde: error: rank 2 on host ");
+}
+
+#define RESTARTS "--workers 3 --transport mpi --on-loss restart "
+
+/* The step from which a run went on after its one loss; steps_lost: those that it made twice. */
+static int64_t resumed_at(const char *name, int64_t steps_lost) {
+  json_t *json = left_by(name, "run.json");
+  int64_t step = json_integer_value(json_object_get(json_object_get(json, "resumed_from"), "step"));
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 1);
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
+  assert_int_equal(json_integer_value(json_object_get(one, "resumed_step")), step);
+  assert_true(json_is_integer(json_object_get(one, "steps_lost")));
+  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), steps_lost);
+  json_decref(json);
+  return step;
+}
+
+/* The survivors have the newest state, whoever it is that dies: no step is made twice, and no bit changes. */
+static void a_run_starts_again_where_it_was(void **state) {
+  need_mpi();
+  for (int rank = 0; rank < 3; rank++) {
+    char name[8], sha256[80];
+    snprintf(name, sizeof name, "r%d", rank);
+    check_run(0, run(TRAIN RESTARTS "--out %s --drill slow:0:40,kill:%d@25", name, rank));
+    weights_of(name, sha256);
+    assert_string_equal(sha256, undisturbed);
+    assert_int_equal(resumed_at(name, 0), 24);
+    check_run(0, run("grep -F '(last seen ' %s/run.json", name));
+    check_run(0, run("cut -d, -f1 %s/steps.jsonl | sort | uniq -d | wc -l && test -f %s/last.safetensors", name, name));
+    assert_int_equal(strtol(said, NULL, 10), 0);
+  }
+}
+
+/* Not also that of the survivors. */
+static void a_run_that_started_again_prints_one_record(void **state) {
+  need_mpi();
+  check_run(0, run(TRAIN RESTARTS "--json --out j --drill kill:1@25 2>/dev/null"));
+  json_error_t error;
+  json_t *json = json_loads(said, 0, &error);
+  if (!json) fail_msg("%s in:\n%s", error.text, said);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+}
+
+static void state_of(const char *name, char sha256_out[80]) {
+  json_t *json = left_by(name, "run.json");
+  const char *sha256 = json_string_value(json_object_get(json_object_get(json, "result"), "state_sha256"));
+  snprintf(sha256_out, 80, "%s", sha256 ? sha256 : "none");
+  json_decref(json);
+}
+
+/* Running statistics are those in front of the step that is given up; and where an exchange was under way, so that the
+ * parameters are of two steps, the update is ended or undone. */
+static void what_a_step_has_changed_is_not_kept(void **state) {
+  need_mpi();
+#define NORM                                                                                                     \
+  "timeout 200 " RONDE                                                                                           \
+  " train --model resnet18-cifar --data synthetic:3x32x32:10:48 --batch 12 --threads 1 --quiet --epochs 2 --lr " \
+  "0.01 --no-save-best " RESTARTS
+  char sha256[80], expected[80];
+  check_run(0, run(NORM "--out nu"));
+  check_run(0, run(NORM "--out nk --drill kill:1@4"));
+  state_of("nu", expected);
+  state_of("nk", sha256);
+  assert_string_equal(sha256, expected);
+  assert_int_equal(resumed_at("nk", 0), 3);
+#define OVERLAPPED TRAIN RESTARTS "--optimizer adam --lr 0.001 --overlap on --bucket-mb 0.01 "
+  check_run(0, run(OVERLAPPED "--out vu")); /* buckets decide in which order ranks are summed */
+  weights_of("vu", expected);
+  for (int i = 0; i < 3; i++) {
+    check_run(0, run(OVERLAPPED "--overwrite --out vk --drill kill:1@%d", 21 + i));
+    weights_of("vk", sha256);
+    assert_string_equal(sha256, expected);
+    int64_t step = resumed_at("vk", 0);
+    assert_true(step == 19 + i || step == 20 + i);
+  }
+}
+
+/* The master has all; without it there is the last checkpoint. */
+static void a_master_saves_what_it_has(void **state) {
+  need_mpi();
+#define MASTER TRAIN RESTARTS "--strategy dataparallel --momentum 0.9 "
+  char sha256[80], expected[80];
+  check_run(0, run(MASTER "--out du"));
+  weights_of("du", expected);
+  check_run(0, run(MASTER "--out dk --drill slow:0:40,kill:1@25"));
+  weights_of("dk", sha256);
+  assert_string_equal(sha256, expected);
+  assert_int_equal(resumed_at("dk", 0), 24);
+  check_run(0, run(MASTER "--out d0 --drill slow:0:40,kill:0@25"));
+  weights_of("d0", sha256);
+  assert_string_equal(sha256, expected);
+  assert_int_equal(resumed_at("d0", 4), 20);
+}
+
+/* The steps behind the last synchronisation were each worker's own. By hand from the same state the bits are the same. */
+static void a_synchronised_state_is_gone_on_from(void **state) {
+  need_mpi();
+#define LOCAL "timeout 100 " RONDE " train " SMALL " --epochs 3 --no-save-best --keep 100 "
+#define LOCAL_SGD RESTARTS "--strategy localsgd --sync-every 5 --out l"
+  char sha256[80], expected[80];
+  check_run(0, run(LOCAL LOCAL_SGD " --drill slow:2:40,kill:1@23"));
+  weights_of("l", sha256);
+  int64_t step = resumed_at("l", 2); /* the others come to their meeting behind step 24 */
+  assert_int_equal(step, 22);
+  check_run(0, run("mkdir -p h/checkpoints && cp l/checkpoints/step-%lld.safetensors h/checkpoints/", (long long)step));
+  check_run(0, run("timeout 100 " RONDE " train --quiet --resume h"));
+  weights_of("h", expected);
+  assert_string_equal(sha256, expected);
+}
+
+/* Where the workers have parts of the state: from the last checkpoint. */
+static void a_run_starts_again_from_its_checkpoint(void **state) {
+  need_mpi();
+  char sha256[80];
+  check_run(0, run(TRAIN RESTARTS "--strategy sharded --out rs --drill slow:0:40,kill:1@25"));
+  assert_int_equal(resumed_at("rs", 4), 20);
+  weights_of("rs", sha256);
+  check_run(0, run(TRAIN "--workers 3 --transport mpi --strategy sharded --out us"));
+  weights_of("us", undisturbed_sharded);
+  assert_string_equal(sha256, undisturbed_sharded);
+}
+
+static void restarts_that_cannot_be_are_refused(void **state) {
+  need_mpi();
+  check_run(2, run(TRAIN "--workers 3 --out n1 --on-loss restart"));
+  check_says("only --transport mpi uses it");
+  check_run(2, run(TRAIN "--workers 3 --transport mpi --on-loss restart"));
+  check_says("there is no --out DIR");
+  check_run(2, run(TRAIN "--workers 3 --transport mpi --on-loss restart --out n2 --resume u"));
+  check_says("--on-loss restart: a restart would begin anew");
+  check_run(2, run("OMPI_COMM_WORLD_SIZE=1 " TRAIN "--transport mpi --workers 3 --on-loss restart --out n3"));
+  check_says("only `ronde train` itself can start its ranks again");
 }
 
 static void check_waited_for(const char *name, const char *transport) {
@@ -118,6 +256,13 @@ int main(void) {
       cmocka_unit_test(make_undisturbed),
       cmocka_unit_test(a_kill_takes_all_threads),
       cmocka_unit_test(a_kill_ends_one_process_and_is_named),
+      cmocka_unit_test(a_run_starts_again_where_it_was),
+      cmocka_unit_test(a_run_that_started_again_prints_one_record),
+      cmocka_unit_test(what_a_step_has_changed_is_not_kept),
+      cmocka_unit_test(a_master_saves_what_it_has),
+      cmocka_unit_test(a_synchronised_state_is_gone_on_from),
+      cmocka_unit_test(a_run_starts_again_from_its_checkpoint),
+      cmocka_unit_test(restarts_that_cannot_be_are_refused),
       cmocka_unit_test(a_short_stop_is_waited_for),
       cmocka_unit_test(a_long_stop_is_a_loss),
       cmocka_unit_test(broken_numbers_are_named_between_processes),

@@ -55,6 +55,7 @@ static const char *const strategies[] = {
     "workers=3 strategy=allreduce accumulate=2",
     "workers=3 strategy=dataparallel",
     "workers=3 strategy=sharded",
+    "workers=3 strategy=hybrid hybrid-layers=fc1,fc2",
     "workers=3 strategy=pipeline",
     "workers=4 strategy=pipeline stages=2",
     "workers=3 strategy=localsgd sync-every=2",
@@ -153,7 +154,7 @@ static void test_a_drill_ends_with_its_run(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_a_plan_that_cannot_be_is_refused),  TEST(test_a_corrupted_gradient_is_named),
       TEST(test_a_corrupted_step_may_be_left_out),  TEST(test_a_failing_allocation_ends_the_run),

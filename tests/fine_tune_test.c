@@ -1,22 +1,8 @@
 /* Training on from weights of another task: parts that are frozen, a new output layer, what a file must hold. */
+#include "lib/folder.h"
 #include "train_testing.h"
 
 #include "io/safetensors.h"
-
-static char *folder; /* of each test */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* conv1 bn1 | conv2 bn2 | fc: two blocks of an image network, and its head. */
 static ronde_tensor *blocks(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
@@ -293,7 +279,7 @@ static void test_nothing_else_may_be_new(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_frozen_parameters_stay),    TEST(test_the_others_take_the_same_step),
       TEST(test_prefixes_that_fit_nothing), TEST(test_a_file_from_pytorch_gets_a_new_head),

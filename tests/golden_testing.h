@@ -25,16 +25,21 @@
 
 /* ---- numbers by hash: tests/golden/models.py has the same functions ---------------------------------------------- */
 
-enum { INPUT_STREAM = 1000, LABEL_STREAM = 1001, SKETCH_STREAM = 2000, SKETCH = 64 };
+enum { INPUT_STREAM = 1000, LABEL_STREAM = 1001, LENGTH_STREAM = 1002, SKETCH_STREAM = 2000, SKETCH = 64 };
+
+/* n values in [-scale, scale). */
+void fill_values(uint32_t stream, size_t n, double scale, float *x);
 
 /* ---- one golden file --------------------------------------------------------------------------------------------- */
 
 typedef struct golden {
   const char *name;
   json_t *json;
+  int rank;
   int64_t shape[3], classes, batch, examples, example_elems;
+  int64_t vocabulary; /* of tokens, in sequences whose labels differ in length; 0: values, and a label an example */
   float *x;
-  int64_t *labels;
+  int64_t *labels, label_elems;
 } golden;
 
 const json_t *field(const json_t *object, const char *name);
@@ -78,6 +83,8 @@ double gradients(const golden *g, subject *s, int64_t begin, int64_t end);
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 bool within(const char *where, const char *what, double error, double peer_error, double norm, bool quiet);
+/* Of n steps' losses. A scalar's rounding is a matter of luck: they share PyTorch's largest error. */
+int loss_failures(const json_t *stage, const char *where, const double *losses, size_t n, bool quiet);
 
 int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n, bool quiet);
 

@@ -17,7 +17,7 @@ static void say(void *user, ronde_log_level level, const char *line) {
 }
 
 static int listen_in_folder(void **state) {
-  make_folder(state);
+  make_folder_with_log(state);
   said[0] = '\0';
   ronde_log_set(say, NULL);
   return 0;

@@ -137,14 +137,13 @@ static void test_broken_steps_are_named_and_left_out(void **state) {
     json_t *run;
     ronde_source source = small_source(24, 0);
     source.read = small_nan_read;
-    test_log_start(&lines);
     in(options, LBFGS "batch=8 workers=%d lbfgs-iterations=2", workers);
-    assert_int_equal(train_small_on(source, options, &run), RONDE_E_NUMERIC);
+    assert_int_equal(train_on(options, source, small_model, &run), RONDE_E_NUMERIC);
     assert_int_equal(lines.n_errors, 1);
     assert_non_null(strstr(lines.error, "step 2: the loss of rank"));
     json_decref(run);
     in(options, LBFGS "batch=8 workers=%d lbfgs-iterations=2 skip-bad-steps=1", workers);
-    assert_int_equal(train_small_on(source, options, &run), RONDE_OK);
+    assert_int_equal(train_on(options, source, small_model, &run), RONDE_OK);
     assert_int_equal((int)real_at(run, "totals.skipped_steps"), 1);
     json_decref(run);
   }
@@ -192,5 +191,5 @@ int main(void) {
       cmocka_unit_test(test_a_first_step_length_that_is_far_too_long),
       cmocka_unit_test(test_what_has_no_effect_is_refused),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, make_folder_with_log, remove_folder);
 }

@@ -5,11 +5,6 @@
 #include "io/checksum.h"
 #include "lib/folder.h"
 
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  return 0;
-}
-
 /* ---- the replay --------------------------------------------------------------------------------------------------- */
 
 enum { N_MOST = 7 };
@@ -487,7 +482,7 @@ static void test_what_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_runs_are_their_replay),
-      cmocka_unit_test_setup_teardown(test_local_optimizers_and_checkpoints, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(test_local_optimizers_and_checkpoints, make_folder_with_log, remove_folder),
       cmocka_unit_test(test_dead_weights_that_do_not_move),
       cmocka_unit_test(test_local_steps_after_some),
       cmocka_unit_test(test_clipping_is_of_local_gradients),

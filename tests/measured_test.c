@@ -142,7 +142,7 @@ static void options_decide_who_is_measured(void **state) {
   check_run(2, run(TRAIN "--workers 2 --strategy measured --allow-stale --sync-every 1000"));
   check_says("localsgd: its exchanges are too far apart to be measured");
   check_run(2, run(TRAIN "--workers 2 --strategy measured --lr 1 --momentum 0 --nesterov"));
-  check_says("; allreduce, dataparallel, sharded, ps-sync: --nesterov needs a --momentum above 0");
+  check_says("; allreduce, hybrid, dataparallel, sharded, ps-sync: --nesterov needs a --momentum above 0");
   check_run(3, run("timeout 100 " RONDE " train --model lenet5 --data npy:nowhere --strategy measured --workers 2"));
   check_says("nowhere");
   check_run(2, run(TRAIN "--workers 2 --drill slow:nobody:5"));

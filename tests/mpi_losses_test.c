@@ -99,8 +99,64 @@ static void a_killed_rank_ends_the_run_and_is_named(void **state) {
   assert_int_equal(run("kill -9 $(" THE("ronde train", "k") ")", "n", folder), 0);
   assert_int_equal(end_of(child), 4);
   check_last_line("k", "ronde: error: rank 2 on host ");
-  check_says("was lost: killed by signal 9");
+  check_says("was lost: killed by "); /* an older system does not tell by which signal */
   check_no_orphans();
+}
+
+/* Seconds from now on until the run says its first error; `limit` where it does not. */
+static double said_after(const char *name, double limit) {
+  for (double s = 0; s < limit; s += 0.02, pause_s(0.02))
+    if (run("grep -q 'ronde: error: ' %s.err", name) == 0) return s;
+  return limit;
+}
+
+/* By the survivors themselves, whatever mpirun does; and while rank 0, which waits for nobody, computes for long. */
+static void a_killed_rank_is_noticed_within_a_second(void **state) {
+  need_mpi();
+  static const char *const options[] = {"", "--drill slow:0:3000"};
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? "n1" : "n0";
+    pid_t child = start_long_run(name, options[i]);
+    assert_int_equal(run("kill -9 $(pgrep -n -f '^[^ ]*ronde train .*--out %s/%s')", folder, name), 0);
+    assert_true(said_after(name, 5) < 1);
+    assert_int_equal(end_of(child), 4);
+    assert_int_equal(run("cat %s.err", name), 0);
+    check_says("rank 2 on host "); /* unless a message was under way, which fails first, also since when and at what */
+    check_no_orphans();
+  }
+}
+
+/* Also not for ever; and one that is asked to end does so. */
+static void restarts_have_an_end(void **state) {
+  need_mpi();
+  pid_t child = start("again", "", "--on-loss restart --max-restarts 1 --checkpoint-every 20");
+  char steps[200];
+  snprintf(steps, sizeof steps, "%s/again/steps.jsonl", folder);
+  for (int i = 0; i < 600 && access(steps, R_OK); i++) pause_s(0.1);
+  for (int i = 0; i < 2; i++) {
+    pause_s(2);
+    check_run(0, run("kill -9 $(pgrep -n -f '^[^ ]*ronde train .*--out[ =]%s/again')", folder));
+  }
+  assert_int_equal(end_of(child), 4);
+  check_last_line("again", "ronde: error: not restarted: --max-restarts 1 is reached (");
+  assert_int_equal(run("test -f again/run.json"), 0);
+  check_no_orphans();
+  child = start_long_run("asked", "--on-loss restart");
+  kill(child, SIGTERM);
+  check_interrupted("asked", 143, child);
+}
+
+/* On the two hosts that are left; that the run has ended well is said by its exit code. */
+static void a_run_goes_on_without_a_lost_host(void **state) {
+  check_run(0, run_on_hosts("{ (sleep 4; ip link set ronde3v down) >/dev/null 2>&1 & } ",
+                            "--epochs 400 --checkpoint-every 50 --on-loss restart --out without"));
+  json_t *json = left_by("without", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_string_equal(json_string_value(json_object_get(one, "hosts_left_out")), "ronde3");
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 2);
+  assert_true(json_integer_value(json_object_get(json_object_get(json, "resumed_from"), "step")) > 0);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
 }
 
 static void an_interrupt_ends_all_ranks_well(void **state) {
@@ -123,14 +179,14 @@ static void an_interrupt_ends_all_ranks_well(void **state) {
 /* A step takes longer than what mpirun leaves a process between asking and killing. */
 static void a_long_step_is_waited_for(void **state) {
   need_mpi();
-  pid_t child = start_long_run("long", "--drill slow:1:14000@20");
+  pid_t child = start_long_run("long", "--drill slow:1:14000");
   kill(child, SIGTERM);
   check_interrupted("long", 143, child);
 }
 
 static void grace_has_an_end(void **state) {
   need_mpi();
-  pid_t child = start_long_run("grace", "--grace 2 --drill slow:1:60000@20");
+  pid_t child = start_long_run("grace", "--grace 2 --drill slow:1:60000");
   kill(child, SIGTERM);
   assert_int_equal(end_of(child), 143);
   check_last_line(
@@ -140,7 +196,7 @@ static void grace_has_an_end(void **state) {
 
 static void a_second_request_ends_at_once(void **state) {
   need_mpi();
-  pid_t child = start_long_run("twice", "--drill slow:1:60000@20");
+  pid_t child = start_long_run("twice", "--drill slow:1:60000");
   kill(child, SIGINT);
   pause_s(0.5);
   kill(child, SIGINT);
@@ -154,7 +210,7 @@ static void a_signal_to_all_processes_is_one_request(void **state) {
   need_mpi();
   static const char *const names[] = {"TERM", "INT"};
   for (int i = 0; i < 2; i++) {
-    pid_t child = start_long_run(i ? "all1" : "all0", "--drill slow:1:3000@20");
+    pid_t child = start_long_run(i ? "all1" : "all0", "--drill slow:1:3000");
     assert_int_equal(run("kill -%s $(pgrep -f -- '^[^ ]*(mpirun|ronde train).*--out %s/all%d')", names[i], folder, i),
                      0);
     check_interrupted(i ? "all1" : "all0", i ? 130 : 143, child);
@@ -283,23 +339,20 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("cat init.err"), 0);
   check_says("ronde: error: transport mpi: not all ranks have joined within 10 s");
-  /* A busy mpirun may lose the last word of rank 0, which has ended by then. */
-  check_last_line("init", "ronde: error: did not finish: rank ");
-  assert_int_equal(run("tail -1 init.err"), 0);
-  check_says("rank 1 on host here");
+  check_last_line("init", "ronde: error: did not end in time and was killed: rank 1 on host here");
   check_no_orphans();
 }
 
 /* Ranks find out first, and mpirun only much later. */
 static void a_cable_that_is_out_is_noticed(void **state) {
-  check_run(4, run_on_hosts("{ (sleep 8; ip link set ronde3v down) >/dev/null 2>&1 & } ",
-                            "--epochs 100000 --timeout 4 --out cable"));
-  check_says("nothing heard from rank 2 on host ronde3 for 4 s");
+  check_run(4,
+            run_on_hosts("{ (sleep 8; ip link set ronde3v down) >/dev/null 2>&1 & } ", "--epochs 100000 --out cable"));
+  check_says("nothing heard from rank 2 on host ronde3 (last seen ");
 }
 
 static void a_host_without_power_is_named(void **state) {
   check_run(4, run_on_hosts("{ (sleep 8; kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
-                            "--epochs 100000 --timeout 4 --out power"));
+                            "--epochs 100000 --out power"));
   check_says("ronde3");
   const char *last = strstr(said, "ronde: error: ");
   for (const char *next; last && (next = strstr(last + 1, "ronde: error: "));) last = next;
@@ -324,6 +377,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
+      cmocka_unit_test(a_killed_rank_is_noticed_within_a_second),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),
       cmocka_unit_test(a_long_step_is_waited_for),
       cmocka_unit_test(grace_has_an_end),
@@ -342,6 +396,8 @@ int main(void) {
       cmocka_unit_test(a_rank_stopped_as_mpi_starts_is_named),
       cmocka_unit_test(a_cable_that_is_out_is_noticed),
       cmocka_unit_test(a_host_without_power_is_named),
+      cmocka_unit_test(a_run_goes_on_without_a_lost_host),
+      cmocka_unit_test(restarts_have_an_end),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -646,6 +646,48 @@ static void stages_come_to_the_bits_of_one_process(void **state) {
 #undef STAGES
 }
 
+/* The last batch is short, and its last window has labels that are ignored. */
+static void a_character_model_comes_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  static const char *const strategies[] = {"allreduce --collective ring", "ps-sync --servers 2",
+                                           "pipeline --micro-batches 2", "sharded"};
+  check_run(0, run("seq -s ' ' 500 > numbers.txt"));
+  for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+    const char *command = "timeout 100 " RONDE
+                          " train --model transformer-tiny --data text:numbers.txt --window 24 "
+                          "--batch 14 --dropout 0 --lr 0.1 --epochs 1 --threads 1 --quiet --workers 3 --strategy %s "
+                          "--transport %s --overwrite --out %s";
+    check_run(0, run(command, strategies[i], "threads", "t"));
+    check_run(0, run(command, strategies[i], "mpi", "m"));
+    json_t *threads = record("t"), *mpi = record("m");
+    assert_string_equal(string_at(mpi, "world", "transport"), "mpi");
+    assert_string_equal(string_at(mpi, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
+    json_decref(threads);
+    json_decref(mpi);
+  }
+}
+
+/* Over 2, 3, 4 and 7 processes; of a resumed run rank 0 alone has the file. */
+static void split_layers_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  const char *command = "timeout 100 " RONDE
+                        " train --model lenet5 --data synthetic:1x28x28:10:45 --quiet --threads 1 "
+                        "--optimizer adam --lr 0.01 --batch 11 --strategy hybrid --hybrid-layers fc1,fc2 --epochs %d "
+                        "--overwrite --workers %d %s --out %s";
+  for (int workers = 2; workers <= 7; workers += workers < 4 ? 1 : 3) {
+    check_run(0, run(command, 2, workers, "", "threads"));
+    check_run(0, run(command, 2, workers, "--transport mpi", "processes"));
+    check_run(0, run(command, 1, workers, "--transport mpi", "part"));
+    check_run(0, run("timeout 100 " RONDE " train --resume part --epochs 2"));
+    json_t *threads = record("threads"), *processes = record("processes"), *part = record("part");
+    assert_string_equal(string_at(processes, "world", "transport"), "mpi");
+    assert_string_equal(string_at(threads, "result", "state_sha256"), string_at(processes, "result", "state_sha256"));
+    assert_string_equal(string_at(threads, "result", "state_sha256"), string_at(part, "result", "state_sha256"));
+    check_run(0, run("cmp threads/last.safetensors processes/last.safetensors"));
+    json_decref(threads), json_decref(processes), json_decref(part);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processes_come_to_the_bits_of_threads),
@@ -678,6 +720,8 @@ int main(void) {
       cmocka_unit_test(a_slow_link_makes_its_host_late),
       cmocka_unit_test(shards_come_to_the_bits_of_threads),
       cmocka_unit_test(stages_come_to_the_bits_of_one_process),
+      cmocka_unit_test(a_character_model_comes_to_the_bits_of_threads),
+      cmocka_unit_test(split_layers_come_to_the_bits_of_threads),
   };
   setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -132,7 +132,8 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small", "residual", "branches", "pooled", "sequence", "torch-resnet"};
+  static const char *const names[] = {"small",  "residual", "branches",     "windows",
+                                      "pooled", "sequence", "torch-resnet", "torch-attention"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
@@ -214,9 +215,75 @@ static ronde_tensor *everything(ronde_graph *graph, ronde_tensor *x) {
   return ronde_linear(ronde_linear(x, "tied", 12, true), "input", 5, false);
 }
 
+/* Dilation, padding of one side, sizes that are rounded up. */
+static ronde_tensor *windows(ronde_graph *graph, ronde_tensor *x) {
+  ronde_pool2d_options up = {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true};
+  ronde_pool2d_options pool = {.kernel = {2, 3}, .stride = {1, 1}, .padding_more = {1, 0}, .dilation = {2, 1}};
+  x = ronde_conv2d(
+      x, "conv1",
+      &(ronde_conv2d_options){
+          .out_channels = 6, .kernel = {3, 3}, .stride = {2, 1}, .padding_more = {1, 2}, .dilation = {1, 2}});
+  x = ronde_max_pool2d(ronde_avg_pool2d(ronde_tanh(x), &pool), &up);
+  up = (ronde_pool2d_options){.kernel = {1, 2}, .ceil_mode = true};
+  return ronde_linear(ronde_flatten(ronde_avg_pool2d(x, &up)), "fc", 5, true);
+}
+
+/* Arithmetic, reductions, moves and products. */
+static ronde_tensor *tensors(ronde_graph *graph, ronde_tensor *x) {
+  static const float shift[] = {0.5f, -0.25f, 2, 1};
+  ronde_tensor *pieces[2], *scale = ronde_parameter(graph, "gamma", 3, (int64_t[]){4, 1, 1}, shift, false);
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 4, .kernel = {3, 3}});
+  ronde_tensor *gate = ronde_sigmoid(ronde_reduce(x, RONDE_REDUCE_MAXIMUM, 2, (int[]){1, 2}, true));
+  x = ronde_add(ronde_multiply(ronde_multiply(x, gate), scale),
+                ronde_parameter(graph, "fixed", 3, (int64_t[]){4, 1, 1}, shift, true));
+  x = ronde_pad(x, (int64_t[]){0, 1, -1}, (int64_t[]){1, 0, 2}, RONDE_PAD_REFLECT, 0);
+  x = ronde_pad(x, (int64_t[]){0, 1, 0}, (int64_t[]){0, 0, 1}, RONDE_PAD_VALUE, 0.25f);
+  x = ronde_slice(x, (int64_t[]){4, 0, 1}, (int64_t[]){-1, 2, 1}, (int64_t[]){5, 4, 8});
+  x = ronde_reshape(ronde_transpose(x, (int[]){1, 0, 2}), 2, (int64_t[]){10, 16});
+  x = ronde_gelu(ronde_linear(x, "steps", 6, true), false);
+  x = ronde_matmul(ronde_softmax(ronde_matmul(x, x, false, true), -1), x, false, false);
+  ronde_cut_along(ronde_add(x, ronde_parameter(graph, "position", 2, (int64_t[]){10, 6}, NULL, false)), 1, 2,
+                  (int64_t[]){2, 4}, pieces);
+  x = ronde_concat_along((const ronde_tensor *[]){pieces[1], ronde_function(pieces[0], RONDE_AFFINE, 2, 0.5f)}, 2, 1);
+  x = ronde_divide(x, ronde_function(ronde_function(x, RONDE_ABS, 0, 0), RONDE_AFFINE, 1, 1));
+  ronde_tensor *variance = ronde_reduce(ronde_function(x, RONDE_SQUARE, 0, 0), RONDE_REDUCE_MEAN, 1, (int[]){-1}, true);
+  x = ronde_minimum(ronde_function(variance, RONDE_SQRT, 0, 0), ronde_function(x, RONDE_SELU, 1.5f, 1));
+  return ronde_linear(ronde_reduce(x, RONDE_REDUCE_SUM, 1, (int[]){0}, false), "fc", 5, true);
+}
+
+/* Normalisations by groups of channels, with weights and without. */
+static ronde_tensor *groups(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 8, .kernel = {3, 3}});
+  x = ronde_group_norm(x, "gn", &(ronde_group_norm_options){.groups = 2, .eps = 1e-3f});
+  x = ronde_relu(ronde_instance_norm(x, "in", &(ronde_instance_norm_options){.affine = true}));
+  x = ronde_group_norm(ronde_instance_norm(x, "plain", NULL), "gn2",
+                       &(ronde_group_norm_options){.groups = 4, .no_affine = true});
+  return ronde_linear(ronde_flatten(x), "fc", 5, true);
+}
+
+/* Images that become larger. */
+static ronde_tensor *enlarging(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 6, .kernel = {3, 3}, .stride = {2, 2}});
+  ronde_conv_transpose2d_options o = {.out_channels = 8,
+                                      .kernel = {3, 4},
+                                      .stride = {2, 2},
+                                      .padding = {1, 1},
+                                      .padding_more = {-1, 0},
+                                      .output_padding = {0, 1},
+                                      .groups = 2};
+  x = ronde_relu(ronde_conv_transpose2d(x, "up1", &o));
+  o = (ronde_conv_transpose2d_options){.out_channels = 3, .kernel = {2, 2}, .dilation = {2, 1}, .no_bias = true};
+  ronde_resize2d_options to = {.size = {5, 11}, .linear = true, .coordinates = RONDE_RESIZE_ALIGN_CORNERS};
+  x = ronde_resize2d(ronde_conv_transpose2d(x, "up2", &o), &to);
+  to = (ronde_resize2d_options){.size = {7, 9}, .scale = {1.5f, 0.875f}, .rounding = RONDE_RESIZE_CEIL};
+  return ronde_linear(ronde_flatten(ronde_resize2d(x, &to)), "fc", 5, true);
+}
+
 static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x) {
-  ronde_tensor *hidden, *cell, *all = ronde_lstm(x, "lstm1", 4, true, NULL, NULL, &hidden, &cell);
-  ronde_lstm(all, "lstm2", 4, false, hidden, cell, NULL, &cell);
+  ronde_tensor *hidden, *cell;
+  ronde_tensor *all = ronde_lstm(x, "lstm1", &(ronde_recurrent_options){.hidden = 4}, &hidden, &cell);
+  ronde_recurrent_options second = {.hidden = 4, .no_bias = true, .hidden_0 = hidden, .cell_0 = cell};
+  ronde_lstm(all, "lstm2", &second, NULL, &cell);
   return ronde_linear(cell, "fc", 5, true);
 }
 
@@ -246,6 +313,9 @@ static void run(subject *s, const ronde__shape *shape, float *y, double *loss_ou
 }
 
 static void check_same_nodes(const ronde_graph *a, const ronde_graph *b) {
+  for (int i = 0; i < a->n_nodes && i < b->n_nodes; i++)
+    if (a->nodes[i].kind != b->nodes[i].kind)
+      fail_msg("node %d is %s, then %s", i, a->nodes[i].label, b->nodes[i].label);
   assert_int_equal(a->n_nodes, b->n_nodes);
   for (int i = 0; i < a->n_nodes; i++) assert_int_equal(a->nodes[i].kind, b->nodes[i].kind);
 }
@@ -296,6 +366,10 @@ static void check_round_trip(ronde_tensor *(*define)(ronde_graph *, ronde_tensor
 static void test_out_and_back(void **state) {
   need_onnx();
   check_round_trip(everything, 3, (int64_t[]){3, 9, 9});
+  check_round_trip(windows, 3, (int64_t[]){3, 9, 10});
+  check_round_trip(tensors, 3, (int64_t[]){3, 9, 9});
+  check_round_trip(groups, 3, (int64_t[]){3, 9, 9});
+  check_round_trip(enlarging, 3, (int64_t[]){3, 9, 9});
   check_round_trip(recurrent, 2, (int64_t[]){4, 3});
 }
 

@@ -9,9 +9,10 @@ typedef struct op_case {
   int64_t n, c, h, w; /* every input; a loss's target too */
   bool vector;        /* the op sees [C*H*W]: a flattened image where H*W > 1 */
   ronde__op_attr attr;
-  bool residual;   /* a sum behind a normalisation: its other operand is the second input */
-  int rank;        /* of inputs; 0: 3, or 1 of a vector. 2: [C,W], 4: [C,H,2,W/2] */
-  unsigned unread; /* bit i: the loss does not depend on output i */
+  bool residual;                  /* a sum behind a normalisation: its other operand is the second input */
+  int rank;                       /* of inputs; 0: 3, or 1 of a vector. 2: [C,W], 4: [C,H,2,W/2] */
+  int64_t second[RONDE_MAX_RANK]; /* dims of the second input, of the same rank; 0: those of the first */
+  unsigned unread;                /* bit i: the loss does not depend on output i */
 } op_case;
 
 #define RELU RONDE__ACT_RELU
@@ -22,6 +23,14 @@ typedef struct op_case {
 #define CONV(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...)                                                            \
   {                                                                                                                 \
     RONDE__OP_CONV2D, n, c, h, w, false, .attr = { WINDOW(kh, kw, sh, sw, ph, pw), .out_channels = o, __VA_ARGS__ } \
+  }
+#define CONV_TRANSPOSE(n, c, h, w, o, kh, kw, sh, sw, ph, pw, ...) \
+  {                                                                \
+    RONDE__OP_CONV_TRANSPOSE2D, n, c, h, w, false, .attr = {       \
+      WINDOW(kh, kw, sh, sw, ph, pw),                              \
+      .out_channels = o,                                           \
+      __VA_ARGS__                                                  \
+    }                                                              \
   }
 #define LINEAR(n, c, h, w, o, ...)                                                \
   {                                                                               \
@@ -42,16 +51,92 @@ typedef struct op_case {
     RONDE__OP_##kind, n, c, h, w, is_vector, .attr = { __VA_ARGS__ } \
   }
 
+#define RESIZE(n, c, h, w, oh, ow, ...)                                                           \
+  {                                                                                               \
+    RONDE__OP_RESIZE2D, n, c, h, w, false, .attr = {.kernel = {oh, ow}, .resize = {__VA_ARGS__} } \
+  }
 #define POINTWISE(kind, n, c, h, w, is_vector, ...)                                                            \
   {                                                                                                            \
     RONDE__OP_POINTWISE, n, c, h, w, is_vector, .attr = {.pointwise = {RONDE__POINTWISE_##kind, __VA_ARGS__} } \
   }
 
-/* T steps of F features to H hidden values */
-#define LSTM(n, t, f, h, inputs, is_unread)                                                               \
-  {                                                                                                       \
-    RONDE__OP_LSTM, n, t, 1, f, .attr = {.out_channels = h, .n_inputs = inputs, .bias = true}, .rank = 2, \
-                                .unread = is_unread                                                       \
+#define PAIR(kind, what, n, c, h, w, ...)                                                         \
+  {                                                                                               \
+    RONDE__OP_##kind, n, c, h, w, .attr = {.pair = RONDE__PAIR_##what}, .second = { __VA_ARGS__ } \
+  }
+#define FUNCTION(kind, n, c, h, w, ...)                                                          \
+  {                                                                                              \
+    RONDE__OP_FUNCTION, n, c, h, w, .attr = {.function = {RONDE__FUNCTION_##kind, __VA_ARGS__} } \
+  }
+#define REDUCE(op, kind, n, c, h, w, of, stay)                                                      \
+  {                                                                                                 \
+    RONDE__OP_##op, n, c, h, w, .attr = {.reduce = RONDE__REDUCE_##kind, .dims = of, .keep = stay } \
+  }
+/* [m,k] by [k,n], each the other way round where it is turned */
+#define MATMUL(examples, m, k, n, is_rank_2, a, b)                                                          \
+  {                                                                                                         \
+    RONDE__OP_MATMUL, examples, (a) ? (k) : (m), 1, (a) ? (m) : (k), .attr = {.turned = {a, b}}, .rank = 2, \
+                                                                     .second = {                            \
+                                                                       (b) ? (n) : (k),                     \
+                                                                       (b) ? (k) : (n)                      \
+                                                                     }                                      \
+  }
+
+/* T queries of F features, S keys; three inputs, or one with them side by side; perhaps lengths. */
+#define ATTENTION(n, t, s, f, number_of_heads, is_causal, has_lengths)                                                \
+  {                                                                                                                   \
+    RONDE__OP_ATTENTION, n, t, 1, f,                                                                                  \
+        .attr = {.heads = number_of_heads, .causal = is_causal, .lengths = has_lengths, .n_inputs = 3 + has_lengths}, \
+        .rank = 2, .second = {                                                                                        \
+          s,                                                                                                          \
+          f                                                                                                           \
+        }                                                                                                             \
+  }
+#define SELF_ATTENTION(n, t, f, number_of_heads, is_causal, has_lengths)                                              \
+  {                                                                                                                   \
+    RONDE__OP_ATTENTION, n, t, 1, 3 * (f),                                                                            \
+        .attr = {.heads = number_of_heads, .causal = is_causal, .lengths = has_lengths, .n_inputs = 1 + has_lengths}, \
+        .rank = 2                                                                                                     \
+  }
+
+/* T steps of F features from V rows */
+#define EMBEDDING(n, t, f, v)                                                            \
+  {                                                                                      \
+    RONDE__OP_EMBEDDING, n, t, 1, 1, true, .attr = {.out_channels = f, .vocabulary = v } \
+  }
+
+/* T steps of F features to H hidden values; forwards or backwards, perhaps with first states, perhaps with lengths. */
+#define LSTM(n, t, f, h, has_states, has_lengths, is_reverse, is_unread) \
+  {                                                                      \
+    RONDE__OP_LSTM, n, t, 1, f,                                          \
+        .attr = {.out_channels = h,                                      \
+                 .n_inputs = 1 + 2 * (has_states) + (has_lengths),       \
+                 .lengths = has_lengths,                                 \
+                 .reverse = is_reverse,                                  \
+                 .bias = true},                                          \
+        .rank = 2, .unread = is_unread                                   \
+  }
+#define GRU(n, t, f, h, has_state, has_lengths, is_reverse, is_unread) \
+  {                                                                    \
+    RONDE__OP_GRU, n, t, 1, f,                                         \
+        .attr = {.out_channels = h,                                    \
+                 .n_inputs = 1 + (has_state) + (has_lengths),          \
+                 .lengths = has_lengths,                               \
+                 .reverse = is_reverse,                                \
+                 .bias = true},                                        \
+        .rank = 2, .unread = is_unread                                 \
+  }
+
+/* T steps of K classes, S labels */
+#define CTC(n, t, k, s, blank_class, has_lengths) \
+  {                                               \
+    RONDE__OP_CTC_LOSS, n, t, 1, k,               \
+        .attr = {.labels = s,                     \
+                 .blank = blank_class,            \
+                 .zero_infinity = true,           \
+                 .lengths = has_lengths,          \
+                 .n_inputs = 2 + has_lengths},    \
+        .rank = 2                                 \
   }
 
 static const op_case op_cases[] = {
@@ -127,6 +212,23 @@ static const op_case op_cases[] = {
     CONV(1, 32, 8, 8, 64, 1, 1, 2, 2, 0, 0, .bias = false),
     CONV(7, 16, 11, 10, 8, 5, 5, 3, 2, 2, 1, .bias = true),
 
+    /* dilation: in all forms but those of plain windows; strides that share a divisor with it, or none; dead taps */
+    CONV(7, 3, 9, 9, 40, 3, 3, 1, 1, 2, 2, .bias = true, .act = RELU, .dilation = {2, 2}),
+    CONV(7, 3, 9, 8, 10, 3, 3, 1, 1, 2, 1, .bias = true, .act = TANH, .dilation = {2, 1}),
+    CONV(42, 10, 11, 7, 10, 3, 2, 2, 2, 2, 1, .bias = true, .dilation = {2, 3}),
+    CONV(7, 3, 12, 13, 5, 4, 3, 2, 3, 3, 2, .bias = false, .dilation = {3, 2}),
+    CONV(7, 40, 9, 9, 33, 3, 3, 1, 1, 2, 2, .bias = true, .act = RELU, .dilation = {2, 2}),
+    CONV(1, 67, 10, 8, 40, 3, 4, 4, 2, 3, 2, .bias = true, .dilation = {2, 2}),
+    CONV(7, 20, 12, 11, 40, 3, 3, 3, 2, 4, 3, .bias = false, .dilation = {4, 3}),
+    CONV(33, 40, 7, 7, 32, 3, 3, 1, 1, 6, 6, .bias = true, .dilation = {6, 6}),
+    CONV(7, 3, 3, 3, 40, 3, 3, 1, 1, 4, 4, .bias = true, .dilation = {4, 4}),
+    /* more zeros behind than in front, and fewer */
+    CONV(7, 3, 8, 8, 40, 3, 3, 2, 2, 0, 0, .bias = true, .act = RELU, .padding_more = {1, 1}),
+    CONV(7, 3, 7, 8, 10, 4, 2, 1, 1, 1, 0, .bias = true, .padding_more = {1, 1}),
+    CONV(7, 40, 8, 8, 67, 3, 3, 2, 2, 0, 0, .bias = true, .padding_more = {1, 1}),
+    CONV(33, 32, 6, 6, 32, 3, 3, 1, 1, 2, 2, .bias = true, .padding_more = {-2, -1}),
+    CONV(7, 67, 5, 6, 32, 3, 2, 1, 2, 1, 1, .bias = false, .padding_more = {3, -1}, .dilation = {2, 2}),
+
     /* groups; as many as channels; as channels of the input alone */
     CONV(7, 6, 5, 5, 9, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 3),
     CONV(42, 8, 4, 4, 8, 3, 3, 2, 2, 1, 1, .bias = false, .groups = 4, .act = RELU),
@@ -140,6 +242,55 @@ static const op_case op_cases[] = {
     CONV(7, 3, 3, 3, 3, 1, 1, 1, 1, 2, 2, .bias = true, .groups = 3),
     CONV(300, 20, 2, 3, 20, 3, 3, 1, 1, 1, 1, .bias = false, .groups = 20),
     CONV(7, 35, 6, 7, 35, 3, 2, 2, 1, 1, 0, .bias = true, .groups = 35),
+    /* tiles of them: widths of windows, strides, rows and columns that are left over, maps without any tile, many examples */
+    CONV(7, 67, 9, 11, 67, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 67, .act = RELU),
+    CONV(3, 20, 13, 14, 20, 3, 3, 2, 2, 1, 1, .bias = true, .groups = 20),
+    CONV(3, 40, 9, 13, 40, 5, 5, 1, 1, 2, 2, .bias = false, .groups = 40),
+    CONV(2, 16, 12, 19, 16, 5, 5, 2, 2, 2, 2, .bias = true, .groups = 16),
+    CONV(1, 33, 11, 15, 33, 7, 7, 1, 1, 3, 3, .bias = true, .groups = 33, .act = TANH),
+    CONV(2, 16, 14, 21, 16, 7, 7, 2, 2, 3, 3, .bias = true, .groups = 16),
+    CONV(3, 16, 5, 9, 16, 4, 4, 1, 1, 2, 1, .bias = true, .groups = 16),
+    CONV(3, 16, 7, 16, 16, 2, 3, 2, 3, 0, 1, .bias = true, .groups = 16),
+    CONV(130, 16, 4, 7, 16, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 16),
+    CONV(3, 20, 9, 10, 20, 3, 3, 1, 1, 2, 2, .bias = true, .groups = 20, .dilation = {2, 2}),
+    CONV(3, 20, 9, 10, 20, 3, 3, 2, 2, 0, 0, .bias = true, .groups = 20, .padding_more = {1, 1}),
+    CONV(3, 20, 8, 9, 20, 1, 1, 2, 1, 0, 0, .bias = true, .groups = 20),
+    /* several groups a block: narrower than a vector and wider, a padded block, tiles and lists of taps */
+    CONV(7, 40, 6, 9, 40, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 20),
+    CONV(3, 72, 7, 11, 72, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 18, .act = RELU),
+    CONV(3, 104, 9, 10, 104, 3, 3, 2, 2, 1, 1, .bias = false, .groups = 13),
+    CONV(3, 128, 5, 7, 128, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 8, .act = RELU),
+    CONV(2, 64, 7, 8, 64, 3, 3, 2, 2, 1, 1, .bias = true, .groups = 2),
+    CONV(3, 32, 6, 7, 32, 1, 1, 1, 1, 0, 0, .bias = true, .groups = 8),
+    CONV(3, 32, 7, 9, 32, 1, 1, 2, 2, 0, 0, .bias = true, .groups = 2),
+    CONV(2, 24, 9, 9, 24, 5, 5, 1, 1, 2, 2, .bias = true, .groups = 3),
+    CONV(2, 24, 9, 9, 24, 3, 3, 1, 1, 2, 2, .bias = true, .groups = 6, .dilation = {2, 2}),
+    CONV(130, 16, 3, 6, 16, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 4),
+    /* groups of whole blocks, by the forms of one group */
+    CONV(7, 128, 3, 3, 64, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 2, .act = TANH),
+    CONV(7, 96, 6, 6, 96, 3, 3, 1, 1, 1, 1, .bias = true, .groups = 2, .act = RELU),
+    CONV(33, 128, 2, 2, 128, 3, 3, 1, 1, 1, 1, .bias = false, .groups = 2),
+    CONV(2, 192, 3, 4, 192, 1, 1, 1, 1, 0, 0, .bias = true, .groups = 3),
+
+    /* one pixel; enlarging with and without output padding; few and many channels on either side; paddings of one side;
+       more output padding than stride; Winograd and 2x2 maps inside; groups of all kinds */
+    CONV_TRANSPOSE(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, .bias = true),
+    CONV_TRANSPOSE(7, 67, 1, 1, 40, 4, 4, 1, 1, 0, 0, .bias = false),
+    CONV_TRANSPOSE(7, 6, 4, 5, 3, 2, 2, 2, 2, 0, 0, .bias = true),
+    CONV_TRANSPOSE(7, 67, 4, 3, 33, 2, 2, 2, 2, 0, 0, .bias = true),
+    CONV_TRANSPOSE(7, 10, 4, 4, 40, 3, 3, 2, 2, 1, 1, .bias = true, .output_padding = {1, 1}),
+    CONV_TRANSPOSE(3, 64, 5, 4, 3, 4, 4, 2, 2, 1, 1, .bias = true),
+    CONV_TRANSPOSE(7, 5, 3, 4, 6, 3, 2, 3, 2, 0, 1, .bias = true, .output_padding = {2, 0}),
+    CONV_TRANSPOSE(7, 20, 4, 4, 40, 3, 3, 2, 1, 0, 1, .bias = true, .output_padding = {1, 0}),
+    CONV_TRANSPOSE(3, 20, 5, 5, 20, 3, 3, 1, 1, 2, 1, .bias = true, .output_padding = {1, 0}, .dilation = {2, 3}),
+    CONV_TRANSPOSE(3, 40, 4, 5, 6, 3, 3, 2, 2, 1, 0, .bias = true, .padding_more = {-1, 2}),
+    CONV_TRANSPOSE(3, 3, 4, 4, 67, 2, 2, 3, 3, 0, 0, .bias = true),
+    CONV_TRANSPOSE(33, 32, 5, 5, 32, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV_TRANSPOSE(33, 67, 2, 2, 64, 3, 3, 1, 1, 1, 1, .bias = true),
+    CONV_TRANSPOSE(7, 6, 4, 4, 9, 3, 3, 2, 2, 1, 1, .bias = true, .groups = 3),
+    CONV_TRANSPOSE(7, 20, 4, 5, 20, 3, 3, 2, 2, 1, 1, .bias = true, .groups = 20, .output_padding = {1, 1}),
+    CONV_TRANSPOSE(3, 40, 4, 5, 40, 2, 2, 2, 2, 0, 0, .bias = true, .groups = 10),
+    CONV_TRANSPOSE(3, 128, 3, 3, 64, 3, 3, 2, 2, 1, 1, .bias = true, .groups = 2),
 
     LINEAR(1, 1, 1, 1, 1, .bias = true),
     LINEAR(7, 10, 1, 1, 67, .bias = true, .act = RELU),
@@ -170,7 +321,19 @@ static const op_case op_cases[] = {
     POOL(MAX, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1, .act = RELU),
     POOL(MAX, 42, 3, 6, 6, 2, 2, 2, 2, 0, 0, .act = RELU),
 
+    POOL(MAX, 7, 3, 8, 8, 3, 3, 2, 2, 0, 0, .ceil_mode = true),
+    POOL(MAX, 7, 67, 7, 6, 3, 2, 2, 2, 1, 0, .ceil_mode = true, .padding_more = {0, 1}),
+    POOL(MAX, 42, 10, 9, 9, 3, 3, 1, 2, 2, 1, .dilation = {2, 2}),
+    POOL(MAX, 7, 20, 6, 6, 2, 2, 2, 2, 0, 0, .dilation = {2, 3}),
+    POOL(MAX, 7, 20, 5, 5, 3, 3, 1, 1, 2, 2, .padding_more = {0, -1}),
+
     POOL(AVG, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
+    POOL(AVG, 7, 3, 8, 8, 3, 3, 2, 2, 0, 0, .ceil_mode = true),
+    POOL(AVG, 7, 67, 8, 6, 3, 2, 2, 3, 1, 1, .ceil_mode = true, .padding_more = {-1, 0}),
+    POOL(AVG, 7, 67, 8, 8, 3, 3, 2, 2, 1, 1, .ceil_mode = true, .exclude_padding = true),
+    POOL(AVG, 42, 10, 9, 9, 3, 3, 1, 2, 2, 1, .dilation = {2, 2}),
+    POOL(AVG, 7, 20, 7, 6, 2, 2, 2, 2, 0, 1, .dilation = {2, 3}, .exclude_padding = true),
+    POOL(AVG, 7, 20, 5, 5, 3, 3, 1, 1, 2, 2, .padding_more = {0, -1}),
     POOL(AVG, 7, 6, 28, 28, 2, 2, 2, 2, 0, 0),
     POOL(AVG, 42, 10, 9, 7, 2, 2, 1, 2, 1, 1),
     POOL(AVG, 7, 67, 7, 7, 3, 3, 2, 2, 1, 1),
@@ -192,6 +355,19 @@ static const op_case op_cases[] = {
     PLAIN_OP(UPSAMPLE2D, 7, 67, 3, 4, false, .kernel = {2, 2}),
     PLAIN_OP(UPSAMPLE2D, 42, 10, 2, 3, false, .kernel = {3, 1}),
     PLAIN_OP(UPSAMPLE2D, 1, 130, 1, 1, false, .kernel = {7, 5}),
+
+    /* larger and smaller, one pixel on either side, all ways to place and to round */
+    RESIZE(1, 1, 1, 1, 1, 1, .linear = true),
+    RESIZE(7, 67, 3, 4, 7, 9, .linear = true),
+    RESIZE(7, 67, 3, 4, 7, 9, .linear = true, .coordinates = RONDE__RESIZE_ALIGN_CORNERS),
+    RESIZE(42, 10, 5, 6, 3, 1, .linear = true, .coordinates = RONDE__RESIZE_ALIGN_CORNERS),
+    RESIZE(3, 3, 5, 6, 2, 13, .linear = true, .coordinates = RONDE__RESIZE_ASYMMETRIC),
+    RESIZE(3, 20, 6, 5, 1, 8, .linear = true, .coordinates = RONDE__RESIZE_PYTORCH_HALF_PIXEL),
+    RESIZE(3, 20, 5, 5, 8, 8, .linear = true, .scale = {1.7f, 1.65f}),
+    RESIZE(7, 67, 4, 6, 7, 5, .rounding = RONDE__RESIZE_ROUND_PREFER_FLOOR),
+    RESIZE(3, 6, 4, 6, 2, 3, .rounding = RONDE__RESIZE_ROUND_PREFER_CEIL),
+    RESIZE(3, 20, 4, 6, 9, 4, .rounding = RONDE__RESIZE_FLOOR, .coordinates = RONDE__RESIZE_ASYMMETRIC),
+    RESIZE(3, 20, 4, 3, 6, 7, .rounding = RONDE__RESIZE_CEIL, .coordinates = RONDE__RESIZE_ALIGN_CORNERS),
 
     NORM(7, 1, 1, 1, .act = RONDE__ACT_NONE),
     NORM(42, 10, 1, 1, .act = RONDE__ACT_NONE),
@@ -275,13 +451,144 @@ static const op_case op_cases[] = {
     {RONDE__OP_LAYER_NORM, 7, 6, 1, 40, .attr = {.dim = 1, .eps = 1e-5f}, .rank = 2},
     {RONDE__OP_LAYER_NORM, 3, 5, 3, 8, .attr = {.dim = 2, .eps = 1e-5f}, .rank = 4},
 
-    LSTM(1, 1, 1, 1, 1, 0),
-    LSTM(7, 5, 10, 6, 3, 0),
-    LSTM(7, 6, 5, 17, 1, 0),
-    LSTM(3, 1, 4, 5, 3, 5),
-    LSTM(5, 4, 67, 20, 3, 1),
-    LSTM(42, 3, 3, 10, 1, 6),
+    /* vectors, steps and volumes; one group, several a block, more than a block, one a channel */
+    PLAIN_OP(GROUP_NORM, 7, 66, 1, 1, true, .groups = 3, .affine = true, .eps = 1e-5f),
+    PLAIN_OP(GROUP_NORM, 42, 6, 4, 5, false, .groups = 1, .affine = true, .eps = 1e-5f),
+    PLAIN_OP(GROUP_NORM, 7, 67, 3, 3, false, .groups = 67, .affine = true, .eps = 1e-5f),
+    PLAIN_OP(GROUP_NORM, 3, 132, 3, 2, false, .groups = 2, .affine = true, .eps = 1e-3f),
+    PLAIN_OP(GROUP_NORM, 5, 40, 4, 3, false, .groups = 8, .eps = 1e-5f),
+    PLAIN_OP(GROUP_NORM, 1, 3, 9, 11, false, .groups = 3, .eps = 1e-5f),
+    {RONDE__OP_GROUP_NORM, 7, 6, 1, 9, .attr = {.groups = 2, .affine = true, .eps = 1e-5f}, .rank = 2},
+    {RONDE__OP_GROUP_NORM, 3, 20, 3, 8, .attr = {.groups = 5, .affine = true, .eps = 1e-5f}, .rank = 4},
+
+    /* labels that no alignment fits; a step; lengths of none */
+    CTC(1, 1, 2, 1, 0, false),
+    CTC(7, 5, 4, 3, 0, false),
+    CTC(5, 8, 3, 4, 2, false),
+    CTC(16, 5, 4, 2, 1, true),
+
+    /* lengths of one, of none, and beyond the end; more rows than a chunk of the weights' gradients, and whole chunks */
+    LSTM(1, 1, 1, 1, false, false, false, 0),
+    LSTM(7, 5, 10, 6, true, false, false, 0),
+    LSTM(7, 6, 5, 17, false, true, false, 0),
+    LSTM(3, 1, 4, 5, true, false, true, 5),
+    LSTM(5, 4, 67, 20, true, true, true, 1),
+    LSTM(42, 3, 3, 10, false, false, false, 6),
+    LSTM(16, 8, 5, 32, false, true, true, 0),
+    LSTM(7, 5, 6, 3, true, true, false, 2),
+    GRU(1, 1, 1, 1, false, false, false, 0),
+    GRU(7, 5, 10, 6, true, false, false, 0),
+    GRU(7, 6, 5, 17, false, true, false, 0),
+    GRU(3, 1, 4, 5, true, false, true, 1),
+    GRU(5, 4, 67, 20, true, true, true, 0),
+    GRU(42, 3, 3, 10, false, false, false, 2),
+    GRU(16, 8, 5, 32, false, true, true, 0),
+    {RONDE__OP_GRU, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2}, .rank = 2},
     {RONDE__OP_LSTM, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 3}, .rank = 2},
+
+    /* the same shapes, gates, maps, one number, both sides */
+    PAIR(PAIR, MULTIPLY, 7, 67, 3, 3, 67, 1, 1),
+    PAIR(PAIR, MULTIPLY, 7, 67, 1, 1, 67, 3, 3),
+    PAIR(PAIR, MULTIPLY, 42, 10, 2, 3, 1, 2, 3),
+    PAIR(PAIR, MULTIPLY, 3, 20, 4, 5, 1, 1, 1),
+    PAIR(PAIR, MULTIPLY, 3, 20, 1, 5, 1, 4, 1),
+    PAIR(PAIR, DIVIDE, 7, 67, 3, 3, 67, 3, 3),
+    PAIR(PAIR, DIVIDE, 7, 67, 3, 3, 1, 3, 1),
+    PAIR(PAIR, MINIMUM, 7, 17, 3, 3, 17, 1, 3),
+    PAIR(PAIR, MAXIMUM, 7, 64, 2, 3, 64, 2, 3),
+    PAIR(PAIR, POWER, 7, 20, 3, 2, 20, 1, 1),
+    PAIR(PAIR_SUM, ADD, 7, 67, 3, 3, 67, 1, 1),
+    PAIR(PAIR_SUM, ADD, 7, 1, 3, 3, 67, 3, 3),
+    PAIR(PAIR_SUM, SUBTRACT, 42, 10, 2, 3, 1, 2, 3),
+    PAIR(PAIR_SUM, SUBTRACT, 7, 67, 2, 2, 67, 2, 2),
+    {RONDE__OP_PAIR_SUM, 7, 6, 1, 9, .attr = {.pair = RONDE__PAIR_ADD}, .rank = 2, .second = {6, 1}},
+    {RONDE__OP_PAIR, 3, 5, 3, 8, .attr = {.pair = RONDE__PAIR_MULTIPLY}, .rank = 4, .second = {5, 1, 2, 1}},
+    {RONDE__OP_PAIR, 3, 5, 3, 8, .attr = {.pair = RONDE__PAIR_DIVIDE}, .rank = 4, .second = {1, 3, 1, 4}},
+    {RONDE__OP_PAIR, 7, 600, 1, 1, true, .attr = {.pair = RONDE__PAIR_MULTIPLY}, .second = {1}},
+
+    FUNCTION(AFFINE, 7, 67, 3, 3, -2, 0.5f),
+    FUNCTION(RECIPROCAL, 7, 17, 3, 3, 2, 0),
+    FUNCTION(POWER, 7, 17, 3, 3, 2.5f, 0),
+    FUNCTION(SQUARE, 7, 17, 3, 3, 0, 0),
+    FUNCTION(SQRT, 7, 67, 3, 3, 0, 0),
+    FUNCTION(EXP, 7, 17, 3, 3, 0, 0),
+    FUNCTION(LOG, 7, 67, 3, 3, 0, 0),
+    FUNCTION(ABS, 7, 17, 3, 3, 0, 0),
+    FUNCTION(ERF, 7, 17, 3, 3, 0, 0),
+    FUNCTION(SIN, 7, 17, 1, 3, 0, 0),
+    FUNCTION(COS, 7, 17, 1, 3, 0, 0),
+    FUNCTION(TAN, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ASIN, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ACOS, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ATAN, 7, 17, 1, 3, 0, 0),
+    FUNCTION(SINH, 7, 17, 1, 3, 0, 0),
+    FUNCTION(COSH, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ASINH, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ACOSH, 7, 17, 1, 3, 0, 0),
+    FUNCTION(ATANH, 7, 17, 1, 3, 0, 0),
+    FUNCTION(SOFTPLUS, 7, 17, 1, 3, 0, 0),
+    FUNCTION(SOFTSIGN, 7, 17, 1, 3, 0, 0),
+    FUNCTION(SELU, 7, 17, 1, 3, 1.6732632f, 1.050701f),
+    FUNCTION(CELU, 7, 17, 1, 3, 0.5f, 0),
+    FUNCTION(THRESHOLD, 7, 17, 1, 3, 0.25f, 0),
+
+    REDUCE(REDUCE_SUM, SUM, 7, 67, 3, 5, 6, true),
+    REDUCE(REDUCE_SUM, SUM, 42, 10, 2, 3, 1, false),
+    REDUCE(REDUCE_SUM, MEAN, 7, 67, 3, 5, 6, false),
+    REDUCE(REDUCE_SUM, MEAN, 3, 20, 4, 40, 4, true),
+    REDUCE(REDUCE_SUM, MEAN, 1, 3, 4, 5, 7, true),
+    REDUCE(REDUCE_SUM, MEAN, 7, 130, 4, 5, 2, false),
+    {RONDE__OP_REDUCE_SUM, 3, 5, 3, 8, .attr = {.reduce = RONDE__REDUCE_MEAN, .dims = 5}, .rank = 4},
+    {RONDE__OP_REDUCE_SUM, 7, 6, 1, 300, .attr = {.reduce = RONDE__REDUCE_SUM, .dims = 1}, .rank = 2},
+    REDUCE(REDUCE, MAXIMUM, 7, 67, 3, 5, 6, true),
+    REDUCE(REDUCE, MAXIMUM, 42, 10, 2, 3, 1, false),
+    REDUCE(REDUCE, MINIMUM, 7, 20, 3, 5, 7, false),
+    REDUCE(REDUCE, MINIMUM, 3, 17, 3, 5, 4, true),
+    REDUCE(REDUCE, PRODUCT, 7, 17, 2, 3, 6, false),
+    {RONDE__OP_REDUCE, 3, 5, 3, 8, .attr = {.reduce = RONDE__REDUCE_PRODUCT, .dims = 10, .keep = true}, .rank = 4},
+
+    PLAIN_OP(RESHAPE, 1, 1, 1, 1, false, .shape = {2, {1, 1}}),
+    PLAIN_OP(RESHAPE, 7, 67, 2, 3, false, .shape = {2, {67, 6}}),
+    PLAIN_OP(RESHAPE, 7, 64, 2, 3, false, .shape = {4, {2, 32, 3, 2}}),
+    PLAIN_OP(RESHAPE, 7, 20, 1, 1, true, .shape = {3, {20, 1, 1}}),
+
+    PLAIN_OP(TRANSPOSE, 1, 1, 1, 1, false, .order = {2, 1, 0}),
+    PLAIN_OP(TRANSPOSE, 7, 67, 3, 5, false, .order = {1, 2, 0}),
+    PLAIN_OP(TRANSPOSE, 7, 6, 3, 5, false, .order = {0, 2, 1}),
+    {RONDE__OP_TRANSPOSE, 7, 17, 1, 35, .attr = {.order = {1, 0}}, .rank = 2},
+    {RONDE__OP_TRANSPOSE, 3, 5, 3, 8, .attr = {.order = {2, 0, 3, 1}}, .rank = 4},
+
+    PLAIN_OP(SLICE, 7, 67, 6, 7, false, .begin = {0, 1, 6}, .by = {1, 2, -3}, .shape = {3, {67, 3, 3}}),
+    PLAIN_OP(SLICE, 7, 20, 3, 5, false, .begin = {19, 0, 0}, .by = {-2, 1, 1}, .shape = {3, {10, 3, 5}}),
+    PLAIN_OP(SLICE, 7, 17, 3, 5, false, .begin = {0, -1, -2}, .by = {1, 1, 1}, .shape = {3, {17, 5, 8}}, .value = 0.5f),
+    PLAIN_OP(SLICE, 7, 17, 3, 5, false, .begin = {0, -2, -3}, .by = {1, 1, 1}, .shape = {3, {17, 7, 9}},
+             .outside = RONDE__OUTSIDE_REFLECT),
+    PLAIN_OP(SLICE, 7, 6, 3, 5, false, .begin = {-2, -3, 1}, .by = {1, 1, 1}, .shape = {3, {9, 8, 5}},
+             .outside = RONDE__OUTSIDE_EDGE),
+    PLAIN_OP(SLICE, 7, 6, 3, 5, false, .begin = {-2, -3, 1}, .by = {1, 1, 1}, .shape = {3, {9, 8, 5}},
+             .outside = RONDE__OUTSIDE_WRAP),
+    {RONDE__OP_SLICE, 3, 5, 3, 8, .attr = {.begin = {1, 0, -1, 3}, .by = {2, 1, 1, -1}, .shape = {4, {2, 3, 4, 4}}},
+     .rank = 4},
+
+    PLAIN_OP(PARAMETER, 1, 1, 1, 1, false, .shape = {1, {1}}),
+    PLAIN_OP(PARAMETER, 7, 10, 2, 3, false, .shape = {3, {67, 2, 3}}),
+    PLAIN_OP(PARAMETER, 42, 3, 1, 1, true, .shape = {2, {300, 2}}),
+
+    MATMUL(7, 4, 6, 3, 1, 0, 0),
+    MATMUL(3, 17, 300, 20, 1, 0, 1),
+    MATMUL(7, 5, 8, 9, 1, 1, 0),
+    MATMUL(2, 33, 40, 70, 1, 1, 1),
+    {RONDE__OP_MATMUL, 3, 2, 5, 6, .rank = 3, .second = {2, 6, 7}},
+    {RONDE__OP_MATMUL, 3, 4, 5, 6, .rank = 3, .second = {1, 7, 6}, .attr = {.turned = {false, true}}},
+    {RONDE__OP_MATMUL, 3, 2, 3, 8, .rank = 4, .second = {2, 1, 4, 3}},
+    {RONDE__OP_MATMUL, 3, 1, 3, 8, .rank = 4, .second = {5, 3, 5, 2}, .attr = {.turned = {true, true}}},
+
+    {RONDE__OP_LINEAR, 7, 6, 1, 40, .attr = {.out_channels = 67, .bias = true, .act = TANH}, .rank = 2},
+    {RONDE__OP_LINEAR, 3, 5, 3, 8, .attr = {.out_channels = 10}, .rank = 4},
+    {RONDE__OP_CONCAT, 7, 20, 3, 5, .attr = {.n_inputs = 3, .dim = 1}},
+    {RONDE__OP_CONCAT, 3, 5, 3, 8, .attr = {.n_inputs = 2, .dim = 3}, .rank = 4},
+    {RONDE__OP_SPLIT, 7, 20, 3, 5, .attr = {.n_outputs = 3, .sizes = {1, 2, 2}, .dim = 2}},
+    {RONDE__OP_SPLIT, 3, 5, 3, 8, .attr = {.n_outputs = 2, .sizes = {1, 2}, .dim = 1}, .rank = 4, .unread = 1},
 
     PLAIN_OP(REORDER, 1, 1, 1, 1, false, 0),
     PLAIN_OP(REORDER, 7, 67, 3, 3, false, 0),
@@ -296,6 +603,34 @@ static const op_case op_cases[] = {
     PLAIN_OP(CROSS_ENTROPY, 7, 3, 2, 2, true, 0),
     PLAIN_OP(CROSS_ENTROPY, 42, 10, 1, 1, true, .label_smoothing = 0.1f),
     PLAIN_OP(CROSS_ENTROPY, 7, 67, 1, 1, true, .label_smoothing = 0.75f),
+
+    /* sequences with ignored labels, one of a single step */
+    {RONDE__OP_CROSS_ENTROPY, 7, 5, 1, 10, .rank = 2},
+    {RONDE__OP_CROSS_ENTROPY, 42, 1, 1, 67, .rank = 2},
+    {RONDE__OP_CROSS_ENTROPY, 3, 9, 1, 4, .attr = {.label_smoothing = 0.1f}, .rank = 2},
+
+    {RONDE__OP_LENGTHS, 7, 5, 1, 1, true, .attr = {.begin = {2}}},
+    {RONDE__OP_LENGTHS, 3, 1, 1, 1, true, .attr = {.begin = {0}}},
+
+    /* one query, one key; tiles that are cut on either side, and several of them; lengths of one and none */
+    ATTENTION(1, 1, 1, 1, 1, false, false),
+    ATTENTION(3, 5, 7, 6, 2, false, false),
+    ATTENTION(2, 67, 130, 12, 3, false, true),
+    ATTENTION(7, 9, 4, 8, 1, true, true),
+    SELF_ATTENTION(3, 7, 10, 2, true, false),
+    SELF_ATTENTION(5, 6, 4, 1, false, true),
+    SELF_ATTENTION(2, 150, 40, 2, true, false),
+    SELF_ATTENTION(3, 64, 16, 4, true, true),
+
+    {RONDE__OP_RMS_NORM, 7, 67, 1, 1, true, .attr = {.eps = 1e-5f}},
+    {RONDE__OP_RMS_NORM, 7, 6, 1, 40, .attr = {.eps = 1e-5f}, .rank = 2},
+    {RONDE__OP_RMS_NORM, 42, 3, 1, 300, .attr = {.eps = 1e-3f}, .rank = 2},
+
+    EMBEDDING(1, 1, 1, 1),
+    EMBEDDING(7, 5, 10, 4),
+    EMBEDDING(42, 1, 67, 30),
+    EMBEDDING(3, 17, 300, 1000),
+    {RONDE__OP_EMBEDDING, 3, 4, 1, 6, .attr = {.out_channels = 5, .vocabulary = 9}, .rank = 2},
 
     PLAIN_OP(MSE_LOSS, 1, 1, 1, 1, true, 0),
     PLAIN_OP(MSE_LOSS, 7, 10, 1, 1, true, 0),

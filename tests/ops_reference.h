@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "kernel/ref.h"
 #include "lib/random.h"
+#include "lib/window.h"
 #include "ops_cases.h"
 
 #include <math.h>
@@ -26,13 +27,19 @@ typedef struct reference {
   ronde__shape out_shape[RONDE__OP_MAX_OUTPUTS];
   float *in[RONDE__OP_MAX_INPUTS], *param[RONDE__OP_MAX_PARAMS], *dout[RONDE__OP_MAX_OUTPUTS];
   int64_t n_param[RONDE__OP_MAX_PARAMS];
-  int64_t *labels;
+  int64_t *labels, n_classes;
   expected out[RONDE__OP_MAX_OUTPUTS], din[RONDE__OP_MAX_INPUTS], dparam[RONDE__OP_MAX_PARAMS];
   double loss_sum, loss_bound; /* losses */
   int64_t n_correct;
 } reference;
 
 double expected_bound(const expected *e, int64_t i);
+expected expected_make(int64_t n, double length);
+/* The first output, and its gradient. */
+void make_output(const op_case *c, reference *r, ronde__shape shape, double length);
+void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length);
+float *magnitudes_of(const float *x, int64_t n); /* to be freed */
+ronde__shape shape_of_input(const op_case *c, int i);
 
 int64_t example_elems(const op_case *c);
 /* The inputs of a concatenation differ in their channels. */
@@ -41,14 +48,11 @@ ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout);
 int64_t elems_of_input(const op_case *c, int i);
 int64_t input_elems(const op_case *c);
 
-static inline ronde__ref_conv window_of(const op_case *c) {
-  const ronde__op_attr *a = &c->attr;
-  return (ronde__ref_conv){c->n,         c->c,         c->h,         c->w,          a->out_channels, a->kernel[0],
-                           a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1]};
-}
+static inline ronde__ref_conv window_of(const op_case *c) { return window_of_attr(&c->attr, c->n, c->c, c->h, c->w); }
 
 /* What the harness gives every call. */
 enum { CALL_SEED = 7, CALL_STEP = 3, CALL_FIRST_EXAMPLE = 11, CALL_LAYER = 5 };
+#define CALL_LABEL_WEIGHT 0.375 /* of losses that have more labels than examples */
 
 void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RONDE__OP_MAX_INPUTS]);
 

@@ -22,6 +22,8 @@ static void nan_stays_in_its_example(void **unused) {
     const op_case *c = &op_cases[i];
     if (c->n == 1 || ronde__ops[c->kind]->is_loss || input_elems(c) > 50000) continue;
     if (c->kind == RONDE__OP_BATCH_NORM2D) continue; /* its statistics are of the whole batch */
+    if (ronde__ops[c->kind]->tokens) continue;       /* no token is NaN */
+    if (c->kind == RONDE__OP_PARAMETER) continue;    /* of its input it takes the number of examples alone */
     reference ref = reference_make(c);
     for (ronde__layout offered = RONDE__ROWS; offered <= RONDE__BLOCKS; offered++) {
       float *clean = forward_of(c, &ref, offered);
@@ -35,7 +37,7 @@ static void nan_stays_in_its_example(void **unused) {
         if (e / n_out == 1) n_nan += isnan(broken[e]);
         else assert_memory_equal(&clean[e], &broken[e], sizeof(float));
       }
-      assert_true(n_nan > 0);
+      if (n_nan == 0) fail_msg("%s: its NaN is lost", ronde__ops[c->kind]->name);
       free(clean), free(broken), free(kept);
       n_checked++;
     }

@@ -49,6 +49,7 @@ static bool check_layouts(const op_case *c, const reference *ref, variant v) {
   unsigned needs = v.op->is_loss ? 2 : 1u << ref->n_inputs;
   for (v.offered = RONDE__ROWS; v.offered <= RONDE__BLOCKS; v.offered++)
     for (v.need = 0; v.need < needs && held; v.need++) {
+      if (v.need & v.op->tokens) continue;
       if (c->kind != RONDE__OP_REORDER) held = check_threads(c, ref, v, NULL);
       else
         for (ronde__layout to = RONDE__ROWS; to <= RONDE__BLOCKS && held; to++) {
@@ -84,7 +85,8 @@ static bool check_bf16_case(const op_case *c, const reference *ref) {
 static bool takes_long(const op_case *c) {
   const ronde__op_attr *a = &c->attr;
   int64_t terms = input_elems(c);
-  if (c->kind == RONDE__OP_CONV2D) terms *= a->out_channels * a->kernel[0] * a->kernel[1];
+  if (c->kind == RONDE__OP_CONV2D || c->kind == RONDE__OP_CONV_TRANSPOSE2D)
+    terms *= a->out_channels * a->kernel[0] * a->kernel[1];
   if (c->kind == RONDE__OP_LINEAR) terms *= a->out_channels;
   return terms > 100000;
 }

@@ -95,7 +95,7 @@ void op_run_backward(op_run *run);
 
 /* ---- planted bugs ---- */
 
-enum { MAX_FORMS = 8 };
+enum { MAX_FORMS = 12 };
 
 /* An op whose forms are those of a sound one, but for what a test plants. */
 typedef struct planted_op {

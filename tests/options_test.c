@@ -21,7 +21,7 @@ static const char *const need_names[] = {
 static const struct {
   const char *name, *value;
 } usual[] = {{"normalize", "0.5;0.25"}, {"transport", "threads"},  {"strategy", "allreduce"}, {"model", "alexnet"},
-             {"resize", "28x28"},       {"checkpoint-every", "5"}, {"freeze", "conv1"}};
+             {"resize", "28x28"},       {"checkpoint-every", "5"}, {"freeze", "conv1"},       {"memory-limit", "2G"}};
 
 /* The first word that is not the default, and does not stand for nothing. */
 static void sample_word(const ronde__option *o, char text[256]) {
@@ -144,6 +144,7 @@ static const struct {
     [RONDE__NEED_DATA] = {"batch=4 steps=1", small_model, true},
     [RONDE__NEED_ARRAYS] = {RUN "steps=1"},
     [RONDE__NEED_COLUMNS] = {RUN "steps=1"},
+    [RONDE__NEED_TEXT] = {RUN "steps=1"},
     [RONDE__NEED_IMAGE_FILES] = {RUN "steps=1"},
     [RONDE__NEED_TESTS] = {"batch=4 steps=1", small_model, true, false, true},
     [RONDE__NEED_PATIENCE] = {RUN "steps=1"},
@@ -163,7 +164,7 @@ static const struct {
 static bool is_elsewhere(ronde__need need) {
   return need == RONDE__NEED_COMPANY || need == RONDE__NEED_ALL_REDUCE || need == RONDE__NEED_STORED_IMAGES ||
          need == RONDE__NEED_DECODING || need == RONDE__NEED_DOWNLOAD || need == RONDE__NEED_WRITING ||
-         need == RONDE__NEED_SEVERAL_HOSTS;
+         need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS;
 }
 
 /* more: as "name=value", or NULL. */
@@ -326,7 +327,7 @@ static void ranks_share_what_must_be_the_same(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(each_row_is_whole),
       TEST(strategies_name_options),

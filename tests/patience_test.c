@@ -2,12 +2,6 @@
 #include "lib/folder.h"
 #include "train_testing.h"
 
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
 /* 8 steps an epoch. */
 static json_t *train(const char *format, ...) {
   ronde_source source = small_source(63, 24);
@@ -212,7 +206,7 @@ static void what_cannot_work_is_refused(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(tests_that_bring_nothing_end_a_run), TEST(little_is_nothing),    TEST(more_patience_goes_on),
       TEST(the_rate_drops_on_a_plateau),        TEST(each_epoch_has_a_row), TEST(each_epoch_stands_there_once),

@@ -2,6 +2,7 @@
  * one's batches; their files, which are of the whole; what breaks has a name; and what cannot be is refused. */
 #include "comm/sim.h"
 #include "resume_testing.h"
+#include "sanitized.h"
 
 #include <string.h>
 
@@ -54,26 +55,11 @@ static const problem problems[] = {
     {"resnet18-cifar", "model=resnet18-cifar data=synthetic:3x16x16:4:24", NULL, false, true, 4},
 };
 
-static ronde__sim_options links = {.within = {10e-6, 1e-9}, .seed = 3};
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  links.n = n_ranks;
-  return ronde__transport_sim(&links, transports_out);
-}
+/* The last one does nothing between threads that the others do not. */
+enum { N_PROBLEMS = RONDE__COUNT(problems) - THREADS_ONLY };
 
-static observed run_of(const problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static observed run_of(const problem *p, const char *format, ...) {
-  char more[256], options[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(more, sizeof more, format, args);
-  va_end(args);
-  snprintf(options, sizeof options, "%s threads=1 %s", p->options, more);
-  ronde_source source = p->values ? small_values(24, 7) : small_source(24, 7);
-  observed o = observe(options, p->model ? &source : NULL, p->model, NULL);
-  if (o.status != RONDE_OK) fail_msg("%s %s: status %d", p->name, options, o.status);
-  return o;
-}
+#define run_of(p, ...) \
+  observe_small(&(small_problem){(p)->name, (p)->options, (p)->model, (p)->values, 24, 7}, __VA_ARGS__)
 
 static void check_same(const problem *p, const char *what, observed *a, observed *b) {
   if (!bits_equal(a, b)) fail_msg("%s: %s: other bits, losses %.9g and %.9g", p->name, what, a->loss[0], b->loss[0]);
@@ -105,12 +91,12 @@ static void check_stages(const problem *p, const char *how) {
 }
 
 static void stages_have_the_bits_of_one_worker(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) check_stages(&problems[i], "momentum=0.9");
+  for (size_t i = 0; i < N_PROBLEMS; ++i) check_stages(&problems[i], "momentum=0.9");
 }
 
 static void the_same_in_virtual_time(void **state) {
-  observe_on = make_sim;
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) check_stages(&problems[i], "optimizer=adam eps=0.001");
+  observe_on = make_virtual;
+  for (size_t i = 0; i < N_PROBLEMS; ++i) check_stages(&problems[i], "optimizer=adam eps=0.001");
   observe_on = ronde__transport_threads;
 }
 
@@ -142,7 +128,7 @@ static void check_memory(ronde__run *run) {
 
 static void no_more_activations_are_alive_than_stages_lie_behind(void **state) {
   observe_also = check_memory;
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+  for (size_t i = 0; i < N_PROBLEMS; ++i) {
     observed o = run_of(&problems[i], STRATEGY "epochs=1 batch=12 micro-batches=6 workers=%d", problems[i].most_stages);
     free(o.weights);
   }
@@ -151,7 +137,7 @@ static void no_more_activations_are_alive_than_stages_lie_behind(void **state) {
 
 /* Several batches go through without a pause between them; layers in front need no gradient. */
 static void batches_follow_one_another(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+  for (size_t i = 0; i < N_PROBLEMS; ++i) {
     const problem *p = &problems[i];
     observed one = run_of(p, "epochs=2 lr=0.05 batch=2 accumulate=6");
     for (int micro = 1; micro <= 3; ++micro) {
@@ -192,7 +178,7 @@ static void stages_are_clipped_together(void **state) {
 
 /* Micro-batches that do not divide a batch, short last batches among them: 24 = 2 x 11 + 2. */
 static void uneven_micro_batches_make_the_same_step(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+  for (size_t i = 0; i < N_PROBLEMS; ++i) {
     const problem *p = &problems[i];
     if (p->normed) continue;
     observed fresh = run_of(p, "steps=1 lr=0 batch=11"), one = run_of(p, "epochs=2 lr=0.1 batch=11");
@@ -209,7 +195,7 @@ static void uneven_micro_batches_make_the_same_step(void **state) {
 
 /* Of a short last batch a replica may have no example: 24 = 3 x 7 + 3 for 4 replicas. */
 static void replicas_of_stages_make_the_same_step(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+  for (size_t i = 0; i < N_PROBLEMS; ++i) {
     const problem *p = &problems[i];
     if (p->normed) continue;
     observed fresh = run_of(p, "steps=1 lr=0 batch=7"), one = run_of(p, "epochs=2 lr=0.1 batch=7");
@@ -225,7 +211,7 @@ static void replicas_of_stages_make_the_same_step(void **state) {
 
 /* Of two there is one order of sums; statistics are a micro-batch's, and the first replica's are kept. */
 static void two_replicas_have_the_bits_of_two_workers(void **state) {
-  for (size_t i = 0; i < RONDE__COUNT(problems); ++i) {
+  for (size_t i = 0; i < N_PROBLEMS; ++i) {
     const problem *p = &problems[i];
     observed all = run_of(p, "strategy=allreduce epochs=2 lr=0.05 batch=12 workers=2");
     observed many = run_of(p, STRATEGY "epochs=2 lr=0.05 batch=12 stages=2 workers=4 micro-batches=1");
@@ -249,51 +235,19 @@ static void a_stage_that_differs_is_named(void **state) {
 
 /* ---- what breaks -------------------------------------------------------------------------------------------------- */
 
-static ronde_status nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-                             float *targets) {
-  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
-  for (int64_t i = 0; i < n && split == RONDE_SPLIT_TRAIN; ++i)
-    if (ids[i] == 13) x[i * SMALL_PIXELS] = NAN;
-  return RONDE_OK;
-}
-
-/* A tanh of an infinite sum is finite, and so is the loss; the gradient of its weight is not. */
-static ronde_status huge_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-                              float *targets) {
-  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
-  for (int64_t i = 0; i < n && split == RONDE_SPLIT_TRAIN; ++i)
-    if (ids[i] == 7) x[i * SMALL_PIXELS] = INFINITY;
-  return RONDE_OK;
-}
-
-static ronde_tensor *saturating(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  return ronde_linear(ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 4, false)), "fc2", classes, false);
-}
-
-static ronde_status train_on(const char *options, ronde_source source, ronde_model_fn model, json_t **run_out) {
-  ronde_hooks hooks = {.model = model, .source = &source};
-  ronde_config *config = config_make("train", options);
-  char *text = NULL;
-  test_log_start(&lines);
-  ronde_status status = ronde_train(config, &hooks, &text);
-  ronde_config_destroy(config);
-  *run_out = text ? json_of(text) : NULL;
-  return status;
-}
-
 /* The loss is known to the last stage, which is where NaN shows first; a gradient to the stage of its parameter. */
 static void broken_numbers_have_a_name(void **state) {
   ronde_source source = small_source(40, 8);
   json_t *run;
-  source.read = nan_read;
+  source.read = small_nan_read;
   static const char options[] = STRATEGY "batch=8 micro-batches=4 shuffle=off epochs=1 threads=1 workers=2";
   assert_int_equal(train_on(options, source, skipping, &run), RONDE_E_NUMERIC);
   assert_non_null(strstr(lines.error, "step 2: the loss of rank 1 is NaN or Inf"));
   assert_int_equal(lines.n_errors, 1);
   assert_non_null(json_at(run, "result.weights_sha256"));
   json_decref(run);
-  source.read = huge_read;
-  assert_int_equal(train_on(options, source, saturating, &run), RONDE_E_NUMERIC);
+  source.read = small_huge_read;
+  assert_int_equal(train_on(options, source, saturating_model, &run), RONDE_E_NUMERIC);
   assert_non_null(strstr(lines.error, "step 1: the gradient of fc1.weight on rank 0"));
   json_decref(run);
   assert_int_equal(train_on(STRATEGY "batch=8 epochs=1 threads=1 workers=2 drill=corrupt:1@3", small_source(40, 8),
@@ -309,7 +263,7 @@ static void bad_steps_are_left_out(void **state) {
   json_t *runs[2];
   ronde_source source = small_source(40, 8);
   static const char *const how[] = {"batch=2 accumulate=4", STRATEGY "batch=8 micro-batches=4 workers=3"};
-  source.read = nan_read;
+  source.read = small_nan_read;
   for (int i = 0; i < 2; ++i) {
     char options[256];
     snprintf(options, sizeof options, "%s shuffle=off epochs=2 skip-bad-steps=2 threads=1", how[i]);
@@ -463,6 +417,44 @@ static void a_plan_has_the_stages(void **state) {
   json_decref(plan);
 }
 
+/* What one worker took, by which the stages are cut: half of the network's time is said to be its last layer's. */
+static void recorded_costs_decide_where_it_is_cut(void **state) {
+  char path[256], options[512];
+  static const char model[] = "model=mlp:40,40,40 data=synthetic:1x8x8:4:48 threads=1 steps=3 ";
+  snprintf(path, sizeof path, "%s/spans.json", folder);
+  snprintf(options, sizeof options, "%s batch=4 record-spans=%s", model, path);
+  json_decref(job_run("train", options, NULL));
+  json_t *spans = json_load_file(path, 0, NULL), *row;
+  size_t i;
+  assert_non_null(spans);
+  json_object_set_new(spans, "forward_ns", json_integer(8000));
+  json_object_set_new(spans, "backward_ns", json_integer(16000));
+  json_object_set_new(spans, "update_ns", json_integer(0));
+  json_array_foreach(json_object_get(spans, "parameters"), i, row) {
+    json_int_t layer = (json_int_t)i / 2; /* weight and bias */
+    json_object_set_new(row, "needed_ns", json_integer(layer * 1000));
+    json_object_set_new(row, "ready_ns", json_integer(layer == 3 ? 10000 : 10000 + (3 - layer) * 2000));
+  }
+  assert_int_equal(json_dump_file(spans, path, 0), 0);
+  json_decref(spans);
+  snprintf(options, sizeof options, "%s batch=16 micro-batches=4 strategy=pipeline stages=2 stage-costs=%s dry-run=on",
+           model, path);
+  json_t *plan = job_run("train", options, NULL);
+  assert_string_equal(text_at(plan, "predicted_from"), "spans");
+  assert_string_equal(text_at(plan, "stages.1.first"), "fc4");
+  /* 4 micro-batches of 9000 and 15000 ns, messages on top: the second stage waits once for the first */
+  double step = real_at(plan, "predicted_step_s"), computed = 4 * 15e-6 + 9e-6;
+  assert_true(step >= computed && step < 1.1 * computed);
+  json_decref(plan);
+  snprintf(options, sizeof options, "%s batch=16 micro-batches=4 strategy=pipeline stages=2 out=%s/foreseen", model,
+           folder);
+  json_t *run = job_run("train", options, NULL);
+  assert_string_equal(text_at(run, "communication.predicted_from"), "model");
+  assert_true(real_at(run, "communication.predicted_step_s") > 0 && real_at(run, "communication.step_s") > 0);
+  assert_true(real_at(run, "workers.0.needed_bytes") > 0);
+  json_decref(run);
+}
+
 static void check_refused(const char *option, const char *says) {
   char options[256];
   json_t *run;
@@ -477,19 +469,35 @@ static void what_cannot_be_is_refused(void **state) {
   check_refused("stages=2 workers=3", "cannot be replicas of 2 stages");
   check_refused("stages=2 micro-batches=9", "a replica has only 8 examples");
   check_refused("stages=2 workers=4 micro-batches=5", "a replica has only 4 examples");
+  check_refused("stages=1 workers=1 stage-costs=spans.json", "the network is not cut");
   check_refused("stages=2 exec=eager", "needs --exec graph");
   check_refused("stages=2 servers=2", "it applies to --strategy ps-sync");
   check_refused("stages=2 sync-bn=on", "it applies to --strategy");
   check_refused("stages=2 sentinel=5", "the same part of the network");
   check_refused("stages=2 shard=whole", "the same part of the network");
   check_refused("stages=2 optimizer=lbfgs", "its steps need several gradients");
-  char option[512];
-  in(option, "stages=2 checkpoint-every=5m out=%s/timed", folder);
-  check_refused(option, "give a number of steps");
+}
+
+/* One stage's clock decides, and all meet. */
+static void a_clock_says_when_to_save(void **state) {
+  json_t *whole = steps_of(STAGES "workers=2 steps=8");
+  json_decref(steps_of(STAGES "workers=2 steps=8 checkpoint-every=1s keep=9 drill=slow:1:300 out=%s/timed", folder));
+  int n_saved = 0;
+  for (int step = 1; step < 8; ++step) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/timed/checkpoints/step-%d.safetensors", folder, step);
+    if (access(path, F_OK)) continue;
+    json_t *rest = steps_of("steps=8 resume=%s", path);
+    assert_true(json_equal(json_at(whole, "result.state_sha256"), json_at(rest, "result.state_sha256")));
+    json_decref(rest);
+    ++n_saved;
+  }
+  assert_in_range(n_saved, 1, 4);
+  json_decref(whole);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(stages_have_the_bits_of_one_worker),
                                      TEST(the_same_in_virtual_time),
                                      TEST(what_one_stage_does_wrong_is_seen),
@@ -497,6 +505,7 @@ int main(void) {
                                      TEST(batches_follow_one_another),
                                      TEST(frozen_stages_need_no_gradient),
                                      TEST(stages_are_clipped_together),
+                                     TEST(a_clock_says_when_to_save),
                                      TEST(uneven_micro_batches_make_the_same_step),
                                      TEST(replicas_of_stages_make_the_same_step),
                                      TEST(two_replicas_have_the_bits_of_two_workers),
@@ -510,6 +519,7 @@ int main(void) {
                                      TEST(strategies_go_on_with_each_other),
                                      TEST(stages_alone_say_how_many_workers),
                                      TEST(a_plan_has_the_stages),
+                                     TEST(recorded_costs_decide_where_it_is_cut),
                                      TEST(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,18 +28,25 @@ static void write_all(void) {
   json_decref(run_job("train", TRAIN));
 }
 
-/* input: with the test's folder at every %s. */
-static ronde_status ask(const char *input, const char *option, const char *value, answers *a) {
-  char *options = ronde__format("init=%s/w top=4", folder), *text = ronde__format(input, folder, folder, folder);
+/* input: with the test's folder at every %s; more: further options. */
+static ronde_status ask_for(const char *input, const char *more, answers *a) {
+  char *options = ronde__format("init=%s/w top=4 %s", folder, more);
+  char *text = ronde__format(input, folder, folder, folder);
   const ronde_hooks hooks = {.prediction = take_answer, .user = a};
   ronde_config *config = config_make("predict", options);
   assert_int_equal(ronde_config_set(config, "input", text), RONDE_OK);
-  if (option) assert_int_equal(ronde_config_set(config, option, value), RONDE_OK);
   a->n = 0;
   ronde_status status = ronde_predict(config, &hooks, NULL);
   ronde_config_destroy(config);
   free(options);
   free(text);
+  return status;
+}
+
+static ronde_status ask(const char *input, const char *option, const char *value, answers *a) {
+  char *more = option ? ronde__format("%s=%s", option, value) : ronde__strdup("");
+  ronde_status status = ask_for(input, more, a);
+  free(more);
   return status;
 }
 
@@ -86,6 +93,41 @@ static void test_files_patterns_and_arrays_in_order(void **state) {
   assert_int_equal(a.n, N + 1);
 }
 
+/* Bytes and floats that mean the same are the same inputs, also resized and normalised, in chunks and alone. */
+static void test_bytes_are_floats_by_255(void **state) {
+  enum { N = 70, SIDE = 12, PIXELS = SIDE * SIDE };
+  static answers bytes, floats, one;
+  static uint8_t x[N * PIXELS];
+  static float values[N * PIXELS];
+  char dict[128];
+  write_all();
+  for (int i = 0; i < N * PIXELS; ++i) {
+    x[i] = (uint8_t)(255 * (small_noise(2, i) + .5f));
+    values[i] = (float)x[i] / 255;
+  }
+  snprintf(dict, sizeof dict, "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d, %d), }", N, SIDE, SIDE);
+  test_write_bytes(folder, "bytes.npy", test_npy(dict, x, sizeof x));
+  test_write_bytes(folder, "one.npy",
+                   test_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 12, 12), }",
+                            x + (size_t)(N - 1) * PIXELS, PIXELS));
+  snprintf(dict, sizeof dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d), }", N, SIDE, SIDE);
+  test_write_bytes(folder, "floats.npy", test_npy(dict, values, sizeof values));
+  const char *const inputs[] = {"%s/bytes.npy", "%s/floats.npy", "%s/one.npy"};
+  answers *const told[] = {&bytes, &floats, &one};
+  for (int i = 0; i < 3; ++i) {
+    assert_int_equal(ask_for(inputs[i], "resize=8x8 normalize=0.4;0.2", told[i]), RONDE_OK);
+  }
+  assert_true(bytes.n == N && floats.n == N && one.n == 1);
+  for (int i = 0; i < N; ++i) {
+    assert_int_equal(bytes.best[i], floats.best[i]);
+    assert_float_equal(bytes.probability[i], floats.probability[i], 1e-5);
+  }
+  assert_float_equal(one.probability[0], bytes.probability[N - 1], 1e-5);
+  double least = bytes.probability[0], most = least;
+  for (int i = 1; i < N; ++i) least = fmin(least, bytes.probability[i]), most = fmax(most, bytes.probability[i]);
+  assert_true(most - least > 1e-3);
+}
+
 static void check_refused(const char *input, const char *option, const char *value, ronde_status wanted,
                           const char *one, const char *other) {
   static answers a;
@@ -126,9 +168,8 @@ static void test_other_sizes_need_resize(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_a_folder_is_its_images_one_by_one),
-      TEST(test_files_patterns_and_arrays_in_order),
-      TEST(test_what_cannot_be_read),
+      TEST(test_a_folder_is_its_images_one_by_one), TEST(test_files_patterns_and_arrays_in_order),
+      TEST(test_bytes_are_floats_by_255),           TEST(test_what_cannot_be_read),
       TEST(test_other_sizes_need_resize),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,7 +377,7 @@ static void test_what_may_not_change_is_refused_by_name(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_resumed_runs_end_with_the_same_bits),
                                      TEST(test_checkpoints_on_the_way),
                                      TEST(test_old_checkpoints_go),

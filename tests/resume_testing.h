@@ -7,12 +7,6 @@
 
 #include "state/checkpoint.h"
 
-static inline int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
 int64_t draw(int64_t from, int64_t to);
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */

@@ -18,4 +18,11 @@
 #define SMALL_CASES_ONLY THREADS_ONLY
 #endif
 
+/* Sanitizers take memory of their own, and cannot run within limits. */
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 #endif

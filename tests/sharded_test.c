@@ -311,6 +311,27 @@ static void test_a_resumed_run_has_the_bits_of_a_whole_one(void **state) {
       }
 }
 
+/* One worker's clock decides, and all meet: in the middle of an epoch, at the same step. */
+static void test_a_clock_says_when_to_save(void **state) {
+  json_t *whole = saved_run("strategy=sharded workers=3 momentum=0.9 steps=9");
+  json_decref(
+      saved_run("strategy=sharded workers=3 momentum=0.9 steps=9 checkpoint-every=1s keep=9 drill=slow:2:300 "
+                "out=%s/run",
+                folder));
+  int n_saved = 0;
+  for (int step = 1; step < 9; ++step) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/run/checkpoints/step-%d.safetensors", folder, step);
+    if (access(path, F_OK)) continue;
+    json_t *rest = saved_run("steps=9 resume=%s", path);
+    check_state(whole, rest);
+    json_decref(rest);
+    ++n_saved;
+  }
+  assert_in_range(n_saved, 1, 4);
+  json_decref(whole);
+}
+
 /* The state is the same whoever has gathered it: with two workers to the bit. */
 static void test_checkpoints_are_those_of_other_strategies(void **state) {
   static const char *const pairs[][2] = {{"strategy=sharded", "strategy=allreduce"},
@@ -362,10 +383,8 @@ static void test_other_workers_go_on(void **state) {
 }
 
 static void test_what_it_does_not_know_is_refused(void **state) {
-  static const char *const refused[][2] = {{"wire=bf16", "--wire"},
-                                           {"collective=ring", "--collective"},
-                                           {"servers=2", "--servers"},
-                                           {"checkpoint-every=10s out=x", "so give a number of steps"}};
+  static const char *const refused[][2] = {
+      {"wire=bf16", "--wire"}, {"collective=ring", "--collective"}, {"servers=2", "--servers"}};
   for (size_t i = 0; i < RONDE__COUNT(refused); ++i) {
     char options[512];
     in(options, SET "batch=8 strategy=sharded workers=2 %s", refused[i][0]);
@@ -374,7 +393,7 @@ static void test_what_it_does_not_know_is_refused(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_a_step_of_many_is_a_step_of_one),
                                      TEST(test_every_optimizer_clipping_and_accumulation),
                                      TEST(test_frozen_parameters_eager_and_normalisation),
@@ -385,6 +404,7 @@ int main(void) {
                                      TEST(test_a_record_shows_it),
                                      TEST(test_nothing_is_updated_by_a_broken_step),
                                      TEST(test_a_resumed_run_has_the_bits_of_a_whole_one),
+                                     TEST(test_a_clock_says_when_to_save),
                                      TEST(test_checkpoints_are_those_of_other_strategies),
                                      TEST(test_the_state_of_dead_weights_goes_on),
                                      TEST(test_other_workers_go_on),

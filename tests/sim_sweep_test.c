@@ -1,16 +1,21 @@
 /* Every strategy under thousands of orders: links, and who is first of those that are due at the same time, are drawn from
  * a seed. Whatever comes late, a run ends; what is synchronous has the same bits; what is asynchronous has made every
- * update. A planted bug of each kind is found.
+ * update. The same with ranks that die or stand still at moments drawn from the seed: whoever is missing is named, and
+ * nobody waits for ever. A planted bug of each kind is found.
  * RONDE_SWEEP_SEEDS: the seeds of all strategies together. */
 #include "train_testing.h"
 
 #include "base/rng.h"
 #include "comm/sim.h"
+#include "comm/virtual.h"
+#include "sanitized.h"
 
-enum { STEPS = 2, WORKERS = 3, SEEDS = 600, MOST_STRATEGIES = 32 };
+enum { STEPS = 2, WORKERS = 3, SEEDS = THREADS_ONLY ? 100 : 600, MOST_STRATEGIES = 32 };
 
 static ronde__sim_options links;
 static int64_t n_updates; /* that servers have counted in the last run; -1: nobody counts */
+static int n_ranks;       /* of the last run that ended well, */
+static uint64_t ended_ns; /* and after how long */
 static char lines[4096];
 
 static void keep_lines(void *user, ronde_log_level level, const char *line) {
@@ -37,8 +42,10 @@ static ronde__link_class by_lot(const void *user, int from, int to) {
 }
 
 /* By the histogram that asynchronous strategies report: each update is in it once. */
-static void count_updates(ronde__run *run) {
+static void look_at(ronde__run *run) {
   const ronde__rank *first = &run->ranks[0];
+  n_ranks = run->job->roles.n_ranks;
+  ended_ns = ronde__time_now(run->transports[0]->time) - RONDE__VIRTUAL_BEGIN_NS;
   json_t *told = json_object(), *bin;
   size_t i;
   n_updates = -1;
@@ -50,16 +57,21 @@ static void count_updates(ronde__run *run) {
   json_decref(told);
 }
 
-static observed train(const char *strategy, const uint64_t *seed, void (*tamper)(ronde__job *job)) {
+typedef struct faults {
+  ronde__sim_fault at[2];
+  int n;
+} faults;
+
+static observed train(const char *strategy, const uint64_t *seed, const faults *f, void (*tamper)(ronde__job *job)) {
   char options[256];
   ronde_source source = small_source(12, 0);
   bool has_buckets =
       ronde__strategy_understands(ronde__strategy_find(strategy, &(ronde__strategy_settings){0}), "bucket-mb");
   snprintf(options, sizeof options, "threads=1 batch=6 lr=0.1 steps=%d workers=%d %s cache=off strategy=%s", STEPS,
            WORKERS, has_buckets ? "bucket-mb=0.001" : "", strategy);
-  links = (ronde__sim_options){.link = by_lot, .user = seed, .seed = *seed};
+  links = (ronde__sim_options){.link = by_lot, .user = seed, .seed = *seed, .faults = f->at, .n_faults = f->n};
   observe_on = make_sim;
-  observe_also = count_updates;
+  observe_also = look_at;
   lines[0] = 0;
   ronde_log_set(keep_lines, NULL);
   observed o = observe(options, &source, tiny_model, tamper);
@@ -89,7 +101,7 @@ static verdict sweep(const char *strategy, int n_seeds, void (*tamper)(ronde__jo
   verdict v = {""};
   observed first = {0};
   for (uint64_t seed = 0; seed < (uint64_t)n_seeds && !v.what[0]; seed++) {
-    observed o = train(strategy, &seed, tamper);
+    observed o = train(strategy, &seed, &(faults){.n = 0}, tamper);
     v = judge(&o, seed ? &first : &o, row->asynchronous, seed);
     if (seed == 0) first = o;
     else free(o.weights);
@@ -121,15 +133,81 @@ static int list_strategies(char names[MOST_STRATEGIES][32]) {
   return n;
 }
 
+static int wanted_seeds(void) {
+  const char *wanted = getenv("RONDE_SWEEP_SEEDS");
+  return wanted ? atoi(wanted) : SEEDS;
+}
+
 static void test_no_order_breaks_a_strategy(void **state) {
   char strategies[MOST_STRATEGIES][32];
-  int n = list_strategies(strategies);
-  const char *wanted = getenv("RONDE_SWEEP_SEEDS");
-  int n_seeds = (wanted ? atoi(wanted) : SEEDS) / n;
+  int n = list_strategies(strategies), n_seeds = wanted_seeds() / n;
   assert_true(n >= 4 && n_seeds >= 2);
   for (int i = 0; i < n; i++) {
     verdict v = sweep(strategies[i], n_seeds, NULL);
     if (v.what[0]) fail_msg("%s: %s", strategies[i], v.what);
+  }
+}
+
+/* ---- faults ---- */
+
+enum { LOST_AFTER_MS = 60000 }; /* --timeout's default */
+
+/* One or two ranks that die, or stand still for less or for more than makes one lost. */
+static faults draw_faults(uint64_t seed) {
+  ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_STRAGGLERS);
+  faults f = {.n = 1 + (int)ronde__rng_below(&rng, 2)};
+  int rank = (int)ronde__rng_below(&rng, (uint64_t)n_ranks);
+  for (int i = 0; i < f.n; i++) {
+    uint64_t kind = ronde__rng_below(&rng, 4), ms = ronde__rng_below(&rng, LOST_AFTER_MS / 2);
+    f.at[i] = (ronde__sim_fault){.rank = (rank + i) % n_ranks, .at_ns = 1 + ronde__rng_below(&rng, ended_ns)};
+    f.at[i].lasts_ns = kind <= 1 ? UINT64_MAX : (kind == 2 ? ms + 1 : LOST_AFTER_MS + ms + 1) * 1000000;
+  }
+  return f;
+}
+
+/* A missing rank may be one that nobody needed any more. */
+static verdict judge_lost(const observed *o, const observed *whole, bool asynchronous, const faults *f, uint64_t seed) {
+  bool may_be_lost = false, is_named = false;
+  verdict v = {""};
+  for (int i = 0; i < f->n; i++) {
+    char name[24];
+    snprintf(name, sizeof name, "rank %d ", f->at[i].rank);
+    if (f->at[i].lasts_ns < LOST_AFTER_MS * 1000000ull) continue;
+    may_be_lost = true;
+    is_named |= strstr(lines, name) != NULL;
+  }
+  if (strstr(lines, "deadlock")) snprintf(v.what, sizeof v.what, "seed %d: %.200s", (int)seed, lines);
+  else if (o->status == RONDE_OK && !asynchronous && !bits_equal(o, whole))
+    snprintf(v.what, sizeof v.what, "seed %d: other bits", (int)seed);
+  else if (o->status != RONDE_OK && !may_be_lost)
+    snprintf(v.what, sizeof v.what, "seed %d: nobody is lost, but: %.200s", (int)seed, lines);
+  else if (o->status != RONDE_OK && (o->status != RONDE_E_LOST || !is_named))
+    snprintf(v.what, sizeof v.what, "seed %d: status %d, and rank %d at %d ns is not named: %.150s", (int)seed,
+             (int)o->status, f->at[0].rank, (int)f->at[0].at_ns, lines);
+  return v;
+}
+
+static verdict sweep_faults(const char *strategy, int n_seeds, int *n_lost_out) {
+  bool asynchronous = ronde__strategy_find(strategy, &(ronde__strategy_settings){0})->asynchronous;
+  verdict v = {""};
+  for (uint64_t seed = 0; seed < (uint64_t)n_seeds && !v.what[0]; seed++) {
+    observed whole = train(strategy, &seed, &(faults){.n = 0}, NULL);
+    faults f = draw_faults(seed);
+    observed o = train(strategy, &seed, &f, NULL);
+    v = judge_lost(&o, &whole, asynchronous, &f, seed);
+    *n_lost_out += o.status == RONDE_E_LOST;
+    free(whole.weights), free(o.weights);
+  }
+  return v;
+}
+
+static void test_no_fault_hangs_a_run(void **state) {
+  char strategies[MOST_STRATEGIES][32];
+  int n = list_strategies(strategies), n_seeds = wanted_seeds() / n, n_lost;
+  for (int i = 0; i < n; i++) {
+    verdict v = sweep_faults(strategies[i], n_seeds, (n_lost = 0, &n_lost));
+    if (v.what[0]) fail_msg("%s: %s", strategies[i], v.what);
+    if (n_lost < n_seeds / 3) fail_msg("%s: only %d of %d runs have lost a rank", strategies[i], n_lost, n_seeds);
   }
 }
 
@@ -236,6 +314,7 @@ static void test_planted_bugs_are_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_order_breaks_a_strategy),
+      cmocka_unit_test(test_no_fault_hangs_a_run),
       cmocka_unit_test(test_planted_bugs_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,8 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=2 strategy=sharded overlap=on",
       "workers=3 strategy=sharded overlap=off optimizer=adam",
       "workers=5 strategy=sharded overlap=on clip=1 accumulate=2",
+      "workers=2 strategy=hybrid hybrid-layers=fc1",
+      "workers=3 strategy=hybrid hybrid-layers=fc1,fc2 optimizer=adam clip=1 accumulate=2",
       "workers=2 strategy=pipeline",
       "workers=4 strategy=pipeline stages=2 micro-batches=2 optimizer=adam clip=1 accumulate=2",
       "workers=3 strategy=ps-sync servers=2",

@@ -333,7 +333,7 @@ static void test_who_says_so_equals_one_worker(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_a_resumed_asynchronous_worker_has_the_bits_of_a_whole_run),
                                      TEST(test_what_was_not_pushed_yet_is_in_a_checkpoint),
                                      TEST(test_asynchronous_workers_meet_for_a_checkpoint),

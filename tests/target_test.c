@@ -1,22 +1,8 @@
 /* When a run tests, when it ends early, and which weights it keeps. */
+#include "lib/folder.h"
 #include "train_testing.h"
 
 #include <sys/stat.h>
-
-static char *folder; /* of each test */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* 8 steps an epoch. */
 static json_t *train(const char *format, ...) {
@@ -91,7 +77,8 @@ static void test_it_ends_when_the_target_is_reached(void **state) {
     assert_int_equal((int)real_at(early, "result.target.epoch"), best);
     assert_int_equal((int)real_at(early, "result.target.step"), 8 * best);
     assert_true(fabs(real_at(early, "result.target.train_s") - train_s) < 1e-9);
-    assert_true(real_at(early, "result.target.wall_s") >= train_s * 0.99);
+    /* Workers begin within moments of each other, so only one alone has the same beginning for both. */
+    if (workers == 1) assert_true(real_at(early, "result.target.wall_s") >= train_s * (1 - 1e-9));
     assert_int_equal((int)real_at(early, "result.best.epoch"), best);
     assert_int_equal(lines.n_errors + lines.n_warnings, 0);
     json_decref(whole);
@@ -199,7 +186,7 @@ static void test_best_weights_that_cannot_be_written(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_every_so_many_epochs),
       TEST(test_it_ends_when_the_target_is_reached),

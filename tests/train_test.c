@@ -1,26 +1,12 @@
 /* Whole jobs through the public API: train, eval, predict and init with own networks, own data and callbacks, how they
  * end, and what they hand to each other. */
+#include "lib/folder.h"
 #include "train_testing.h"
 
 #include <stdatomic.h>
 
 #include "io/safetensors.h"
 #include "io/sha256.h"
-
-static char *folder; /* of each test */
-static test_log lines;
-
-static int make_folder(void **state) {
-  folder = test_folder_create();
-  test_log_start(&lines);
-  return 0;
-}
-
-static int remove_folder(void **state) {
-  ronde_log_set(NULL, NULL);
-  test_folder_destroy(folder);
-  return 0;
-}
 
 /* Options with the test's folder for each %s; valid until the next call but three. */
 static const char *in_folder(const char *options) {
@@ -651,7 +637,7 @@ static void test_a_folder_is_used_again(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_callbacks_of_a_run),
       TEST(test_no_callbacks_no_json),

@@ -3,6 +3,7 @@
 #ifndef TRAIN_TESTING_H
 #define TRAIN_TESTING_H
 
+#include "comm/sim.h"
 #include "data/testing.h"
 
 #include <jansson.h>
@@ -25,8 +26,13 @@ ronde_status small_read(void *user, ronde_split split, const int64_t *ids, int64
 ronde_status small_nan_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                             float *targets);
 ronde_source small_source(int64_t n_train, int64_t n_test);
-/* small_model trained on it: *run_out is run.json, NULL where there is none. */
-ronde_status train_small_on(ronde_source source, const char *options, json_t **run_out);
+/* The same, but for an infinity in example 7 of the training set. */
+ronde_status small_huge_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                             float *targets);
+/* Whose tanh of an infinite sum is finite, and so is the loss; the gradient of its weight is not. */
+ronde_tensor *saturating_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user);
+/* Trains, which may fail: *run_out is run.json, NULL where there is none; `lines` of lib/folder.h has what was said. */
+ronde_status train_on(const char *options, ronde_source source, ronde_model_fn model, json_t **run_out);
 
 ronde_source small_values(int64_t n_train, int64_t n_test);
 
@@ -86,6 +92,20 @@ extern ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out
  * the job before it starts. */
 observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
                  void (*tamper)(ronde__job *job));
+
+/* Ranks in virtual time over these links, for observe_on. */
+extern ronde__sim_options virtual_links;
+ronde_status make_virtual(int n_ranks, ronde__transport **transports_out);
+
+/* A problem of few examples: a network that the options name, with their data, or a model on small ones. */
+typedef struct small_problem {
+  const char *name, *options;
+  ronde_model_fn model; /* NULL: options name a built-in one, and its data */
+  bool values;
+  int n_train, n_test;
+} small_problem;
+/* Trains it, with further options. */
+observed observe_small(const small_problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 bool replicas_equal(const observed *o);
 

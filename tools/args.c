@@ -304,6 +304,7 @@ static ronde_status require_words(const parser *p) {
   for (int i = 0; i < p->verb->max_words && p->verb->word_options[i]; i++) {
     const char *name = p->verb->word_options[i], *value = ronde_config_get(p->call->config, name);
     if ((value && *value) || (strcmp(name, "init") == 0 && has_weights(p))) continue;
+    if (strcmp(name, "input") == 0 && ronde_config_is_given(p->call->config, "prompt")) continue; /* a text goes on */
     return tool_fail(RONDE_E_USAGE, "a file is missing: ronde %s %s", p->verb->name, p->verb->words);
   }
   return RONDE_OK;

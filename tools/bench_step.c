@@ -23,6 +23,9 @@ static const struct {
     {"tensorflow", "bf16", "tensorflow_step.py", {"--bf16"}, true},
     {"tensorflow", "tcmalloc bf16", "tensorflow_step.py", {"--tcmalloc", "--bf16"}, true},
     {"mxnet", "", "mxnet_step.py", {NULL}, false},
+    /* The other way of executing it, where the peer's name asks for that: it was never the fastest here. */
+    {"pytorch-compiled", "", "pytorch_step.py", {"--compile"}, false},
+    {"tensorflow-eager", "", "tensorflow_step.py", {"--eager"}, false},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0] };
 _Static_assert(N_VARIANTS + 1 <= TOOL_MAX_SYSTEMS, "each variant is a system, beside Ronde");
@@ -102,7 +105,7 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   tool_system *system = &b->systems[b->n];
   const char *folder = step_option(b, "peers-dir"), *peer = variants[variant].peer, *kind = variants[variant].variant;
   char python[4300];
-  snprintf(python, sizeof python, "%s/%s/bin/python", folder, peer);
+  snprintf(python, sizeof python, "%s/%.*s/bin/python", folder, (int)strcspn(peer, "-"), peer);
   if (access(python, X_OK))
     return tool_fail(RONDE_E_INPUT, "%s: %s: install the peers by `make peers`, and name their folder by --peers-dir",
                      python, strerror(errno));
@@ -134,7 +137,10 @@ static ronde_status check_peers(const char *list) {
     bool known = false;
     for (int i = 0; i < N_VARIANTS; i++)
       known |= strlen(variants[i].peer) == n && strncmp(variants[i].peer, list, n) == 0;
-    if (!known) return tool_fail(RONDE_E_USAGE, "--peers: '%.*s' is not pytorch, tensorflow or mxnet", (int)n, list);
+    if (!known)
+      return tool_fail(RONDE_E_USAGE,
+                       "--peers: '%.*s' is not pytorch, pytorch-compiled, tensorflow, tensorflow-eager or mxnet",
+                       (int)n, list);
   }
   return RONDE_OK;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-enum { TOOL_MAX_SYSTEMS = 10 };
+enum { TOOL_MAX_SYSTEMS = 12 };
 
 typedef struct tool_system {
   const char *peer, *variant; /* "pytorch", "channels-last"; peer NULL: Ronde */

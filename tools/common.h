@@ -61,6 +61,7 @@ ronde_status tool_init(const tool_call *call);
 ronde_status tool_models(const tool_call *call);
 ronde_status tool_data(const tool_call *call);
 ronde_status tool_compare(const tool_call *call);
+ronde_status tool_advise(const tool_call *call);
 ronde_status tool_ckpt(const tool_call *call);
 ronde_status tool_export(const tool_call *call);
 ronde_status tool_doctor(const tool_call *call);
@@ -69,6 +70,8 @@ ronde_status tool_manual(const tool_call *call);
 ronde_status tool_bench_collectives(const tool_call *call);
 ronde_status tool_bench_step(const tool_call *call);
 ronde_status tool_bench_kernels(const tool_call *call);
+ronde_status tool_bench_study(const tool_call *call);
+ronde_status tool_report(const tool_call *call);
 
 /* bench_suites.c: the suites of `ronde bench`. */
 const tool_verb *tool_bench_suite(int i);
@@ -114,9 +117,13 @@ void tool_log_quiet(void);
 void tool_log_warnings(bool on);
 /* Prints an error line and returns status. */
 ronde_status tool_fail(ronde_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* In the environment of ranks whose run was restarted: run.json's `restarts`. */
+#define TOOL_RESTARTS "RONDE_RESTARTS"
 bool tool_error_logged(void);
 /* An error line of another process has gone to stderr: it counts as one of ours. */
 void tool_error_shown(void);
+/* What was said so far is not the end: the job goes on. */
+void tool_error_overcome(void);
 /* The status that a process of ours ended with. */
 ronde_status tool_status_of_exit(int code);
 /* A line of human text; nothing under --quiet. */
@@ -152,6 +159,8 @@ bool tool_is_follower(void);
 bool tool_is_ours(void);
 /* The first and the last word of a rank that tool_launch started. */
 void tool_mark_begin(void);
+void tool_mark_joined(void *user);
+void tool_mark_lost(void *user, int64_t resumed_step, int64_t step);
 void tool_mark_end(int code);
 
 /* ---- launch.c: training by several processes ------------------------------------------------------------------- */
@@ -166,12 +175,16 @@ bool tool_self_path(char *buffer, size_t size);
 /* ---- system.c --------------------------------------------------------------------------------------------------- */
 
 double tool_now_s(void); /* monotonic */
+/* Unsets the variables that set options of training: what they said is in the call's options. */
+void tool_environment_forget(void);
+/* Words [] as JSON. */
+json_t *tool_words_json(char **words);
 /* Removes a folder with all that is in it, as far as that is possible. */
 void tool_folder_remove(const char *path);
 
 /* ---- table.c: tables for people --------------------------------------------------------------------------------- */
 
-enum { TOOL_MAX_COLUMNS = 32 };
+enum { TOOL_MAX_COLUMNS = 32, TOOL_CELL_SIZE = 512 };
 
 typedef enum tool_cell {
   TOOL_CELL_TEXT,
@@ -192,6 +205,10 @@ typedef struct tool_column {
 
 /* Prints a table on stdout: a line of titles, then one for each row. "-" stands for what is absent. */
 void tool_table(const json_t *rows, const tool_column *columns, int n);
+/* What a cell of it says; into buffer, or a constant. */
+const char *tool_cell_text(const tool_column *column, const json_t *row, char buffer[TOOL_CELL_SIZE]);
+/* Whether a column's cells end at the right. */
+bool tool_cell_is_number(const tool_column *column);
 
 /* ---- bench.c: what the suites share ----------------------------------------------------------------------------- */
 
@@ -225,6 +242,9 @@ void tool_print_json(const char *text);
 ronde_status tool_print_result(const tool_call *call, char *text, void (*print)(const json_t *json));
 /* RONDE_E_WRITE where something that was printed on stdout did not arrive. */
 ronde_status tool_flush(void);
+
+/* mlperf.c: run.json as MLPerf's log lines. began_ms: when the run began, since 1970. */
+ronde_status tool_mlperf_write(const char *path, const json_t *run, double began_ms);
 
 /* The sum of a phase over a run's epochs: "load_s", ... */
 double tool_epochs_sum(const json_t *run, const char *field);

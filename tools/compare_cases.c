@@ -74,7 +74,9 @@ static void case_name(const tool_call *call, const tool_case *one, bool all, cha
 }
 
 /* What the command of a case says for itself. */
-static bool is_ours(const char *option) { return strcmp(option, "out") == 0 || strcmp(option, "save-last") == 0; }
+static bool is_ours(const char *option) {
+  return strcmp(option, "out") == 0 || strcmp(option, "save-last") == 0 || strcmp(option, "dry-run") == 0;
+}
 
 /* `ronde train` with all options of the case that is set which are not at their defaults. Those of the environment are
  * among them, so the command is the whole of it. folder NULL: a dry run. */
@@ -95,8 +97,27 @@ static json_t *command_of(const tool_call *call, const char *folder) {
   return command;
 }
 
+json_t *tool_peer_command(const tool_call *call, const tool_case *one, const char *folder) {
+  enum { OURS = 2, BEHIND = 3 }; /* `ronde train`; --dry-run --json --quiet */
+  const char *peers = ronde_config_get(call->config, "peers-dir");
+  char self[4400] = "ronde";
+  json_t *words = command_of(call, NULL), *command;
+  tool_self_path(self, sizeof self);
+  command = json_pack("[o, o, o, o, o, s, s]",
+                      json_sprintf("%s/%.*s/bin/python", peers, (int)strcspn(one->peer, "-"), one->peer),
+                      json_sprintf("%s/scripts/cluster.py", peers), json_sprintf("--system=%s", one->peer),
+                      json_sprintf("--ronde=%s", self), json_sprintf("--out=%s", folder), "--", "train");
+  for (size_t i = OURS; i + BEHIND < json_array_size(words); i++) json_array_append(command, json_array_get(words, i));
+  json_decref(words);
+  return command;
+}
+
 ronde_status tool_case_command(const tool_call *call, const tool_case *one, const char *folder, json_t **command_out) {
   ronde_status status = set_case(call, one->index);
+  if (!status && one->peer) {
+    *command_out = tool_peer_command(call, one, folder);
+    return RONDE_OK;
+  }
   if (!status) *command_out = command_of(call, folder);
   return status;
 }
@@ -136,7 +157,7 @@ static void become_run(char **words, FILE *errors, const int ends[2], pid_t pare
   if (errors) dup2(fileno(errors), STDERR_FILENO);
   close(ends[0]);
   close(ends[1]);
-  execv("/proc/self/exe", words);
+  execv(strchr(words[0], '/') ? words[0] : "/proc/self/exe", words);
   _exit(1);
 }
 
@@ -144,17 +165,17 @@ ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_ou
   enum { MAX_WORDS = 256 };
   char *words[MAX_WORDS];
   size_t n = json_array_size(command);
-  if (n >= MAX_WORDS) return tool_fail(RONDE_E_USAGE, "compare: more than %d options", MAX_WORDS);
+  if (n >= MAX_WORDS) return tool_fail(RONDE_E_USAGE, "more than %d options", MAX_WORDS);
   for (size_t i = 0; i < n; i++) words[i] = (char *)json_string_value(json_array_get(command, i));
   words[n] = NULL;
   int ends[2];
-  if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "compare: cannot make a pipe: %s", strerror(errno));
+  if (pipe(ends)) return tool_fail(RONDE_E_INTERNAL, "cannot make a pipe: %s", strerror(errno));
   pid_t parent = getpid(), child = fork();
   if (child == 0) become_run(words, errors, ends, parent);
   close(ends[1]);
   if (child < 0) {
     close(ends[0]);
-    return tool_fail(RONDE_E_MEMORY, "compare: cannot start a process: %s", strerror(errno));
+    return tool_fail(RONDE_E_MEMORY, "cannot start a process: %s", strerror(errno));
   }
   char *text = read_output(ends[0], child);
   json_t *said = text ? json_loads(text, 0, NULL) : NULL;
@@ -164,7 +185,7 @@ ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_ou
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
   ronde_status status = WIFEXITED(state) ? tool_status_of_exit(WEXITSTATUS(state)) : RONDE_E_INTERNAL;
-  if (status == RONDE_OK && !said) status = tool_fail(RONDE_E_INTERNAL, "compare: a run left no record");
+  if (status == RONDE_OK && !said) status = tool_fail(RONDE_E_INTERNAL, "a run left no record");
   if (status) json_decref(said);
   else *said_out = said;
   return status;
@@ -182,13 +203,13 @@ static void read_error(FILE *errors, ronde_status status, char *text, size_t byt
   }
 }
 
-static ronde_status dry_run(const json_t *command, json_t **plan_out, char *why, size_t bytes) {
+ronde_status tool_case_try(const json_t *command, json_t **said_out, char *why, size_t bytes) {
   FILE *errors = tmpfile();
   if (!errors) return tool_fail(RONDE_E_WRITE, "compare: cannot make a temporary file: %s", strerror(errno));
-  ronde_status status = tool_signal() ? RONDE_E_CANCELLED : tool_case_run(command, errors, plan_out);
+  ronde_status status = tool_signal() ? RONDE_E_CANCELLED : tool_case_run(command, errors, said_out);
   if (status) read_error(errors, status, why, bytes);
   fclose(errors);
-  return status;
+  return tool_signal() ? RONDE_E_CANCELLED : status;
 }
 
 /* ---- which cases are run ---- */
@@ -233,7 +254,7 @@ static bool is_repeated(tool_cases *cases, const tool_case *one, const char *nam
 /* What a resumed run would do is in its checkpoint: its cases meet in the first round. */
 static ronde_status plan_case(tool_cases *cases, tool_case *one, const char *name) {
   char why[2048];
-  ronde_status status = dry_run(one->command, &one->plan, why, sizeof why);
+  ronde_status status = tool_case_try(one->command, &one->plan, why, sizeof why);
   if (status == RONDE_E_USAGE) leave_out(cases, name, json_string(why));
   else if (status && status != RONDE_E_CANCELLED) tool_fail(status, "%s: its training failed: %s", name, why);
   return status;
@@ -279,8 +300,11 @@ static ronde_status check_left(const tool_cases *cases) {
 ronde_status tool_cases_find(const tool_call *call, tool_cases *cases) {
   int n = 1;
   for (int a = 0; a < call->n_axes; a++) n *= call->axes[a].n_values;
-  *cases = (tool_cases){.at = calloc((size_t)n, sizeof *cases->at), .left_out = json_array()};
-  if (!cases->at || !cases->left_out) return tool_fail(RONDE_E_MEMORY, "compare: no memory for %d cases", n);
+  *cases = (tool_cases){.at = calloc((size_t)n + TOOL_MAX_PEERS, sizeof *cases->at), .left_out = json_array()};
+  cases->axes = json_object();
+  for (int a = 0; a < call->n_axes; a++) json_object_set_new(cases->axes, call->axes[a].name, json_true());
+  if (!cases->at || !cases->left_out || !cases->axes)
+    return tool_fail(RONDE_E_MEMORY, "compare: no memory for %d cases", n);
   for (int i = 0; i < n; i++) {
     ronde_status status = add_case(cases, call, i);
     if (status) return status;
@@ -292,10 +316,12 @@ void tool_case_end(tool_case *one) {
   json_decref(one->command);
   json_decref(one->plan);
   json_decref(one->run);
+  json_decref(one->audit);
 }
 
 void tool_cases_end(tool_cases *cases) {
   for (int i = 0; i < cases->n; i++) tool_case_end(&cases->at[i]);
   free(cases->at);
   json_decref(cases->left_out);
+  json_decref(cases->axes);
 }

@@ -2,10 +2,14 @@
  * ranked by, and the tables. */
 #include "compare.h"
 
+#include "audit.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STEP_CLOCK "monotonic wall clock, a whole step of rank 0"
 
 /* ---- the work of a case ---- */
 
@@ -45,11 +49,28 @@ static int reference_of(const tool_cases *cases, int index, int field) {
   return first;
 }
 
+/* What the runs themselves say that they did, beyond what their plans told. */
+static void note_audit(ronde_measurement *record, const tool_cases *cases) {
+  json_t *audited = json_array(), *difference;
+  size_t i;
+  for (int c = 0; c < cases->n; c++)
+    if (cases->at[c].audit)
+      json_array_append_new(audited, json_pack("{s:s, s:O}", "name", cases->at[c].name, "audit", cases->at[c].audit));
+  json_t *differences = tool_audit_differences(audited, cases->axes);
+  json_array_foreach(differences, i, difference) {
+    ronde_measurement_differ(record, tool_string(difference, "field"), tool_string(difference, "text"));
+  }
+  json_decref(differences);
+  json_decref(audited);
+}
+
 bool tool_comparison_is_same_work(ronde_measurement *record, const tool_cases *cases) {
   ronde_measurement_forget_differences(record);
   for (int i = 0; i < N_WORK; i++)
     for (int c = 1; c < cases->n; c++)
       if (ronde_measurement_differs(record, work[i].field, reference_of(cases, c, i), c)) break;
+  if (!ronde_measurement_difference(record)) note_audit(record, cases);
+  if (!ronde_measurement_difference(record)) tool_peers_audit(record, cases);
   return !ronde_measurement_difference(record);
 }
 
@@ -76,6 +97,8 @@ static ronde_status set_facts(ronde_measurement *record, const tool_case *one, i
       {"version", json_object_get(one->run, "version")},
       {"communication", json_object_get(one->run, "communication")},
       {"result", json_object_get(one->run, "result")},
+      {"split_by", json_object_get(one->run, "split_by")},
+      {"audit", one->audit},
   };
   ronde_status status = RONDE_OK;
   for (int i = 0; i < N_WORK && !status; i++) status = set_fact(record, index, work[i].field, work_of(one, i));
@@ -96,9 +119,9 @@ static ronde_status set_work(ronde_measurement *record, const tool_case *one, in
 
 static ronde_status record_case(ronde_measurement *record, const tool_case *one) {
   int index;
-  ronde_status status = ronde_measurement_add_case(record, one->name, "ronde", one->values, &index);
-  if (!status)
-    status = tool_bench_set(record, index, "clock", json_string("monotonic wall clock, a whole step of rank 0"));
+  ronde_status status =
+      ronde_measurement_add_case(record, one->name, one->peer ? one->peer : "ronde", one->values, &index);
+  if (!status) status = tool_bench_set(record, index, "clock", json_string(STEP_CLOCK));
   return status ? status : set_facts(record, one, index);
 }
 
@@ -110,6 +133,11 @@ static ronde_status record_cases(const tool_call *call, const tool_cases *cases,
   for (int a = 0; a < call->n_axes && !status; a++) {
     const tool_axis *axis = &call->axes[a];
     status = ronde_measurement_add_axis(record, axis->name, (const char *const *)axis->values, axis->n_values);
+  }
+  if (cases->n_peers && !status) {
+    const char *systems[TOOL_MAX_PEERS + 1] = {"ronde"};
+    for (int i = 0; i < cases->n_peers; i++) systems[1 + i] = cases->at[cases->n - cases->n_peers + i].peer;
+    status = ronde_measurement_add_axis(record, "system", systems, 1 + cases->n_peers);
   }
   for (int i = 0; i < cases->n && !status; i++) status = record_case(record, &cases->at[i]);
   return status;
@@ -135,8 +163,31 @@ static double kernel_seconds(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   size_t i;
   double sum = 0;
-  json_array_foreach(ops, i, row) { sum += tool_number(row, "seconds"); }
+  json_array_foreach(ops, i, row) { /* what moves data is exchange, not a kernel */
+    if (strcmp(tool_string(row, "phase"), "exchange") != 0) sum += tool_number(row, "seconds");
+  }
   return sum / tool_number(json_object_get(run, "world"), "workers");
+}
+
+/* Of the workers, whose phases tell moving data from waiting for others; the mean over them. */
+static double mean_of_workers(const json_t *run, const char *field) {
+  const json_t *row;
+  size_t i;
+  double sum = 0, n = 0;
+  json_array_foreach(json_object_get(run, "workers"), i, row) {
+    if (strcmp(tool_string(row, "role"), "worker") != 0) continue;
+    sum += tool_number(row, field);
+    n++;
+  }
+  return sum / n;
+}
+
+/* NAN where the run has no such epoch, or not the whole of it. */
+static double of_epoch(const json_t *run, size_t epoch, const char *field) {
+  const json_t *epochs = json_object_get(run, "epochs"), *first = json_array_get(epochs, 0);
+  const json_t *one = json_array_get(epochs, epoch);
+  if (json_array_size(epochs) < 2 || tool_number(one, "steps") != tool_number(first, "steps")) return NAN;
+  return tool_number(one, field);
 }
 
 /* The figures of a run: of a step, means over the run; and of the whole. */
@@ -156,6 +207,13 @@ static ronde_status add_figures(ronde_measurement *record, int index, int round,
       {"wall_s", tool_number(totals, "wall_s")},
       {"cpu_s", tool_number(totals, "cpu_s")},
       {"peak_rss_bytes", tool_number(totals, "peak_rss_bytes")},
+      {"energy_j", tool_number(totals, "energy_j")},
+      {"exchange_s", mean_of_workers(run, "exchange_s") / n},
+      {"wait_s", mean_of_workers(run, "wait_s") / n},
+      {"first_epoch_s", of_epoch(run, 0, "wall_s")},
+      {"second_epoch_s", of_epoch(run, 1, "wall_s")},
+      {"first_epoch_cpu_s", of_epoch(run, 0, "cpu_s")},
+      {"second_epoch_cpu_s", of_epoch(run, 1, "cpu_s")},
   };
   ronde_status status = RONDE_OK;
   for (size_t i = 0; i < sizeof figures / sizeof figures[0] && !status; i++)
@@ -167,14 +225,17 @@ static ronde_status add_figures(ronde_measurement *record, int index, int round,
   return status;
 }
 
-ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, int index, int round, json_t *command,
-                                 json_t *run, const double *seconds, int64_t n) {
+ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, int index, int round,
+                                 const tool_case_run_ended *ended) {
   tool_case *one = &cases->at[index];
-  if (n < 1)
+  json_t *run = ended->run;
+  if (ended->n < 2)
     return tool_fail(RONDE_E_USAGE, "%s: a run of one step cannot be compared, because the first step does not count",
                      one->name);
-  ronde_status status = ronde_measurement_add_samples(record, index, "step_s", round, seconds, n);
+  /* Each step but the first, which meets cold caches. */
+  ronde_status status = ronde_measurement_add_samples(record, index, "step_s", round, ended->seconds + 1, ended->n - 1);
   if (!status) status = add_figures(record, index, round, run);
+  if (!status) status = ronde_measurement_add_samples(record, index, "others_cores", round, &ended->others, 1);
   if (status) return status;
   one->runs++;
   const json_t *hash = json_object_get(json_object_get(run, "result"), "weights_sha256");
@@ -184,8 +245,9 @@ ronde_status tool_comparison_add(ronde_measurement *record, tool_cases *cases, i
   }
   one->same_weights = true;
   json_decref(one->command);
-  one->command = json_incref(command);
+  one->command = json_incref(ended->command);
   one->run = json_incref(run);
+  one->audit = tool_audit_of_run(run, ended->command, STEP_CLOCK, ended->losses, ended->n);
   status = set_facts(record, one, index);
   return status ? status : set_work(record, one, index);
 }
@@ -228,7 +290,7 @@ ronde_status tool_comparison_rank(ronde_measurement *record, const tool_cases *c
     const tool_case *one = &cases->at[i];
     status = tool_bench_set(record, i, "runs", json_integer(one->runs));
     if (!status) status = tool_bench_set(record, i, "failures", json_integer(one->failures));
-    if (!status && one->run)
+    if (!status && one->run && !one->peer)
       status = tool_bench_set(record, i, "same_weights_in_all_runs", json_boolean(one->same_weights));
   }
   return status ? status : rank_cases(record, cases);

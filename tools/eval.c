@@ -88,10 +88,16 @@ static void eval_print_verdicts(const json_t *json) {
 static void eval_print_values(const json_t *json) {
   static const struct {
     const char *key, *shown;
-  } measures[] = {{"mae", "MAE"}, {"rmse", "RMSE"}, {"r2", "R2"}, {"label_accuracy", "labels"}};
+  } measures[] = {{"mae", "MAE"},
+                  {"rmse", "RMSE"},
+                  {"r2", "R2"},
+                  {"label_accuracy", "labels"},
+                  {"perplexity", "perplexity"},
+                  {"bits_per_token", "bits/token"},
+                  {"bits_per_byte", "bits/byte"}};
   for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
     double value = tool_number(json, measures[i].key);
-    if (isfinite(value)) printf("%-8s  %.6g\n", measures[i].shown, value);
+    if (isfinite(value)) printf("%-9s %.6g\n", measures[i].shown, value);
   }
 }
 

@@ -165,5 +165,9 @@ static void show_progress(void *user, const ronde_progress *progress) {
 
 ronde_hooks tool_hooks(bool progress, int64_t log_every) {
   shown.log_every = log_every;
-  return (ronde_hooks){.progress = progress ? show_progress : NULL, .cancel = is_job_cancelled};
+  return (ronde_hooks){.progress = progress ? show_progress : NULL,
+                       .cancel = is_job_cancelled,
+                       .joined = tool_mark_joined,
+                       .lost = tool_mark_lost,
+                       .restarts = getenv(TOOL_RESTARTS)};
 }

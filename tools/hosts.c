@@ -149,8 +149,9 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out) {
   return take_all(&(place){.name = "--hosts", .status = RONDE_E_USAGE}, list, ',', hosts_out);
 }
 
-bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out) {
+bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out, int *host_of_out) {
   bool limited = hosts->slots > 0, placed = true;
+  int rank = 0;
   for (int i = 0; i < hosts->n; i++) counts_out[i] = 0;
   while (n > 0 && placed) {
     placed = false;
@@ -158,6 +159,7 @@ bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out) {
       int slots = hosts->at[i].slots ? hosts->at[i].slots : 1;
       if (limited && counts_out[i] == slots) continue;
       counts_out[i]++;
+      if (host_of_out) host_of_out[rank++] = i;
       n--;
       placed = true;
     }

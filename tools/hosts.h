@@ -22,8 +22,8 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out);
 /* What a host file holds; `name` for errors. */
 ronde_status tool_hosts_parse(const char *name, const char *text, tool_hosts *hosts_out);
 /* How many of n ranks each host has where they go round the hosts, one in turn, a host with all its slots taken left out:
- * counts_out [hosts->n]. False: there are fewer slots. */
-bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out);
+ * counts_out [hosts->n]; and the host of each rank, host_of_out [n], NULL: not wanted. False: there are fewer slots. */
+bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out, int *host_of_out);
 void tool_hosts_free(tool_hosts *hosts);
 
 #endif

@@ -4,6 +4,7 @@
 #include "hosts.h"
 #include "launch.h"
 #include "limits.h"
+#include "restart.h"
 #include "session.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static char *with_ranks(const tool_hosts *hosts, int n_ranks) {
   size_t size = (size_t)hosts->n * (TOOL_HOST_BYTES + 12), used = 0;
   int *counts = calloc((size_t)hosts->n, sizeof *counts);
   char *text = counts ? malloc(size) : NULL;
-  if (text) tool_hosts_place(hosts, n_ranks, counts);
+  if (text) tool_hosts_place(hosts, n_ranks, counts, NULL);
   for (int i = 0; text && i < hosts->n; i++)
     if (counts[i])
       used += (size_t)snprintf(text + used, size - used, "%s%s:%d", used ? "," : "", hosts->at[i].name, counts[i]);
@@ -138,8 +139,13 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   if (places) add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
   else add_word(&a, "--oversubscribe");
   add_word(&a, "--bind-to"), add_word(&a, "none");
+  /* Ranks miss each other by themselves, within 0.1 s, and end with their words said and their state written. mpirun would
+   * be deaf for a second, and then kill them; but it says at once which process has ended. */
+  add_word(&a, "--enable-recovery");
+  add_word(&a, "--mca"), add_word(&a, "state_base_verbose"), add_word(&a, "1");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
+  if (getenv(TOOL_RESTARTS)) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
   for (int i = 0; ronde_config_variable(i); i++)
     if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
   add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
@@ -167,28 +173,65 @@ static ronde_status check_files(void) {
                    (unsigned long long)limit.rlim_cur >> 10, TOOL_FILE_BYTES >> 10);
 }
 
-ronde_status tool_launch(const tool_call *call) {
-  tool_launched l = {.code = -1,
-                     .grace_s = tool_seconds(call, "grace"),
-                     .timeout_s = tool_seconds(call, "timeout"),
-                     .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
-  tool_hosts hosts;
+/* From the start of mpirun to the end of all that it started. */
+static ronde_status launch_once(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
+                                const tool_session *session) {
+  l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
+  if (!l->ranks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
+  for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
+  ronde_status status = start_ranks(l, call, words, hosts, session);
+  return status ? status : tool_watch(l);
+}
+
+static void forget_ranks(tool_launched *l) {
+  for (int i = 0; l->ranks && i < l->n_ranks; i++)
+    if (l->ranks[i].end >= 0) close(l->ranks[i].end);
+  free(l->ranks);
+  l->ranks = NULL;
+}
+
+/* Until it has ended otherwise than by a loss, or is not to be started again. */
+static ronde_status launch_all(const tool_launched *fresh, const tool_call *call, tool_hosts *hosts,
+                               const tool_session *session) {
+  tool_restarts restarts = {0};
+  tool_launched l = *fresh;
   char **words = NULL;
+  ronde_status status = tool_rank_words(call, &words);
+  while (status == RONDE_OK) {
+    int n_ranks = l.n_ranks;
+    status = launch_once(&l, call, words, hosts, session);
+    tool_rank_words_free(words);
+    words = NULL;
+    bool again = status == RONDE_E_LOST && tool_restart_prepare(call, &l, hosts, &n_ranks, &restarts);
+    forget_ranks(&l);
+    if (!again) break;
+    l = *fresh;
+    l.n_ranks = n_ranks;
+    status = tool_restart_words(call, n_ranks - ronde_config_server_ranks(call->config), &words);
+  }
+  tool_rank_words_free(words);
+  json_decref(restarts.list);
+  return status;
+}
+
+ronde_status tool_launch(const tool_call *call) {
+  tool_launched l = {
+      .code = -1,
+      .grace_s = tool_seconds(call, "grace"),
+      .timeout_s = tool_seconds(call, "timeout"),
+      .restarts = is_given(call, "on-loss") && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"),
+      .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
+  tool_hosts hosts;
   tool_session session = {.lock = -1};
   tool_signals_watch();
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = check_files();
+  if (status == RONDE_OK && l.restarts) status = tool_restart_check(call);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
-  if (status == RONDE_OK && !(l.ranks = calloc((size_t)l.n_ranks, sizeof *l.ranks)))
-    status = tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l.n_ranks);
-  if (status == RONDE_OK) status = tool_rank_words(call, &words);
   if (status == RONDE_OK) tool_session_begin(&session);
-  if (status == RONDE_OK) status = start_ranks(&l, call, words, &hosts, &session);
-  tool_rank_words_free(words);
+  if (status == RONDE_OK) status = launch_all(&l, call, &hosts, &session);
   tool_hosts_free(&hosts);
-  if (status == RONDE_OK) status = tool_watch(&l);
   tool_session_end(&session);
-  free(l.ranks);
   return status;
 }

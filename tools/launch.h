@@ -6,9 +6,12 @@
 
 #include <sys/types.h>
 
-/* Marks on a line of stderr, by which a rank tells the launcher that it has begun, and how it has ended. */
+/* Marks on a line of stderr, by which a rank tells the launcher that it has begun, how far it had come when another was lost,
+ * and how it has ended. */
 #define TOOL_MARK "\x1eronde-"
 #define TOOL_MARK_BEGIN "begin "
+#define TOOL_MARK_JOINED "joined"
+#define TOOL_MARK_LOST "lost "
 #define TOOL_MARK_END "end "
 #define TOOL_MPIRUN "mpirun.openmpi"
 /* In the environment of mpirun and of all that it starts. */
@@ -22,8 +25,12 @@ typedef struct tool_stream {
 
 typedef struct tool_rank {
   bool begun, ended;
-  pid_t pid; /* where it runs on this host, else 0 */
+  bool gone; /* its process has ended, as mpirun or the system says */
+  pid_t pid; /* where it runs on this host, else 0, */
+  int end;   /* and then a descriptor that knows how it ended (pidfd), or -1 */
   int code;  /* once it has ended */
+  bool told; /* when another was lost: the step that the run had gone on from, and the last that has ended here */
+  long long resumed_step, step;
   char host[64];
 } tool_rank;
 
@@ -42,16 +49,18 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
+  bool restarts;    /* survivors of a loss may be saving, */
+  bool joined;      /* if all had joined */
   const char *out;  /* the run's folder, or NULL */
   int code;         /* of the rank that knows best why it ended; -1: none has ended yet */
   bool in_block;    /* inside of what mpirun says */
   char said[16384]; /* by mpirun */
   bool error_seen;
-  char first_error[2048]; /* the one that was printed */
-  char last_error[2048];  /* what every rank meets by itself is said once */
-  char held[8192];        /* errors behind the first one, until it is known which rank knows best */
-  int killed_rank, killed_signal;
-  char lost_host[256]; /* of the killed rank, or of a daemon that mpirun has lost */
+  char first_error[2048];         /* the one that was printed */
+  char last_error[2048];          /* what every rank meets by itself is said once */
+  char held[8192];                /* errors behind the first one, until it is known which rank knows best */
+  int killed_rank, killed_signal; /* the signal: 0: none was killed; -1: it is not known by which */
+  char lost_host[256];            /* of the killed rank, or of a daemon that mpirun has lost */
   tool_stage stage;
   tool_reason reason;
   double begin_s, end_by_s; /* end_by_s: when the next stage begins; 0: never */

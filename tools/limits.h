@@ -13,6 +13,10 @@ enum {
   TOOL_AT_ONCE_S = 2,
   /* For the others to end, and mpirun with them, once a rank has ended with an error. */
   TOOL_LAST_WORDS_S = 10,
+  /* The same once the survivors have named all that have not ended: nobody else is waited for. */
+  TOOL_NAMED_MS = 200,
+  /* And for mpirun to end everything then: */
+  TOOL_NAMED_ABORT_MS = 500,
   /* For mpirun to end everything after it was told to; what is left then is killed. */
   TOOL_ABORT_S = 8,
   /* How often it is looked whether the ranks of this host are still there. */

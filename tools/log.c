@@ -100,6 +100,12 @@ void tool_error_shown(void) {
   pthread_mutex_unlock(&mutex);
 }
 
+void tool_error_overcome(void) {
+  pthread_mutex_lock(&mutex);
+  error_logged = false;
+  pthread_mutex_unlock(&mutex);
+}
+
 void tool_say(const char *format, ...) {
   char line[TOOL_LINE];
   va_list args;

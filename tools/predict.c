@@ -1,14 +1,26 @@
-/* `ronde predict`: the likeliest classes, or the values, of images or rows, printed as they are known. */
+/* `ronde predict`: the likeliest classes, or the values, of images or rows, or a text that goes on, printed as they are
+ * known. */
 #include "common.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Who prints. */
+enum { JSON_NAMES = 64 };
+
+/* A text and what JSON writes for it; of nothing: NULL, NULL. */
+typedef struct json_text {
+  char *text, *json;
+} json_text;
+
+/* Who prints. names: what was last met of the classes with a number's remainder. */
 typedef struct printer {
   ronde_hooks of_tool; /* cancelling is theirs */
   tool_format format;
-  int64_t n; /* printed */
+  const char *prompt; /* of a text */
+  int64_t n;          /* printed */
+  bool told_tokens;
+  json_text file, names[JSON_NAMES];
 } printer;
 
 static void print_text(printer *p, const ronde_prediction *told) {
@@ -26,22 +38,45 @@ static void print_text(printer *p, const ronde_prediction *told) {
   for (int i = 0; i < told->n_values; i++) printf("  value %4d  %.7g\n", i, (double)told->values[i]);
 }
 
-static void print_json_line(const ronde_prediction *told) {
-  json_t *classes = json_array();
-  for (int i = 0; i < told->n; i++) {
-    json_t *row = json_pack("{s:I, s:f}", "class", (json_int_t)told->classes[i], "probability", told->probabilities[i]);
-    if (told->names[i]) json_object_set_new(row, "name", json_string(told->names[i]));
-    json_array_append_new(classes, row);
+static void json_forget(json_text *known) {
+  free(known->text);
+  free(known->json);
+}
+
+/* As a JSON string, kept until the text is another one; null where it is no UTF-8. */
+static const char *json_of(json_text *known, const char *text) {
+  if (!known->text || strcmp(known->text, text) != 0) {
+    json_t *string = json_string(text);
+    json_forget(known);
+    known->text = strdup(text);
+    known->json = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    json_decref(string);
   }
-  json_t *values = json_array();
-  for (int i = 0; i < told->n_values; i++) json_array_append_new(values, json_real((double)told->values[i]));
-  json_t *file = json_string(told->file); /* NULL: its name is no UTF-8 */
-  json_t *line = json_pack("{s:o, s:I, s:o}", "file", file ? file : json_null(), "index", (json_int_t)told->index,
-                           told->n_values ? "values" : "classes", told->n_values ? values : classes);
-  json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-  json_decref(line);
-  json_decref(told->n_values ? classes : values);
-  printf("\n");
+  return known->json ? known->json : "null";
+}
+
+/* JSON tells 1.0, a number, from 1, an integer. */
+static void print_json_real(const char *before, double value) {
+  char text[40];
+  snprintf(text, sizeof text, "%.6g", value);
+  printf("%s%s%s", before, text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+static void print_json_class(printer *p, const ronde_prediction *told, int i) {
+  json_text *name = &p->names[(size_t)told->classes[i] % JSON_NAMES];
+  printf("%s{\"class\":%lld", i ? "," : "", (long long)told->classes[i]);
+  print_json_real(",\"probability\":", told->probabilities[i]);
+  if (told->names[i]) printf(",\"name\":%s", json_of(name, told->names[i]));
+  putchar('}');
+}
+
+/* Text by text, because a tree of the line costs more than the network does on small images. */
+static void print_json_line(printer *p, const ronde_prediction *told) {
+  printf("{\"file\":%s,\"index\":%lld,\"%s\":[", json_of(&p->file, told->file), (long long)told->index,
+         told->n_values ? "values" : "classes");
+  for (int i = 0; i < told->n; i++) print_json_class(p, told, i);
+  for (int i = 0; i < told->n_values; i++) print_json_real(i ? "," : "", (double)told->values[i]);
+  puts("]}");
 }
 
 /* RFC 4180: in quotes where the text needs them. */
@@ -76,8 +111,20 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
 static void print_prediction(void *user, const ronde_prediction *told) {
   printer *p = user;
   if (p->format == TOOL_TEXT) print_text(p, told);
-  else if (p->format == TOOL_JSONL) print_json_line(told);
+  else if (p->format == TOOL_JSONL) print_json_line(p, told);
   else if (p->format == TOOL_CSV) print_csv(p, told);
+  p->n++;
+}
+
+/* A text as it grows, byte by byte, behind its prompt. */
+static void print_token(void *user, int64_t token) {
+  printer *p = user;
+  if (p->format == TOOL_TEXT && p->n == 0) printf("%s", p->prompt);
+  if (p->format == TOOL_TEXT) putchar((int)token);
+  else if (p->format == TOOL_JSONL) printf("{\"token\":%lld}\n", (long long)token);
+  else if (p->format == TOOL_CSV) printf("%s%lld\r\n", p->n ? "" : "token\r\n", (long long)token);
+  fflush(stdout);
+  p->told_tokens = true;
   p->n++;
 }
 
@@ -88,10 +135,14 @@ static bool is_cancelled(void *user) {
 
 ronde_status tool_predict(const tool_call *call) {
   tool_signals_start(0);
-  printer p = {.of_tool = tool_hooks(false, 0), .format = call->format};
-  ronde_hooks hooks = {.prediction = print_prediction, .cancel = is_cancelled, .user = &p};
-  if (call->format != TOOL_JSON) return ronde_predict(call->config, &hooks, NULL);
-  char *text;
-  ronde_status status = ronde_predict(call->config, &hooks, &text);
+  printer p = {
+      .of_tool = tool_hooks(false, 0), .format = call->format, .prompt = ronde_config_get(call->config, "prompt")};
+  ronde_hooks hooks = {.prediction = print_prediction, .token = print_token, .cancel = is_cancelled, .user = &p};
+  char *text = NULL;
+  ronde_status status = ronde_predict(call->config, &hooks, call->format == TOOL_JSON ? &text : NULL);
+  if (p.told_tokens && p.format == TOOL_TEXT) putchar('\n');
+  json_forget(&p.file);
+  for (int i = 0; i < JSON_NAMES; i++) json_forget(&p.names[i]);
+  if (call->format != TOOL_JSON) return status;
   return status ? status : tool_print_result(call, text, NULL);
 }

@@ -33,6 +33,20 @@ void tool_mark_begin(void) {
   fflush(stderr);
 }
 
+void tool_mark_joined(void *user) {
+  (void)user;
+  if (!tool_is_ours() || tool_is_follower()) return;
+  fprintf(stderr, TOOL_MARK TOOL_MARK_JOINED "\n");
+  fflush(stderr);
+}
+
+void tool_mark_lost(void *user, int64_t resumed_step, int64_t step) {
+  (void)user;
+  if (!tool_is_ours()) return;
+  fprintf(stderr, TOOL_MARK TOOL_MARK_LOST "%s %lld %lld\n", rank_mark(), (long long)resumed_step, (long long)step);
+  fflush(stderr);
+}
+
 void tool_mark_end(int code) {
   if (!tool_is_ours()) return;
   fflush(stdout);

@@ -248,11 +248,16 @@ static void show_stages(const json_t *stages) {
   char a[32], b[32], c[32], d[32];
   json_array_foreach(stages, i, stage) {
     const json_t *memory = json_object_get(stage, "memory_bytes");
-    printf("stage %-8.0f %s to %s: %s parameters, %s\n", tool_number(stage, "stage"), tool_string(stage, "first"),
-           tool_string(stage, "last"), tool_count(tool_number(stage, "parameters"), a),
-           tool_bytes(tool_number(memory, "total"), b));
-    printf("               about %.0f %% of the time; an example: %s FLOPs executed, %s sent\n",
-           100 * tool_number(stage, "share"), tool_count(tool_number(stage, "executed_flops_per_example"), c),
+    double state =
+        tool_number(memory, "parameters") + tool_number(memory, "gradients") + tool_number(memory, "optimizer");
+    printf("stage %-8.0f %s to %s: %s parameters\n", tool_number(stage, "stage"), tool_string(stage, "first"),
+           tool_string(stage, "last"), tool_count(tool_number(stage, "parameters"), a));
+    printf("               %s: state %s, activations of %.0f micro-batches %s\n",
+           tool_bytes(tool_number(memory, "total"), a), tool_bytes(state, b),
+           tool_number(stage, "micro_batches_under_way"), tool_bytes(tool_number(memory, "arena"), c));
+    printf("               %.3g s of a step, %.0f %% of what all compute; an example: %s FLOPs executed, %s sent\n",
+           tool_number(stage, "predicted_s"), 100 * tool_number(stage, "share"),
+           tool_count(tool_number(stage, "executed_flops_per_example"), c),
            tool_bytes(tool_number(stage, "sent_bytes_per_example"), d));
   }
 }
@@ -269,6 +274,10 @@ void tool_plan(const json_t *plan) {
          tool_number(plan, "threads_per_worker"));
   printf("strategy       %s\n", tool_string(plan, "strategy"));
   show_stages(json_object_get(plan, "stages"));
+  if (json_object_get(plan, "stages"))
+    printf("predicted      %.3g s a step, of which a stage waits %.3g s (by %s)\n",
+           tool_number(plan, "predicted_step_s"), tool_number(plan, "predicted_bubble_s"),
+           strcmp(tool_string(plan, "predicted_from"), "spans") ? "a model of a core" : "recorded spans");
   printf("batch          %s\n", tool_count(tool_number(plan, "batch"), a));
   printf("steps          %s\n", tool_count(tool_number(plan, "steps"), a));
   printf("memory         %s: parameters %s, gradients %s, optimizer %s, arena %s\n",

@@ -22,3 +22,16 @@ void tool_folder_remove(const char *path) {
   enum { MOST_OPEN = 16 };
   nftw(path, remove_entry, MOST_OPEN, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
+
+void tool_environment_forget(void) {
+  ronde_option option;
+  for (int i = 0; ronde_config_option("compare", i, &option); i++) {
+    if (*option.variable) unsetenv(option.variable);
+  }
+}
+
+json_t *tool_words_json(char **words) {
+  json_t *list = json_array();
+  for (; *words; words++) json_array_append_new(list, json_string(*words));
+  return list;
+}

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL_BYTES = 512, TABLE_GAP = 2 };
+enum { CELL_BYTES = TOOL_CELL_SIZE, TABLE_GAP = 2 };
 
 /* "step_s.median": a field of an object in the row. */
 static const json_t *find_field(const json_t *row, const char *path) {
@@ -43,7 +43,7 @@ static const char *format_text(const tool_column *column, const json_t *value, c
   return buffer;
 }
 
-static const char *format_cell(const tool_column *column, const json_t *row, char buffer[CELL_BYTES]) {
+const char *tool_cell_text(const tool_column *column, const json_t *row, char buffer[TOOL_CELL_SIZE]) {
   const json_t *value = find_field(row, column->field);
   double number = json_is_number(value) ? json_number_value(value) : NAN;
   switch (column->cell) {
@@ -57,6 +57,10 @@ static const char *format_cell(const tool_column *column, const json_t *row, cha
   return "-";
 }
 
+bool tool_cell_is_number(const tool_column *column) {
+  return column->cell != TOOL_CELL_TEXT && column->cell != TOOL_CELL_SHAPE;
+}
+
 /* Characters of a text in UTF-8. */
 static int width_of(const char *text) {
   int width = 0;
@@ -67,8 +71,7 @@ static int width_of(const char *text) {
 /* Text begins at the left, numbers end at the right; nothing stands behind the last cell. */
 static void print_cell(const tool_column *column, const char *text, int width, bool is_last) {
   int blank = width - width_of(text);
-  bool is_left = column->cell == TOOL_CELL_TEXT || column->cell == TOOL_CELL_SHAPE;
-  if (is_left) printf("%s%*s", text, is_last ? 0 : blank, "");
+  if (!tool_cell_is_number(column)) printf("%s%*s", text, is_last ? 0 : blank, "");
   else printf("%*s%s", blank, "", text);
   printf("%*s", is_last ? 0 : TABLE_GAP, "");
 }
@@ -82,14 +85,15 @@ void tool_table(const json_t *rows, const tool_column *columns, int n) {
   for (int c = 0; c < n; c++) {
     widths[c] = width_of(columns[c].title);
     json_array_foreach(rows, i, row) {
-      int width = width_of(format_cell(&columns[c], row, buffer));
+      int width = width_of(tool_cell_text(&columns[c], row, buffer));
       if (width > widths[c]) widths[c] = width;
     }
   }
   for (int c = 0; c < n; c++) print_cell(&columns[c], columns[c].title, widths[c], c + 1 == n);
   printf("\n");
   json_array_foreach(rows, i, row) {
-    for (int c = 0; c < n; c++) print_cell(&columns[c], format_cell(&columns[c], row, buffer), widths[c], c + 1 == n);
+    for (int c = 0; c < n; c++)
+      print_cell(&columns[c], tool_cell_text(&columns[c], row, buffer), widths[c], c + 1 == n);
     printf("\n");
   }
 }

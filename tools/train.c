@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static bool is_on(const ronde_config *config, const char *name) {
   return strcmp(ronde_config_get(config, name), "on") == 0;
@@ -43,19 +44,44 @@ static ronde_status show_training(const tool_call *call, const char *text, bool 
   return RONDE_OK;
 }
 
+static double since_1970_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+static ronde_status write_mlperf(const tool_call *call, const char *text, double began_ms) {
+  const char *path = ronde_config_get(call->config, "mlperf-log");
+  if (!*path || !text) return RONDE_OK;
+  json_t *run = json_loads(text, 0, NULL);
+  ronde_status status = run ? tool_mlperf_write(path, run, began_ms) : RONDE_E_INTERNAL;
+  json_decref(run);
+  return status;
+}
+
 ronde_status tool_train(const tool_call *call) {
+  if (*ronde_config_get(call->config, "mlperf-log") && *ronde_config_get(call->config, "resume"))
+    return tool_fail(RONDE_E_USAGE, "--mlperf-log and --resume contradict each other: a log is of a whole training");
   /* How the run was started before is how it goes on. */
   ronde_status resumed = tool_is_launched() ? RONDE_OK : ronde_config_resume(call->config);
   if (resumed) return resumed;
   if (tool_must_launch(call)) return tool_launch(call);
+  if (tool_is_launched() && !tool_is_ours() && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"))
+    return tool_fail(RONDE_E_USAGE,
+                     "--on-loss restart: only `ronde train` itself can start its ranks again, and mpirun or "
+                     "srun has started this one: leave it to --hosts");
   bool dry_run = is_on(call->config, "dry-run");
   tool_signals_start(tool_seconds(call, "grace"));
   ronde_hooks hooks =
       tool_hooks(!call->quiet && !dry_run, strtoll(ronde_config_get(call->config, "log-every"), NULL, 10));
   char *text = NULL;
+  double began_ms = since_1970_ms();
   ronde_status status = ronde_train(call->config, &hooks, &text);
   tool_foot(NULL);
-  ronde_status shown = text ? show_training(call, text, dry_run) : RONDE_OK;
+  /* A run that is started again has one record, its last. */
+  bool again = status == RONDE_E_LOST && !strcmp(ronde_config_get(call->config, "on-loss"), "restart");
+  ronde_status shown = text && !again ? show_training(call, text, dry_run) : RONDE_OK;
+  if (!shown && !dry_run && !again) shown = write_mlperf(call, text, began_ms);
   if (status == RONDE_E_CANCELLED && !tool_is_follower()) fail_interrupted(call, text);
   free(text);
   return status ? status : shown;

@@ -12,11 +12,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 100, CLOSING_MS = 5, SHOWN_LINES = 3 };
+
+/* ---- processes ---- */
+
+static int open_process(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0u) : -1;
+#else
+  (void)pid;
+  return -1;
+#endif
+}
+
+/* Of one that is not our child and has been waited for by its parent, which only a newer system (Linux 6.15) tells: the
+ * signal that ended it, 0: none did, -1: not known. */
+static int signal_of(int end) {
+  struct {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t status;
+  } info = {.mask = 1 << 3};
+  _Static_assert(sizeof info == 64, "as the system has it");
+  if (end < 0 || ioctl(end, _IOWR(0xff, 11, info), &info) || !(info.mask & 1 << 3)) return -1;
+  return WIFSIGNALED(info.status) ? WTERMSIG(info.status) : 0;
+}
 
 /* ---- what comes from mpirun ---- */
 
@@ -30,7 +56,8 @@ static void note_begin(tool_launched *l, const char *words) {
   tool_rank *rank = sscanf(words, "%d %d %63s", &number, &pid, host) == 3 ? rank_of(l, number) : NULL;
   if (!rank || rank->begun) return;
   gethostname(own, sizeof own - 1);
-  *rank = (tool_rank){.begun = true, .pid = strcmp(host, own) ? 0 : pid};
+  *rank = (tool_rank){.begun = true, .gone = rank->gone, .pid = strcmp(host, own) ? 0 : pid};
+  rank->end = open_process(rank->pid);
   memcpy(rank->host, host, sizeof host);
   l->n_begun++;
 }
@@ -47,10 +74,22 @@ static void note_end(tool_launched *l, const char *words) {
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }
 
+static void note_lost(tool_launched *l, const char *words) {
+  int number;
+  long long resumed, step;
+  tool_rank *rank = sscanf(words, "%d %lld %lld", &number, &resumed, &step) == 3 ? rank_of(l, number) : NULL;
+  if (!rank) return;
+  rank->told = true;
+  rank->resumed_step = resumed;
+  rank->step = step;
+}
+
 static void note_mark(tool_launched *l, const char *mark) {
-  size_t begin = sizeof TOOL_MARK_BEGIN - 1, end = sizeof TOOL_MARK_END - 1;
-  if (!strncmp(mark, TOOL_MARK_BEGIN, begin)) note_begin(l, mark + begin);
+  size_t begin = sizeof TOOL_MARK_BEGIN - 1, lost = sizeof TOOL_MARK_LOST - 1, end = sizeof TOOL_MARK_END - 1;
+  if (!strncmp(mark, TOOL_MARK_LOST, lost)) note_lost(l, mark + lost);
+  else if (!strncmp(mark, TOOL_MARK_BEGIN, begin)) note_begin(l, mark + begin);
   else if (!strncmp(mark, TOOL_MARK_END, end)) note_end(l, mark + end);
+  else if (!strcmp(mark, TOOL_MARK_JOINED)) l->joined = true;
 }
 
 static void add_line(char *text, size_t size, const char *line) {
@@ -58,7 +97,30 @@ static void add_line(char *text, size_t size, const char *line) {
   snprintf(text + used, size - used, "%s\n", line);
 }
 
+/* "ACTIVATE PROC [[JOB,1],RANK] STATE ...": what has become of a process. True for all lines of that kind. */
+static bool note_state(tool_launched *l, const char *line) {
+  static const char signalled[] = "ABORTED BY SIGNAL", exited[] = "EXITED WITH NON-ZERO STATUS",
+                    silent[] = "TERMINATED WITHOUT SYNC";
+  const char *at = strstr(line, " ACTIVATE ");
+  char state[64];
+  int number;
+  if (!at) return false;
+  if (sscanf(at, " ACTIVATE PROC [[%*d,%*d],%d] STATE %63[^\n]", &number, state) != 2) return true;
+  tool_rank *rank = rank_of(l, number);
+  bool killed = strncmp(state, signalled, sizeof signalled - 1) == 0;
+  if (!rank || (!killed && strncmp(state, exited, sizeof exited - 1) && strncmp(state, silent, sizeof silent - 1)))
+    return true;
+  rank->gone = true;
+  if (!killed || rank->ended || l->killed_signal) return true;
+  l->killed_rank = number;
+  l->killed_signal = signal_of(rank->end);
+  if (l->killed_signal == 0) l->killed_signal = -1;
+  snprintf(l->lost_host, sizeof l->lost_host, "%s", rank->host);
+  return true;
+}
+
 static void note_mpirun(tool_launched *l, const char *line) {
+  if (note_state(l, line)) return;
   add_line(l->said, sizeof l->said, line);
   char host[200];
   int rank, number;
@@ -145,6 +207,13 @@ static void set_end(tool_launched *l, double after_s, tool_reason reason) {
   l->reason = reason;
 }
 
+/* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
+ * have not joined yet have nothing to save, and wait for the one that is gone. */
+static double last_words_s(const tool_launched *l) {
+  if (!l->restarts) return TOOL_LAST_WORDS_S;
+  return l->joined ? l->grace_s : TOOL_AT_ONCE_S;
+}
+
 /* A state (R, S, T, ...) and the signals that wait for being taken, of mpirun. */
 static bool read_state(pid_t pid, char *state_out, unsigned long long *pending_out) {
   char path[64], line[256];
@@ -185,8 +254,10 @@ static void look_at_ranks(tool_launched *l) {
     const tool_rank *rank = &l->ranks[i];
     char state;
     unsigned long long pending;
-    if (rank->pid == 0 || rank->ended) continue;
-    if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
+    if (rank->ended) continue;
+    if (rank->gone) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+    if (rank->pid == 0) continue;
+    if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
   }
 }
 
@@ -205,11 +276,28 @@ static void pass_requests_on(tool_launched *l) {
 /* By a rank's word, and not because it was asked to end. */
 static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code < 128; }
 
+/* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
+ * say how it did. */
+static bool are_named(const tool_launched *l) {
+  for (int i = 0; i < l->n_ranks; i++) {
+    char name[24];
+    int length = snprintf(name, sizeof name, "rank %d", i);
+    bool named = l->ranks[i].ended;
+    for (const char *at = l->first_error; !named && (at = strstr(at, name)); at++)
+      named = !isdigit((unsigned char)at[length]);
+    if (!named) return false;
+  }
+  return true;
+}
+
+/* All that live have ended because of those that do not, and have said so. */
+static bool is_explained(const tool_launched *l) { return l->code == 4 && l->error_seen && are_named(l); }
+
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
     l->stage = TOOL_ABORTED;
-    l->end_by_s = tool_now_s() + TOOL_ABORT_S;
+    l->end_by_s = tool_now_s() + (is_explained(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {
@@ -223,7 +311,7 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   pass_requests_on(l);
-  if (has_failed(l)) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
+  if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
   else if (l->n_ended > 0) set_end(l, TOOL_END_TIMES * l->timeout_s, TOOL_BY_FAILURE);
   if (l->n_begun < l->n_ranks && tool_now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s)
     set_end(l, 0, TOOL_BY_START);
@@ -313,20 +401,6 @@ static const char *name_missing(const tool_launched *l, const char *host, char t
   return text;
 }
 
-/* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
- * say how it did. */
-static bool are_named(const tool_launched *l) {
-  for (int i = 0; i < l->n_ranks; i++) {
-    char name[24];
-    int length = snprintf(name, sizeof name, "rank %d", i);
-    bool named = l->ranks[i].ended;
-    for (const char *at = l->first_error; !named && (at = strstr(at, name)); at++)
-      named = !isdigit((unsigned char)at[length]);
-    if (!named) return false;
-  }
-  return true;
-}
-
 /* What mpirun said goes to a file where the run has a folder, and its first lines to the terminal where nobody said
  * anything better. A run that was refused may have named the folder of another. */
 static void tell_said(tool_launched *l) {
@@ -371,6 +445,10 @@ static ronde_status conclude_by_force(const tool_launched *l) {
   if (l->reason == TOOL_BY_START)
     return tool_fail(RONDE_E_LOST, "only %d of %d ranks have started within %.0f s (%d times --timeout); missing: %s",
                      l->n_begun, l->n_ranks, TOOL_START_TIMES * l->timeout_s, TOOL_START_TIMES, missing);
+  if (l->reason == TOOL_BY_FAILURE && is_explained(l)) {
+    tool_error_shown();
+    return RONDE_E_LOST;
+  }
   if (l->reason == TOOL_BY_STOP)
     return tool_fail(RONDE_E_LOST, "mpirun was lost: it was stopped for more than --timeout %.0f s", l->timeout_s);
   return tool_fail(l->code > 0 ? tool_status_of_exit(l->code) : RONDE_E_LOST, "did not end in time and was killed: %s",
@@ -383,7 +461,10 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   tell_said(l);
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
-  if (by_us) return conclude_by_force(l);
+  bool is_known = l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE);
+  if (by_us && !is_known) return conclude_by_force(l);
+  if (l->killed_signal < 0)
+    return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: killed by a signal", l->killed_rank, l->lost_host);
   if (l->killed_signal > 0)
     return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: killed by signal %d (%s)", l->killed_rank,
                      l->lost_host, l->killed_signal, strsignal(l->killed_signal));

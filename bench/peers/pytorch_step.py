@@ -2,7 +2,7 @@
 """Training steps in eager PyTorch, on command: see system.py, and `ronde bench step --peers pytorch`.
 
 Fused optimizer, tcmalloc preloaded where it is installed, plain or --channels-last, in f32 or, with --bf16, its
-automatic mixed precision. Its compiler was never faster here in f32.
+automatic mixed precision. --compile: forward and backward by its compiler (torch.compile), which was never faster here in f32.
 Requirements: torch >= 2, numpy.
 """
 
@@ -11,30 +11,14 @@ import sys
 
 import system
 
-args = system.arguments("--channels-last", "--bf16")
+args = system.arguments("--channels-last", "--bf16", "--compile")
 system.prepare(args.threads, tcmalloc=True)
 
 import torch  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import models  # noqa: E402
-
-
-def count_flops(net, x):
-    """Multiply-adds x 2 of one example's convolutions and linear layers."""
-    flops = []
-
-    def count(module, inputs, output):
-        flops.append(2 * module.weight[0].numel() * output[0].numel())
-
-    hooks = [m.register_forward_hook(count) for m in net.modules() if hasattr(m, "weight") and m.weight.dim() > 1]
-    net.eval()
-    with torch.no_grad():
-        net(x[:1])
-    net.train()
-    for hook in hooks:
-        hook.remove()
-    return sum(flops)
+from pytorch_count import count_flops  # noqa: E402
 
 
 def main():
@@ -45,9 +29,11 @@ def main():
     with torch.no_grad():
         for name, parameter in net.named_parameters():
             parameter.copy_(torch.from_numpy(file[name]))
-    flops = count_flops(net, x)
+    flops = count_flops(torch, net, x)
     if args.channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    if args.compile:
+        net = torch.compile(net)
     if args.optimizer == "adam":
         optimizer = torch.optim.Adam(net.parameters(), lr=args.lr, fused=True)
     else:

@@ -5,13 +5,13 @@ One tf.function, without XLA; channels last, the only form its convolutions have
 network's padding, else padded explicitly and VALID (the padding list of tf.nn.conv2d is four times slower); fused
 optimizer ops; oneDNN's kernels, which it leaves out by default on CPUs without AVX-512, and is three times slower then
 (lenet5). --tcmalloc preloads it. --bf16: mixed precision as Keras has it, activations and copies of weights in bfloat16,
-variables, batch statistics and loss in f32.
+variables, batch statistics and loss in f32. --eager: op by op, without tf.function.
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
 import system
 
-args = system.arguments("--tcmalloc", "--bf16")
+args = system.arguments("--tcmalloc", "--bf16", "--eager")
 system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 
 import networks  # noqa: E402
@@ -46,7 +46,6 @@ def main():
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=args.lr, delta=gradient)
 
-    @tf.function
     def step():
         with tf.GradientTape() as tape:
             logits = tf.cast(networks.build(args.model, ops, ops.cast(x), args.padding, size), tf.float32)
@@ -58,7 +57,7 @@ def main():
         return loss
 
     parameters = sum(int(tf.size(v)) for v in variables)
-    system.serve(args, step, parameters, flops, version=tf.__version__)
+    system.serve(args, step if args.eager else tf.function(step), parameters, flops, version=tf.__version__)
 
 
 main()

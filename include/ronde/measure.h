@@ -167,6 +167,8 @@ RONDE_API int ronde_config_server_ranks(const ronde_config *config);
 /* For "train": whether a strategy understands an option; true for options that do not depend on the strategy. strategy: a
  * value of --strategy; "auto" stands for the one that these workers and hosts would get. */
 RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);
+/* In the error line of a rank that finds another one lost: its process has ended, while its host is there. */
+#define RONDE_LOST_PROCESS "the process has gone"
 /* The i-th environment variable that the library reads besides those of options ("RONDE_DATA", ...); NULL past the end.
  * Ranks that are started on other hosts need them too. */
 RONDE_API const char *ronde_config_variable(int i);

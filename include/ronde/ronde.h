@@ -9,7 +9,7 @@
  *   success unless a comment says otherwise.
  * - An error is logged once, in one line, through the log callback, before the function that found it returns.
  * - Shapes are logical and row-major, in PyTorch's order (images are NCHW). The batch dimension comes first and is left
- *   out of the dims of a tensor. Elements are float, labels int64_t.
+ *   out of the dims of a tensor. Elements are float, but tokens int32_t; labels are int64_t.
  * - Strings and arrays that are passed in are copied unless a comment says otherwise. JSON texts that come out are owned
  *   by the caller, who frees them with free().
  * - The library installs no signal handlers, prints nothing and never ends the process.
@@ -91,7 +91,11 @@ RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
 
 /* An input of dims [rank] per example (the batch comes in front): 1 to 4 of them, for example [F], [T,F] or [C,H,W]. */
 RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
-/* The target of the loss: one class label per example for the cross entropy, or values of the prediction's shape for the
+/* The same of tokens: int32 numbers from 0 to vocabulary - 1, such as the characters or words of a text. Only
+ * ronde_embedding takes them. */
+RONDE_API ronde_tensor *ronde_input_tokens(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                           int64_t vocabulary);
+/* The target of the loss: class labels for the cross entropy, one per example or per step of a sequence, or values of the prediction's shape for the
  * squared error. */
 RONDE_API ronde_tensor *ronde_target(ronde_graph *graph);
 
@@ -100,22 +104,60 @@ typedef struct ronde_conv2d_options {
   int kernel[2];        /* required: height, width */
   int stride[2];        /* 0 means 1 */
   int padding[2];       /* zeros on each side */
+  int padding_more[2];  /* so many zeros more at the bottom and on the right; below 0: fewer */
+  int dilation[2];      /* distance of the kernel's taps; 0 means 1 */
   int groups; /* 0 means 1; input and output channels are split into so many groups, each with its own weights */
   bool no_bias;
   bool kaiming_normal; /* weights from N(0, 2 / (out_channels KH KW)), as torchvision's ResNets; else PyTorch's default
                         */
 } ronde_conv2d_options;
 
-/* x [C,H,W] -> [out_channels, (H + 2 padding - kernel) / stride + 1, ...]. Weight
+/* x [C,H,W] -> [out_channels, (H + 2 padding + padding_more - dilation (kernel - 1) - 1) / stride + 1, ...]. Weight
  * [out_channels,C / groups,KH,KW]. */
 RONDE_API ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options);
-/* x [F] -> [out_features]. Weight [out_features,F]. */
+
+typedef struct ronde_conv_transpose2d_options {
+  int64_t out_channels;  /* required */
+  int kernel[2];         /* required */
+  int stride[2];         /* pixels of the output from one of the input to the next; 0 means 1 */
+  int padding[2];        /* so many rows and columns of the output are left out on each side */
+  int padding_more[2];   /* so many more at the bottom and on the right; below 0: fewer */
+  int output_padding[2]; /* so many rows and columns more at the bottom and on the right; below stride or dilation */
+  int dilation[2];       /* 0 means 1 */
+  int groups;            /* 0 means 1 */
+  bool no_bias;
+} ronde_conv_transpose2d_options;
+
+/* PyTorch's ConvTranspose2d: x [C,H,W] -> [out_channels, (H - 1) stride - 2 padding - padding_more + dilation (kernel - 1) +
+ * output_padding + 1, ...]. Weight [C,out_channels / groups,KH,KW]. */
+RONDE_API ronde_tensor *ronde_conv_transpose2d(const ronde_tensor *x, const char *name,
+                                               const ronde_conv_transpose2d_options *options);
+typedef struct ronde_conv1d_options {
+  int64_t out_channels; /* required */
+  int kernel;           /* required */
+  int stride;           /* 0 means 1 */
+  int padding;          /* zeros on each side */
+  int dilation;         /* 0 means 1 */
+  int groups;           /* 0 means 1 */
+  bool no_bias;
+} ronde_conv1d_options;
+
+/* The same along one dimension: x [C,T] -> [out_channels, ...]. Weight [out_channels,C / groups,kernel]. */
+RONDE_API ronde_tensor *ronde_conv1d(const ronde_tensor *x, const char *name, const ronde_conv1d_options *options);
+/* x [...,F] -> [...,out_features]: each step of a sequence [T,F] by itself. Weight [out_features,F]. */
 RONDE_API ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias);
+
+/* x of tokens [...] -> [...,features]: the row of weight [vocabulary,features] that each token names. Rows begin with
+ * N(0, deviation^2); 0 means 1, as PyTorch's Embedding. */
+RONDE_API ronde_tensor *ronde_embedding(const ronde_tensor *x, const char *name, int64_t features, float deviation);
 
 typedef struct ronde_pool2d_options {
   int kernel[2];        /* required */
   int stride[2];        /* 0 means the kernel */
-  int padding[2];       /* at most half the kernel */
+  int padding[2];       /* on each side; each window must meet the input */
+  int padding_more[2];  /* so much more at the bottom and on the right; below 0: less */
+  int dilation[2];      /* distance of a window's places; 0 means 1 */
+  bool ceil_mode;       /* the number of windows is rounded up, as long as the last one begins inside or in front */
   bool exclude_padding; /* average only: divide by the values inside (PyTorch's count_include_pad=False) */
 } ronde_pool2d_options;
 
@@ -127,6 +169,34 @@ RONDE_API ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out
 
 /* x [C,H,W] -> [C,H factor_h,W factor_w]: each pixel becomes factor_h x factor_w pixels like it (nearest neighbour). */
 RONDE_API ronde_tensor *ronde_upsample2d(const ronde_tensor *x, int factor_h, int factor_w);
+
+/* Where the centre of output pixel i lies among the inputs' centres 0, 1, ..., along each axis. */
+typedef enum ronde_resize_coordinates {
+  RONDE_RESIZE_HALF_PIXEL,        /* (i + 0.5) / scale - 0.5: PyTorch's align_corners=False, and mode nearest-exact */
+  RONDE_RESIZE_ALIGN_CORNERS,     /* i (in - 1) / (out - 1): the corners stay */
+  RONDE_RESIZE_ASYMMETRIC,        /* i / scale: with RONDE_RESIZE_FLOOR, PyTorch's mode nearest */
+  RONDE_RESIZE_PYTORCH_HALF_PIXEL /* 0 where out is 1, else as RONDE_RESIZE_HALF_PIXEL: ONNX's word */
+} ronde_resize_coordinates;
+
+/* Which input is the nearest to a place between two. */
+typedef enum ronde_resize_rounding {
+  RONDE_RESIZE_ROUND_PREFER_FLOOR, /* in the middle the lower one */
+  RONDE_RESIZE_ROUND_PREFER_CEIL,
+  RONDE_RESIZE_FLOOR, /* always the lower one */
+  RONDE_RESIZE_CEIL
+} ronde_resize_rounding;
+
+typedef struct ronde_resize2d_options {
+  int size[2]; /* required: height, width of the output */
+  bool linear; /* bilinear interpolation; else the nearest pixel */
+  ronde_resize_coordinates coordinates;
+  ronde_resize_rounding rounding; /* of the nearest pixel */
+  float scale[2];                 /* outputs an input, for places; 0 means size / input size */
+} ronde_resize2d_options;
+
+/* x [C,H,W] -> [C,size]. Beyond the border there is the border's pixel again. Pixels that are left out where an image
+ * becomes smaller do not count (no antialiasing). */
+RONDE_API ronde_tensor *ronde_resize2d(const ronde_tensor *x, const ronde_resize2d_options *options);
 
 typedef struct ronde_batch_norm2d_options {
   float eps;      /* 0 means 1e-5 */
@@ -162,14 +232,87 @@ RONDE_API ronde_tensor *ronde_elu(const ronde_tensor *x, float alpha);
 RONDE_API ronde_tensor *ronde_clip(const ronde_tensor *x, float lower, float upper);
 /* x [C,H,W] -> [C*H*W] */
 RONDE_API ronde_tensor *ronde_flatten(const ronde_tensor *x);
-/* a + b, of equal shapes. */
+/* Arithmetic, element by element, on tensors of equal rank: where one has a dimension of 1, it is repeated along the other's
+ * ([C,1,1] and [C,H,W]). At equal values minimum and maximum share their gradient. */
 RONDE_API ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b);
-/* a - b and a b, element by element, of equal shapes. */
 RONDE_API ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b);
 RONDE_API ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b);
+RONDE_API ronde_tensor *ronde_divide(const ronde_tensor *a, const ronde_tensor *b);
+RONDE_API ronde_tensor *ronde_minimum(const ronde_tensor *a, const ronde_tensor *b);
+RONDE_API ronde_tensor *ronde_maximum(const ronde_tensor *a, const ronde_tensor *b);
+RONDE_API ronde_tensor *ronde_power(const ronde_tensor *a, const ronde_tensor *b); /* a to the power of b */
+
+/* Functions of one number x with constants a and b, which most do not use. */
+typedef enum ronde_function_kind {
+  RONDE_AFFINE,     /* a x + b */
+  RONDE_RECIPROCAL, /* a / x */
+  RONDE_POWER,      /* x to the power of a */
+  RONDE_SQUARE,
+  RONDE_SQRT,
+  RONDE_EXP,
+  RONDE_LOG,
+  RONDE_ABS,
+  RONDE_ERF,
+  RONDE_SIN,
+  RONDE_COS,
+  RONDE_TAN,
+  RONDE_ASIN,
+  RONDE_ACOS,
+  RONDE_ATAN,
+  RONDE_SINH,
+  RONDE_COSH,
+  RONDE_ASINH,
+  RONDE_ACOSH,
+  RONDE_ATANH,
+  RONDE_SOFTPLUS, /* log(1 + exp(x)) */
+  RONDE_SOFTSIGN, /* x / (1 + |x|) */
+  RONDE_SELU,     /* b x, b a (exp(x) - 1) below 0 */
+  RONDE_CELU,     /* x, a (exp(x / a) - 1) below 0 */
+  RONDE_THRESHOLD /* x where it is above a, else 0 */
+} ronde_function_kind;
+RONDE_API ronde_tensor *ronde_function(const ronde_tensor *x, ronde_function_kind kind, float a, float b);
+
+typedef enum ronde_reduce_kind {
+  RONDE_REDUCE_SUM,
+  RONDE_REDUCE_MEAN,
+  RONDE_REDUCE_MAXIMUM, /* equal ones share the gradient evenly */
+  RONDE_REDUCE_MINIMUM,
+  RONDE_REDUCE_PRODUCT
+} ronde_reduce_kind;
+/* Over dimensions dims [n] of an example, below 0 counted from the last one. keep: they stay, with size 1; else they go, and
+ * where none is left the result is [1]. */
+RONDE_API ronde_tensor *ronde_reduce(const ronde_tensor *x, ronde_reduce_kind kind, int n, const int *dims, bool keep);
+/* a [...,M,K] b [...,K,N] -> [...,M,N], of equal rank, 2 or more; the dimensions in front as in arithmetic. turn_a: a is
+ * [...,K,M]; turn_b: b is [...,N,K]. */
+RONDE_API ronde_tensor *ronde_matmul(const ronde_tensor *a, const ronde_tensor *b, bool turn_a, bool turn_b);
+
+/* A parameter called name, of dims [rank], as a tensor that is alike in all examples: a position's embedding, a scale. It
+ * begins with values (copied; NULL: zeros), whatever seed weights are drawn by. fixed: a constant, which no training
+ * changes. The graph has its input already. */
+RONDE_API ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                        const float *values, bool fixed);
+
+/* The elements of x, row-major, in another shape. */
+RONDE_API ronde_tensor *ronde_reshape(const ronde_tensor *x, int rank, const int64_t *dims);
+/* Dimension d of the result is dimension order[d] of x. */
+RONDE_API ronde_tensor *ronde_transpose(const ronde_tensor *x, const int *order);
+/* Element i of dimension d is element begin[d] + i step[d] of x, i < sizes[d]; steps may be below 0. All lie inside. */
+RONDE_API ronde_tensor *ronde_slice(const ronde_tensor *x, const int64_t *begin, const int64_t *step,
+                                    const int64_t *sizes);
+typedef enum ronde_pad_mode {
+  RONDE_PAD_VALUE,
+  RONDE_PAD_EDGE,    /* the outermost element again */
+  RONDE_PAD_REFLECT, /* mirrored at the outermost element, which is not repeated */
+  RONDE_PAD_WRAP     /* from the other end */
+} ronde_pad_mode;
+/* Adds before[d] and after[d] elements to each dimension d of x; below 0 they are cut off. value: of RONDE_PAD_VALUE. */
+RONDE_API ronde_tensor *ronde_pad(const ronde_tensor *x, const int64_t *before, const int64_t *after,
+                                  ronde_pad_mode mode, float value);
 /* Cuts x along its first dimension into n pieces (2 to 4) of these sizes, which must add up to that dimension (PyTorch's
  * split on dim 1). Sets pieces_out [n], to NULLs if the call failed. */
 RONDE_API void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out);
+/* The same along dimension dim; below 0 it is counted from the last one. */
+RONDE_API void ronde_cut_along(const ronde_tensor *x, int dim, int n, const int64_t *sizes, ronde_tensor **pieces_out);
 /* exp(x) / sum of exp(x) over dimension `dim` of an example; below 0 it is counted from the last one. */
 RONDE_API ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim);
 
@@ -182,17 +325,76 @@ typedef struct ronde_layer_norm_options {
  * weight and bias have the shape of these dimensions. options may be NULL. */
 RONDE_API ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name,
                                          const ronde_layer_norm_options *options);
-/* An LSTM over a sequence x [T,F], as PyTorch's LSTM of one layer: parameters weight_ih_l0 [4 hidden,F], weight_hh_l0
- * [4 hidden,hidden], bias_ih_l0 and bias_hh_l0 [4 hidden]. Returns the hidden states [T,hidden]; hidden_out and cell_out
- * (each may be NULL) receive the last hidden state and the last cell state [hidden]. hidden_0 and cell_0 [hidden] are the
- * initial states; both NULL: zeros. */
-RONDE_API ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
-                                   const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
-                                   ronde_tensor **cell_out);
+
+typedef struct ronde_group_norm_options {
+  int groups; /* required; divides the channels */
+  float eps;  /* 0 means 1e-5 */
+  bool no_affine;
+} ronde_group_norm_options;
+
+/* (x - mean) / sqrt(variance + eps) * weight + bias, of x [C,...], with mean and variance over each group of C / groups
+ * channels of each example, all their pixels included. weight and bias [C]; no_affine: neither. A group has at least two
+ * values. */
+RONDE_API ronde_tensor *ronde_group_norm(const ronde_tensor *x, const char *name,
+                                         const ronde_group_norm_options *options);
+
+typedef struct ronde_instance_norm_options {
+  float eps;   /* 0 means 1e-5 */
+  bool affine; /* with weight and bias [C] */
+} ronde_instance_norm_options;
+
+/* The same with each channel a group of its own, as PyTorch's InstanceNorm, which has no weight and bias either unless it
+ * is affine. It keeps no running statistics. options may be NULL. */
+RONDE_API ronde_tensor *ronde_instance_norm(const ronde_tensor *x, const char *name,
+                                            const ronde_instance_norm_options *options);
+/* x / sqrt(mean of x^2 + eps) * weight, over the last dimension, whose size weight has. eps 0 means 2^-23, as PyTorch's
+ * RMSNorm of f32. */
+RONDE_API ronde_tensor *ronde_rms_norm(const ronde_tensor *x, const char *name, float eps);
+
+/* Of tokens x [T]: how many there are up to the last one that is not `padding`, as a value [1]. */
+RONDE_API ronde_tensor *ronde_lengths(const ronde_tensor *x, int32_t padding);
+
+typedef struct ronde_attention_options {
+  int heads;                   /* required; divides the features */
+  bool causal;                 /* query t sees keys 0 to t */
+  const ronde_tensor *lengths; /* [1]: so many keys of each example are there, from the first on; NULL: all */
+} ronde_attention_options;
+
+/* Scaled dot-product attention: query [T,F], key and value [S,F] -> [T,F]. Each head has F / heads neighbouring features and
+ * gives softmax(query keyT / sqrt(F / heads)) value. A query that sees no key gives zeros. Memory is linear in T and S. */
+RONDE_API ronde_tensor *ronde_attention(const ronde_tensor *query, const ronde_tensor *key, const ronde_tensor *value,
+                                        const ronde_attention_options *options);
+/* The same of query, key and value side by side: x [T,3F] -> [T,F], as one linear layer gives them. */
+RONDE_API ronde_tensor *ronde_self_attention(const ronde_tensor *x, const ronde_attention_options *options);
+typedef struct ronde_recurrent_options {
+  int64_t hidden;       /* required: H */
+  int layers;           /* on top of each other, L; 0 means 1 */
+  bool both_directions; /* D = 2: each layer also goes from the last step to the first */
+  bool no_bias;
+  float dropout;               /* of what a layer gives to the next one */
+  const ronde_tensor *lengths; /* [1]: so many steps of each example are there, from the first on; NULL: all */
+  /* The states in front of the first steps, [H], or [L D,H] where there are several: by layers, in each the direction from
+   * the first step on first. NULL: zeros. */
+  const ronde_tensor *hidden_0, *cell_0;
+} ronde_recurrent_options;
+
+/* An LSTM over a sequence x [T,F], as PyTorch's LSTM: for each layer k the parameters weight_ih_lk [4 H,F] (of later layers
+ * [4 H,D H]), weight_hh_lk [4 H,H], bias_ih_lk and bias_hh_lk [4 H], and of the other direction the same with _reverse behind
+ * their names. Returns the last layer's states of all steps [T,D H]. Steps behind an example's length change no state, and
+ * their outputs are zero, as those of PyTorch's packed sequences; the other direction begins at the example's own last step.
+ * hidden_out and cell_out (each may be NULL) receive the states behind the last step, in the shape of the first ones. */
+RONDE_API ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
+                                   ronde_tensor **hidden_out, ronde_tensor **cell_out);
+/* The same of gated recurrent units, as PyTorch's GRU, with 3 H rows in place of 4 H; it has no cells. */
+RONDE_API ronde_tensor *ronde_gru(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
+                                  ronde_tensor **hidden_out);
 /* Joins inputs [n], 2 to 4 of them, along the first dimension and in this order (PyTorch's cat on dim 1): [C_i,H,W] ->
  * [sum of C_i,H,W]. The other dimensions must be equal. */
 RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);
-/* logits [K] and class labels -> the mean of -log softmax(logits)[label] over the batch. */
+/* The same along dimension dim; below 0 it is counted from the last one. */
+RONDE_API ronde_tensor *ronde_concat_along(const ronde_tensor *const *inputs, int n, int dim);
+/* logits [K] and class labels -> the mean of -log softmax(logits)[label] over the batch; logits [T,K] of a sequence and T
+ * labels an example -> the mean over all labels of the step that are not RONDE_IGNORED, however it is split over workers. */
 RONDE_API ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target);
 /* Mean over the batch and all elements of (prediction - target)^2. */
 RONDE_API ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target);
@@ -203,6 +405,20 @@ RONDE_API ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const r
 /* Mean over the batch and all elements of the binary cross entropy between the sigmoid of a logit and its target, a label
  * from 0 to 1, as PyTorch's BCEWithLogitsLoss: for several labels an example. */
 RONDE_API ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target);
+
+typedef struct ronde_ctc_options {
+  int64_t labels;     /* required: S, of an example */
+  int64_t blank;      /* the class that stands for no label */
+  bool zero_infinity; /* examples that no alignment fits count 0, and have no gradient; else their loss is infinite */
+  const ronde_tensor *lengths; /* [1]: so many steps of each example are there, from the first on; NULL: all */
+} ronde_ctc_options;
+
+/* Connectionist temporal classification: logits [T,K] of a sequence, before any softmax, and its S labels, of which those
+ * from the first RONDE_IGNORED on are padding -> the mean over the batch of -log P(labels) / max(1, number of labels), as
+ * PyTorch's CTCLoss of log_softmax(logits). P sums over all alignments: a class for each step, where equal neighbours are one
+ * and blanks are left out. A label may be no blank. */
+RONDE_API ronde_tensor *ronde_ctc_loss(const ronde_tensor *logits, const ronde_tensor *target,
+                                       const ronde_ctc_options *options);
 
 /* The dims of a tensor, without the batch. Returns the rank: 0 for a loss, and if x is NULL. */
 RONDE_API int ronde_tensor_dims(const ronde_tensor *x, int64_t dims_out[RONDE_MAX_RANK]);
@@ -270,14 +486,19 @@ RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option
 typedef enum ronde_split { RONDE_SPLIT_TRAIN, RONDE_SPLIT_TEST } ronde_split;
 
 /* Examples from the caller instead of those of --data. Must stay valid until the job has returned. */
+/* A label that counts nowhere: of a place in a sequence that is to be ignored. */
+#define RONDE_IGNORED (-1)
+
 typedef struct ronde_source {
   const char *name;
   int rank;                     /* of one example */
   int64_t dims[RONDE_MAX_RANK]; /* dims of one example */
   int64_t classes;              /* of the labels; 0: the targets are values */
   int64_t target_elems;         /* values per example where classes is 0 */
+  int64_t label_elems;          /* labels per example: the steps of a sequence; 0 means 1 */
+  int64_t vocabulary;           /* above 0: inputs are tokens, numbers below it, and the x of read is int32_t */
   int64_t n_examples[2];        /* by ronde_split; test may be 0 */
-  /* Fills x [n][dims] and labels [n] for the examples ids [n] of a split; where classes is 0, targets [n][target_elems]
+  /* Fills x [n][dims] and labels [n][label_elems] for the examples ids [n] of a split; where classes is 0, targets [n][target_elems]
    * in place of labels. All buffers are the library's. Called by the loaders' threads, several at once. Any status but
    * RONDE_OK ends the job with that status. */
   ronde_status (*read)(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
@@ -317,9 +538,17 @@ typedef struct ronde_hooks {
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
   void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: once per example */
+  void (*token)(void *user, int64_t token); /* predict of a text: each token behind the prompt, as it is chosen */
   /* Asked once a step or batch. true ends the job with RONDE_E_CANCELLED, after its outputs are written. */
   bool (*cancel)(void *user);
-  void *user; /* passed to the callbacks above; a source has its own */
+  /* With ranks that are processes, once: all of them have joined, and from here on one that is lost is noticed. */
+  void (*joined)(void *user);
+  /* train with --on-loss restart, once, from the thread of a rank of this process that ends because another was lost: the
+   * step that the run went on from, 0: it began anew, and the last one that has ended on this rank. */
+  void (*lost)(void *user, int64_t resumed_step, int64_t step);
+  const char
+      *restarts; /* train: what becomes `restarts` in run.json, a JSON array, told by who has restarted the run */
+  void *user;    /* passed to the callbacks above; a source has its own */
 } ronde_hooks;
 
 /* A job blocks until all its ranks have ended, and writes the files that its options name (--out, --save). hooks may be
@@ -336,7 +565,9 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
  * the labels. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
- * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples. */
+ * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.
+ * Of a network that tells the next token of a text: --tokens tokens behind --prompt, one by one. It sees as many of the last
+ * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[]. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----
@@ -357,7 +588,7 @@ RONDE_API ronde_status ronde_train_predictor(const ronde_config *config, const r
                                              ronde_predictor **predictor_out, char **json_out);
 RONDE_API void ronde_predictor_destroy(ronde_predictor *predictor);
 /* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32: pixels between 0 and 1, or
- * what npy files of the training data hold; it is normalised here as the training data were. Blocks; the first call with a
+ * what npy files of the training data hold, which of tokens is their numbers; it is normalised here as the training data were. Blocks; the first call with a
  * new n also plans the network for that many examples. */
 RONDE_API ronde_status ronde_predictor_run(ronde_predictor *predictor, int64_t n, const float *x, float *y_out);
 /* Returns the rank of an input example and sets its dimensions. */

@@ -20,8 +20,9 @@ void ronde__log(ronde_log_level level, const char *format, ...) __attribute__((f
 void ronde__log_set_rank(int rank);
 /* While on, errors on the calling thread are logged as warnings, because the caller has something to fall back on. */
 void ronde__log_demote(bool on);
-/* While on, the calling thread logs nothing, because another one meets the same error and logs it. */
-void ronde__log_mute(bool on);
+/* While on, the calling thread logs nothing, because another one meets the same error and logs it. Returns whether it was
+ * on before. */
+bool ronde__log_mute(bool on);
 
 /* 64-byte aligned, zeroed memory; NULL if there is none left (the caller logs that, see RONDE__ALLOC). Released by
  * ronde__free. */
@@ -42,6 +43,8 @@ void ronde__pages_unmap(void *p, size_t bytes);
 #define RONDE__SHOWN_BYTES 84
 const char *ronde__shown(const char *text, char out[RONDE__SHOWN_BYTES]);
 #define RONDE__SHOWN(text) ronde__shown((text), (char[RONDE__SHOWN_BYTES]){0}) /* for the enclosing block */
+/* "1500", "64K", "1.5G": bytes, in powers of 1024. false: it is no such text. */
+bool ronde__bytes_parse(const char *text, int64_t *bytes_out);
 /* The number of insertions, deletions and replacements that turn a into b (their first 63 bytes), to suggest a name. */
 int ronde__edit_distance(const char *a, const char *b);
 /* Whether a text at this distance is likely to be a misspelling of what was meant. */
@@ -69,6 +72,26 @@ double ronde__load(void); /* of the last minute, in cores; 0: unknown */
 bool ronde__host_is_busy(double others, int cores, bool is_load);
 int64_t ronde__peak_rss_bytes(void);
 int64_t ronde__host_memory_bytes(void); /* -1: the system does not say */
+/* The bytes that control groups grant, as ronde__cores_quota; 0: no limit. *group_out: a number of the group whose limit
+ * that is, the same for all of its processes. */
+int64_t ronde__memory_quota(const char *cgroup_file, const char *cgroup_root, uint64_t *group_out);
+
+/* What limits the memory of this process: limits of the process itself, on what it has mapped, and on what of that is its
+ * own data; of all processes of its control group, and of this host, on what lies in memory. */
+typedef enum ronde__room_kind {
+  RONDE__ROOM_ADDRESSES, /* RLIMIT_AS */
+  RONDE__ROOM_DATA,      /* RLIMIT_DATA */
+  RONDE__ROOM_GROUP,
+  RONDE__ROOM_HOST,
+  RONDE__N_ROOMS
+} ronde__room_kind;
+typedef struct ronde__room {
+  int64_t limit[RONDE__N_ROOMS]; /* bytes; 0: none */
+  int64_t used[RONDE__N_ROOMS];  /* by this process, now */
+  int64_t stack;                 /* that a new thread maps; 0: no limit */
+  uint64_t group;                /* which control group's limit it is */
+} ronde__room;
+void ronde__room_find(ronde__room *room_out);
 
 /* The median of n > 0 numbers without NaN; x is reordered. */
 double ronde__median(double *x, int64_t n);

@@ -40,7 +40,11 @@ static bool was_said(const char *text) {
   return false;
 }
 void ronde__log_demote(bool on) { log_demoted = on; }
-void ronde__log_mute(bool on) { log_muted = on; }
+bool ronde__log_mute(bool on) {
+  bool before = log_muted;
+  log_muted = on;
+  return before;
+}
 
 /* A line that is too long (by a path of thousands of bytes) loses its middle, because the reason stands at its end. */
 static void write_line(char *line, size_t room, const char *format, va_list args) {

@@ -23,21 +23,45 @@ uint64_t ronde__thread_cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); 
 
 uint64_t ronde__cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
+/* "VmRSS", "VmData" and so on of this process, in bytes; 0: unknown. */
+static int64_t status_bytes(const char *field) {
+  long long kib = 0;
+  char line[256];
+  size_t n = strlen(field);
+  FILE *file = fopen("/proc/self/status", "re");
+  while (file && fgets(line, sizeof line, file))
+    if (!strncmp(line, field, n) && line[n] == ':' && sscanf(line + n + 1, "%lld kB", &kib) == 1) break;
+  if (file) fclose(file);
+  return (int64_t)kib * 1024;
+}
+
 /* Not ru_maxrss: a process inherits that from the one that started it. */
 int64_t ronde__peak_rss_bytes(void) {
-  long long kib = -1;
-  char line[256];
-  FILE *file = fopen("/proc/self/status", "re");
-  if (file) {
-    while (fgets(line, sizeof line, file) && sscanf(line, "VmHWM: %lld kB", &kib) != 1) continue;
-    fclose(file);
-  }
-  if (kib < 0) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    kib = usage.ru_maxrss;
-  }
-  return (int64_t)kib * 1024;
+  int64_t bytes = status_bytes("VmHWM");
+  struct rusage usage;
+  if (bytes == 0 && getrusage(RUSAGE_SELF, &usage) == 0) bytes = (int64_t)usage.ru_maxrss * 1024;
+  return bytes;
+}
+
+static int64_t process_limit(int resource) {
+  struct rlimit limit;
+  bool known = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return known ? (int64_t)ronde__min((uint64_t)limit.rlim_cur, INT64_MAX) : 0;
+}
+
+void ronde__room_find(ronde__room *room_out) {
+  int64_t host = ronde__host_memory_bytes();
+  uint64_t group;
+  int64_t quota = ronde__memory_quota("/proc/self/cgroup", "/sys/fs/cgroup", &group);
+  *room_out = (ronde__room){
+      .limit = {[RONDE__ROOM_ADDRESSES] = process_limit(RLIMIT_AS),
+                [RONDE__ROOM_DATA] = process_limit(RLIMIT_DATA),
+                [RONDE__ROOM_GROUP] = quota,
+                [RONDE__ROOM_HOST] = host > 0 ? host : 0},
+      .used = {[RONDE__ROOM_ADDRESSES] = status_bytes("VmSize"), [RONDE__ROOM_DATA] = status_bytes("VmData")},
+      .stack = process_limit(RLIMIT_STACK),
+      .group = group};
+  room_out->used[RONDE__ROOM_GROUP] = room_out->used[RONDE__ROOM_HOST] = status_bytes("VmRSS");
 }
 
 int64_t ronde__host_memory_bytes(void) {
@@ -87,7 +111,7 @@ static int read_numbers(const char *folder, const char *name, long long out[2]) 
 }
 
 /* The cores that one control group grants, rounded up; 0: no limit. */
-static int quota_of_group(const char *folder) {
+static int64_t cores_of_group(const char *folder) {
   long long v[2], period[2];
   bool known = read_numbers(folder, "cpu.max", v) == 2;
   if (!known && read_numbers(folder, "cpu.cfs_quota_us", v) == 1 &&
@@ -96,19 +120,43 @@ static int quota_of_group(const char *folder) {
     known = true;
   }
   if (!known || v[0] <= 0 || v[1] <= 0) return 0;
-  return (int)ronde__min(ronde__ceil_div(v[0], v[1]), 1 << 20);
+  return ronde__min(ronde__ceil_div(v[0], v[1]), 1 << 20);
 }
 
-/* The smallest quota of a group and those above it, below `root`. */
-static int quota_of_path(const char *root, const char *mount, const char *group) {
+/* The bytes that one control group grants; 0: no limit. */
+static int64_t memory_of_group(const char *folder) {
+  long long v[2];
+  bool known = read_numbers(folder, "memory.max", v) || read_numbers(folder, "memory.limit_in_bytes", v);
+  return known && v[0] > 0 ? v[0] : 0;
+}
+
+/* What control groups limit, by the name of its controller. */
+typedef struct quota_kind {
+  const char *controller;
+  int64_t (*of_group)(const char *folder); /* 0: no limit */
+} quota_kind;
+
+/* Source: Fowler, Noll & Vo, FNV-1a. */
+static uint64_t hash_of(const char *text) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  return hash;
+}
+
+/* The smallest quota of a group and those above it, below `root`; *group_out: whose it is, where it is smaller than
+ * `quota`. Returns the smaller one. */
+static int64_t quota_of_path(const quota_kind *kind, const char *root, const char *mount, const char *group,
+                             int64_t quota, uint64_t *group_out) {
   char folder[4096];
   int length = snprintf(folder, sizeof folder, "%s%s%s", root, mount, group);
-  if (length < 0 || (size_t)length >= sizeof folder) return 0;
+  if (length < 0 || (size_t)length >= sizeof folder) return quota;
   size_t top = strlen(root) + strlen(mount);
-  int quota = 0;
   for (;;) {
-    int found = quota_of_group(folder);
-    if (found > 0 && (quota == 0 || found < quota)) quota = found;
+    int64_t found = kind->of_group(folder);
+    if (found > 0 && (quota == 0 || found < quota)) {
+      quota = found;
+      *group_out = hash_of(folder);
+    }
     char *slash = strrchr(folder + top, '/');
     if (!slash) return quota;
     *slash = 0;
@@ -122,11 +170,13 @@ static bool has_word(const char *list, const char *word) {
   return false;
 }
 
-int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root) {
+static int64_t find_quota(const quota_kind *kind, const char *cgroup_file, const char *cgroup_root,
+                          uint64_t *group_out) {
   FILE *file = fopen(cgroup_file, "re");
   if (!file) return 0;
-  char line[4096];
-  int quota = 0;
+  char line[4096], mount[32];
+  int64_t quota = 0;
+  snprintf(mount, sizeof mount, "/%s", kind->controller);
   while (fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = 0;
     char *controllers = strchr(line, ':'); /* ID:CONTROLLERS:GROUP; version 2 has no controllers here */
@@ -135,12 +185,21 @@ int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root) {
     *controllers++ = 0;
     *group++ = 0;
     bool v2 = *controllers == 0;
-    if (!v2 && !has_word(controllers, "cpu")) continue;
-    int found = quota_of_path(cgroup_root, v2 ? "" : "/cpu", group);
-    if (found > 0 && (quota == 0 || found < quota)) quota = found;
+    if (!v2 && !has_word(controllers, kind->controller)) continue;
+    quota = quota_of_path(kind, cgroup_root, v2 ? "" : mount, group, quota, group_out);
   }
   fclose(file);
   return quota;
+}
+
+int ronde__cores_quota(const char *cgroup_file, const char *cgroup_root) {
+  uint64_t whose;
+  return (int)find_quota(&(quota_kind){"cpu", cores_of_group}, cgroup_file, cgroup_root, &whose);
+}
+
+int64_t ronde__memory_quota(const char *cgroup_file, const char *cgroup_root, uint64_t *group_out) {
+  *group_out = 0;
+  return find_quota(&(quota_kind){"memory", memory_of_group}, cgroup_file, cgroup_root, group_out);
 }
 
 int ronde__cores(void) {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,12 +53,19 @@ static int make_tree(void **state) {
   folder("/a/b");
   folder("/cpu");
   folder("/cpu/job");
+  folder("/memory");
+  folder("/memory/job");
   return 0;
 }
 
 static int remove_tree(void **state) {
   static const char *const names[] = {"/a/b/cpu.max",
                                       "/a/cpu.max",
+                                      "/a/memory.max",
+                                      "/a/b/memory.max",
+                                      "/memory/job/memory.limit_in_bytes",
+                                      "/memory/job",
+                                      "/memory",
                                       "/cpu/job/cpu.cfs_quota_us",
                                       "/cpu/job/cpu.cfs_period_us",
                                       "/cgroup",
@@ -100,6 +108,67 @@ static void quota_of_version_1_is_of_the_cpu_controller(void **state) {
   file("/cgroup", "4:cpuset:/job\n");
   assert_int_equal(quota(), 0);
   assert_int_equal(ronde__cores_quota("/nonexistent/file", root), 0);
+}
+
+static uint64_t memory_group;
+
+static int64_t memory(void) {
+  char *groups = path_of("/cgroup");
+  int64_t bytes = ronde__memory_quota(groups, root, &memory_group);
+  free(groups);
+  return bytes;
+}
+
+static void memory_of_groups_is_the_smallest_above(void **state) {
+  file("/cgroup", "0::/a/b\n");
+  assert_int_equal(memory(), 0);
+  file("/a/b/memory.max", "max\n");
+  assert_int_equal(memory(), 0);
+  file("/a/memory.max", "3000000000\n");
+  assert_int_equal(memory(), 3000000000);
+  uint64_t above = memory_group;
+  file("/a/b/memory.max", "1000\n");
+  assert_int_equal(memory(), 1000);
+  assert_true(memory_group != above);
+  file("/a/b/memory.max", "4000000000\n");
+  assert_int_equal(memory(), 3000000000);
+  assert_true(memory_group == above); /* whose limit it is counts, not who is limited */
+  file("/cgroup", "4:cpu:/a\n7:memory:/job\n");
+  assert_int_equal(memory(), 0);
+  file("/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+  assert_true(memory() > INT64_MAX / 2);
+  file("/memory/job/memory.limit_in_bytes", "536870912\n");
+  assert_int_equal(memory(), 512 << 20);
+}
+
+static void the_room_of_this_process_is_known(void **state) {
+  struct rlimit before, small;
+  ronde__room room, limited;
+  ronde__room_find(&room);
+  assert_true(room.used[RONDE__ROOM_ADDRESSES] > room.used[RONDE__ROOM_HOST] && room.used[RONDE__ROOM_HOST] > 100000);
+  assert_true(room.used[RONDE__ROOM_DATA] > 0 && room.limit[RONDE__ROOM_HOST] == ronde__host_memory_bytes());
+  assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+  small = (struct rlimit){(rlim_t)1 << 40, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_DATA, &small), 0);
+  ronde__room_find(&limited);
+  assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+  assert_int_equal(limited.limit[RONDE__ROOM_DATA], (int64_t)1 << 40);
+  assert_int_equal(limited.limit[RONDE__ROOM_ADDRESSES], room.limit[RONDE__ROOM_ADDRESSES]);
+}
+
+static void bytes_have_units(void **state) {
+  static const struct {
+    const char *text;
+    int64_t bytes; /* 0: refused */
+  } cases[] = {{"1", 1},  {"64K", 65536}, {"1.5G", 3LL << 29}, {"2T", 2LL << 40}, {"0", 0},
+               {"", 0},   {"-1", 0},      {"1e3", 0},          {"K", 0},          {"1KB", 0},
+               {"1k", 0}, {"1.2.3", 0},   {"90000000T", 0},    {" 1", 0},         {"1 G", 0}};
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
+    int64_t bytes = 0;
+    bool good = ronde__bytes_parse(cases[i].text, &bytes);
+    if (good != (cases[i].bytes > 0) || bytes != cases[i].bytes)
+      fail_msg("'%s': %lld", cases[i].text, (long long)bytes);
+  }
 }
 
 static void cores_follow_the_affinity(void **state) {
@@ -200,6 +269,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(quota_of_version_2_takes_the_smallest_above),
       cmocka_unit_test(quota_of_version_1_is_of_the_cpu_controller),
+      cmocka_unit_test(memory_of_groups_is_the_smallest_above),
+      cmocka_unit_test(the_room_of_this_process_is_known),
+      cmocka_unit_test(bytes_have_units),
       cmocka_unit_test(cores_follow_the_affinity),
       cmocka_unit_test(figures_of_the_process_grow),
       cmocka_unit_test(work_on_the_cores_of_this_process),

@@ -2,7 +2,9 @@
 #include "base/base.h"
 #include <ronde/measure.h>
 
+#include <locale.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN_MAX 80
@@ -25,6 +27,20 @@ locale_t ronde__c_locale(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_c_locale);
   return c_locale;
+}
+
+bool ronde__bytes_parse(const char *text, int64_t *bytes_out) {
+  static const char units[] = "KMGT";
+  size_t n = strspn(text, "0123456789.");
+  char *end;
+  double value = n ? strtod_l(text, &end, ronde__c_locale()) : 0;
+  if (n == 0 || end != text + n) return false;
+  const char *unit = text[n] ? strchr(units, text[n]) : NULL;
+  if (text[n] && (!unit || text[n + 1])) return false;
+  for (int i = unit ? (int)(unit - units) + 1 : 0; i > 0; i--) value *= 1024;
+  if (value < 1 || value > 9e18) return false;
+  *bytes_out = (int64_t)value;
+  return true;
 }
 
 /* Source: Wagner & Fischer, "The string-to-string correction problem", 1974. */

@@ -446,7 +446,8 @@ static ronde_status make_transports(const bench *b, const ronde_config *config, 
   bool joins_mpi;
   *n_out = 1;
   RONDE_TRY(ronde__joins_mpi(config, &joins_mpi));
-  if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(config), transports);
+  ronde__mpi_options options = ronde__mpi_options_of(config);
+  if (joins_mpi) return ronde__transport_mpi(&options, transports);
   if (o->transport == RONDE__TRANSPORT_SELF) return ronde__transport_self(transports);
   if (o->workers > MAX_THREADS)
     return ronde__fail(RONDE_E_USAGE, "--workers %" PRId64 ": at most %d workers can be threads of one process",

@@ -55,6 +55,7 @@ static int64_t wall_ahead_ns(ronde__transport *transport) {
 static void look_at_data(const doctor *d, facts *f) {
   ronde__columns_options columns = {.target = d->options->target, .ignored = d->options->ignore_columns};
   ronde__data_options options = {.spec = d->options->data,
+                                 .window = d->options->window,
                                  .cache = true,
                                  .seed = 1,
                                  .layout = (ronde__image_layout)d->options->layout,
@@ -225,7 +226,8 @@ static ronde_status examine_hosts(doctor *d, char **json_out) {
 static ronde_status join_ranks(const doctor *d, ronde__transport **transport_out) {
   bool joins_mpi;
   RONDE_TRY(ronde__joins_mpi(d->config, &joins_mpi));
-  if (joins_mpi) return ronde__transport_mpi(ronde__lost_after_ns(d->config), transport_out);
+  ronde__mpi_options options = ronde__mpi_options_of(d->config);
+  if (joins_mpi) return ronde__transport_mpi(&options, transport_out);
   RONDE_TRY(ronde__config_settle(d->config, RONDE__NEED_SEVERAL_HOSTS, false));
   return ronde__transport_self(transport_out);
 }
@@ -234,6 +236,7 @@ ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
   const char *spec = ronde__config_options(config)->data;
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(spec)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(spec)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_is_of_text(spec)));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

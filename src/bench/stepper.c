@@ -16,6 +16,9 @@
 /* Examples by the seed: normally distributed inputs, classes drawn evenly. */
 static ronde_status draw_batch(ronde_stepper *s) {
   const ronde__job *job = s->job;
+  if (job->vocabulary)
+    return ronde__fail(RONDE_E_USAGE, "%s: networks of tokens are not among those that are measured by themselves",
+                       job->model_name);
   int64_t elems = job->batch * ronde__shape_elems(&job->shape);
   RONDE__ALLOC(s->x, (size_t)elems * sizeof *s->x, "bench: the batch");
   RONDE__ALLOC(s->labels, (size_t)job->batch * sizeof *s->labels, "bench: the labels");

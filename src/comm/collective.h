@@ -179,6 +179,8 @@ uint64_t ronde__comm_thread_hold(ronde__comm_thread *thread, uint64_t n_more);
 void ronde__comm_thread_go_on(ronde__comm_thread *thread);
 /* Jobs submitted so far. */
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *thread);
+/* Jobs that are done so far; 0 once one has failed. */
+uint64_t ronde__comm_thread_done(ronde__comm_thread *thread);
 /* Blocks until the first n_jobs of all that were submitted are done; the first error of all jobs so far. The caller
  * runs jobs itself while the thread runs none: that saves the hand-over. */
 ronde_status ronde__comm_thread_reach(ronde__comm_thread *thread, uint64_t n_jobs);

@@ -137,6 +137,13 @@ uint64_t ronde__comm_thread_submitted(ronde__comm_thread *self) {
   return n;
 }
 
+uint64_t ronde__comm_thread_done(ronde__comm_thread *self) {
+  ronde__guard_enter(&self->guard);
+  uint64_t n = self->status == RONDE_OK ? self->n_done : 0;
+  ronde__guard_leave(&self->guard);
+  return n;
+}
+
 ronde_status ronde__comm_thread_drain(ronde__comm_thread *self) {
   return ronde__comm_thread_reach(self, ronde__comm_thread_submitted(self));
 }

@@ -34,6 +34,7 @@ typedef struct seat {
   _Alignas(64) ronde__event bell;
   uint64_t probe_at, probe; /* in that rank's own memory, and what is there */
   pid_t pid;
+  ronde__pulse pulse;
 } seat;
 
 /* A message that came before its receive. */
@@ -266,6 +267,8 @@ ronde__event *ronde__host_bell(ronde__host *host) { return &host->seats[host->pl
 void ronde__host_ring_all(ronde__host *host) {
   for (int place = 0; place < host->n; place++) ronde__event_signal(&host->seats[place].bell);
 }
+
+ronde__pulse *ronde__host_pulse(ronde__host *host, int place) { return &host->seats[place].pulse; }
 
 /* ---- life ---- */
 

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/wait.h"
+#include "comm/pulse.h"
 
 typedef struct ronde__host ronde__host;
 
@@ -54,5 +55,7 @@ void ronde__host_cancel(ronde__host *host, ronde__host_transfer *transfer);
 /* Rung when something came for this rank, when a transfer of it is done, and by ronde__host_ring_all. */
 ronde__event *ronde__host_bell(ronde__host *host);
 void ronde__host_ring_all(ronde__host *host);
+/* What the rank of that place leaves for the others' threads of signs of life. */
+ronde__pulse *ronde__host_pulse(ronde__host *host, int place);
 
 #endif

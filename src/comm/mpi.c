@@ -6,7 +6,7 @@
 
 #ifndef RONDE_HAVE_MPI
 
-ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
+ronde_status ronde__transport_mpi(const ronde__mpi_options *options, ronde__transport **transport_out) {
   return ronde__fail(RONDE_E_USAGE, "transport mpi: this build has no MPI; use --transport threads");
 }
 
@@ -70,6 +70,7 @@ static void hear(void *user) {
       atomic_store(&self->left_ns[rank], ronde__now_ns());
       atomic_store(&self->beat.gone[rank], true);
     }
+    if (self->life && self->heard != NOTICE_ALIVE) ronde__life_note_left(self->life, rank);
     listen(self);
   }
   pthread_mutex_unlock(&self->lock);
@@ -268,17 +269,101 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   return mpi_wait(transport, &request, 1, timeout_ns);
 }
 
+/* Where rank 0 was, or who comes first of those that are left. */
+static int home_of(const ronde__mpi_endpoint *self) {
+  const int *host_of = self->hosts.host_of;
+  for (int r = 0; r < self->head.size; r++)
+    if (host_of[r] == host_of[0] && !ronde__life_is_lost(self->life, r)) return host_of[0];
+  for (int r = 0; r < self->head.size; r++)
+    if (!ronde__life_is_lost(self->life, r)) return host_of[r];
+  return host_of[self->head.rank];
+}
+
+static bool mpi_claim(ronde__transport *transport, int64_t number) {
+  ronde__mpi_endpoint *self = endpoint_of(transport);
+  uint64_t end = ronde__now_ns() + RONDE__CLAIM_NS;
+  struct timespec nap = {0, LONG_SLEEP_NS};
+  if (!self->life) return transport->rank == 0;
+  while (!ronde__life_any_lost(self->life) && ronde__now_ns() < end) nanosleep(&nap, NULL);
+  if (!ronde__life_is_lost(self->life, 0)) return transport->rank == 0;
+  if (home_of(self) != self->hosts.host_of[transport->rank]) return false;
+  if (!self->hosts.near) return true; /* the state is the same, whoever writes it */
+  _Atomic int64_t *claimed = &ronde__host_pulse(self->hosts.near, 0)->claimed;
+  int64_t before = atomic_load(claimed);
+  while (before < number)
+    if (atomic_compare_exchange_weak(claimed, &before, number)) return true;
+  return false;
+}
+
 static void mpi_abort(ronde__transport *transport) {
   ronde__mpi_endpoint *self = endpoint_of(transport);
+  if (self->life) ronde__life_leave(self->life);
   if (atomic_exchange(&self->aborted, true)) return;
   ronde__mpi_note_failure();
   notify(self, NOTICE_ABORTED);
   if (self->hosts.near) ronde__host_ring_all(self->hosts.near);
 }
 
+/* ---- signs of life ---- */
+
+/* A rank is lost, and this has been said: whatever waits ends. */
+static void on_lost(void *user) {
+  ronde__mpi_endpoint *self = user;
+  ronde__mpi_note_failure();
+  atomic_store(&self->aborted, true);
+  if (self->hosts.near) ronde__event_signal(ronde__host_bell(self->hosts.near));
+}
+
+static ronde_status find_pulses(ronde__mpi_endpoint *self) {
+  RONDE__ALLOC(self->pulses, (size_t)self->head.size * sizeof *self->pulses, "transport mpi");
+  for (int r = 0; r < self->head.size && self->hosts.near; r++) {
+    int place = r == self->head.rank ? self->hosts.place : self->hosts.places[r];
+    if (place >= 0) self->pulses[r] = ronde__host_pulse(self->hosts.near, place);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status create_life(ronde__mpi_endpoint *self) {
+  const ronde__mpi_options *options = &self->options;
+  RONDE_TRY(find_pulses(self));
+  ronde__life_options life = {
+      .transport = &self->head,
+      .host_names = (const char(*)[RONDE__HOST_NAME])self->hosts.names,
+      .pulses = self->pulses,
+      .iface = options->iface,
+      .lost_after_ns = (uint64_t)ronde__min((int64_t)options->lost_after_ns, (int64_t)options->timeout_ns),
+      .at_most_ns = options->timeout_ns,
+      .listen = hear,
+      .lost = on_lost,
+      .user = self};
+  return ronde__life_create(&life, &self->life);
+}
+
+/* The ranks agree on a key, and on where each is to be heard, by MPI itself. All call together. */
+static ronde_status meet_lives(ronde__mpi_endpoint *self) {
+  struct {
+    uint8_t bytes[RONDE__LIFE_KEY], made;
+  } key = {.made = 0};
+  ronde__life_offer *offers;
+  if (self->options.lost_after_ns == 0 || self->head.size == 1) return RONDE_OK;
+  RONDE__ALLOC(offers, (size_t)self->head.size * sizeof *offers, "transport mpi");
+  ronde_status status = create_life(self);
+  if (status == RONDE_OK) offers[self->head.rank] = ronde__life_offer_of(self->life);
+  if (self->head.rank == 0) key.made = ronde__life_make_key(key.bytes);
+  MPI_Bcast(&key, sizeof key, MPI_BYTE, 0, self->control);
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, offers, sizeof *offers, MPI_BYTE, self->control);
+  if (status == RONDE_OK && !key.made)
+    status = ronde__fail(RONDE_E_INTERNAL, "transport mpi: the system has no random numbers for the job's key");
+  if (status == RONDE_OK) ronde__life_meet(self->life, offers, key.bytes);
+  ronde__free(offers);
+  return status;
+}
+
 /* ---- life ---- */
 
 static void endpoint_free(ronde__mpi_endpoint *self) {
+  ronde__life_destroy(self->life);
+  ronde__free(self->pulses);
   ronde__mpi_hosts_release(&self->hosts);
   for (ronde__mpi_message *m = self->free, *next; m; m = next) {
     next = m->next;
@@ -291,6 +376,8 @@ static void endpoint_free(ronde__mpi_endpoint *self) {
 
 static void mpi_destroy(ronde__transport *transport) {
   ronde__mpi_endpoint *self = endpoint_of(transport);
+  ronde__life_destroy(self->life);
+  self->life = NULL;
   ronde__mpi_beat_stop(&self->beat);
   if (!atomic_load(&self->aborted)) notify(self, NOTICE_LEFT);
   MPI_Cancel(&self->listening);
@@ -314,6 +401,7 @@ static const ronde__transport_ops mpi_ops = {
     .wait_some = mpi_wait_some,
     .cancel = mpi_cancel,
     .allreduce = mpi_allreduce,
+    .claim = mpi_claim,
     .abort = mpi_abort,
     .destroy = mpi_destroy,
 };
@@ -332,7 +420,7 @@ static ronde_status set_up(ronde__mpi_endpoint *self) {
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
   if (self->hosts.n > 1) self->head.piece_bytes = RONDE__MPI_CHUNK_BYTES;
-  return RONDE_OK;
+  return meet_lives(self);
 }
 
 static ronde_status claim_and_set_up(void *arg) {
@@ -351,16 +439,18 @@ static ronde_status start_beat(ronde__mpi_endpoint *self) {
                                  .listen = hear,
                                  .user = self};
   listen(self);
-  return ronde__mpi_beat_start(&self->beat);
+  RONDE_TRY(ronde__mpi_beat_start(&self->beat));
+  return self->life ? ronde__life_start(self->life) : RONDE_OK;
 }
 
-ronde_status ronde__transport_mpi(uint64_t lost_after_ns, ronde__transport **transport_out) {
+ronde_status ronde__transport_mpi(const ronde__mpi_options *options, ronde__transport **transport_out) {
   ronde__mpi_endpoint *self;
   RONDE__ALLOC(self, sizeof *self, "transport mpi");
   self->head = (ronde__transport){.ops = &mpi_ops, .piece_bytes = RONDE__PIECE_BYTES, .process_each = true};
-  ronde__transport_limit(&self->head, lost_after_ns);
+  ronde__transport_limit(&self->head, options->timeout_ns);
+  self->options = *options;
   pthread_mutex_init(&self->lock, NULL);
-  uint64_t limit_ns = RONDE__START_TIMES * lost_after_ns;
+  uint64_t limit_ns = RONDE__START_TIMES * options->timeout_ns;
   ronde_status status;
   /* What the ranks do not come back from cannot be freed either; the process is about to end. */
   if (!ronde__mpi_within(limit_ns, claim_and_set_up, self, &status)) {

@@ -70,6 +70,7 @@ ronde_status ronde__mpi_hosts_find(MPI_Comm comm, ronde__mpi_hosts *hosts) {
     return ronde__fail(RONDE_E_LOST, "transport mpi: cannot find out which ranks share a host");
   MPI_Comm_rank(host, &place);
   MPI_Comm_size(host, &n);
+  hosts->place = place;
   ronde_status status = number(comm, host, hosts);
   if (status == RONDE_OK) status = count_busy(host, place, n, &hosts->n_busy);
   if (status == RONDE_OK && n > 1 && ronde__mpi_single_copy()) hosts->near = join(host, place, n);

@@ -12,6 +12,7 @@ typedef struct ronde__mpi_hosts {
   int n;                           /* hosts */
   int *host_of;                    /* [ranks], numbered in the order of their first ranks */
   int *places;                     /* [ranks]: among those of this host; -1 elsewhere, and this rank's own */
+  int place;                       /* this rank's own */
   char (*names)[RONDE__HOST_NAME]; /* [ranks]: of their hosts */
   ronde__host *near;               /* NULL: between the ranks of this host, too, MPI carries everything */
   int n_busy;                      /* ranks that were counted as computing on this one's cores */

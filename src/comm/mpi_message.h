@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "comm/life.h"
+#include "comm/mpi.h"
 #include "comm/mpi_beat.h"
 #include "comm/mpi_hosts.h"
 #include "comm/transport.h"
@@ -44,6 +46,9 @@ typedef struct ronde__mpi_endpoint {
   int heard; /* a notice */
   ronde__mpi_hosts hosts;
   ronde__mpi_beat beat;
+  ronde__mpi_options options;
+  ronde__life *life;     /* NULL: --lost-after 0 */
+  ronde__pulse **pulses; /* [size]: of the ranks of this host where they share memory, else NULL */
   _Atomic uint64_t n_chunks_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool aborted;

@@ -290,7 +290,8 @@ static int run_scenario(const char *name) {
     ronde__transport *transport;
     ronde_log_set(keep_lines, NULL);
     int lost_after_s = scenarios[i].lost_after_s ? scenarios[i].lost_after_s : 60;
-    if (ronde__transport_mpi((uint64_t)lost_after_s * second_ns, &transport) != RONDE_OK) return 2;
+    ronde__mpi_options options = {.timeout_ns = (uint64_t)lost_after_s * second_ns};
+    if (ronde__transport_mpi(&options, &transport) != RONDE_OK) return 2;
     int failed = scenarios[i].run(transport);
     ronde__transport_destroy(transport);
     return failed;

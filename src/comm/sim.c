@@ -50,7 +50,7 @@ typedef struct group {
 struct endpoint {
   ronde__transport head;
   group *group;
-  bool left;
+  bool left, told;         /* told: somebody has said that it is dead */
   queue *sends, *receives; /* the mailbox: [n], by source */
 };
 
@@ -162,10 +162,18 @@ static ronde_status transfer_post(transfer *mine) {
 
 /* ---- who has stopped ---- */
 
-/* A rank that dies is gone at that moment, */
+/* A rank that dies is gone at that moment, which it tells */
 static bool is_dead(const endpoint *e) {
   const ronde__virtual_rank *rank = &e->group->times[e->head.rank];
   return rank->goes_on_ns == UINT64_MAX && e->group->virtual.now_ns >= rank->stops_ns;
+}
+
+/* if nobody has: there may be nobody who waits for it; */
+static ronde_status say_dead(endpoint *e) {
+  if (e->told) return RONDE_E_LOST;
+  e->told = true;
+  return ronde__fail(RONDE_E_LOST, "rank %d has left at %.9g s of virtual time", e->head.rank,
+                     (double)(e->group->times[e->head.rank].stops_ns - RONDE__VIRTUAL_BEGIN_NS) * 1e-9);
 }
 
 /* and others hear of it when a message of that moment would have come; of one that has stopped, they hear nothing. 0:
@@ -181,14 +189,16 @@ static uint64_t missed_from_ns(const endpoint *self, int peer) {
 
 /* Whether what is awaited of this peer will never come. */
 static ronde_status check_peer(const endpoint *self, const transfer *t) {
-  const group *g = self->group;
+  group *g = self->group;
   const ronde__virtual_rank *rank = &g->times[t->peer];
   uint64_t missed_ns = missed_from_ns(self, t->peer), now_ns = g->virtual.now_ns;
-  bool missed = missed_ns && now_ns >= missed_ns, dies = rank->goes_on_ns == UINT64_MAX;
-  if (missed && !dies && now_ns < rank->goes_on_ns)
+  bool missed = missed_ns && now_ns >= missed_ns, is_gone = missed && rank->goes_on_ns == UINT64_MAX;
+  if (missed && !is_gone && now_ns < rank->goes_on_ns)
     return ronde__fail(RONDE_E_LOST, "nothing heard from rank %d for %.3g s", t->peer,
                        (double)self->head.lost_after_ns * 1e-9);
-  if ((missed && dies) || g->endpoints[t->peer].left)
+  if (is_gone && g->endpoints[t->peer].told) return RONDE_E_LOST;
+  g->endpoints[t->peer].told |= is_gone;
+  if (is_gone || g->endpoints[t->peer].left)
     return ronde__fail(RONDE_E_LOST, "rank %d has left while a message was under way (tag %#" PRIx32 ")", t->peer,
                        t->tag);
   return RONDE_OK;
@@ -198,7 +208,8 @@ static ronde_status check_peer(const endpoint *self, const transfer *t) {
 
 static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
-  if (self->group->aborted || is_dead(self)) return RONDE_E_LOST;
+  if (self->group->aborted) return RONDE_E_LOST;
+  if (is_dead(self)) return say_dead(self);
   if (wanted.peer < 0 || wanted.peer >= transport->size)
     return ronde__fail(RONDE_E_INTERNAL, "transport sim: there is no rank %d among %d", wanted.peer, transport->size);
   transfer *t = malloc(sizeof *t);
@@ -264,7 +275,8 @@ static ronde_status sim_settle(ronde__transport *transport, ronde__request *requ
 static ronde_status advance(ronde__transport *transport, ronde__request *requests, int n, int *n_left_out) {
   endpoint *self = endpoint_of(transport);
   *n_left_out = 0;
-  if (self->group->aborted || is_dead(self)) return RONDE_E_LOST;
+  if (self->group->aborted) return RONDE_E_LOST;
+  if (is_dead(self)) return say_dead(self);
   for (int i = 0; i < n; i++) {
     transfer *t = requests[i].impl;
     if (!t) continue;

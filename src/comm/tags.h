@@ -7,6 +7,7 @@ enum {
   RONDE__TAG_PROBE_WORD, /* where clocks and links are measured: words there and back, */
   RONDE__TAG_PROBE_DATA, /* and data */
   /* Set-up, in the order of a run. */
+  RONDE__TAG_ROOMS,    /* how much memory each process may have */
   RONDE__TAG_CARDS,    /* what each process has: build, kernels, options, data */
   RONDE__TAG_WHY,      /* why they do not fit together */
   RONDE__TAG_START,    /* rank 0's checkpoint */
@@ -24,7 +25,8 @@ enum {
 
   /* From here to the next: the strategy's, which numbers them itself; one strategy runs at a time. */
   RONDE__TAG_STRATEGY = 0x100,
-  RONDE__TAG_SHARED = 0x7ffffe, /* what synchronised ops share, beside a strategy's own exchanges */
+  RONDE__TAG_SPLIT = 0x7ffffd,  /* of layers that are split, beside a strategy's own exchanges, */
+  RONDE__TAG_SHARED = 0x7ffffe, /* and what synchronised ops share */
 };
 
 /* 24 bits of tag, 8 of phase. */

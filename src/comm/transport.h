@@ -43,6 +43,10 @@ typedef struct ronde__transport_ops {
   /* Sums x [n] over the ranks in place, by the transport's own means; blocks as wait does. The same order of calls on
    * all ranks. NULL: it has none. */
   ronde_status (*allreduce)(ronde__transport *transport, float *x, size_t n, uint64_t timeout_ns);
+  /* After a loss, for what one of those that are left is to do where rank 0 was: true for rank 0; if that is lost, for the
+   * first that calls with this number, from 1, or a larger one, on its host, or else on that of the first left. May
+   * wait for up to RONDE__CLAIM_NS to learn who is left. NULL: there is nothing to claim. */
+  bool (*claim)(ronde__transport *transport, int64_t number);
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */
   void (*abort)(ronde__transport *transport);
@@ -53,6 +57,21 @@ typedef struct ronde__transport_ops {
 /* Of the transports inside a process: two fit the second-level cache. Larger ones cost less, but leave less to overlap.
  */
 #define RONDE__PIECE_BYTES ((size_t)256 << 10)
+
+/* What a rank is at, for those who find it lost. */
+typedef enum ronde__activity {
+  RONDE__STARTING,
+  RONDE__TRAINING,
+  RONDE__TESTING,
+  RONDE__SAVING,
+  RONDE__ENDING,
+  RONDE__N_ACTIVITIES
+} ronde__activity;
+
+typedef struct ronde__doing {
+  ronde__activity activity;
+  int64_t step; /* the last that it began; 0: none */
+} ronde__doing;
 
 /* The common head of every implementation. */
 struct ronde__transport {
@@ -65,7 +84,17 @@ struct ronde__transport {
   uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
   uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
+  uint64_t doing;                                /* by ronde__transport_note, read by another thread */
 };
+
+/* Tells what this rank, whose endpoint it is, begins now. */
+static inline void ronde__transport_note(ronde__transport *transport, ronde__doing doing) {
+  __atomic_store_n(&transport->doing, (uint64_t)doing.step << 8 | (uint64_t)doing.activity, __ATOMIC_RELAXED);
+}
+static inline ronde__doing ronde__transport_noted(const ronde__transport *transport) {
+  uint64_t word = __atomic_load_n(&transport->doing, __ATOMIC_RELAXED);
+  return (ronde__doing){(ronde__activity)(word & 0xff), (int64_t)(word >> 8)};
+}
 
 /* One rank alone. */
 ronde_status ronde__transport_self(ronde__transport **transport_out);

@@ -52,7 +52,7 @@ static const ronde__option table[] = {
 
 enum { N_OPTIONS = RONDE__COUNT(table) };
 _Static_assert(N_OPTIONS <= RONDE__MAX_OPTIONS, "each option has a bit and a text in a configuration");
-_Static_assert(RONDE__N_NEEDS <= 32, "each need has a bit in an option");
+_Static_assert(RONDE__N_NEEDS <= 64, "each need has a bit in an option");
 
 static const struct {
   const char *shown, *why;

@@ -21,6 +21,11 @@ bool ronde__normalize_is_good(const char *text) {
   return is_word || ronde__normalization_parse(text, &normalization);
 }
 
+bool ronde__bytes_are_good(const char *text) {
+  int64_t bytes;
+  return ronde__bytes_parse(text, &bytes);
+}
+
 /* ---- text to value --------------------------------------------------------------------------------------------- */
 
 /* Digits only, read as decimal: "010" is ten. */

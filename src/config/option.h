@@ -28,7 +28,7 @@ typedef enum ronde__on_ranks {
   RONDE__RANKS_LED
 } ronde__on_ranks;
 
-#define RONDE__NEEDS(need) (UINT32_C(1) << (need))
+#define RONDE__NEEDS(need) (UINT64_C(1) << (need))
 
 typedef struct ronde__option {
   const char *name;
@@ -38,7 +38,7 @@ typedef struct ronde__option {
   const char *group, *help;
   ronde__resumed resumed;
   ronde__on_ranks ranks;
-  uint32_t needs; /* bits of ronde__need */
+  uint64_t needs; /* bits of ronde__need */
   struct {
     const char *option, *words; /* "a|b" of an ENUM */
   } with;                       /* has an effect only where the other option is one of the words; NULL: always */
@@ -70,6 +70,7 @@ void ronde__option_variable(const ronde__option *option, char name_out[RONDE__VA
 
 /* The functions that options.inc names. */
 bool ronde__normalize_is_good(const char *text);
+bool ronde__bytes_are_good(const char *text);
 
 /* RONDE_E_USAGE names `label` (the option, or a variable of the environment), the value and what it may be. */
 ronde_status ronde__option_set(const ronde__option *option, ronde__options *options, const char *value,

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 5
+#define VERSION 6
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
 #define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 
@@ -81,7 +81,7 @@ static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   XXH3_128bits_update(state, &version, sizeof version);
   XXH3_128bits_update(state, set->name, strlen(set->name) + 1);
   XXH3_128bits_update(state, &set->seed, sizeof set->seed);
-  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout};
+  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout, set->window};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
   if (!cache_key_add_columns(state, set->columns)) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);

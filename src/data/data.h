@@ -16,6 +16,7 @@ typedef struct ronde__data_options {
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
   bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;     /* of synthetic data */
+  int64_t window;    /* text: bytes of an example */
   int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
   int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
@@ -29,10 +30,11 @@ typedef struct ronde__data_options {
 } ronde__data_options;
 
 /* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; csv:FILE, columns with names; or
- * folder:DIR, files of images. */
+ * folder:DIR, files of images; or text:FILE. */
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
+bool ronde__data_is_of_text(const char *spec);
 
 #define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
 
@@ -51,6 +53,7 @@ typedef struct ronde__data {
   int64_t n_skipped;                  /* images that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */
+  int32_t *counted[2];  /* of examples with several labels, how many each has that count [n]; NULL: all of them */
   char sha256[65];      /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   char test_sha256[65]; /* the same of the test images; "": also where there are none */
   void *impl;
@@ -66,12 +69,28 @@ void ronde__data_close(ronde__data *data);
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets);
 
+/* Labels of an example; 0: it has targets. */
+static inline int64_t ronde__source_labels(const ronde_source *source) {
+  return source->classes > 0 ? ronde__max(1, source->label_elems) : 0;
+}
+/* Whether examples are classified, so that there is an accuracy; of sequences only the loss is told. */
+static inline bool ronde__source_classifies(const ronde_source *source) {
+  return source->classes > 0 && source->label_elems == 0;
+}
+/* What a label of these examples counts for (graph.h): as many as they are, divided by their labels that count. ids NULL:
+ * 0..n-1. */
+float ronde__data_label_weight(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n);
+
+/* Of one example as it is read: inputs, and labels or targets. */
+int64_t ronde__data_example_bytes(const ronde__data *data);
+
 /* A split as it is stored; of sets that were opened with a cache and not resized on the way. */
 typedef struct ronde__stored {
-  bool f32;      /* else u8 */
-  const void *x; /* [n][dims]; NULL: there are no examples */
-  const int64_t *labels;
-  const float *targets; /* [n][target_elems] of the source, where it has these in place of labels */
+  bool f32;              /* else u8 */
+  const void *x;         /* [n][dims]; NULL: there are no examples */
+  bool are_tokens;       /* int32, else u8, in place of f32 */
+  const int64_t *labels; /* [n][label_elems] */
+  const float *targets;  /* [n][target_elems] of the source, where it has these in place of labels */
 } ronde__stored;
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split);
 /* The labels of all training examples as they are stored: labels_out [n]. A caller's source is read whole for them. */
@@ -116,6 +135,14 @@ const int64_t *ronde__sampler_validation(const ronde__sampler *sampler, int64_t 
 /* The order of an epoch (from 1): ids [epoch_examples], owned by the caller. Errors: RONDE_E_MEMORY. */
 ronde_status ronde__sampler_epoch(const ronde__sampler *sampler, int64_t epoch, int64_t *ids_out);
 
+/* ronde__data_label_weight of n batches of an epoch (from 1), the first of which is `index`. ids: memory for an epoch's, and of which epoch
+ * they are, 0 at first; made where they are needed. */
+typedef struct ronde__epoch_ids {
+  int64_t *ids, epoch;
+} ronde__epoch_ids;
+ronde_status ronde__sampler_label_weight(const ronde__sampler *sampler, const ronde__data *data, int64_t epoch,
+                                         int64_t index, int64_t n, ronde__epoch_ids *ids, float *weight_out);
+
 /* ---- loader ------------------------------------------------------------------------------------------------------ */
 
 typedef struct ronde__batch {
@@ -123,7 +150,7 @@ typedef struct ronde__batch {
   int64_t global_n;      /* examples of the global batch */
   int64_t n;             /* of this rank; may be 0 */
   const float *x;        /* [n][dims], ROWS */
-  const int64_t *labels; /* [n], where the source has classes */
+  const int64_t *labels; /* [n][label_elems], where the source has classes */
   const float *targets;  /* [n][target_elems], where it has not */
 } ronde__batch;
 
@@ -144,6 +171,8 @@ typedef struct ronde__loader_options {
 typedef struct ronde__loader ronde__loader;
 ronde_status ronde__loader_create(const ronde__loader_options *options, ronde__loader **loader_out);
 void ronde__loader_destroy(ronde__loader *loader);
+/* What it will allocate, but for the examples that it decodes into memory of its own where the set has no cache. */
+int64_t ronde__loader_bytes(const ronde__loader_options *options);
 /* The next batch of this rank: its shard of the global batch, which is contiguous (ronde__shard_begin). Blocks until
  * it is read; valid until `keep` others have been taken. Continues into the next epoch, without end. */
 ronde_status ronde__loader_next(ronde__loader *loader, ronde__batch *batch_out);
@@ -159,10 +188,18 @@ bool ronde__image_supported(void);
 bool ronde__jpeg_supported(void);
 /* Resizes n planes of f32: replaces *x, which was allocated by ronde__alloc. */
 ronde_status ronde__planes_resize(int64_t n, const int64_t from[2], const int64_t to[2], float **x);
-/* The inputs of a npy file as f32 [n][shape], owned by the caller (ronde__free): images, shape C, H, W (a 3-d array is N,
- * H, W with one channel), or of a 2-d array the rows of a table, shape F. Floats are taken unchanged, uint8 divided by
- * 255. Errors: RONDE_E_INPUT. */
-ronde_status ronde__npy_read_inputs(const char *path, ronde__image_layout layout, int64_t *n_out,
-                                    ronde__shape *shape_out, float **x_out);
+struct ronde__scaling;
+
+/* The inputs of a npy file, read some at a time: images, shape C, H, W (a 3-d array is N, H, W with one channel), or of a
+ * 2-d array the rows of a table, shape F. The whole file is measured when it is opened. Errors: RONDE_E_INPUT. */
+typedef struct ronde__npy_inputs ronde__npy_inputs;
+ronde_status ronde__npy_inputs_open(const char *path, ronde__image_layout layout, int64_t *n_out,
+                                    ronde__shape *shape_out, ronde__npy_inputs **inputs_out);
+/* What is stored for a 1: 255 of uint8, 1 of floats. */
+float ronde__npy_inputs_unit(const ronde__npy_inputs *inputs);
+/* The next n of them, which must be there, scaled (normalization.h), as f32 [n][shape]. */
+ronde_status ronde__npy_inputs_next(ronde__npy_inputs *inputs, int64_t n, const struct ronde__scaling *scaling,
+                                    float *x);
+void ronde__npy_inputs_close(ronde__npy_inputs *inputs); /* NULL is taken */
 
 #endif

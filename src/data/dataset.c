@@ -1,6 +1,7 @@
 /* A set that is open: facts, limits and normalisation around decoded examples, read as f32. */
 #include "data/catalog.h"
 #include "data/columns.h"
+#include "data/normalization.h"
 #include "data/store.h"
 #include "data/transform.h"
 
@@ -13,13 +14,11 @@ typedef struct dataset_impl {
   ronde__set set;
   ronde__facts facts;
   const ronde__kernels *kernels;
-  int n_scales; /* 1: all channels have the same; else one a channel */
-  float factor[RONDE__NORMALIZED_MAX], shift[RONDE__NORMALIZED_MAX]; /* stored element -> value */
-  ronde__normalization standard;                                     /* of a table's columns */
-  bool scales;                                                       /* else stored elements are the values */
-  int64_t sides[2], elems;                                           /* of an image as it is read */
-  ronde__resizer *resizer;                                           /* NULL: as it is stored */
-  int64_t *label_of;                                                 /* ronde__data_relabel; NULL: as they are stored */
+  ronde__scaling scaling;        /* stored element -> value */
+  ronde__normalization standard; /* of a table's columns */
+  int64_t sides[2], elems;       /* of an image as it is read */
+  ronde__resizer *resizer;       /* NULL: as it is stored */
+  int64_t *label_of;             /* ronde__data_relabel; NULL: as they are stored */
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
@@ -51,35 +50,31 @@ static ronde_status dataset_workspace_make(const dataset_impl *im, bool moves, d
   return RONDE_OK;
 }
 
-static void dataset_scale(const dataset_impl *im, const uint8_t *pixels, float *x) {
-  int64_t n = im->elems / im->n_scales; /* that share a factor and a shift */
-  for (int c = 0; c < im->n_scales; ++c)
-    im->kernels->from_u8(pixels + c * n, im->factor[c], im->shift[c], x + c * n, n);
-}
-
-static void dataset_scale_in_place(const dataset_impl *im, float *x) {
-  int64_t n = im->elems / im->n_scales;
-  for (int c = 0; c < im->n_scales; ++c, x += n)
-    for (int64_t i = 0; i < n; ++i) x[i] = x[i] * im->factor[c] + im->shift[c];
+static void dataset_read_tokens(const dataset_impl *im, const void *stored, int32_t *x) {
+  const uint8_t *bytes = stored;
+  if (im->facts.f32) memcpy(x, stored, (size_t)im->elems * sizeof *x);
+  for (int64_t i = 0; i < im->elems && !im->facts.f32; ++i) x[i] = bytes[i];
 }
 
 /* stored: an image in the store. move: NULL for none. The zeros of a move come in before normalisation. */
 static void dataset_read_image(const dataset_impl *im, const void *stored, const ronde__move *move,
                                const dataset_workspace *w, float *x) {
   int64_t channels = im->facts.dims[0];
-  if (im->resizer) {
+  if (im->facts.are_tokens) {
+    dataset_read_tokens(im, stored, (int32_t *)(void *)x);
+  } else if (im->resizer) {
     float *resized = move ? w->resized : x;
     if (im->facts.f32) ronde__resize_f32(im->resizer, channels, stored, resized);
     else ronde__resize_u8(im->resizer, channels, stored, resized);
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), resized, x);
-    if (im->scales) dataset_scale_in_place(im, x);
+    if (im->scaling.changes) ronde__scaling_f32(&im->scaling, im->elems, x, x);
   } else if (im->facts.f32) {
     if (move) ronde__move_apply(*move, channels, im->sides, sizeof(float), stored, x);
     else memcpy(x, stored, (size_t)im->elems * sizeof *x);
-    if (im->scales) dataset_scale_in_place(im, x);
+    if (im->scaling.changes) ronde__scaling_f32(&im->scaling, im->elems, x, x);
   } else {
     if (move) ronde__move_apply(*move, channels, im->sides, 1, stored, w->moved);
-    dataset_scale(im, move ? w->moved : stored, x);
+    ronde__scaling_u8(&im->scaling, im->kernels, im->elems, move ? w->moved : stored, x);
   }
 }
 
@@ -88,7 +83,7 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
                                       int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                       float *targets) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
-  int64_t t = im->facts.target_elems;
+  int64_t t = im->facts.target_elems, l = ronde__facts_labels(&im->facts);
   dataset_workspace w = {0};
   RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
@@ -106,7 +101,7 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
       memcpy(targets + i * t, store->targets[split] + ids[i] * t, (size_t)t * sizeof *targets);
       continue;
     }
-    labels[i] = store->labels[split][ids[i]];
+    memcpy(labels + i * l, store->labels[split] + ids[i] * l, (size_t)l * sizeof *labels);
     if (im->label_of) labels[i] = im->label_of[labels[i]];
   }
   dataset_workspace_release(&w);
@@ -187,6 +182,21 @@ ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store 
   return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
 }
 
+static int64_t source_elems(const ronde_source *source) {
+  int64_t elems = 1;
+  for (int d = 0; d < source->rank; ++d) elems *= source->dims[d];
+  return elems;
+}
+
+static ronde_status check_tokens(const ronde_source *source, const int64_t *ids, int64_t n, const int32_t *x) {
+  int64_t elems = source_elems(source);
+  for (int64_t i = 0; i < n * elems; ++i)
+    if (x[i] < 0 || x[i] >= source->vocabulary)
+      return ronde__fail(RONDE_E_INPUT, "%s: token %d of example %lld is not within the %lld of the vocabulary",
+                         source->name, x[i], (long long)ids[i / elems], (long long)source->vocabulary);
+  return RONDE_OK;
+}
+
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets) {
   const ronde_source *source = &data->source;
@@ -194,12 +204,13 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
   if (status != RONDE_OK && !data->impl)
     ronde__fail(status, "%s: its read function failed: %s", source->name, ronde_status_text(status));
   RONDE_TRY(status);
-  for (int64_t i = 0; i < n && source->classes > 0; ++i)
-    if (labels[i] < 0 || labels[i] >= source->classes)
+  int64_t l = ronde__source_labels(source);
+  for (int64_t i = 0; i < n * l; ++i)
+    if ((labels[i] < 0 || labels[i] >= source->classes) && !(source->label_elems && labels[i] == RONDE_IGNORED))
       return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
-                         source->name, (long long)labels[i], (long long)ids[i], (long long)source->classes,
+                         source->name, (long long)labels[i], (long long)ids[i / l], (long long)source->classes,
                          (long long)source->classes - 1);
-  return RONDE_OK;
+  return data->impl || !source->vocabulary ? RONDE_OK : check_tokens(source, ids, n, (const int32_t *)(void *)x);
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -212,21 +223,21 @@ static double stored_value(const ronde__facts *facts, const void *x, int64_t i) 
 static ronde_status dataset_check_labels(const dataset_impl *im, const ronde__store *store, int64_t limit) {
   if (limit == 0 || store->facts.largest_label < limit) return RONDE_OK;
   for (int split = 0; split < 2; ++split)
-    for (int64_t i = 0; store->labels[split] && i < store->facts.n[split]; ++i) {
+    for (int64_t i = 0; store->labels[split] && i < store->facts.n[split] * ronde__facts_labels(&store->facts); ++i) {
       int64_t label = store->labels[split][i];
       if (label < limit) continue;
       const char *file = im->set.y_path[split] ? im->set.y_path[split] : im->set.name;
-      return ronde__fail(RONDE_E_INPUT,
-                         "%s: offset %lld: label %lld of example %lld is beyond the %lld classes (0..%lld)", file,
-                         (long long)(store->facts.label_offset[split] + i * store->facts.label_bytes[split]),
-                         (long long)label, (long long)i, (long long)limit, (long long)limit - 1);
+      return ronde__fail(
+          RONDE_E_INPUT, "%s: offset %lld: label %lld of example %lld is beyond the %lld classes (0..%lld)", file,
+          (long long)(store->facts.label_offset[split] + i * store->facts.label_bytes[split]), (long long)label,
+          (long long)(i / ronde__facts_labels(&store->facts)), (long long)limit, (long long)limit - 1);
     }
   return RONDE_OK;
 }
 
 static ronde_status dataset_keep_labels(dataset_impl *im, const ronde__store *store) {
   size_t bytes = (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *im->train_labels;
-  if (im->facts.target_elems) return RONDE_OK;
+  if (im->facts.target_elems || im->facts.label_elems) return RONDE_OK;
   RONDE__ALLOC(im->train_labels, bytes, im->set.name);
   memcpy(im->train_labels, store->labels[RONDE_SPLIT_TRAIN], bytes);
   return RONDE_OK;
@@ -238,7 +249,7 @@ static ronde__normalization table_standard(const ronde__store *store) {
   ronde__normalization s = {0};
   int64_t columns = store->facts.dims[0], n = store->facts.n[RONDE_SPLIT_TRAIN];
   const void *x = store->x[RONDE_SPLIT_TRAIN];
-  if (!store->facts.is_table || columns > RONDE__NORMALIZED_MAX || n == 0) return s;
+  if (!store->facts.is_table || store->facts.are_tokens || columns > RONDE__NORMALIZED_MAX || n == 0) return s;
   s.channels = (int)columns;
   for (int64_t c = 0; c < columns; ++c) {
     double sum = 0, squares = 0;
@@ -254,6 +265,27 @@ static ronde__normalization table_standard(const ronde__store *store) {
   return s;
 }
 
+/* How many labels of each example count, where not all do. */
+static ronde_status count_labels(const char *name, int64_t n, int64_t n_labels, const int64_t *labels,
+                                 int32_t **counted_out) {
+  int32_t *counted;
+  bool all = true;
+  RONDE__ALLOC(counted, (size_t)n * sizeof *counted, name);
+  for (int64_t i = 0; i < n * n_labels; ++i) {
+    counted[i / n_labels] += labels[i] >= 0;
+    all = all && labels[i] >= 0;
+  }
+  if (all) ronde__free(counted);
+  else *counted_out = counted;
+  return RONDE_OK;
+}
+
+static ronde_status dataset_count_labels(const ronde__store *store, int split, const char *name, ronde__data *data) {
+  if (store->facts.label_elems == 0 || !store->labels[split]) return RONDE_OK;
+  return count_labels(name, store->facts.n[split], store->facts.label_elems, store->labels[split],
+                      &data->counted[split]);
+}
+
 /* Decodes each split once, for the facts, the hash and the checks, and frees it. */
 static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data *data) {
   RONDE_TRY(im->set.kind->scan(&im->set, &im->facts));
@@ -263,11 +295,13 @@ static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data
     bool train = split == RONDE_SPLIT_TRAIN;
     RONDE_TRY(ronde__store_decode(&im->set, &im->facts, train ? train_only : test_only, true, &store));
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
+    im->facts.largest_token = ronde__max(im->facts.largest_token, store.facts.largest_token);
     im->facts.n_beyond_unit += store.facts.n_beyond_unit;
     if (train) im->standard = table_standard(&store);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = dataset_check_labels(im, &store, limit);
     if (train && status == RONDE_OK) status = dataset_keep_labels(im, &store);
+    if (status == RONDE_OK) status = dataset_count_labels(&store, split, im->set.name, data);
     ronde__store_close(&store);
     RONDE_TRY(status);
   }
@@ -281,6 +315,7 @@ static ronde_status dataset_load(dataset_impl *im, int64_t limit, ronde__data *d
   im->standard = table_standard(&im->store);
   memcpy(data->sha256, im->store.sha256[RONDE_SPLIT_TRAIN], sizeof data->sha256);
   memcpy(data->test_sha256, im->store.sha256[RONDE_SPLIT_TEST], sizeof data->test_sha256);
+  for (int split = 0; split < 2; ++split) RONDE_TRY(dataset_count_labels(&im->store, split, im->set.name, data));
   return dataset_check_labels(im, &im->store, limit);
 }
 
@@ -301,23 +336,13 @@ static ronde_status dataset_take_columns(dataset_impl *im) {
   return dataset_copy_names((const char *const *)c->class_name, c->n_classes, im->set.name, &im->set.class_names);
 }
 
-static void set_scales(dataset_impl *im, const ronde__normalization *normalization) {
-  float unit = im->facts.f32 ? 1 : 255;
-  im->scales = !im->facts.f32 || normalization->channels > 0;
-  im->n_scales = 1;
-  im->factor[0] = 1 / unit;
-  for (int c = 0; c < normalization->channels; ++c) {
-    im->factor[c] = 1 / (unit * normalization->deviation[c]);
-    im->shift[c] = -normalization->mean[c] / normalization->deviation[c];
-    im->n_scales = c + 1;
-  }
-}
-
 static ronde_status set_normalization(const dataset_impl *im, const ronde__data_options *options,
                                       ronde__normalization *out) {
   int64_t channels = im->facts.dims[0];
   if (options->normalize) *out = options->standardize && im->facts.is_table ? im->standard : im->set.normalization;
   if (options->normalization) *out = *options->normalization;
+  if (out->channels && im->facts.are_tokens)
+    return ronde__fail(RONDE_E_USAGE, "--normalize can have no effect: %s holds tokens", im->set.name);
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
   return ronde__fail(RONDE_E_USAGE, "%s: mean and deviation are given for %d %s have %lld", im->set.name, out->channels,
                      im->facts.is_table ? "columns, but the rows" : "channels, but the images", (long long)channels);
@@ -349,6 +374,8 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   if (!facts->is_table) memcpy(source->dims + 1, im->sides, sizeof im->sides);
   memcpy(source->n_examples, facts->n, sizeof facts->n);
   source->target_elems = facts->target_elems;
+  source->label_elems = facts->label_elems;
+  source->vocabulary = facts->are_tokens ? facts->largest_token + 1 : 0;
   if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -369,6 +396,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
+  im->set.window = im->set.kind == &ronde__text_kind ? options->window : 0;
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
   int64_t limit = has_names ? 0 : options->classes ? options->classes : im->set.class_limit;
@@ -393,7 +421,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
   data->n_beyond_unit = im->facts.n_beyond_unit;
   data->augments = options->crop || options->flip;
-  set_scales(im, &data->normalization);
+  im->scaling = ronde__scaling_of(&data->normalization, im->facts.f32 ? 1 : 255);
   fill_source(im, options->classes, &data->source);
   *data_out = data;
   return RONDE_OK;
@@ -401,7 +429,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 
 ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
   const dataset_impl *im = data->impl;
-  return (ronde__stored){im->facts.f32, im->store.x[split], im->store.labels[split], im->store.targets[split]};
+  return (ronde__stored){im->facts.f32, im->store.x[split], im->facts.are_tokens, im->store.labels[split],
+                         im->store.targets[split]};
 }
 
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
@@ -419,20 +448,18 @@ bool ronde__data_has_integer_classes(const ronde__data *data) {
   return im && im->set.columns && ronde__columns_have_integers(im->set.columns);
 }
 
-/* Reads through the caller's function, a few examples at a time. */
-static ronde_status dataset_read_labels(const ronde__data *data, int64_t *labels_out) {
+/* Reads through the caller's function, a few examples at a time: labels_out [n][label_elems]. */
+static ronde_status dataset_read_labels(const ronde__data *data, ronde_split split, int64_t *labels_out) {
   enum { CHUNK = 64 };
   const ronde_source *source = &data->source;
-  int64_t ids[CHUNK], n = source->n_examples[RONDE_SPLIT_TRAIN];
-  size_t elems = 1;
+  int64_t ids[CHUNK], n = source->n_examples[split];
   float *x;
-  for (int d = 0; d < source->rank; ++d) elems *= (size_t)source->dims[d];
-  RONDE__ALLOC(x, CHUNK * elems * sizeof *x, source->name);
+  RONDE__ALLOC(x, CHUNK * (size_t)source_elems(source) * sizeof *x, source->name);
   ronde_status status = RONDE_OK;
   for (int64_t at = 0; at < n && status == RONDE_OK; at += CHUNK) {
     int64_t n_now = ronde__min(CHUNK, n - at);
     for (int64_t i = 0; i < n_now; ++i) ids[i] = at + i;
-    status = ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, n_now, x, labels_out + at, NULL);
+    status = ronde__data_read(data, split, ids, n_now, x, labels_out + at * ronde__source_labels(source), NULL);
   }
   ronde__free(x);
   return status;
@@ -440,7 +467,7 @@ static ronde_status dataset_read_labels(const ronde__data *data, int64_t *labels
 
 ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out) {
   const dataset_impl *im = data->impl;
-  if (!im) return dataset_read_labels(data, labels_out);
+  if (!im) return dataset_read_labels(data, RONDE_SPLIT_TRAIN, labels_out);
   const int64_t *labels = im->cached ? im->store.labels[RONDE_SPLIT_TRAIN] : im->train_labels;
   memcpy(labels_out, labels, (size_t)im->facts.n[RONDE_SPLIT_TRAIN] * sizeof *labels);
   return RONDE_OK;
@@ -472,6 +499,40 @@ ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, con
   return status;
 }
 
+/* Of sequences all is read once, because a step must know how many labels it has before any worker has its share. */
+static ronde_status count_callers_labels(ronde__data *data, ronde_split split) {
+  const ronde_source *source = &data->source;
+  int64_t n = source->n_examples[split], *labels;
+  if (source->label_elems == 0 || n == 0) return RONDE_OK;
+  RONDE__ALLOC(labels, (size_t)(n * source->label_elems) * sizeof *labels, source->name);
+  ronde_status status = dataset_read_labels(data, split, labels);
+  if (status == RONDE_OK) status = count_labels(source->name, n, source->label_elems, labels, &data->counted[split]);
+  ronde__free(labels);
+  return status;
+}
+
+float ronde__data_label_weight(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n) {
+  const int32_t *counted = data->counted[split];
+  int64_t sum = 0;
+  if (!counted) return 1 / (float)ronde__max(1, data->source.label_elems);
+  for (int64_t i = 0; i < n; ++i) sum += counted[ids ? ids[i] : i];
+  return sum ? (float)((double)n / (double)sum) : 1;
+}
+
+ronde_status ronde__sampler_label_weight(const ronde__sampler *sampler, const ronde__data *data, int64_t epoch,
+                                         int64_t index, int64_t n, ronde__epoch_ids *ids, float *weight_out) {
+  int64_t all = ronde__sampler_epoch_examples(sampler), batch = ronde__sampler_batch(sampler), first = index * batch;
+  const int64_t *of_step = NULL;
+  if (data->counted[RONDE_SPLIT_TRAIN]) {
+    if (!ids->ids) RONDE__ALLOC(ids->ids, (size_t)all * sizeof *ids->ids, "labels of a step");
+    if (ids->epoch != epoch) RONDE_TRY(ronde__sampler_epoch(sampler, epoch, ids->ids));
+    ids->epoch = epoch;
+    of_step = ids->ids + first;
+  }
+  *weight_out = ronde__data_label_weight(data, RONDE_SPLIT_TRAIN, of_step, ronde__min(n * batch, all - first));
+  return RONDE_OK;
+}
+
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
   const char *name = source->name ? source->name : "the source";
   const char *wrong = NULL;
@@ -484,14 +545,20 @@ ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out
   if (!wrong && source->n_examples[RONDE_SPLIT_TEST] < 0) wrong = "n_examples must not be negative";
   if (!wrong && (source->classes < 0 || (source->classes == 0 && source->target_elems < 1)))
     wrong = "it needs classes, or target_elems where classes is 0";
+  if (!wrong && (source->label_elems < 0 || (source->label_elems && !source->classes)))
+    wrong = "label_elems are of labels, and need classes";
+  if (!wrong && (source->vocabulary < 0 || source->vocabulary > INT32_MAX)) wrong = "its vocabulary is too large";
   if (!wrong && !source->read) wrong = "it needs a read function";
   if (wrong) return ronde__fail(RONDE_E_USAGE, "%s: %s", name, wrong);
   ronde__data *data;
   RONDE__ALLOC(data, sizeof *data, name);
   data->source = *source;
   data->source.name = name;
-  *data_out = data;
-  return RONDE_OK;
+  ronde_status status = RONDE_OK;
+  for (int split = 0; split < 2 && status == RONDE_OK; ++split) status = count_callers_labels(data, (ronde_split)split);
+  if (status != RONDE_OK) ronde__data_close(data);
+  else *data_out = data;
+  return status;
 }
 
 void ronde__data_close(ronde__data *data) {
@@ -508,5 +575,6 @@ void ronde__data_close(ronde__data *data) {
     pthread_rwlock_destroy(&im->gate);
     ronde__set_release(&im->set);
   }
+  for (int split = 0; split < 2; ++split) ronde__free(data->counted[split]);
   ronde__free(data);
 }

@@ -414,7 +414,7 @@ static void test_npy_sets_that_do_not_fit_are_named(void **state) {
       {DICT("'|i1'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 8, 16,
        "train_x.npy: offset 10: the images are of type int8"},
       {DICT("'|u1'", "(8,)"), DICT("'<i8'", "(8,)"), 8, 64, "train_x.npy: offset 10: inputs of rank 1"},
-      {DICT("'|i1'", "(2, 4)"), DICT("'<i8'", "(2,)"), 8, 16, "train_x.npy: offset 10: the table is of type int8"},
+      {DICT("'<f2'", "(2, 4)"), DICT("'<i8'", "(2,)"), 16, 16, "train_x.npy: offset 10: the table is of type float16"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f2'", "(2,)"), 8, 4,
        "train_y.npy: offset 10: the targets are of type float16"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2, 1, 1)"), 8, 8, "train_y.npy: offset 10: targets of rank 3"},

@@ -8,7 +8,7 @@
 
 typedef struct slot {
   float *x;        /* [rows][elems] */
-  int64_t *labels; /* [rows], with classes */
+  int64_t *labels; /* [rows][label_elems], with classes */
   float *targets;  /* [rows][target_elems], without */
   ronde__batch batch;
 } slot;
@@ -78,7 +78,7 @@ static ronde_status read_batch(ronde__loader *l, slot *s) {
   else RONDE_TRY(read_examples(l, l->ids + first + begin, n, s));
   s->batch =
       (ronde__batch){.epoch = l->epoch, .index = l->index, .global_n = global_n, .n = n, .x = s->x + skip * l->elems};
-  if (s->labels) s->batch.labels = s->labels + skip;
+  if (s->labels) s->batch.labels = s->labels + skip * ronde__source_labels(l->source);
   if (s->targets) s->batch.targets = s->targets + skip * l->source->target_elems;
   go_on(l);
   return RONDE_OK;
@@ -184,16 +184,36 @@ static ronde_status alloc_rows(int64_t rows, int64_t elems, size_t item_bytes, v
   return RONDE_OK;
 }
 
+static int64_t rows_of(const ronde__loader_options *o) {
+  int64_t batch = ronde__sampler_batch(o->sampler);
+  return o->whole ? batch : ronde__ceil_div(batch, o->world);
+}
+
+static int slots_of(const ronde__loader_options *o) { return o->prefetch + (int)ronde__max(1, o->keep); }
+
+int64_t ronde__data_example_bytes(const ronde__data *data) {
+  const ronde_source *source = &data->source;
+  int64_t elems = source->classes ? 0 : source->target_elems, x = 1;
+  for (int d = 0; d < source->rank; ++d) x *= source->dims[d];
+  return (x + elems) * (int64_t)sizeof(float) + ronde__source_labels(source) * (int64_t)sizeof(int64_t);
+}
+
+int64_t ronde__loader_bytes(const ronde__loader_options *o) {
+  if (o->sizes_alone) return 0;
+  return ronde__sampler_epoch_examples(o->sampler) * (int64_t)sizeof(int64_t) +
+         slots_of(o) * rows_of(o) * ronde__data_example_bytes(o->data);
+}
+
 static ronde_status alloc_buffers(ronde__loader *l) {
-  int64_t rows = l->options.whole ? l->batch : ronde__ceil_div(l->batch, l->options.world);
-  l->n_slots = l->options.prefetch + (int)ronde__max(1, l->options.keep);
+  int64_t rows = rows_of(&l->options);
+  l->n_slots = slots_of(&l->options);
   RONDE__ALLOC(l->slots, (size_t)l->n_slots * sizeof *l->slots, "loader");
   if (l->options.sizes_alone) return RONDE_OK;
   RONDE_TRY(alloc_rows(l->n_examples, 1, sizeof *l->ids, &l->ids));
   for (int i = 0; i < l->n_slots; ++i) {
     slot *s = &l->slots[i];
     RONDE_TRY(alloc_rows(rows, l->elems, sizeof *s->x, &s->x));
-    if (l->source->classes) RONDE_TRY(alloc_rows(rows, 1, sizeof *s->labels, &s->labels));
+    if (l->source->classes) RONDE_TRY(alloc_rows(rows, ronde__source_labels(l->source), sizeof *s->labels, &s->labels));
     else RONDE_TRY(alloc_rows(rows, l->source->target_elems, sizeof *s->targets, &s->targets));
   }
   return RONDE_OK;

@@ -92,11 +92,25 @@ void ronde__normalization_text(const ronde__normalization *normalization, char t
   if (normalization->channels == 0) snprintf(text, RONDE__NORMALIZATION_TEXT, "off");
 }
 
-void ronde__normalization_apply(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float *from,
-                                float *to) {
-  int64_t channels = ronde__normalization_channels(shape), plane = ronde__shape_elems(shape) / channels;
-  for (int64_t i = 0; i < n * channels; i++) {
-    int64_t c = by->channels == 1 ? 0 : i % channels;
-    for (int64_t j = i * plane; j < (i + 1) * plane; j++) to[j] = (from[j] - by->mean[c]) / by->deviation[c];
+ronde__scaling ronde__scaling_of(const ronde__normalization *by, float unit) {
+  ronde__scaling s = {.n = 1, .factor[0] = 1 / unit};
+  for (int c = 0; c < by->channels; c++) {
+    s.factor[c] = 1 / (unit * by->deviation[c]);
+    s.shift[c] = -by->mean[c] / by->deviation[c];
+    s.n = c + 1;
   }
+  s.changes = by->channels > 0 || unit != 1;
+  return s;
+}
+
+void ronde__scaling_u8(const ronde__scaling *s, const ronde__kernels *kernels, int64_t elems, const uint8_t *from,
+                       float *to) {
+  int64_t n = elems / s->n;
+  for (int c = 0; c < s->n; c++) kernels->from_u8(from + c * n, s->factor[c], s->shift[c], to + c * n, n);
+}
+
+void ronde__scaling_f32(const ronde__scaling *s, int64_t elems, const float *from, float *to) {
+  int64_t n = elems / s->n;
+  for (int c = 0; c < s->n; c++, from += n, to += n)
+    for (int64_t i = 0; i < n; i++) to[i] = from[i] * s->factor[c] + s->shift[c];
 }

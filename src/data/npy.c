@@ -189,8 +189,7 @@ ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out) {
   return RONDE_OK;
 }
 
-/* Goes to the first item of a file that must be as scanned. */
-static ronde_status npy_go_to_items(ronde__stream *stream, const ronde__npy *npy) {
+ronde_status ronde__npy_begin(ronde__stream *stream, const ronde__npy *npy) {
   ronde__npy now;
   RONDE_TRY(ronde__npy_scan(stream, &now));
   bool same = now.type == npy->type && now.item_bytes == npy->item_bytes && now.rank == npy->rank &&
@@ -212,27 +211,30 @@ static ronde_status npy_refuse_item(ronde__stream *stream, const ronde__npy *npy
                      isnan(value) ? "NaN" : "infinite");
 }
 
-ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to) {
-  RONDE_TRY(npy_go_to_items(stream, npy));
-  RONDE_TRY(ronde__stream_read(stream, to, npy->n_items * npy->item_bytes));
-  RONDE_TRY(ronde__stream_end(stream));
+ronde_status ronde__npy_take(ronde__stream *stream, const ronde__npy *npy, int64_t first, int64_t n, void *to) {
+  RONDE_TRY(ronde__stream_read(stream, to, n * npy->item_bytes));
   const float *x = to;
-  for (int64_t i = 0; npy->type == 'f' && i < npy->n_items; ++i)
-    if (!isfinite(x[i])) return npy_refuse_item(stream, npy, i, x[i]);
+  for (int64_t i = 0; npy->type == 'f' && i < n; ++i)
+    if (!isfinite(x[i])) return npy_refuse_item(stream, npy, first + i, x[i]);
+  return RONDE_OK;
+}
+
+ronde_status ronde__npy_take_f32(ronde__stream *stream, const ronde__npy *npy, int64_t first, int64_t n, float *to) {
+  if (npy->item_bytes == 4) return ronde__npy_take(stream, npy, first, n, to);
+  double chunk[512];
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t within = i % (int64_t)RONDE__COUNT(chunk);
+    int64_t n_chunk = ronde__min((int64_t)RONDE__COUNT(chunk), n - i);
+    if (within == 0) RONDE_TRY(ronde__stream_read(stream, chunk, n_chunk * npy->item_bytes));
+    to[i] = (float)chunk[within];
+    if (!isfinite(to[i])) return npy_refuse_item(stream, npy, first + i, to[i]);
+  }
   return RONDE_OK;
 }
 
 ronde_status ronde__npy_read_f32(ronde__stream *stream, const ronde__npy *npy, float *to) {
-  if (npy->item_bytes == 4) return ronde__npy_read(stream, npy, to);
-  RONDE_TRY(npy_go_to_items(stream, npy));
-  double chunk[512];
-  for (int64_t i = 0; i < npy->n_items; ++i) {
-    int64_t within = i % (int64_t)RONDE__COUNT(chunk);
-    int64_t n = ronde__min((int64_t)RONDE__COUNT(chunk), npy->n_items - i);
-    if (within == 0) RONDE_TRY(ronde__stream_read(stream, chunk, n * npy->item_bytes));
-    to[i] = (float)chunk[within];
-    if (!isfinite(to[i])) return npy_refuse_item(stream, npy, i, to[i]);
-  }
+  RONDE_TRY(ronde__npy_begin(stream, npy));
+  RONDE_TRY(ronde__npy_take_f32(stream, npy, 0, npy->n_items, to));
   return ronde__stream_end(stream);
 }
 
@@ -244,19 +246,51 @@ static int64_t npy_integer_at(const uint8_t *at, int bytes, bool is_signed) {
   return (int64_t)value;
 }
 
-ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels) {
-  RONDE_TRY(npy_go_to_items(stream, npy));
+/* Each item to `take`, which says whether it may be. */
+static ronde_status npy_read_integers(ronde__stream *stream, const ronde__npy *npy, const char *what,
+                                      bool (*take)(void *to, int64_t i, int64_t value), void *to) {
+  RONDE_TRY(ronde__npy_begin(stream, npy));
   uint8_t chunk[4096];
   int64_t in_chunk = (int64_t)sizeof chunk / npy->item_bytes;
   for (int64_t i = 0; i < npy->n_items; ++i) {
     int64_t within = i % in_chunk;
     if (within == 0)
       RONDE_TRY(ronde__stream_read(stream, chunk, ronde__min(in_chunk, npy->n_items - i) * npy->item_bytes));
-    labels[i] = npy_integer_at(chunk + within * npy->item_bytes, npy->item_bytes, npy->type == 'i');
-    if (labels[i] < 0 || labels[i] > RONDE__LABEL_MAX)
-      return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: label %lld of example %lld is not within 0..%d",
-                         ronde__stream_name(stream), (long long)(npy->data_offset + i * npy->item_bytes),
-                         (long long)labels[i], (long long)i, RONDE__LABEL_MAX);
+    int64_t value = npy_integer_at(chunk + within * npy->item_bytes, npy->item_bytes, npy->type == 'i');
+    if (!take(to, i, value)) {
+      int64_t per_example = npy->rank ? npy->n_items / npy->dim[0] : 1;
+      return ronde__fail(RONDE_E_INPUT, "%s: offset %lld: %s %lld of example %lld is not within 0..%d",
+                         ronde__stream_name(stream), (long long)(npy->data_offset + i * npy->item_bytes), what,
+                         (long long)value, (long long)(i / per_example), RONDE__LABEL_MAX);
+    }
   }
   return ronde__stream_end(stream);
+}
+
+static bool take_label(void *to, int64_t i, int64_t value) {
+  ((int64_t *)to)[i] = value;
+  return value >= 0 && value <= RONDE__LABEL_MAX;
+}
+
+static bool take_label_or_none(void *to, int64_t i, int64_t value) {
+  bool is_ignored = value == RONDE_IGNORED || value == -100;
+  ((int64_t *)to)[i] = is_ignored ? RONDE_IGNORED : value;
+  return is_ignored || (value >= 0 && value <= RONDE__LABEL_MAX);
+}
+
+static bool take_token(void *to, int64_t i, int64_t value) {
+  ((int32_t *)to)[i] = (int32_t)value;
+  return value >= 0 && value <= RONDE__LABEL_MAX;
+}
+
+ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels) {
+  return npy_read_integers(stream, npy, "label", take_label, labels);
+}
+
+ronde_status ronde__npy_read_sequences(ronde__stream *stream, const ronde__npy *npy, int64_t *labels) {
+  return npy_read_integers(stream, npy, "label", take_label_or_none, labels);
+}
+
+ronde_status ronde__npy_read_tokens(ronde__stream *stream, const ronde__npy *npy, int32_t *tokens) {
+  return npy_read_integers(stream, npy, "token", take_token, tokens);
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "data/normalization.h"
 #include "data/set.h"
 
 static test_log lines;
@@ -145,7 +146,7 @@ static void test_values_that_are_not_finite_are_named(void **state) {
     ronde__npy npy;
     assert_int_equal(ronde__stream_open_memory("file", file.data, file.n, &stream), RONDE_OK);
     assert_int_equal(ronde__npy_scan(stream, &npy), RONDE_OK);
-    ronde_status status = ronde__npy_read(stream, &npy, got);
+    ronde_status status = ronde__npy_read_f32(stream, &npy, got);
     if (finite == 0) check_failed(&lines, status, RONDE_E_INPUT, "offset 136: ", "element 2 is NaN");
     if (finite == 1) check_failed(&lines, status, RONDE_E_INPUT, "offset 140: ", "element 3 is infinite");
     if (finite == 2) assert_int_equal(status, RONDE_OK);
@@ -177,8 +178,29 @@ static void test_labels_of_every_integer_type(void **state) {
     check_failed(&lines, read_label_file(test_npy(dict, payload, (size_t)(N * bytes)), labels), RONDE_E_INPUT,
                  "of example 4999 is not within", types[t].descr[1] == 'i' ? "label -1 " : "file: offset ");
   }
+  static const int8_t negative = -1; /* an array without dimensions has one item */
+  check_failed(&lines, read_label_file(test_npy(DICT("'|i1'", "False", "()"), &negative, 1), labels), RONDE_E_INPUT,
+               "label -1 of example 0 is not within", "file: offset ");
   free(payload);
   free(labels);
+}
+
+/* All inputs of a file, in pieces of two. */
+static ronde_status read_inputs(const char *path, ronde__image_layout layout, int64_t *n_out, ronde__shape *shape_out,
+                                float **x_out) {
+  ronde__npy_inputs *inputs;
+  ronde_status status = ronde__npy_inputs_open(path, layout, n_out, shape_out, &inputs);
+  if (status != RONDE_OK) return status;
+  int64_t elems = ronde__shape_elems(shape_out);
+  float *x = ronde__alloc((size_t)(*n_out * elems) * sizeof *x);
+  const ronde__normalization none = {0};
+  const ronde__scaling scaling = ronde__scaling_of(&none, ronde__npy_inputs_unit(inputs));
+  for (int64_t i = 0; i < *n_out && status == RONDE_OK; i += 2)
+    status = ronde__npy_inputs_next(inputs, ronde__min(2, *n_out - i), &scaling, x + i * elems);
+  ronde__npy_inputs_close(inputs);
+  if (status != RONDE_OK) ronde__free(x);
+  else *x_out = x;
+  return status;
 }
 
 static void test_images_for_predict(void **state) {
@@ -191,31 +213,31 @@ static void test_images_for_predict(void **state) {
   ronde__shape shape;
   float *x;
   test_write_bytes(folder, "x.npy", test_npy(DICT("'|u1'", "False", "(1, 2, 3)"), pixels, 6));
-  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
+  assert_int_equal(read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_int_equal(n, 1);
   assert_true(shape.dim[0] == 1 && shape.dim[1] == 2 && shape.dim[2] == 3);
-  for (int i = 0; i < 6; ++i) assert_true(x[i] == (float)pixels[i] / 255);
+  for (int i = 0; i < 6; ++i) assert_true(x[i] == (float)pixels[i] * (1.0f / 255));
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3, 1, 1)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
+  assert_int_equal(read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_int_equal(n, 2);
   assert_true(shape.dim[0] == 3 && shape.dim[1] == 1 && shape.dim[2] == 1);
   assert_memory_equal(x, values, sizeof values);
   ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(1, 1, 1, 3)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
+  check_failed(&lines, read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
                "images are of type float64");
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
+  assert_int_equal(read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_true(n == 2 && shape.rank == 1 && shape.dim[0] == 3);
   assert_memory_equal(x, values, sizeof values);
   ronde__free(x);
   const double wide[2] = {0.1, 1e39};
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(2, 1)"), wide, sizeof wide));
-  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
+  check_failed(&lines, read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
                "element 1 is infinite");
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(6,)"), values, sizeof values));
-  check_failed(&lines, ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path, "rank 1");
+  check_failed(&lines, read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path, "rank 1");
   free(path);
   test_folder_destroy(folder);
 }
@@ -240,19 +262,19 @@ static void test_channels_last_are_noticed_and_turned(void **state) {
     snprintf(dict, sizeof dict, "{'descr': '|u1', 'fortran_order': False, 'shape': (1, %d, %d, %d), }", (int)a, (int)b,
              (int)c);
     test_write_bytes(folder, "x.npy", test_npy(dict, pixels, (size_t)(a * b * c)));
-    ronde_status status = ronde__npy_read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x);
+    ronde_status status = read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x);
     if (shapes[i].refused)
       check_failed(&lines, status, RONDE_E_INPUT, path, "give --layout nhwc to convert it, or --layout nchw");
     else assert_int_equal(status, RONDE_OK);
     if (status == RONDE_OK) ronde__free(x);
-    assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_NCHW, &n, &shape, &x), RONDE_OK);
+    assert_int_equal(read_inputs(path, RONDE__IMAGE_NCHW, &n, &shape, &x), RONDE_OK);
     assert_true(shape.dim[0] == a && shape.dim[1] == b && shape.dim[2] == c);
     ronde__free(x);
   }
   const float values[2 * 2 * 3 * 2] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                        12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23};
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 2, 3, 2)"), values, sizeof values));
-  assert_int_equal(ronde__npy_read_inputs(path, RONDE__IMAGE_NHWC, &n, &shape, &x), RONDE_OK);
+  assert_int_equal(read_inputs(path, RONDE__IMAGE_NHWC, &n, &shape, &x), RONDE_OK);
   assert_true(n == 2 && shape.dim[0] == 2 && shape.dim[1] == 2 && shape.dim[2] == 3);
   for (int i = 0; i < 24; ++i) { /* i counts n, c, pixel */
     int image = i / 12, c = i / 6 % 2, p = i % 6;

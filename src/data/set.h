@@ -11,10 +11,13 @@ typedef struct ronde__facts {
   int64_t dims[3];      /* C, H, W; of a row of a table: its columns, 1, 1 */
   int64_t is_table;     /* examples are vectors */
   int64_t target_elems; /* values that belong to an example, in place of a label; 0: it has a label */
-  int64_t f32;          /* elements are f32, else u8 */
+  int64_t label_elems;  /* labels of an example, which may be RONDE_IGNORED; 0: one, which may not */
+  int64_t f32;          /* elements are f32, else u8; of tokens int32, else u8 */
+  int64_t are_tokens;   /* elements are numbers of a vocabulary; then examples are vectors too */
   int64_t n[2];
   int64_t n_skipped;       /* images of both splits that cannot be read */
   int64_t largest_label;   /* of both splits; set once they are decoded */
+  int64_t largest_token;   /* the same of inputs that are tokens */
   int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
@@ -25,19 +28,24 @@ static inline int64_t ronde__facts_elems(const ronde__facts *facts) {
   return facts->dims[0] * facts->dims[1] * facts->dims[2];
 }
 
+/* Labels of an example, or 0 where it has target values. */
+static inline int64_t ronde__facts_labels(const ronde__facts *facts) {
+  return facts->target_elems ? 0 : ronde__max(1, facts->label_elems);
+}
+
 typedef struct ronde__set ronde__set;
 
 typedef struct ronde__set_kind {
   /* Facts from headers, every claim checked against what the files hold. */
   ronde_status (*scan)(const ronde__set *set, ronde__facts *facts_out);
-  /* Decodes one split: x [n][C][H][W] u8 or f32, and labels [n], or where the facts have these targets
+  /* Decodes one split: x [n][C][H][W] u8, f32 or int32, and labels [n][label_elems], or where the facts have these targets
    * [n][target_elems]; the other is NULL. Refuses files that are no longer as scanned. */
   ronde_status (*fill)(const ronde__set *set, const ronde__facts *facts, ronde_split split, void *x, int64_t *labels,
                        float *targets);
 } ronde__set_kind;
 
 extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__csv_kind, ronde__cifar10_kind,
-    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind;
+    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind, ronde__text_kind;
 
 /* Paths, in the order in which they are read. */
 typedef struct ronde__files {
@@ -65,6 +73,7 @@ struct ronde__set {
   ronde__files class_names;
   int64_t resize[2]; /* height and width of all images; 0: as they are */
   bool skip_bad;     /* leave out images that cannot be read */
+  int64_t window;    /* text only: bytes of an example */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];
@@ -95,12 +104,20 @@ typedef struct ronde__npy {
 
 /* The header of a little-endian C-order npy file, checked against what the stream holds. */
 ronde_status ronde__npy_scan(ronde__stream *stream, ronde__npy *npy_out);
-/* f32 or u8 items as they are; f32 that are NaN or Inf are refused. */
-ronde_status ronde__npy_read(ronde__stream *stream, const ronde__npy *npy, void *to);
-/* f32 or f64 items as f32; those that are NaN or Inf, or become so, are refused. */
+/* Goes to the first item of a file that must be as scanned. */
+ronde_status ronde__npy_begin(ronde__stream *stream, const ronde__npy *npy);
+/* The next n items, of which the first is item `first`, f32 or u8, as they are; f32 that are NaN or Inf are refused. */
+ronde_status ronde__npy_take(ronde__stream *stream, const ronde__npy *npy, int64_t first, int64_t n, void *to);
+/* The same of f32 or f64 items as f32; those that are NaN or Inf, or become so, are refused. */
+ronde_status ronde__npy_take_f32(ronde__stream *stream, const ronde__npy *npy, int64_t first, int64_t n, float *to);
+/* All of them, and nothing may follow. */
 ronde_status ronde__npy_read_f32(ronde__stream *stream, const ronde__npy *npy, float *to);
 /* Integer items as labels in 0..RONDE__LABEL_MAX. */
 ronde_status ronde__npy_read_labels(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
+/* The same of sequences, where -1 and -100 (PyTorch's ignore_index) become RONDE_IGNORED. */
+ronde_status ronde__npy_read_sequences(ronde__stream *stream, const ronde__npy *npy, int64_t *labels);
+/* Integer items as tokens in 0..RONDE__LABEL_MAX. */
+ronde_status ronde__npy_read_tokens(ronde__stream *stream, const ronde__npy *npy, int32_t *tokens);
 
 /* A CIFAR file is a row of records: a label of 1 byte (CIFAR-100: 2, of which the second, the fine one, counts), then
  * 3x32x32 pixels. How many records the stream holds, which must be whole ones. */

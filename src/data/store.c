@@ -22,11 +22,11 @@ static bool layout_append(int64_t *total, int64_t count, int64_t item_bytes, int
   return true;
 }
 
-/* Of an example's label, or of its targets; below 0: more than can be counted. */
+/* Of an example's labels, or of its targets; below 0: more than can be counted. */
 static int64_t answer_bytes(const ronde__facts *facts) {
   int64_t bytes;
-  if (facts->target_elems == 0) return (int64_t)sizeof(int64_t);
-  return __builtin_mul_overflow(facts->target_elems, (int64_t)sizeof(float), &bytes) ? -1 : bytes;
+  int64_t labels = ronde__facts_labels(facts), item = labels ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
+  return __builtin_mul_overflow(labels ? labels : facts->target_elems, item, &bytes) ? -1 : bytes;
 }
 
 bool ronde__store_layout_make(const ronde__facts *facts, int64_t front_bytes, const bool want[2],
@@ -74,7 +74,7 @@ static ronde_status store_write_note(const ronde__set *set, const ronde__facts *
 
 ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
-  int64_t largest = 0, n_beyond = 0;
+  int64_t largest = 0, largest_token = 0, n_beyond = 0;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
     void *answers = base + layout->answers[split];
@@ -83,12 +83,17 @@ ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout 
     const float *targets = answers;
     for (int64_t i = 0; !labels && i < facts->n[split] * facts->target_elems; ++i)
       n_beyond += targets[i] < 0 || targets[i] > 1;
-    for (int64_t i = 0; labels && i < facts->n[split]; ++i) largest = ronde__max(largest, labels[i]);
+    for (int64_t i = 0; labels && i < facts->n[split] * ronde__facts_labels(facts); ++i)
+      largest = ronde__max(largest, labels[i]);
+    const int32_t *tokens = (const int32_t *)(const void *)(base + layout->x[split]);
+    for (int64_t i = 0; facts->are_tokens && facts->f32 && i < facts->n[split] * ronde__facts_elems(facts); ++i)
+      largest_token = ronde__max(largest_token, tokens[i]);
     if (hash && !store_hash_split(facts, base, layout, split, sha256[split]))
       return ronde__fail(RONDE_E_INTERNAL, "%s: cannot compute SHA-256", set->name);
   }
   RONDE_TRY(store_write_note(set, facts, base + layout->note));
   facts->largest_label = largest;
+  facts->largest_token = facts->f32 ? largest_token : UINT8_MAX;
   facts->n_beyond_unit = n_beyond;
   return RONDE_OK;
 }

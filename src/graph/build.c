@@ -1,6 +1,8 @@
 /* The recording of a graph: the public calls that define a network. */
 #include "graph/graph.h"
+#include "ops/window.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,10 @@ void ronde_graph_destroy(ronde_graph *graph) {
     free(graph->tensors[i]);
   }
   for (int i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].label);
-  for (int i = 0; i < graph->n_params; i++) free(graph->params[i].name);
+  for (int i = 0; i < graph->n_params; i++) {
+    free(graph->params[i].name);
+    free(graph->params[i].values);
+  }
   for (int i = 0; i < graph->n_buffers; i++) free(graph->buffers[i].name);
   for (int i = 0; i < graph->n_shared; i++) free(graph->shared[i]);
   free(graph->shared);
@@ -33,8 +38,7 @@ void ronde_graph_destroy(ronde_graph *graph) {
 
 ronde_status ronde_graph_status(const ronde_graph *graph) { return graph->status; }
 
-/* Marks the graph with its first error. */
-static void *build_fail(ronde_graph *graph, ronde_status status) {
+void *ronde__graph_fail(ronde_graph *graph, ronde_status status) {
   if (graph->status == RONDE_OK) graph->status = status;
   return NULL;
 }
@@ -52,9 +56,9 @@ static ronde_tensor *graph_add_tensor(ronde_graph *graph, const ronde__shape *sh
   if (!x || !copy) {
     free(x);
     free(copy);
-    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
   }
-  *x = (ronde_tensor){graph, graph->n_tensors, *shape, producer, copy};
+  *x = (ronde_tensor){graph, graph->n_tensors, *shape, producer, copy, 0};
   return graph->tensors[graph->n_tensors++] = x;
 }
 
@@ -80,19 +84,30 @@ static ronde_status too_large(const char *label, const ronde__shape *shape) {
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
   if (graph->input >= 0)
-    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
-                                         graph->tensors[graph->input]->label));
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
+                                                graph->tensors[graph->input]->label));
   if (rank < 1 || rank > MAX_INPUT_RANK)
-    return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d",
-                                         name, MAX_INPUT_RANK, rank));
+    return ronde__graph_fail(
+        graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d", name,
+                           MAX_INPUT_RANK, rank));
   for (int d = 0; d < rank; d++) {
     shape.dim[d] = dims[d];
     if (dims[d] < 1 || dims[d] > INT32_MAX)
-      return build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
+      return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
-  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return build_fail(graph, too_large(name, &shape));
+  if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return ronde__graph_fail(graph, too_large(name, &shape));
   ronde_tensor *x = graph_add_tensor(graph, &shape, -1, name);
   if (x) graph->input = x->id;
+  return x;
+}
+
+ronde_tensor *ronde_input_tokens(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                 int64_t vocabulary) {
+  if (vocabulary < 1 || vocabulary > INT32_MAX)
+    return ronde__graph_fail(
+        graph, ronde__fail(RONDE_E_USAGE, "%s: a vocabulary of %lld tokens", name, (long long)vocabulary));
+  ronde_tensor *x = ronde_input(graph, name, rank, dims);
+  if (x) x->vocabulary = vocabulary;
   return x;
 }
 
@@ -111,7 +126,7 @@ void ronde_graph_share(ronde_graph *graph, const char *layer) {
     return;
   }
   free(copy);
-  build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
+  ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
 }
 
 static bool is_shared(const ronde_graph *graph, const char *label) {
@@ -132,10 +147,10 @@ static ronde_status other_shape(const ronde__param *param, const ronde__shape *w
 static int share_param(ronde_graph *graph, const char *label, const ronde__param_spec *spec, int index) {
   const ronde__param *param = &graph->params[index];
   if (is_shared(graph, label) && ronde__shape_equal(&param->shape, &spec->shape)) return index;
-  if (is_shared(graph, label)) build_fail(graph, other_shape(param, &spec->shape));
+  if (is_shared(graph, label)) ronde__graph_fail(graph, other_shape(param, &spec->shape));
   else
-    build_fail(graph,
-               ronde__fail(RONDE_E_USAGE,
+    ronde__graph_fail(
+        graph, ronde__fail(RONDE_E_USAGE,
                            "%s: the graph has a parameter of this name already; ronde_graph_share(graph, \"%s\") "
                            "shares it between layers",
                            param->name, label));
@@ -144,7 +159,7 @@ static int share_param(ronde_graph *graph, const char *label, const ronde__param
 
 /* The name that was given for the next parameter or buffer, else by its layer; NULL: no memory. */
 static char *name_of_next(ronde_graph *graph, const char *label, const char *suffix) {
-  if (graph->n_next == 0) return ronde__format("%s.%s", label, suffix);
+  if (graph->n_next == 0) return suffix ? ronde__format("%s.%s", label, suffix) : ronde__strdup(label);
   graph->n_next--;
   return ronde__strdup(*graph->next_names++);
 }
@@ -155,7 +170,7 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
   if (params) graph->params = params;
   if (!name || !params) {
     free(name);
-    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
   for (int i = 0; i < graph->n_params; i++)
@@ -163,7 +178,7 @@ static int add_param(ronde_graph *graph, const char *label, const ronde__param_s
       free(name);
       return share_param(graph, label, spec, i);
     }
-  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init, false};
+  params[graph->n_params] = (ronde__param){name, spec->shape, spec->bound, spec->init, NULL, false, false};
   return graph->n_params++;
 }
 
@@ -173,12 +188,12 @@ static int add_buffer(ronde_graph *graph, const char *label, const ronde__buffer
   if (buffers) graph->buffers = buffers;
   if (!name || !buffers) {
     free(name);
-    build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", label));
     return -1;
   }
   for (int i = 0; i < graph->n_buffers; i++)
     if (strcmp(buffers[i].name, name) == 0) {
-      build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
+      ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a layer that keeps statistics cannot be shared", label));
       free(name);
       return -1;
     }
@@ -193,11 +208,16 @@ static ronde_status check_inputs(const ronde__op *op, const char *label, const r
   for (int i = 0; i < n_inputs; i++) {
     const ronde_tensor *x = inputs[i];
     if (x->graph != graph) return ronde__fail(RONDE_E_USAGE, "%s: its inputs belong to different graphs", label);
-    bool is_target = op->is_loss && i == n_inputs - 1;
+    bool is_target = op->is_loss && i == 1;
     if (is_target && x->id != graph->target)
       return ronde__fail(RONDE_E_USAGE, "%s: its target is %s, not the graph's target", label, x->label);
     if (!is_target && x->id == graph->target)
       return ronde__fail(RONDE_E_USAGE, "%s: the target cannot be the input of a layer", label);
+    if ((x->vocabulary > 0) != (op->tokens >> i & 1) && !op->any_input)
+      return ronde__fail(RONDE_E_USAGE,
+                         x->vocabulary ? "%s: it takes values, but %s holds token numbers"
+                                       : "%s: it takes token numbers, but %s holds values",
+                         label, x->label);
     if (x->producer >= 0 && ronde__ops[graph->nodes[x->producer].kind]->is_loss)
       return ronde__fail(RONDE_E_USAGE, "%s: the loss %s cannot be the input of a layer", label, x->label);
   }
@@ -243,9 +263,8 @@ ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const
   return graph->status;
 }
 
-/* Records one op; name NULL: that of ronde__graph_name_next, or made up from the op's. outputs_out [n_outputs] (NULL: the first is handed back alone). */
-static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
-                                 const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out) {
+ronde_tensor *ronde__graph_add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                                    const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out) {
   for (int i = 0; i < n_inputs; i++)
     if (!inputs[i]) return NULL;
   ronde_graph *graph = inputs[0]->graph;
@@ -265,7 +284,7 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
   node.label = name ? ronde__strdup(name) : ronde__format("%s_%d", op->name, graph->n_nodes + 1);
   if (!nodes || !node.label) {
     free(node.label);
-    return build_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", op->name));
   }
   ronde_status status = check_inputs(op, node.label, inputs, n_inputs);
   if (status == RONDE_OK) status = add_operands(graph, op, &node, in, labels, out);
@@ -273,12 +292,12 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
   ronde__graph_name_next(graph, NULL, NULL, 0);
   if (status != RONDE_OK) {
     free(node.label);
-    return build_fail(graph, status);
+    return ronde__graph_fail(graph, status);
   }
   graph->nodes[graph->n_nodes++] = node;
   const ronde__graph_listener *listener = graph->listener;
   if (listener) status = listener->added(listener->user, graph, graph->n_nodes - 1);
-  if (status != RONDE_OK) return build_fail(graph, status);
+  if (status != RONDE_OK) return ronde__graph_fail(graph, status);
   for (int i = 0; i < node.n_outputs && outputs_out; i++) outputs_out[i] = graph->tensors[node.out[i]];
   return graph->tensors[node.out[0]];
 }
@@ -286,7 +305,7 @@ static ronde_tensor *add_node_of(ronde__op_kind kind, const char *name, const ro
 /* An op with one output. */
 static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
                               const ronde_tensor *const *inputs, int n_inputs) {
-  return add_node_of(kind, name, attr, inputs, n_inputs, NULL);
+  return ronde__graph_add_node(kind, name, attr, inputs, n_inputs, NULL);
 }
 
 static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
@@ -294,28 +313,82 @@ static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const rond
   return add_node(kind, name, attr, (const ronde_tensor *const[]){x}, 1);
 }
 
-ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o) {
-  ronde__op_attr attr = {
-      .out_channels = o->out_channels, .groups = o->groups, .bias = !o->no_bias, .kaiming_normal = o->kaiming_normal};
+static ronde_tensor *add_conv(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o,
+                              bool of_sequence) {
+  ronde__op_attr attr = {.out_channels = o->out_channels,
+                         .groups = o->groups,
+                         .bias = !o->no_bias,
+                         .kaiming_normal = o->kaiming_normal,
+                         .of_sequence = of_sequence};
   for (int d = 0; d < 2; d++) {
     attr.kernel[d] = o->kernel[d];
     attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
     attr.padding[d] = o->padding[d];
+    attr.padding_more[d] = o->padding_more[d];
+    attr.dilation[d] = o->dilation[d];
   }
+  if (x) ronde__window_simplify(&attr, &x->shape, false);
   return add_unary(RONDE__OP_CONV2D, name, &attr, x);
+}
+
+ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options) {
+  return add_conv(x, name, options, false);
+}
+
+ronde_tensor *ronde_conv_transpose2d(const ronde_tensor *x, const char *name, const ronde_conv_transpose2d_options *o) {
+  ronde__op_attr attr = {.out_channels = o->out_channels, .groups = o->groups, .bias = !o->no_bias};
+  for (int d = 0; d < 2; d++) {
+    attr.kernel[d] = o->kernel[d];
+    attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
+    attr.padding[d] = o->padding[d];
+    attr.padding_more[d] = o->padding_more[d];
+    attr.output_padding[d] = o->output_padding[d];
+    attr.dilation[d] = o->dilation[d];
+  }
+  return add_unary(RONDE__OP_CONV_TRANSPOSE2D, name, &attr, x);
+}
+
+/* An image of one row. */
+ronde_tensor *ronde_conv1d(const ronde_tensor *x, const char *name, const ronde_conv1d_options *o) {
+  int64_t dims[RONDE_MAX_RANK];
+  ronde_conv2d_options options = {.out_channels = o->out_channels,
+                                  .kernel = {1, o->kernel},
+                                  .stride = {1, o->stride},
+                                  .padding = {0, o->padding},
+                                  .dilation = {1, o->dilation},
+                                  .groups = o->groups,
+                                  .no_bias = o->no_bias};
+  if (!x) return NULL;
+  if (ronde_tensor_dims(x, dims) != 2)
+    return ronde__graph_fail(
+        x->graph, ronde__fail(RONDE_E_USAGE, "%s: a sequence of channels is needed, [C,T], but %s has %d dimensions",
+                              name, x->label, x->shape.rank));
+  ronde__op_attr image = {.shape = {.rank = 3, .dim = {dims[0], 1, dims[1]}}};
+  ronde_tensor *y = add_conv(add_unary(RONDE__OP_RESHAPE, NULL, &image, x), name, &options, true);
+  if (!y) return NULL;
+  ronde__op_attr sequence = {.shape = {.rank = 2, .dim = {y->shape.dim[0], y->shape.dim[2]}}};
+  return add_unary(RONDE__OP_RESHAPE, NULL, &sequence, y);
 }
 
 ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias) {
   return add_unary(RONDE__OP_LINEAR, name, &(ronde__op_attr){.out_channels = out_features, .bias = bias}, x);
 }
 
+ronde_tensor *ronde_embedding(const ronde_tensor *x, const char *name, int64_t features, float deviation) {
+  ronde__op_attr attr = {.out_channels = features, .vocabulary = x ? x->vocabulary : 0, .deviation = deviation};
+  return add_unary(RONDE__OP_EMBEDDING, name, &attr, x);
+}
+
 static ronde_tensor *add_pool(ronde__op_kind kind, const ronde_tensor *x, const ronde_pool2d_options *o) {
-  ronde__op_attr attr = {.exclude_padding = o->exclude_padding};
+  ronde__op_attr attr = {.exclude_padding = o->exclude_padding, .ceil_mode = o->ceil_mode};
   for (int d = 0; d < 2; d++) {
     attr.kernel[d] = o->kernel[d];
     attr.stride[d] = o->stride[d] ? o->stride[d] : o->kernel[d];
     attr.padding[d] = o->padding[d];
+    attr.padding_more[d] = o->padding_more[d];
+    attr.dilation[d] = o->dilation[d];
   }
+  if (x) ronde__window_simplify(&attr, &x->shape, kind == RONDE__OP_AVG_POOL2D && !attr.exclude_padding);
   return add_unary(kind, NULL, &attr, x);
 }
 
@@ -333,6 +406,19 @@ ronde_tensor *ronde_adaptive_avg_pool2d(const ronde_tensor *x, int out_h, int ou
 
 ronde_tensor *ronde_upsample2d(const ronde_tensor *x, int factor_h, int factor_w) {
   return add_unary(RONDE__OP_UPSAMPLE2D, NULL, &(ronde__op_attr){.kernel = {factor_h, factor_w}}, x);
+}
+
+_Static_assert((int)RONDE_RESIZE_PYTORCH_HALF_PIXEL == (int)RONDE__RESIZE_PYTORCH_HALF_PIXEL,
+               "the order of ronde_resize_coordinates");
+_Static_assert((int)RONDE_RESIZE_CEIL == (int)RONDE__RESIZE_CEIL, "the order of ronde_resize_rounding");
+
+ronde_tensor *ronde_resize2d(const ronde_tensor *x, const ronde_resize2d_options *o) {
+  ronde__op_attr attr = {.kernel = {o->size[0], o->size[1]},
+                         .resize = {.linear = o->linear,
+                                    .coordinates = (ronde__resize_coordinates)o->coordinates,
+                                    .rounding = (ronde__resize_rounding)o->rounding,
+                                    .scale = {o->scale[0], o->scale[1]}}};
+  return add_unary(RONDE__OP_RESIZE2D, NULL, &attr, x);
 }
 
 ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *name, const ronde_batch_norm2d_options *o) {
@@ -385,33 +471,34 @@ ronde_tensor *ronde_flatten(const ronde_tensor *x) {
   return add_unary(RONDE__OP_FLATTEN, NULL, &(ronde__op_attr){0}, x);
 }
 
-ronde_tensor *ronde_add(const ronde_tensor *a, const ronde_tensor *b) {
-  return add_node(RONDE__OP_ADD, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
-}
-
-ronde_tensor *ronde_subtract(const ronde_tensor *a, const ronde_tensor *b) {
-  return add_node(RONDE__OP_SUBTRACT, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
-}
-ronde_tensor *ronde_multiply(const ronde_tensor *a, const ronde_tensor *b) {
-  return add_node(RONDE__OP_MULTIPLY, NULL, &(ronde__op_attr){0}, (const ronde_tensor *const[]){a, b}, 2);
-}
-
-void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor **pieces_out) {
-  ronde__op_attr attr = {.n_outputs = n};
-  for (int i = 0; i < n; i++) pieces_out[i] = NULL;
-  if (!x) return;
-  if (n < 2 || n > RONDE__OP_MAX_OUTPUTS) {
-    build_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: it can be split into 2 to %d pieces, not %d", x->label,
-                                     RONDE__OP_MAX_OUTPUTS, n));
-    return;
-  }
-  memcpy(attr.sizes, sizes, (size_t)n * sizeof *sizes);
-  add_node_of(RONDE__OP_SPLIT, NULL, &attr, &x, 1, pieces_out);
-}
-
 ronde_tensor *ronde_softmax(const ronde_tensor *x, int dim) {
   if (!x) return NULL;
   return add_unary(RONDE__OP_SOFTMAX, NULL, &(ronde__op_attr){.dim = dim < 0 ? x->shape.rank + dim : dim}, x);
+}
+
+ronde_tensor *ronde_lengths(const ronde_tensor *x, int32_t padding) {
+  return add_unary(RONDE__OP_LENGTHS, NULL, &(ronde__op_attr){.begin = {padding}}, x);
+}
+
+/* Inputs [n], and the lengths behind them. */
+static ronde_tensor *add_attention(const ronde_tensor **inputs, int n, const ronde_attention_options *o) {
+  ronde__op_attr attr = {.heads = o->heads, .causal = o->causal, .lengths = o->lengths != NULL};
+  if (o->lengths) inputs[n++] = o->lengths;
+  attr.n_inputs = n;
+  return add_node(RONDE__OP_ATTENTION, NULL, &attr, inputs, n);
+}
+
+ronde_tensor *ronde_attention(const ronde_tensor *query, const ronde_tensor *key, const ronde_tensor *value,
+                              const ronde_attention_options *options) {
+  return add_attention((const ronde_tensor *[]){query, key, value, NULL}, 3, options);
+}
+
+ronde_tensor *ronde_self_attention(const ronde_tensor *x, const ronde_attention_options *options) {
+  return add_attention((const ronde_tensor *[]){x, NULL}, 1, options);
+}
+
+ronde_tensor *ronde_rms_norm(const ronde_tensor *x, const char *name, float eps) {
+  return add_unary(RONDE__OP_RMS_NORM, name, &(ronde__op_attr){.eps = eps > 0 ? eps : 1.1920929e-7f}, x);
 }
 
 ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name, const ronde_layer_norm_options *o) {
@@ -419,24 +506,16 @@ ronde_tensor *ronde_layer_norm(const ronde_tensor *x, const char *name, const ro
   return add_unary(RONDE__OP_LAYER_NORM, name, &attr, x);
 }
 
-ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, int64_t hidden, bool bias,
-                         const ronde_tensor *hidden_0, const ronde_tensor *cell_0, ronde_tensor **hidden_out,
-                         ronde_tensor **cell_out) {
-  ronde_tensor *outputs[RONDE__OP_MAX_OUTPUTS] = {NULL};
-  const ronde_tensor *inputs[] = {x, hidden_0, cell_0};
-  ronde__op_attr attr = {.out_channels = hidden, .bias = bias, .n_inputs = hidden_0 || cell_0 ? 3 : 1};
-  add_node_of(RONDE__OP_LSTM, name, &attr, inputs, attr.n_inputs, outputs);
-  if (hidden_out) *hidden_out = outputs[1];
-  if (cell_out) *cell_out = outputs[2];
-  return outputs[0];
+ronde_tensor *ronde_group_norm(const ronde_tensor *x, const char *name, const ronde_group_norm_options *o) {
+  ronde__op_attr attr = {.groups = o->groups, .affine = !o->no_affine, .eps = o->eps > 0 ? o->eps : 1e-5f};
+  return add_unary(RONDE__OP_GROUP_NORM, name, &attr, x);
 }
 
-ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n) {
-  if (n < 1 || !inputs[0]) return NULL;
-  if (n < 2 || n > RONDE__OP_MAX_INPUTS)
-    return build_fail(inputs[0]->graph, ronde__fail(RONDE_E_USAGE, "%s: 2 to %d tensors can be concatenated, not %d",
-                                                    inputs[0]->label, RONDE__OP_MAX_INPUTS, n));
-  return add_node(RONDE__OP_CONCAT, NULL, &(ronde__op_attr){.n_inputs = n}, inputs, n);
+ronde_tensor *ronde_instance_norm(const ronde_tensor *x, const char *name, const ronde_instance_norm_options *o) {
+  ronde_group_norm_options options = {.eps = o ? o->eps : 0, .no_affine = !o || !o->affine};
+  if (!x) return NULL;
+  if (x->shape.rank > 0 && x->shape.dim[0] <= INT_MAX) options.groups = (int)x->shape.dim[0];
+  return ronde_group_norm(x, name, &options);
 }
 
 static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const ronde_tensor *target, float delta) {
@@ -444,7 +523,17 @@ static ronde_tensor *add_loss(ronde__op_kind kind, const ronde_tensor *x, const 
 }
 
 ronde_tensor *ronde_cross_entropy(const ronde_tensor *logits, const ronde_tensor *target) {
-  return add_loss(RONDE__OP_CROSS_ENTROPY, logits, target, 0);
+  ronde__op_attr attr = {.length = logits && logits->shape.rank ? logits->shape.dim[logits->shape.rank - 1] : 0};
+  return add_node(RONDE__OP_CROSS_ENTROPY, NULL, &attr, (const ronde_tensor *const[]){logits, target}, 2);
+}
+ronde_tensor *ronde_ctc_loss(const ronde_tensor *logits, const ronde_tensor *target, const ronde_ctc_options *o) {
+  ronde__op_attr attr = {.labels = o->labels,
+                         .blank = o->blank,
+                         .zero_infinity = o->zero_infinity,
+                         .lengths = o->lengths != NULL,
+                         .n_inputs = o->lengths ? 3 : 2};
+  return add_node(RONDE__OP_CTC_LOSS, NULL, &attr, (const ronde_tensor *const[]){logits, target, o->lengths},
+                  attr.n_inputs);
 }
 ronde_tensor *ronde_mse_loss(const ronde_tensor *prediction, const ronde_tensor *target) {
   return add_loss(RONDE__OP_MSE_LOSS, prediction, target, 0);
@@ -454,8 +543,8 @@ ronde_tensor *ronde_l1_loss(const ronde_tensor *prediction, const ronde_tensor *
 }
 ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const ronde_tensor *target, float delta) {
   if (prediction && !(delta > 0 && isfinite(delta)))
-    return build_fail(prediction->graph,
-                      ronde__fail(RONDE_E_USAGE, "%s: the Huber loss needs a delta above 0", prediction->label));
+    return ronde__graph_fail(prediction->graph,
+                             ronde__fail(RONDE_E_USAGE, "%s: the Huber loss needs a delta above 0", prediction->label));
   return add_loss(RONDE__OP_HUBER_LOSS, prediction, target, delta);
 }
 ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target) {
@@ -482,14 +571,14 @@ ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out) {
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
   if (output->graph != graph || output->id == graph->target || output->shape.rank == 0)
-    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the output of this network", output->label));
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the output of this network", output->label));
   else graph->output = output->id;
 }
 
 void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (!loss) return;
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
-    build_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the loss of this network", loss->label));
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the loss of this network", loss->label));
   else graph->loss = loss->id;
 }
 
@@ -516,7 +605,8 @@ int ronde__graph_synchronise(ronde_graph *graph) {
 
 int64_t ronde_graph_parameters(const ronde_graph *graph) {
   int64_t n = 0;
-  for (int i = 0; i < graph->n_params; i++) n += ronde__shape_elems(&graph->params[i].shape);
+  for (int i = 0; i < graph->n_params; i++)
+    if (!graph->params[i].fixed) n += ronde__shape_elems(&graph->params[i].shape);
   return n;
 }
 

@@ -5,6 +5,23 @@ ronde__phys ronde__phys_of_target(const ronde__phys *prediction) {
   return ronde__phys_make(RONDE__ROWS, prediction->n, prediction->c, prediction->h, prediction->w);
 }
 
+ronde__phys ronde__phys_offered(const ronde__phys *held, const ronde__shape *shape, int64_t n,
+                                const ronde__op *reader) {
+  ronde__phys own = ronde__phys_of_shape(shape, n);
+  if (shape->rank == 0) return *held;
+  if (held->n != n) return reader->takes_rows && held->layout != RONDE__ROWS ? *held : own;
+  if (shape->rank == 1) return *held; /* a flattened image, or a vector */
+  if (held->layout == RONDE__BLOCKS && held->c != own.c) return own;
+  return ronde__phys_make(held->layout, n, own.c, own.h, own.w);
+}
+
+bool ronde__phys_match(ronde__phys *from, ronde__phys *to) {
+  if (from->n == to->n) return true;
+  if (from->layout == RONDE__ROWS) *from = ronde__phys_make(RONDE__ROWS, to->n, to->c, to->h, to->w);
+  else if (to->layout == RONDE__ROWS) *to = ronde__phys_make(RONDE__ROWS, from->n, from->c, from->h, from->w);
+  return from->n == to->n;
+}
+
 static void set_options(ronde__op_desc *desc, const ronde__plan_options *options) {
   desc->compute = options->compute;
   desc->threads = options->threads;
@@ -42,6 +59,19 @@ ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const
   return step;
 }
 
+ronde__plan_step ronde__step_between_ranks(const ronde__op *op, const ronde__phys *from, const ronde__phys *to,
+                                           bool need_dinput, const ronde__plan_options *options) {
+  ronde__plan_step step = {.op = op, .split = true};
+  step.desc = (ronde__op_desc){.n_inputs = 1,
+                               .n_outputs = 1,
+                               .in = {*from},
+                               .out = {*to},
+                               .need_dinput = {need_dinput},
+                               .peers = options->split.peers};
+  set_options(&step.desc, options);
+  return step;
+}
+
 static bool are_stored_so(const ronde__op_desc *desc, const ronde__weight_layout *const *stored) {
   for (int i = 0; i < desc->n_params; i++)
     if (stored[i] && !ronde__weight_layout_equal(&desc->param[i], stored[i])) return false;
@@ -75,4 +105,10 @@ ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__ph
       (ronde__op_desc){.n_inputs = 1, .n_outputs = 1, .in = {*from}, .out = {*to}, .need_dinput = {need_dinput}};
   set_options(&step.desc, options);
   return step;
+}
+
+int ronde__plan_add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
+  plan->values[plan->n_values] =
+      (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
+  return plan->n_values++;
 }

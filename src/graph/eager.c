@@ -24,8 +24,8 @@ static ronde_status follow_tensors(ronde__tape *t, const ronde_graph *graph) {
   return add_external(t, ronde__phys_of_shape(&graph->tensors[input]->shape, t->batch.n), t->batch.x, &value_of[input]);
 }
 
-static ronde_status bind_target(ronde__tape *t, const ronde__node *loss) {
-  ronde__phys phys = ronde__phys_of_target(&t->values[t->value_of[loss->in[0]]].phys);
+static ronde_status bind_target(ronde__tape *t, const ronde__node *loss, const ronde__phys *prediction) {
+  ronde__phys phys = ronde__phys_of_target(prediction);
   return add_external(t, phys, t->batch.targets, &t->value_of[loss->in[1]]);
 }
 
@@ -137,13 +137,13 @@ static ronde_status eager_run_forward(ronde__tape *t, ronde__tape_entry *entry) 
   ronde__tape_bind(t, entry, &call);
   if (ronde__loss_is_apart(step, hooks))
     return ronde__loss_ask(ronde__net_graph(t->shared->net), step, &call, hooks, &t->result);
+  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++) {
+    if (!t->was_needed[step->param[i]]) RONDE_TRY(hooks->param_needed(hooks->user, step->param[i]));
+    t->was_needed[step->param[i]] = true;
+  }
   RONDE_TRY(ronde__tape_take(t, (int64_t)(step->work_bytes[0] / sizeof(float)), &call.work));
   call.loss_sum = &t->result.loss_sum;
   call.n_correct = &t->result.n_correct;
-  for (int i = 0; i < step->desc.n_params && hooks && hooks->param_needed; i++) {
-    if (!t->was_needed[step->param[i]]) hooks->param_needed(hooks->user, step->param[i]);
-    t->was_needed[step->param[i]] = true;
-  }
   uint64_t begin = prof ? ronde__prof_now(prof) : 0;
   ronde_status status = step->desc.form->forward(&step->desc, step->state, &call);
   if (prof && status == RONDE_OK)
@@ -191,24 +191,34 @@ static ronde_status call_op(ronde__tape *t, ronde__tape_entry *entry) {
   return t->batch.training ? copy_foreign_buffers(t, entry, true) : RONDE_OK;
 }
 
-/* The value in the wanted form: as it is, or behind a reorder (one that was made already is used again). */
-static ronde_status in_form(ronde__tape *t, int value, const ronde__phys *wanted, int *value_out) {
-  const ronde__op *op = ronde__ops[RONDE__OP_REORDER];
-  *value_out = value;
-  if (ronde__phys_equal(&t->values[value].phys, wanted)) return RONDE_OK;
-  for (int i = 0; i < t->n_entries; i++) {
-    const ronde__plan_step *step = &t->entries[i].step;
-    if (step->op == op && step->in[0] == value && ronde__phys_equal(&step->desc.out[0], wanted))
-      return *value_out = step->out[0], RONDE_OK;
-  }
+static ronde_status add_reorder(ronde__tape *t, int value, const ronde__phys *from, const ronde__phys *to,
+                                int *value_out) {
   bool wants = t->values[value].wants_gradient;
   ronde__plan_options options = plan_options(t);
-  ronde__tape_entry entry = {.step = ronde__step_of_reorder(&t->values[value].phys, wanted, wants, &options)};
+  ronde__tape_entry entry = {.step = ronde__step_of_reorder(from, to, wants, &options)};
   entry.step.in[0] = value;
   entry.step.has_backward = wants;
   RONDE_TRY(call_op(t, &entry));
   *value_out = t->entries[t->n_entries - 1].step.out[0];
   return RONDE_OK;
+}
+
+/* The value in the wanted form: as it is, or behind a reorder (one that was made already is used again), or two, by way of
+ * ROWS. */
+static ronde_status in_form(ronde__tape *t, int value, const ronde__phys *wanted, int *value_out) {
+  const ronde__op *op = ronde__ops[RONDE__OP_REORDER];
+  ronde__phys from = t->values[value].phys, to = *wanted;
+  *value_out = value;
+  if (ronde__phys_alike(&from, wanted)) return RONDE_OK;
+  for (int i = 0; i < t->n_entries; i++) {
+    const ronde__plan_step *step = &t->entries[i].step;
+    if (step->op == op && step->in[0] == value && ronde__phys_alike(&step->desc.out[0], wanted))
+      return *value_out = step->out[0], RONDE_OK;
+  }
+  if (ronde__phys_match(&from, &to)) return add_reorder(t, value, &from, &to, value_out);
+  ronde__phys rows = ronde__phys_make(RONDE__ROWS, from.n, from.c, from.h, from.w);
+  RONDE_TRY(in_form(t, value, &rows, value_out));
+  return in_form(t, *value_out, wanted, value_out);
 }
 
 static ronde_status run_node(ronde__tape *t, const ronde_graph *graph, int index) {
@@ -220,7 +230,6 @@ static ronde_status run_node(ronde__tape *t, const ronde_graph *graph, int index
   ronde__tape_entry entry = {.step = ronde__step_of_node(node, index, &options)};
   ronde__plan_step *step = &entry.step;
   ronde__op_desc *desc = &step->desc;
-  if (step->op->is_loss) RONDE_TRY(bind_target(t, node));
   /* Layouts follow from which gradients are wanted: in evaluation too, so that weights keep their form. */
   for (int i = 0; i < node->n_params; i++) {
     step->param[i] = t->param_of[node->param[i]];
@@ -229,8 +238,9 @@ static ronde_status run_node(ronde__tape *t, const ronde_graph *graph, int index
     step->has_backward |= t->shared->options.training && !desc->frozen[i];
   }
   for (int i = 0; i < node->n_inputs; i++) {
+    if (step->op->is_loss && i == 1) RONDE_TRY(bind_target(t, node, &desc->in[0]));
     const ronde__tape_value *value = &t->values[t->value_of[node->in[i]]];
-    desc->in[i] = value->phys;
+    desc->in[i] = ronde__phys_offered(&value->phys, &graph->tensors[node->in[i]]->shape, t->batch.n, step->op);
     desc->need_dinput[i] = value->wants_gradient;
     step->has_backward |= value->wants_gradient;
   }
@@ -352,7 +362,7 @@ static ronde_status eager_backward(void *pass, bool accumulate, const ronde__net
 }
 
 /* The recorded graph shows which ops to expect. */
-static ronde_status eager_prepare(void *pass, int64_t n) {
+static ronde_status eager_prepare(void *pass, int64_t n, int64_t n_all) {
   ronde__tape *t = pass;
   const ronde_graph *graph = ronde__net_graph(t->shared->net);
   eager_begin(t, &(ronde__net_batch){.n = n, .training = t->shared->options.training}, 1, NULL);

@@ -17,6 +17,7 @@ struct ronde_tensor {
   ronde__shape shape; /* of one example */
   int producer;       /* node, or -1: an input or the target */
   char *label;        /* "conv1", "relu 3": in messages */
+  int64_t vocabulary; /* elements are int32, token numbers below it; 0: f32 */
 };
 
 typedef struct ronde__node {
@@ -34,7 +35,9 @@ typedef struct ronde__param {
   ronde__shape shape;
   float bound; /* of the initial values, as init says */
   ronde__init_kind init;
-  bool frozen; /* not trained; may be set until the graph is planned */
+  float *values; /* that it begins with, logical; NULL: they are drawn */
+  bool frozen;   /* not trained; may be set until the graph is planned */
+  bool fixed;    /* a constant of the network: always frozen, and never drawn */
 } ronde__param;
 
 typedef struct ronde__buffer {
@@ -71,6 +74,12 @@ struct ronde_graph {
  * place of LABEL.weight and so on: of a network from a file. Read by the next call, until when they must stay. Returns the
  * graph's status. */
 ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n);
+/* Records one op; name NULL: that of ronde__graph_name_next, or made up from the op's. outputs_out [n_outputs] (NULL: the
+ * first is handed back alone). Where an input is NULL, so is the result. */
+ronde_tensor *ronde__graph_add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
+                                    const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out);
+/* Marks the graph with its first error; NULL. */
+void *ronde__graph_fail(ronde_graph *graph, ronde_status status);
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
 ronde_status ronde__graph_finish(ronde_graph *graph);
 /* Batch normalisations take the statistics of all replicas' examples from now on; returns how many there are. */
@@ -92,6 +101,20 @@ typedef struct ronde__stage {
   int begin, end;
   const ronde__neighbours *neighbours; /* NULL: the whole graph */
 } ronde__stage;
+
+/* Linear layers that are split over ranks by output feature: in training passes, a rank computes its features of the
+ * examples of all ranks, and own_examples of what it has alone. The flat arrays are those of the whole; of a split layer's
+ * parameters a rank has gradients of its part, and reads no more of them. Other passes execute the whole. */
+typedef struct ronde__split {
+  const bool *nodes;         /* [nodes of the graph]: these; must outlive the net */
+  const ronde__peers *peers; /* NULL: nothing is split */
+  bool fuses;                /* gradients of these layers are transient (op.h) */
+} ronde__split;
+
+/* Whether a layer can be split: one whose parameters nobody else has. */
+bool ronde__graph_can_split(const ronde_graph *graph, int node);
+/* Whether a node behind a split layer can be executed on a rank's features alone. */
+bool ronde__node_keeps_features(const ronde__node *node);
 
 /* Copied; spans must outlive the net. */
 typedef struct ronde__replay {
@@ -120,6 +143,7 @@ typedef struct ronde__net_options {
   ronde__net *shares;
   /* Only this part of the graph, with its parameters and buffers alone. Not of eager nets. */
   ronde__stage stage;
+  ronde__split split; /* not of eager nets, nor of stages */
   /* Nothing is executed: passes take their recorded time, and the flat arrays have no content. NULL: they are. */
   const ronde__replay *replay;
 } ronde__net_options;
@@ -133,6 +157,7 @@ typedef struct ronde__net_param {
   size_t offset, n_elems; /* in the flat arrays, padding included */
   size_t n_packed;        /* without the padding behind it */
   bool frozen;            /* it lies behind those that train, and has no gradient */
+  bool split;             /* each rank trains a part of it */
 } ronde__net_param;
 
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
@@ -149,6 +174,9 @@ typedef struct ronde__net_buffer {
 /* Takes a finished graph, which must outlive the net. */
 ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out);
 void ronde__net_destroy(ronde__net *net);
+
+/* The part of a split parameter, in the flat arrays, that one rank of several trains; it may be empty. */
+ronde__range ronde__net_part(const ronde__net_param *param, int rank, int n_ranks);
 
 const ronde_graph *ronde__net_graph(const ronde__net *net);
 const ronde__net_param *ronde__net_params(const ronde__net *net, int *n_out);
@@ -179,9 +207,12 @@ void ronde__net_set_buffer(ronde__net *net, int buffer, const float *logical);
 int64_t ronde__net_slice_elems(const ronde__net *net);
 
 typedef struct ronde__net_batch {
-  int64_t n;             /* examples, at least 1 */
-  const float *x;        /* [n][dims], ROWS; read where the graph's input is */
-  const int64_t *labels; /* [n], or NULL; like the targets read where the loss is */
+  int64_t n;             /* examples, at least 1, or, with n_all, 0 */
+  int64_t n_all;         /* with split layers: examples of all ranks, which have n of them as ronde__shard_begin says */
+  const float *x;        /* [n][dims], ROWS; read where the graph's input is; tokens are int32 of the same size */
+  const int64_t *labels; /* [n][ronde__loss_labels], or NULL; like the targets read where the loss is */
+  float label_weight;    /* of each label in the loss, where an example has several: the step's examples divided by the
+                            labels that count in it, so that the mean over the examples is one over these; 0: 1 */
   const float *targets;  /* [n][elems of the prediction], or NULL */
   bool training;         /* batch norm by the batch's statistics, which the running ones follow; dropout */
   uint64_t seed, step;   /* of dropout */
@@ -199,7 +230,8 @@ typedef struct ronde__net_result {
  * synchronised op to all replicas and gets theirs, valid until the next call; every replica calls it for the same ops in
  * the same order. NULL: this replica is alone. */
 typedef struct ronde__net_hooks {
-  void (*param_needed)(void *user, int param); /* about to be read for the first time in this pass; NULL: no interest */
+  /* About to be read for the first time in this pass, which ends with what this returns. NULL: no interest. */
+  ronde_status (*param_needed)(void *user, int param);
   /* Some of a parameter's gradient is final (op.h); parameters in backward order, none frozen, the events of one not
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
@@ -236,6 +268,9 @@ ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batc
  * transient, the hooks must take them. */
 ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks);
 
+/* The same of a training pass in which all ranks have n_all examples, where the net has split layers. */
+ronde_status ronde__net_prepare_split(ronde__net *net, int64_t n_all);
+
 /* The same by the net's own pass. */
 ronde_status ronde__net_prepare(ronde__net *net, int64_t n);
 ronde_status ronde__net_forward(ronde__net *net, const ronde__net_batch *batch, float loss_scale,
@@ -256,6 +291,8 @@ typedef struct ronde__loss ronde__loss;
 
 /* Elements of an example's outputs: of what the loss reads of the network. */
 int64_t ronde__loss_elems(const ronde_graph *graph);
+/* Class labels of an example, where the loss reads any: as many as it has rows of logits. */
+int64_t ronde__loss_labels(const ronde_graph *graph);
 /* Of a finished graph, which must outlive it. prof may be NULL. */
 ronde_status ronde__loss_create(const ronde_graph *graph, const ronde__kernels *kernels, ronde__prof *prof,
                                 ronde__loss **loss_out);
@@ -268,16 +305,17 @@ ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, f
 /* ---- where to cut, and what a stage takes (stage_cost.c) ----------------------------------------------------------
  * Of plans for n examples by such options, which need neither memory for the network nor neighbours. */
 
-/* What a node costs with what is fused into it, forward and backward; zeros: another one executes it. */
+/* What a node costs with what is fused into it; zeros: another one executes it. */
 typedef struct ronde__node_cost {
-  bool may_begin;        /* a stage may begin there */
-  bool is_layer;         /* it has parameters */
-  double flops, bytes;   /* executed; moved at least */
-  double crossing_bytes; /* that travel across a cut in front of it, gradients included */
+  bool may_begin;            /* a stage may begin there */
+  bool is_layer;             /* it has parameters */
+  double flops[2], bytes[2]; /* executed; moved at least: forward, backward */
+  double trained;            /* elements that are updated, once a step */
+  double crossing_bytes;     /* that travel across a cut in front of it, gradients included */
 } ronde__node_cost;
-/* costs_out [nodes of the graph]. */
+/* costs_out [nodes of the graph]; node_of_out [parameters]: where it is used first, as things are executed, or -1. */
 ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_options *options, int64_t n,
-                                ronde__node_cost *costs_out);
+                                ronde__node_cost *costs_out, int *node_of_out);
 
 typedef struct ronde__stage_size {
   size_t parameters, trained; /* elements */

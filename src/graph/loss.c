@@ -24,11 +24,20 @@ static const ronde__shape *outputs_shape(const ronde_graph *graph) {
 
 int64_t ronde__loss_elems(const ronde_graph *graph) { return ronde__shape_elems(outputs_shape(graph)); }
 
+int64_t ronde__loss_labels(const ronde_graph *graph) {
+  const ronde__shape *shape = outputs_shape(graph);
+  if (node_of(graph)->attr.labels) return node_of(graph)->attr.labels;
+  return ronde__ops[node_of(graph)->kind]->wants_labels && shape->rank == 2 ? shape->dim[0] : 1;
+}
+
 /* ---- the side that judges ---- */
 
 ronde_status ronde__loss_create(const ronde_graph *graph, const ronde__kernels *kernels, ronde__prof *prof,
                                 ronde__loss **loss_out) {
   ronde__loss *loss;
+  if (node_of(graph)->n_inputs > 2)
+    return ronde__fail(RONDE_E_USAGE, "%s: it reads lengths too, which do not reach the rank that computes the loss",
+                       node_of(graph)->label);
   RONDE__ALLOC(loss, sizeof *loss, "loss");
   *loss = (ronde__loss){.graph = graph, .kernels = kernels, .prof = prof};
   ronde_status status = ronde__prepared_create(&loss->prepared);
@@ -81,6 +90,7 @@ ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, f
   ronde__net_result result = {0};
   ronde__op_call call = {.in = {outputs, (float *)batch->targets},
                          .labels = batch->labels,
+                         .label_weight = batch->label_weight > 0 ? batch->label_weight : 1,
                          .loss_scale = loss_scale,
                          .training = true,
                          .loss_sum = &result.loss_sum,

@@ -68,6 +68,14 @@ static void place_buffers(ronde__net *net, const ronde__plan *plan, const ronde_
   }
 }
 
+static void mark_split(ronde__net *net) {
+  const ronde__split *split = &net->options.split;
+  for (int i = 0; i < net->graph->n_nodes && split->peers; i++)
+    for (int j = 0; j < net->graph->nodes[i].n_params && split->nodes[i]; j++)
+      for (int k = 0; k < net->n_params; k++)
+        net->params[k].split |= net->params[k].index == net->graph->nodes[i].param[j] && !net->params[k].frozen;
+}
+
 /* Layouts do not depend on the batch size: a plan for one example shows them. */
 static ronde_status place_state(ronde__net *net) {
   const ronde_graph *graph = net->graph;
@@ -85,6 +93,7 @@ static ronde_status place_state(ronde__net *net) {
     ronde__plan_buffer_layouts(plan, graph, layouts + graph->n_params);
     place_params(net, plan, layouts, false);
     place_params(net, plan, layouts, true);
+    mark_split(net);
     place_buffers(net, plan, layouts + graph->n_params);
     for (int i = 0; i < plan->n_steps; i++) {
       size_t elems = ronde__plan_step_partial_elems(&plan->steps[i]);
@@ -222,7 +231,8 @@ static void draw_part(void *arg, int thread, int n_threads) {
   for (int64_t first = thread * slice; first < n; first += n_threads * slice) {
     ronde__rng rng = d->rng;
     ronde__rng_skip(&rng, (uint64_t)first * (d->param->init == RONDE__INIT_NORMAL ? 2 : 1));
-    for (int64_t i = 0; i < ronde__min(slice, n - first); i++) logical[i] = initial_value(d->param, &rng);
+    for (int64_t i = 0; i < ronde__min(slice, n - first); i++)
+      logical[i] = d->param->values ? d->param->values[first + i] : initial_value(d->param, &rng);
     ronde__weight_pack_slice(d->layout, first, logical, d->values);
   }
 }
@@ -275,7 +285,14 @@ void ronde__pass_destroy(ronde__pass *pass) {
 }
 
 ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n) {
-  return pass->net->executor->prepare(pass->execution, n);
+  return pass->net->executor->prepare(pass->execution, n, 0);
+}
+
+ronde_status ronde__net_prepare_split(ronde__net *net, int64_t n_all) {
+  const ronde__peers *peers = net->options.split.peers;
+  int64_t n =
+      ronde__shard_begin(n_all, peers->rank + 1, peers->size) - ronde__shard_begin(n_all, peers->rank, peers->size);
+  return net->executor->prepare(net->pass->execution, n, n_all);
 }
 
 ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batch, float loss_scale,

@@ -2,6 +2,8 @@
 #include "graph/executor.h"
 
 ronde_status ronde__net_create(const ronde_graph *graph, const ronde__net_options *options, ronde__net **net_out) {
+  if (options->split.peers && (options->define || options->stage.neighbours))
+    return ronde__fail(RONDE_E_INTERNAL, "layers of an eager network, or of a stage, cannot be split");
   if (options->define && options->stage.neighbours)
     return ronde__fail(RONDE_E_USAGE, "a network that is defined anew in each pass cannot be cut into stages");
   const ronde__executor *executor = options->replay   ? &ronde__executor_replayed

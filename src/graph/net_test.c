@@ -167,11 +167,12 @@ static void note_final(void *user, const ronde__gradient *g) {
   w->n_events++;
 }
 
-static void note_needed(void *user, int param) {
+static ronde_status note_needed(void *user, int param) {
   witness *w = user;
   assert_false(w->needed[param]);
   w->needed[param] = true;
   w->n_needed++;
+  return RONDE_OK;
 }
 
 static void gradients_are_ready_once_and_final(void **unused) {

@@ -47,7 +47,7 @@ void build_dead_taps(ronde_graph *graph, ronde_tensor *x);
 /* A loss beside the output, of other values; and a second loss that nobody asked for, of another shape. */
 void build_two_heads(ronde_graph *graph, ronde_tensor *x);
 
-extern const network networks[27];
+extern const network networks[29];
 
 /* ---- networks with batch normalisation: examples are no longer independent of each other ---- */
 
@@ -71,7 +71,7 @@ void build_norm_apart(ronde_graph *graph, ronde_tensor *x);
 extern const network normed_networks[6];
 
 /* Networks of sequences, for which there is no interpreter. */
-extern const network sequence_networks[1];
+extern const network sequence_networks[2];
 
 ronde_tensor *input_of(ronde_graph *graph, const network *network);
 ronde_graph *graph_of(const network *network);

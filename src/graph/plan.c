@@ -117,35 +117,40 @@ static void study(builder *b) {
 
 /* ---- steps and values ---- */
 
-static int add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
-  plan->values[plan->n_values] =
-      (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
-  return plan->n_values++;
-}
-
-/* The value of a tensor in the wanted form: as it is, or behind a reorder (one that is there already is used again). */
-static int value_in_form(builder *b, int value, const ronde__phys *wanted, const ronde__plan_step *user) {
+static int add_reorder(builder *b, int value, const ronde__phys *from, const ronde__phys *to,
+                       const ronde__plan_step *user) {
   ronde__plan *plan = b->plan;
-  if (ronde__phys_equal(&plan->values[value].phys, wanted)) return value;
-  for (int i = 0; i < plan->n_steps; i++) {
-    ronde__plan_step *step = &plan->steps[i];
-    if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value &&
-        ronde__phys_equal(&step->desc.out[0], wanted)) {
-      step->for_loss |= user->for_loss, step->for_output |= user->for_output;
-      return step->out[0];
-    }
-  }
   ronde__plan_step *step = &plan->steps[plan->n_steps++];
-  *step = ronde__step_of_reorder(&plan->values[value].phys, wanted, plan->values[value].has_gradient, b->options);
+  *step = ronde__step_of_reorder(from, to, plan->values[value].has_gradient, b->options);
   step->for_loss = user->for_loss;
   step->for_output = user->for_output;
   step->node = b->node;
   step->in[0] = value;
-  return step->out[0] = add_value(plan, *wanted, false, plan->values[value].has_gradient);
+  return step->out[0] = ronde__plan_add_value(plan, *to, false, plan->values[value].has_gradient);
+}
+
+/* The value of a tensor in the wanted form: as it is, or behind a reorder (one that is there already is used again), or
+ * two, by way of ROWS. */
+static int value_in_form(builder *b, int value, const ronde__phys *wanted, const ronde__plan_step *user) {
+  ronde__plan *plan = b->plan;
+  ronde__phys from = plan->values[value].phys, to = *wanted;
+  if (ronde__phys_alike(&from, wanted)) return value;
+  for (int i = 0; i < plan->n_steps; i++) {
+    ronde__plan_step *step = &plan->steps[i];
+    if (step->op == ronde__ops[RONDE__OP_REORDER] && step->in[0] == value &&
+        ronde__phys_alike(&step->desc.out[0], wanted)) {
+      step->for_loss |= user->for_loss, step->for_output |= user->for_output;
+      return step->out[0];
+    }
+  }
+  if (ronde__phys_match(&from, &to)) return add_reorder(b, value, &from, &to, user);
+  ronde__phys rows = ronde__phys_make(RONDE__ROWS, from.n, from.c, from.h, from.w);
+  return value_in_form(b, value_in_form(b, value, &rows, user), wanted, user);
 }
 
 static void bind_target(builder *b, const ronde__node *node, const ronde__phys *prediction) {
-  if (b->plan->target < 0) b->plan->target = add_value(b->plan, ronde__phys_of_target(prediction), true, false);
+  if (b->plan->target < 0)
+    b->plan->target = ronde__plan_add_value(b->plan, ronde__phys_of_target(prediction), true, false);
   b->value_of[node->in[1]] = b->plan->target;
 }
 
@@ -185,32 +190,63 @@ static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__pla
   return RONDE_OK;
 }
 
+/* The value of an input as a step that is laid out for the rank's own examples finds it; of one that works on a rank's
+ * features alone, these. */
+static int offered(builder *b, const ronde__node *node, int i, bool splits, const ronde__plan_step *step) {
+  ronde__plan *plan = b->plan;
+  int value;
+  if (step->op->is_loss && i == 1) bind_target(b, node, &step->desc.in[0]);
+  value = b->value_of[node->in[i]];
+  if (!plan->values[value].split || splits || ronde__node_keeps_features(node)) return value;
+  return ronde__plan_own_examples(plan, b->options, &b->graph->tensors[node->in[i]]->shape, value, step);
+}
+
+/* A linear layer of which each rank has some outputs: it reads all examples. */
+static void split(builder *b, const ronde__node *node, ronde__plan_step *step) {
+  const ronde__shape *shape = &b->graph->tensors[node->in[0]]->shape;
+  step->in[0] = ronde__plan_gather(b->plan, b->options, shape, step->in[0], step);
+  step->desc.in[0] = b->plan->values[step->in[0]].phys;
+  ronde__plan_split_linear(b->options, step);
+}
+
 static ronde_status add_step(builder *b, int index, const ronde__node *node) {
   const ronde_graph *graph = b->graph;
   ronde__plan *plan = b->plan;
   ronde__plan_step step = ronde__step_of_node(node, index, b->options);
   ronde__op_desc *desc = &step.desc;
+  bool splits = ronde__plan_splits(b->options, index), is_split;
+  int from[RONDE__OP_MAX_INPUTS];
   step.for_loss = is_any(node, b->for_loss);
   step.for_output = is_any(node, b->for_output);
   step.node = b->node;
   for (int i = 0; i < node->n_params; i++) desc->frozen[i] = graph->params[node->param[i]].frozen;
   if (b->act[index]) desc->attr.act = b->act[index];
-  if (step.op->is_loss) bind_target(b, node, &plan->values[b->value_of[node->in[0]]].phys);
   for (int i = 0; i < node->n_inputs; i++) {
-    const ronde__value *value = &plan->values[b->value_of[node->in[i]]];
-    desc->in[i] = value->phys;
+    from[i] = offered(b, node, i, splits, &step);
+    const ronde__value *value = &plan->values[from[i]];
+    desc->in[i] = value->split
+                      ? value->phys
+                      : ronde__phys_offered(&value->phys, &graph->tensors[node->in[i]]->shape, plan->n, step.op);
     desc->need_dinput[i] = value->has_gradient;
   }
+  is_split = node->n_inputs > 0 && plan->values[from[0]].split;
+  if (splits && is_split)
+    desc->in[0] = ronde__phys_of_shape_in(RONDE__BLOCKS, &graph->tensors[node->in[0]]->shape, plan->n);
   RONDE_TRY(lay_out_step(b, node, &step));
-  join_follower(b, index, node, &step);
-  for (int i = 0; i < node->n_inputs; i++) step.in[i] = value_in_form(b, b->value_of[node->in[i]], &desc->in[i], &step);
+  if (!splits) join_follower(b, index, node, &step);
+  for (int i = 0; i < node->n_inputs; i++)
+    step.in[i] = is_split ? from[i] : value_in_form(b, from[i], &desc->in[i], &step);
+  if (splits) split(b, node, &step);
+  else if (is_split) desc->first_channel = ronde__plan_first_channel(b->options, &graph->tensors[node->in[0]]->shape);
+  step.split = splits || is_split;
   memcpy(step.param, node->param, sizeof step.param);
   memcpy(step.buffer, node->buffer, sizeof step.buffer);
   if (step.op->is_view) return b->value_of[node->out[0]] = step.in[0], RONDE_OK;
   for (int i = 0; i < node->n_outputs; i++) {
     bool gradient = b->wants_gradient[node->out[i]] && b->for_loss[node->out[i]];
     step.has_backward |= gradient;
-    step.out[i] = add_value(plan, desc->out[i], false, gradient && !step.op->is_loss);
+    step.out[i] = ronde__plan_add_value(plan, desc->out[i], false, gradient && !step.op->is_loss);
+    plan->values[step.out[i]].split = step.split;
     b->value_of[node->out[i]] = step.out[i];
   }
   plan->steps[plan->n_steps++] = step;
@@ -259,7 +295,7 @@ static ronde_status order_gradients(ronde__plan *plan) {
   for (int i = 0; i < plan->n_values; i++) plan->values[i].gradient_home = i;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     ronde__plan_step *step = &plan->steps[i];
-    if (step->op == ronde__ops[RONDE__OP_REORDER])
+    if (step->op == ronde__ops[RONDE__OP_REORDER] || step->desc.peers)
       step->has_backward = step->desc.need_dinput[0] && written[step->out[0]];
     if (step->op == &ronde__op_receive) step->has_backward = written[step->out[0]];
     for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++) {
@@ -274,7 +310,7 @@ static ronde_status order_gradients(ronde__plan *plan) {
 }
 
 /* A step that alone makes a parameter's gradient may hand it out in pieces. */
-static void study_params(ronde__plan *plan, bool transient) {
+static void study_params(ronde__plan *plan, const ronde__plan_options *options) {
   for (int i = 0; i < plan->n_params; i++) plan->params[i] = (ronde__plan_param){.reader = -1, .first = -1, .last = -1};
   for (int i = plan->n_steps - 1; i >= 0; i--)
     for (int j = 0; j < plan->steps[i].desc.n_params && plan->steps[i].for_loss; j++)
@@ -286,9 +322,12 @@ static void study_params(ronde__plan *plan, bool transient) {
       if (param->first < 0) param->first = i;
       param->last = i;
     }
-  for (int i = 0; i < plan->n_steps && transient; i++) {
+  for (int i = 0; i < plan->n_steps; i++) {
     ronde__plan_step *step = &plan->steps[i];
-    if (!step->has_backward || !step->desc.form->gives_pieces || step->desc.frozen[0]) continue;
+    bool transient = options->transient_gradients || (step->split && options->split.fuses);
+    if (!transient || !step->desc.n_params || !step->has_backward || !step->desc.form->gives_pieces ||
+        step->desc.frozen[0])
+      continue;
     ronde__plan_param *param = &plan->params[step->param[0]];
     step->desc.in_pieces = param->in_pieces = param->first == param->last;
   }
@@ -319,28 +358,31 @@ static ronde_status lay_out(builder *b) {
   ronde__plan *plan = b->plan;
   const ronde_graph *graph = b->graph;
   study(b);
-  plan->input = add_value(plan, ronde__phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
+  plan->input =
+      ronde__plan_add_value(plan, ronde__phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
   b->value_of[graph->input] = plan->input;
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
-  plan->output = b->value_of[graph->output];
+  plan->output = b->options->n_all ? -1 : b->value_of[graph->output];
   RONDE_TRY(order_gradients(plan));
   if (b->options->stage.neighbours) {
     RONDE_TRY(ronde__plan_stage(plan, graph, b->options));
     RONDE_TRY(order_gradients(plan));
   }
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
-  study_params(plan, b->options->transient_gradients);
+  study_params(plan, b->options);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
   return ronde__plan_place_memory(plan, graph, b->options->transient_gradients);
 }
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
-  size_t max_steps = (size_t)graph->n_nodes * (1 + RONDE__OP_MAX_INPUTS),
-         max_values = (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + RONDE__OP_MAX_INPUTS) + 3;
+  /* In front of an input there may be two reorders, and a step between ranks. */
+  size_t max_steps = (size_t)graph->n_nodes * (1 + 3 * RONDE__OP_MAX_INPUTS),
+         max_values = (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + 3 * RONDE__OP_MAX_INPUTS) + 3;
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
   *plan = (ronde__plan){.n = options->n,
+                        .n_all = options->n_all,
                         .n_params = graph->n_params,
                         .n_buffers = graph->n_buffers,
                         .input = -1,

@@ -9,6 +9,7 @@
 typedef struct ronde__value {
   ronde__phys phys;
   bool external; /* the caller's memory: the input, the targets */
+  bool split;    /* a rank's features of the examples of all ranks */
   bool has_gradient;
   int gradient_home;              /* the value in whose gradient's place this one's lies; itself */
   size_t offset, gradient_offset; /* bytes in the arena */
@@ -20,9 +21,11 @@ typedef struct ronde__plan_step {
   void *state;
   int in[RONDE__OP_MAX_INPUTS], out[RONDE__OP_MAX_OUTPUTS]; /* values */
   int param[RONDE__OP_MAX_PARAMS], buffer[RONDE__OP_MAX_BUFFERS];
+  size_t param_at[RONDE__OP_MAX_PARAMS];        /* where the step's part of it begins */
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS]; /* another step has written this gradient before, in backward order */
   bool for_loss, for_output;                    /* the loss, or the output, needs it */
   bool has_backward;
+  bool split; /* of the examples of all ranks: it runs, too, where this one has none */
   size_t saved_offset, saved_bytes;
   size_t work_offset[2], work_bytes[2]; /* forward, backward */
   int forward_slot, backward_slot;      /* in the ledger, -1: none */
@@ -40,7 +43,7 @@ typedef struct ronde__plan_param {
 } ronde__plan_param;
 
 typedef struct ronde__plan {
-  int64_t n;
+  int64_t n, n_all;
   ronde__plan_step *steps;
   ronde__value *values;
   ronde__plan_param *params;
@@ -53,7 +56,8 @@ typedef struct ronde__plan {
 } ronde__plan;
 
 typedef struct ronde__plan_options {
-  int64_t n;
+  int64_t n;     /* at least 1 */
+  int64_t n_all; /* where layers are split: of all ranks; 0: the plan is of the whole */
   bool training;
   ronde__compute compute;
   int threads;
@@ -63,12 +67,19 @@ typedef struct ronde__plan_options {
   double taker_bytes;
   const ronde_graph *rows_of; /* the graph whose layers have rows of their own in the ledger; NULL: none */
   ronde__stage stage;
+  ronde__split split;
 } ronde__plan_options;
 
 /* describe.c: steps as both executors make them from a graph. */
 
 /* Values that a loss is taken against lie as the prediction does, logically. */
 ronde__phys ronde__phys_of_target(const ronde__phys *prediction);
+/* How a tensor that a value holds, or that is a view of it, is offered to an op of n examples: as it lies, where the op
+ * can read that, else as in files. */
+ronde__phys ronde__phys_offered(const ronde__phys *held, const ronde__shape *shape, int64_t n, const ronde__op *reader);
+/* Between two layouts of as many elements, of which ROWS take the examples of the other one. false: neither is ROWS, and
+ * they have not the same examples. */
+bool ronde__phys_match(ronde__phys *from, ronde__phys *to);
 /* The op of a node and how many operands it has. Its inputs' layouts as their producers offer them, need_dinput and
  * frozen are the caller's to set; then ronde__step_lay_out chooses. */
 ronde__plan_step ronde__step_of_node(const ronde__node *node, int layer, const ronde__plan_options *options);
@@ -81,10 +92,32 @@ bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, cons
 ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__phys *to, bool need_dinput,
                                         const ronde__plan_options *options);
 
+/* A new value; returns its number. */
+int ronde__plan_add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient);
+
 /* The end of a stage. gradient: of the value, which comes back. */
 ronde__plan_step ronde__step_of_send(const ronde__phys *x, bool gradient, int message,
                                      const ronde__plan_options *options);
 ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const ronde__plan_options *options);
+
+/* From one part of a value to another, for a split layer: op is one of those between ranks. */
+ronde__plan_step ronde__step_between_ranks(const ronde__op *op, const ronde__phys *from, const ronde__phys *to,
+                                           bool need_dinput, const ronde__plan_options *options);
+
+/* plan_split.c, while a plan is laid out. Whether the node is split in this plan. */
+static inline bool ronde__plan_splits(const ronde__plan_options *options, int node) {
+  return options->n_all > 0 && options->split.nodes[node];
+}
+/* Values made of `value` by a step between ranks, added where it is not there yet: its own examples with all features, of
+ * one that is split; all examples with all features. user: the step that reads it. */
+int ronde__plan_own_examples(ronde__plan *plan, const ronde__plan_options *options, const ronde__shape *shape,
+                             int value, const ronde__plan_step *user);
+int ronde__plan_gather(ronde__plan *plan, const ronde__plan_options *options, const ronde__shape *shape, int value,
+                       const ronde__plan_step *user);
+/* Leaves this rank's part of a linear layer that is laid out for its own examples. */
+void ronde__plan_split_linear(const ronde__plan_options *options, ronde__plan_step *step);
+/* Of a step that keeps the features of a split value, the first of them. */
+int64_t ronde__plan_first_channel(const ronde__plan_options *options, const ronde__shape *shape);
 
 /* plan_stage.c: leaves of the whole plan, whose gradients have their order, the steps of the stage, and puts sends and
  * receives at its ends. The gradients' order must be found anew. */

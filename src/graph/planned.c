@@ -45,9 +45,10 @@ static void forget_a_plan(planned *p) {
   }
 }
 
-static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
+static ronde_status add_plan(planned *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
   const ronde__net_options *o = &p->options;
-  ronde__plan_options options = {.n = n,
+  ronde__plan_options options = {.n = ronde__max(1, n),
+                                 .n_all = n_all,
                                  .training = o->training,
                                  .compute = o->compute,
                                  .threads = ronde__pool_threads(o->pool),
@@ -56,7 +57,8 @@ static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
                                  .taker_name = o->taker_name,
                                  .taker_bytes = o->taker_bytes,
                                  .rows_of = o->rows_by_layer ? ronde__net_graph(p->net) : NULL,
-                                 .stage = o->stage};
+                                 .stage = o->stage,
+                                 .split = o->split};
   if (p->n_plans >= MAX_PLANS) forget_a_plan(p);
   ronde__plan **plans = realloc(p->plans, (size_t)(p->n_plans + 1) * sizeof *plans);
   if (!plans) return ronde__fail(RONDE_E_MEMORY, "network: no memory for %d plans", p->n_plans + 1);
@@ -66,10 +68,10 @@ static ronde_status add_plan(planned *p, int64_t n, ronde__plan **plan_out) {
   return RONDE_OK;
 }
 
-static ronde_status plan_for(planned *p, int64_t n, ronde__plan **plan_out) {
+static ronde_status plan_for(planned *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
   for (int i = 0; i < p->n_plans; i++)
-    if (p->plans[i]->n == n) return *plan_out = p->plans[i], RONDE_OK;
-  return add_plan(p, n, plan_out);
+    if (p->plans[i]->n == ronde__max(1, n) && p->plans[i]->n_all == n_all) return *plan_out = p->plans[i], RONDE_OK;
+  return add_plan(p, n, n_all, plan_out);
 }
 
 static void planned_destroy(void *execution) {
@@ -126,12 +128,12 @@ static ronde_status wait_for_sends(planned_pass *p) {
   return RONDE_OK;
 }
 
-/* Begins something new: the plan for n examples, and room for it. What the last forward has left is lost. */
-static ronde_status planned_open(planned_pass *p, int64_t n, ronde__plan **plan_out) {
+/* Begins something new: the plan for n examples, of n_all where layers are split, and room for it. What the last forward has left is lost. */
+static ronde_status planned_open(planned_pass *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
   ronde__plan *plan;
   hold_plan(p, NULL);
   RONDE_TRY(wait_for_sends(p));
-  RONDE_TRY(plan_for(p->shared, n, &plan));
+  RONDE_TRY(plan_for(p->shared, n, n_all, &plan));
   if (plan->n_under_way && !p->under_way) {
     RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
     p->n_under_way = plan->n_under_way;
@@ -168,9 +170,9 @@ static void planned_pass_destroy(void *pass) {
   ronde__free(p);
 }
 
-static ronde_status planned_prepare(void *pass, int64_t n) {
+static ronde_status planned_prepare(void *pass, int64_t n, int64_t n_all) {
   ronde__plan *plan;
-  return planned_open(pass, n, &plan);
+  return planned_open(pass, n, n_all, &plan);
 }
 
 static float *value_at(const planned_pass *p, const ronde__plan *plan, int value) {
@@ -184,15 +186,25 @@ static float *gradient_at(const planned_pass *p, int param) {
   return (float *)(p->arena + p->plan->params[param].gradient_offset);
 }
 
+/* Examples of the batch of all ranks in front of the rank's own. */
+static int64_t before_own(const planned_pass *p) {
+  const ronde__peers *peers = p->shared->options.split.peers;
+  return ronde__shard_begin(p->batch.n_all, peers->rank, peers->size);
+}
+
+/* What is split is executed by all ranks, whoever has examples. */
+static bool is_executed(const planned_pass *p, const ronde__plan_step *step) { return p->batch.n > 0 || step->split; }
+
 static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
                          ronde__op_call *call) {
   *call = (ronde__op_call){.labels = p->batch.labels,
+                           .label_weight = p->batch.label_weight > 0 ? p->batch.label_weight : 1,
                            .loss_scale = p->loss_scale,
                            .pool = p->shared->options.pool,
                            .training = p->batch.training,
                            .seed = p->batch.seed,
                            .step = p->batch.step,
-                           .first_example = p->batch.first_example,
+                           .first_example = p->batch.first_example - (step->split ? before_own(p) : 0),
                            .partial = p->shared->part,
                            .under_way = p->under_way ? &p->under_way[step->under_way] : NULL};
   for (int i = 0; i < step->desc.n_inputs; i++) {
@@ -207,8 +219,8 @@ static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__
     if (backward && out->has_gradient) call->dout[i] = (float *)(p->arena + out->gradient_offset);
   }
   for (int i = 0; i < step->desc.n_params; i++) {
-    call->param[i] = p->shared->values + p->shared->params[step->param[i]].offset;
-    if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]);
+    call->param[i] = p->shared->values + p->shared->params[step->param[i]].offset + step->param_at[i];
+    if (backward && !step->desc.frozen[i]) call->dparam[i] = gradient_at(p, step->param[i]) + step->param_at[i];
   }
   for (int i = 0; i < step->desc.n_buffers; i++)
     if (!p->shared->buffers[step->buffer[i]].is_counter)
@@ -250,6 +262,7 @@ static ronde_status planned_run_forward(planned_pass *p, const ronde__plan *plan
     const ronde__plan_step *step = &plan->steps[i];
     bool for_output = step->for_output && (!with_loss || p->batch.predictions);
     if (!for_output && !(with_loss && step->for_loss)) continue;
+    if (!is_executed(p, step)) continue;
     ronde__op_call call;
     planned_bind(p, plan, step, false, &call);
     call.loss_sum = &result->loss_sum;
@@ -259,7 +272,7 @@ static ronde_status planned_run_forward(planned_pass *p, const ronde__plan *plan
       continue;
     }
     for (int j = 0; j < step->desc.n_params && hooks && hooks->param_needed; j++)
-      if (plan->params[step->param[j]].reader == i) hooks->param_needed(hooks->user, step->param[j]);
+      if (plan->params[step->param[j]].reader == i) RONDE_TRY(hooks->param_needed(hooks->user, step->param[j]));
     if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, false, hooks, &call));
     RONDE_TRY(run_forward_op(p, step, &call));
   }
@@ -269,7 +282,7 @@ static ronde_status planned_run_forward(planned_pass *p, const ronde__plan *plan
 static ronde_status planned_pass_empty(void *pass, bool backward, const ronde__net_hooks *hooks) {
   planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(planned_open(p, p->shared->n_plans ? p->shared->plans[0]->n : 1, &plan));
+  RONDE_TRY(planned_open(p, p->shared->n_plans ? p->shared->plans[0]->n : 1, 0, &plan));
   p->batch = (ronde__net_batch){.training = true};
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[backward ? plan->n_steps - 1 - i : i];
@@ -296,7 +309,7 @@ static ronde_status planned_forward(void *pass, const ronde__net_batch *batch, f
                                     const ronde__net_hooks *hooks, ronde__net_result *result_out) {
   planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(planned_open(p, batch->n, &plan));
+  RONDE_TRY(planned_open(p, batch->n, batch->n_all, &plan));
   ronde__net_result result = {0};
   p->batch = *batch;
   p->loss_scale = loss_scale;
@@ -336,8 +349,9 @@ static void planned_tell(const running *r, const ronde__gradient *of_op) {
   if (!r->hooks || !r->hooks->gradient || !finishes(r, of_op->param)) return;
   ronde__gradient gradient = *of_op;
   gradient.param = r->step->param[of_op->param];
-  gradient.begin += r->p->shared->params[gradient.param].offset;
-  gradient.end += r->p->shared->params[gradient.param].offset;
+  size_t at = r->p->shared->params[gradient.param].offset + r->step->param_at[of_op->param];
+  gradient.begin += at;
+  gradient.end += at;
   r->hooks->gradient(r->hooks->user, &gradient);
 }
 
@@ -358,13 +372,14 @@ static void tell_rest(running *r) {
     int param = r->step->param[j];
     if (r->step->desc.frozen[j]) continue;
     r->touched[param] = true;
-    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], gradient_at(r->p, param), false});
+    const float *data = gradient_at(r->p, param) + r->step->param_at[j];
+    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false});
   }
 }
 
 static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   const ronde__plan_step *step = r->step;
-  for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = r->p->shared->params[step->param[j]].n_packed;
+  for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = (size_t)ronde__weight_elems(&step->desc.param[j]);
   if (step->desc.in_pieces) r->untold[0] = 0;
   call->listener = (ronde__gradient_listener){on_final, r};
   r->begin = op_clock(r->p);
@@ -379,7 +394,7 @@ static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const
   const ronde__plan *plan = p->plan;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     const ronde__plan_step *step = &plan->steps[i];
-    if (!step->has_backward) continue;
+    if (!step->has_backward || !is_executed(p, step)) continue;
     ronde__op_call call;
     planned_bind(p, plan, step, true, &call);
     if (ronde__loss_is_apart(step, hooks)) {
@@ -407,7 +422,7 @@ static ronde_status planned_backward(void *pass, bool accumulate, const ronde__n
 static ronde_status planned_predict(void *pass, int64_t n, const float *x, float *y_out) {
   planned_pass *p = pass;
   ronde__plan *plan;
-  RONDE_TRY(planned_open(p, n, &plan));
+  RONDE_TRY(planned_open(p, n, 0, &plan));
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
   RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
@@ -419,7 +434,7 @@ static double planned_executed_flops(const void *execution, int64_t n) {
   const planned *p = execution;
   double flops = 0;
   for (int i = 0; i < p->n_plans; i++)
-    if (p->plans[i]->n == n)
+    if (p->plans[i]->n == n && (p->plans[i]->n_all > 0) == (p->options.split.peers != NULL))
       for (int j = 0; j < p->plans[i]->n_steps; j++) {
         const ronde__plan_step *step = &p->plans[i]->steps[j];
         flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);

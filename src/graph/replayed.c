@@ -85,7 +85,7 @@ static ronde_status pass_create(void *opaque, void **pass_out) {
 
 static void pass_destroy(void *pass) { ronde__free(pass); }
 
-static ronde_status prepare(void *pass, int64_t n) { return RONDE_OK; }
+static ronde_status prepare(void *pass, int64_t n, int64_t n_all) { return RONDE_OK; }
 
 static ronde_status forward(void *pass, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks,
                             ronde__net_result *result_out) {
@@ -96,7 +96,7 @@ static ronde_status forward(void *pass, const ronde__net_batch *batch, float los
   *result_out = (ronde__net_result){0};
   for (int i = 0; i < e->n_params && hooks && hooks->param_needed; i++) {
     pass_time(p, &at_ns, e->needed[i].at_ns);
-    hooks->param_needed(hooks->user, e->needed[i].param);
+    RONDE_TRY(hooks->param_needed(hooks->user, e->needed[i].param));
   }
   pass_time(p, &at_ns, e->replay.spans->forward_ns);
   return RONDE_OK;

@@ -7,6 +7,7 @@ static ronde__plan_options options_of(const ronde__net_options *o, int64_t n) {
                                .training = o->training,
                                .compute = o->compute,
                                .threads = ronde__pool_threads(o->pool),
+                               .transient_gradients = o->transient_gradients,
                                .stage = o->stage};
 }
 
@@ -27,8 +28,22 @@ static ronde_status keep_shared_together(const ronde__plan *plan, ronde__node_co
   return RONDE_OK;
 }
 
+/* A parameter is updated where it is used first. */
+static void add_trained(const ronde__plan *plan, const ronde_graph *graph, ronde__node_cost *costs, int *node_of) {
+  for (int i = 0; i < plan->n_params; i++) node_of[i] = -1;
+  for (int i = 0; i < plan->n_steps; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    for (int j = 0; j < step->desc.n_params; j++) {
+      int param = step->param[j];
+      if (node_of[param] < 0 && !graph->params[param].frozen)
+        costs[step->node].trained += (double)ronde__weight_elems(&step->desc.param[j]);
+      if (node_of[param] < 0) node_of[param] = step->node;
+    }
+  }
+}
+
 ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_options *options, int64_t n,
-                                ronde__node_cost *costs) {
+                                ronde__node_cost *costs, int *node_of) {
   ronde__plan_options of_plan = options_of(options, n);
   ronde__plan *plan;
   RONDE_TRY(ronde__plan_create(graph, &of_plan, &plan));
@@ -38,12 +53,14 @@ ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_optio
     ronde__node_cost *cost = &costs[step->node];
     cost->may_begin = true;
     cost->is_layer |= step->desc.n_params > 0;
-    cost->flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);
-    cost->bytes +=
-        ronde__plan_step_bytes(step, false, 0) + (step->has_backward ? ronde__plan_step_bytes(step, true, 0) : 0);
+    cost->flops[0] += step->forward_flops;
+    cost->bytes[0] += ronde__plan_step_bytes(step, false, 0);
+    cost->flops[1] += step->has_backward ? step->backward_flops : 0;
+    cost->bytes[1] += step->has_backward ? ronde__plan_step_bytes(step, true, 0) : 0;
   }
   for (int i = 1; i < graph->n_nodes; i++) costs[i].crossing_bytes = (double)ronde__plan_crossing_bytes(plan, i);
   ronde_status status = keep_shared_together(plan, costs);
+  add_trained(plan, graph, costs, node_of);
   ronde__plan_destroy(plan);
   return status;
 }
@@ -73,7 +90,7 @@ ronde_status ronde__stage_measure(const ronde_graph *graph, const ronde__net_opt
   ronde__plan_options of_plan = options_of(options, n);
   ronde__plan *plan;
   ronde__stage_size size = {0};
-  of_plan.stage.neighbours = &nobody;
+  if (options->stage.end) of_plan.stage.neighbours = &nobody;
   RONDE_TRY(ronde__plan_create(graph, &of_plan, &plan));
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];

@@ -96,6 +96,7 @@ void ronde__tape_bind(const ronde__tape *t, const ronde__tape_entry *entry, rond
   const ronde__net_param *params = ronde__net_params(t->shared->net, &n);
   const ronde__net_buffer *buffers = ronde__net_buffers(t->shared->net, &n);
   *call = (ronde__op_call){.labels = t->batch.labels,
+                           .label_weight = t->batch.label_weight > 0 ? t->batch.label_weight : 1,
                            .loss_scale = t->loss_scale,
                            .pool = t->shared->options.pool,
                            .training = t->batch.training,

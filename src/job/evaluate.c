@@ -21,7 +21,8 @@ static ronde_status allocate(const ronde_source *source, int64_t chunk, buffers 
   for (int d = 0; d < source->rank; d++) elems *= (size_t)source->dims[d];
   RONDE__ALLOC(b->x, (size_t)chunk * elems * sizeof *b->x, "evaluation");
   RONDE__ALLOC(b->ids, (size_t)chunk * sizeof *b->ids, "evaluation");
-  if (source->classes) RONDE__ALLOC(b->labels, (size_t)chunk * sizeof *b->labels, "evaluation");
+  size_t labels = (size_t)ronde__source_labels(source);
+  if (labels) RONDE__ALLOC(b->labels, (size_t)chunk * labels * sizeof *b->labels, "evaluation");
   else RONDE__ALLOC(b->targets, (size_t)(chunk * source->target_elems) * sizeof *b->targets, "evaluation");
   return RONDE_OK;
 }
@@ -72,13 +73,19 @@ static void judge_chunk(const ronde__evaluation *what, int64_t first, int64_t n,
 
 static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t begin, int64_t end, buffers *b,
                         ronde__score *score) {
+  float weight = ronde__data_label_weight(what->data, what->split, what->ids, what->n);
   for (int64_t i = begin; i < end; i += what->chunk) {
     int64_t n = ronde__min(what->chunk, end - i);
     if (what->cancel && what->cancel(what->user)) return RONDE_E_CANCELLED;
     for (int64_t j = 0; j < n; j++) b->ids[j] = what->ids ? what->ids[i + j] : i + j;
     if (!what->sizes_alone)
       RONDE_TRY(ronde__data_read(what->data, what->split, b->ids, n, b->x, b->labels, b->targets));
-    ronde__net_batch batch = {.n = n, .x = b->x, .labels = b->labels, .targets = b->targets, .predictions = b->logits};
+    ronde__net_batch batch = {.n = n,
+                              .x = b->x,
+                              .labels = b->labels,
+                              .label_weight = weight,
+                              .targets = b->targets,
+                              .predictions = b->logits};
     ronde__net_result result;
     RONDE_TRY(ronde__net_forward(net, &batch, 1, NULL, &result));
     score->loss_sum += result.loss_sum;

@@ -2,6 +2,7 @@
 #ifndef RONDE_JOB_H
 #define RONDE_JOB_H
 
+#include "comm/mpi.h"
 #include "comm/sim_net.h"
 #include "config/config.h"
 #include "io/safetensors.h"
@@ -53,9 +54,18 @@ typedef struct ronde__drill {
 /* Of a network that is cut into stages. */
 typedef struct ronde__job_stage {
   int begin, end; /* nodes */
-  double share;   /* of what all of them take, by the strategy's model */
+  double seconds; /* that it is taken to compute in a step */
   ronde__stage_size size;
 } ronde__job_stage;
+
+/* What a rank needs, in bytes, known before any of it is allocated (memory.c). */
+typedef struct ronde__rank_memory {
+  int64_t parameters, gradients, optimizer;
+  int64_t activations; /* of all passes that are under way at once */
+  int64_t loader;      /* batches that are read ahead, and those of tests */
+  int64_t exchange;    /* what its strategy has beside these */
+  int64_t checkpoint;  /* the copy of the state that is written while training goes on, or after a loss */
+} ronde__rank_memory;
 
 /* Read-only after set-up. */
 typedef struct ronde__job {
@@ -72,8 +82,9 @@ typedef struct ronde__job {
   bool splits_by_class;    /* --val-split: each class keeps its share */
   ronde__shape shape;      /* of one example */
   int64_t classes;
-  int64_t targets;   /* values an example, where there are no classes and the network is built in; else 0 */
-  int64_t resize[2]; /* of --resize; 0: none */
+  int64_t vocabulary; /* the input is tokens, numbers below it; 0: it is values */
+  int64_t targets;    /* values an example, where there are no classes and the network is built in; else 0 */
+  int64_t resize[2];  /* of --resize; 0: none */
   ronde__compute compute;
   const ronde__strategy *strategy; /* NULL with --strategy measured, and nothing else is resolved: measure.h of train */
   const char *strategy_reason;     /* why it, where neither the user nor `auto` named it; else NULL, */
@@ -86,13 +97,19 @@ typedef struct ronde__job {
   int n_stages,
       n_replicas;        /* of the network, and of the whole of it: their product are the workers; 1: it is not cut */
   int64_t micro_batches; /* that a replica's batch is */
-  ronde__job_stage *stages;                          /* [n_stages], owned; NULL: 1 */
-  int threads;                                       /* of each worker */
-  ronde__sim_net *sim;                               /* of a simulated run, else NULL */
-  int *sim_host_of;                                  /* [ranks], with it */
-  ronde__spans *spans;                               /* that it replays; NULL: computation is executed */
-  bool records_order;                                /* of asynchronous pushes: for a test that replays them */
-  int64_t batch, local_batch;                        /* global, and the largest that a rank has at once */
+  ronde__job_stage *stages;   /* [n_stages], owned; NULL: 1 */
+  bool *split;                /* [nodes], owned: linear layers that are split over the workers; NULL: none is */
+  bool fuses_split;           /* their gradients are used up as soon as they are there */
+  double step_s, bubble_s;    /* of its steps, as foreseen; with stages */
+  ronde__spans *stage_costs;  /* by which it was cut and foreseen; NULL: by a model */
+  ronde__rank_memory *memory; /* train: that each rank needs [ranks], owned */
+  ronde__room *rooms;         /* what the system lets each process have; with MPI [ranks], owned */
+  int threads;                /* of each worker */
+  ronde__sim_net *sim;        /* of a simulated run, else NULL */
+  int *sim_host_of;           /* [ranks], with it */
+  ronde__spans *spans;        /* that it replays; NULL: computation is executed */
+  bool records_order;         /* of asynchronous pushes: for a test that replays them */
+  int64_t batch, local_batch; /* global, and the largest that a rank has at once */
   int64_t batches_per_epoch, steps_per_epoch, steps; /* steps: updates in all */
   ronde__schedule schedule;
   ronde__optim_options optim;
@@ -116,6 +133,11 @@ typedef struct ronde__job {
 /* What --timeout says. */
 static inline uint64_t ronde__lost_after_ns(const ronde_config *config) {
   return (uint64_t)ronde__config_options(config)->timeout * 1000000000u;
+}
+/* What the transport of ranks that are processes is to know of the options, which it borrows. */
+static inline ronde__mpi_options ronde__mpi_options_of(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  return (ronde__mpi_options){ronde__lost_after_ns(config), (uint64_t)(o->lost_after * 1e9), o->iface};
 }
 /* Whether the fault is planted on this worker. */
 static inline bool ronde__job_drills(const ronde__job *job, ronde__drill_kind kind, int rank) {
@@ -141,16 +163,38 @@ double ronde__job_element_ns(const ronde__job *job);
 /* How the job wants a net of that graph executed; the job must outlive it. */
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training);
 /* Of the job's stage s: passes that are under way at once. */
-static inline int ronde__job_passes(const ronde__job *job, int s) { return job->n_stages - s; }
+static inline int ronde__job_passes(const ronde__job *job, int s) {
+  return ronde__stage_passes(job->n_stages, s, job->micro_batches, job->options->accumulate);
+}
+/* Whether the stage has the loss; whether it reads examples, or their numbers alone. */
+bool ronde__job_stage_judges(const ronde__job *job, const ronde_graph *graph, int stage);
+bool ronde__job_stage_reads(const ronde__job *job, const ronde_graph *graph, int stage);
+/* How the batches of a rank are loaded that reads, or counts them alone; without time and place. */
+ronde__loader_options ronde__job_loader(const ronde__job *job, bool reads, int replica);
+/* memory.c: what a worker needs for a network, or a stage of one, of that size, with so many passes under way, without
+ * what the strategy of a whole network adds; reads: examples, not their numbers alone. */
+ronde__rank_memory ronde__stage_memory(const ronde__job *job, const ronde__stage_size *size, int n_passes, bool reads);
+/* Of each rank, memory_out [ranks], for a job whose batches and stages are known. */
+ronde_status ronde__job_memory(const ronde__job *job, const ronde_graph *graph, ronde__rank_memory *memory_out);
+int64_t ronde__rank_memory_sum(const ronde__rank_memory *memory);
+/* What a process takes in the course of a run for code, generated kernels, buffers of MPI, threads and records: 12 to 18
+ * MB where it was measured, as the peak of `train --model mlp:16`, or of a ResNet, beyond what is known of it. */
+enum { RONDE__PROGRAM_BYTES = 13 << 20 };
+/* A rank's share of what its process takes beside the network; and all that a rank needs. */
+int64_t ronde__memory_of_program(const ronde__job *job, int rank);
+int64_t ronde__memory_needed(const ronde__job *job, int rank);
 /* The job's optimizer for the parameters of a net, which must outlive it. */
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out);
 /* The file's network as a model: by its name, with its classes. */
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name);
 /* The graph of a file's network by itself, with the loss for classes. */
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out);
+/* The usual input of a built-in model. */
+ronde__shape ronde__model_shape(const ronde__model *model);
 /* The graph of a built-in model by itself. */
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
-                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out);
+                                const ronde__shape *shape, int64_t vocabulary, int64_t classes,
+                                ronde_graph **graph_out);
 /* Elements of the parameters that are not frozen. */
 int64_t ronde__graph_trained_parameters(const ronde_graph *graph);
 /* Multiply-adds x 2 of one example's forward and backward pass, padding taps counted; of what is frozen, no gradients.

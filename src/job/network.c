@@ -13,6 +13,12 @@ static ronde_status check_targets(const ronde__job *job, const ronde_graph *grap
     if (source->classes == 0)
       return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the targets of the data %s are values",
                          label, source->name);
+    int64_t rows = ronde__loss_labels(graph), labels = ronde__source_labels(source);
+    if (rows != labels)
+      return ronde__fail(RONDE_E_USAGE, "%s gives the logits of %lld labels an example, but the data %s have %lld",
+                         label, (long long)rows, source->name, (long long)labels);
+    const ronde__shape *logits = &graph->tensors[loss->in[0]]->shape;
+    outputs = logits->dim[logits->rank - 1];
     if (outputs < job->classes)
       return ronde__fail(RONDE_E_USAGE, "%s gives %lld logits, but the data %s have %lld classes", label,
                          (long long)outputs, source->name, (long long)job->classes);
@@ -54,9 +60,11 @@ static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t ou
   return y;
 }
 
+/* vocabulary: of an input of tokens; 0: it is values. */
 static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const ronde__shape *shape,
-                           int64_t classes) {
-  ronde_tensor *x = ronde_input(graph, "input", shape->rank, shape->dim);
+                           int64_t vocabulary, int64_t classes) {
+  ronde_tensor *x = vocabulary ? ronde_input_tokens(graph, "input", shape->rank, shape->dim, vocabulary)
+                               : ronde_input(graph, "input", shape->rank, shape->dim);
   ronde_tensor *y = x ? fn(graph, x, classes, user) : NULL;
   RONDE_TRY(ronde_graph_status(graph));
   if (!y) return RONDE_E_USAGE; /* the model function has said why */
@@ -64,22 +72,30 @@ static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, co
   return ronde__graph_finish(graph);
 }
 
-static ronde_status make_graph(builder *b, const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
+static ronde_status make_graph(builder *b, const ronde__shape *shape, int64_t vocabulary, int64_t classes,
+                               ronde_graph **graph_out) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
-  ronde_status status = define(graph, build_model, b, shape, classes);
+  ronde_status status = define(graph, build_model, b, shape, vocabulary, classes);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;
   return status;
 }
 
+ronde__shape ronde__model_shape(const ronde__model *model) {
+  ronde__shape shape = {0};
+  for (int d = 0; d < 3 && model->shape[d]; d++) shape.dim[shape.rank++] = model->shape[d];
+  return shape;
+}
+
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
-                                const ronde__shape *shape, int64_t classes, ronde_graph **graph_out) {
-  return make_graph(&(builder){.model = model, .options = options}, shape, classes, graph_out);
+                                const ronde__shape *shape, int64_t vocabulary, int64_t classes,
+                                ronde_graph **graph_out) {
+  return make_graph(&(builder){.model = model, .options = options}, shape, vocabulary, classes, graph_out);
 }
 
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out) {
-  return make_graph(&(builder){.file = file}, ronde__onnx_shape(file), 0, graph_out);
+  return make_graph(&(builder){.file = file}, ronde__onnx_shape(file), 0, 0, graph_out);
 }
 
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name) {
@@ -156,6 +172,8 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 /* ---- the job's graph ---- */
 
 static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
+  if (job->model && job->model->vocabulary && !job->vocabulary)
+    return ronde__fail(RONDE_E_USAGE, "%s takes tokens: text:FILE, or npy:DIR with integers", job->model->name);
   if (job->model && !job->model->any_shape && job->shape.rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s takes images, but the input is a table: --model mlp:256,64 takes it",
                        job->model->name);
@@ -165,8 +183,8 @@ static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
                                   .activation = (ronde__hidden_activation)job->options->activation};
   builder b = {job->model, &options, job->targets > 0 ? job->options : NULL, job->file};
   int64_t outputs = job->targets > 0 ? job->targets : job->classes;
-  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, outputs));
-  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->classes));
+  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->vocabulary, outputs));
+  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->vocabulary, job->classes));
   if (job->data) RONDE_TRY(check_targets(job, graph));
   smooth_labels(job, graph);
   return RONDE_OK;
@@ -206,6 +224,7 @@ ronde_status ronde__job_copy_network(const ronde__job *job, ronde__job **copy_ou
                        .model = job->model,
                        .shape = job->shape,
                        .classes = job->classes,
+                       .vocabulary = job->vocabulary,
                        .targets = job->targets,
                        .compute = job->compute};
   ronde_status status = ronde__config_copy(job->config, &copy->config);

@@ -111,6 +111,79 @@ typedef struct ronde__grid {
   int64_t row, column;
 } ronde__grid;
 
+/* Convolution in groups of channels, between rows [n][block] of channels: a row for each example of a pixel, block a
+ * multiple of 16 and of `group`, the channels of a group on either side: a power of two up to 8, or a multiple of 16.
+ * Channel j meets the channels j / group * group + k, k < group, of its own group; w_input lies between the weights [block]
+ * of k and of k + 1. Strides are in elements and may be negative. */
+
+enum { RONDE__GROUPED_COLUMNS = 4 };
+
+/* Outputs of RONDE__GROUPED_COLUMNS neighbours in a row, all of whose taps in a row fall inside, and one or two rows: the
+ * sums over taps and k of weights and inputs. */
+typedef struct ronde__grouped_tile {
+  const float *x; /* of the first tap of the first output */
+  int64_t x_row, x_column;
+  const float *w; /* of the first tap */
+  int64_t w_row, w_column, w_input;
+  float *y;
+  int64_t y_row, y_column;
+  int taps[2], stride[2];
+  int rows;       /* of outputs */
+  int begin, end; /* of the (rows - 1) stride[0] + taps[0] rows of inputs, those that are there */
+  int64_t n, block;
+  int group;
+  bool accumulate;
+} ronde__grouped_tile;
+
+/* The same of any rows by a list: y[r][j] (+)= sum over t < count and k of w_t[k][j] * x_t[r][...]; x_t and w_t lie
+ * x_offsets[t], w_offsets[t] bytes after x, w. */
+typedef struct ronde__grouped_rows {
+  const float *x, *w;
+  const uint64_t *x_offsets, *w_offsets;
+  int64_t count, rows, block;
+  int group;
+  int64_t w_input;
+  float *y;
+  bool accumulate;
+} ronde__grouped_rows;
+
+/* Adds the gradients of taps [taps[0]][taps[1]] for 16 channels from `channel` on, over `tiles` times
+ * RONDE__GROUPED_COLUMNS neighbouring outputs of one row, all of whose taps fall inside. */
+typedef struct ronde__grouped_weights {
+  const float *x; /* of the first tap of the first output */
+  int64_t x_row, x_column;
+  const float *dy;
+  int64_t dy_column;
+  float *dw;
+  int64_t w_row, w_column, w_input;
+  int taps[2], stride;
+  int64_t tiles, n, block, channel;
+  int group;
+} ronde__grouped_weights;
+
+/* The same of one tap over any rows: out[k][j] += sum over r < rows of dy[r][j] * x[r][...]. */
+typedef struct ronde__grouped_dots {
+  const float *dy, *x;
+  int64_t rows, block, channel;
+  int group;
+  int64_t w_input;
+  float *out;
+} ronde__grouped_dots;
+
+/* Which tiles there are. */
+static inline bool ronde__grouped_tile_fits(int taps_w, int stride, int group) {
+  if (stride == 1) return taps_w >= 1 && (group == 1 ? taps_w <= 5 || taps_w == 7 : taps_w <= 3);
+  if (stride != 2) return false;
+  return taps_w == 3 || (group == 1 ? taps_w == 5 || taps_w == 7 : taps_w == 1);
+}
+/* How many rows of taps a call for gradients takes, besides one: 0: none, not even one. */
+static inline int ronde__grouped_weight_rows(int taps_w, int stride, int group) {
+  if (stride > 2) return 0;
+  if (taps_w == 3) return 3;
+  if (group == 1) return taps_w == 5 ? 2 : taps_w == 7;
+  return taps_w == 1;
+}
+
 enum { RONDE__MULTIPLY_ADDS = 12 };
 
 enum { RONDE__NO_PLACE = 255 }; /* of a window's maximum that a ReLU has cut off */
@@ -146,6 +219,26 @@ typedef struct ronde__kernels {
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
   float (*sum)(const float *x, int64_t n);
+  /* The largest of n > 0 numbers; what is no number is not looked at. */
+  float (*max)(const float *x, int64_t n);
+  /* x[j] = exp(factor * x[j] - shift), which is at most exp(88); returns their sum, for short rows */
+  float (*exp_sum)(float *x, float factor, float shift, int64_t n);
+  /* ds[j] = p[j] * (dp[j] - shift); ds may be p or dp */
+  void (*softmax_backward)(const float *p, const float *dp, float shift, float *ds, int64_t n);
+
+  /* One step of an LSTM for one example of h values. gates [4h], of i, f, g, o: the sums of products, to which bias [4h]
+   * (NULL: none) is added, become the gates. cell_before NULL: zeros. */
+  void (*lstm_step)(float *gates, const float *bias, const float *cell_before, float *cell, float *y, int64_t h);
+  /* dh and dcell: of y and cell as later steps leave it, to dh comes dy (may be NULL); they become zero, and that of the
+   * cell before. dgates [4h]: of the sums. */
+  void (*lstm_step_back)(const float *gates, const float *cell_before, const float *cell, const float *dy, float *dh,
+                         float *dcell, float *dgates, int64_t h);
+  /* The same of a GRU. gates [4h]: the sums of x for r, z, n become r, z, n and q, what h gives to n; sums [3h]: of h;
+   * bias [4h] of the four. */
+  void (*gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h);
+  /* dh becomes what comes to y_before without passing a gate's sums; dgates [4h]: of the sums of r, z, n and of q. */
+  void (*gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
+                        int64_t h);
 
   /* `turns` times RONDE__MULTIPLY_ADDS independent multiply-adds on whole registers. The result only keeps the
    * compiler from leaving them out. */
@@ -179,12 +272,11 @@ typedef struct ronde__kernels {
   void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                         const float *b, const float *c, float *dx, bool accumulate);
 
-  /* Depthwise convolution over rows [rows][n] of channels, n a multiple of 16. */
-  /* y[r][j] (+)= sum over t < count of w_t[j] * x_t[r][j]; x_t and w_t lie x_offsets[t], w_offsets[t] bytes after x, w */
-  void (*depthwise_rows)(const float *x, const uint64_t *x_offsets, const float *w, const uint64_t *w_offsets,
-                         int64_t count, int64_t rows, int64_t n, float *y, bool accumulate);
-  /* out[j] += sum over r < rows of a[r][j] * b[r][j] */
-  void (*column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
+  /* Convolution in groups (see ronde__grouped_tile). */
+  void (*grouped_tile)(const ronde__grouped_tile *tile);
+  void (*grouped_rows)(const ronde__grouped_rows *rows);
+  void (*grouped_weights)(const ronde__grouped_weights *weights);
+  void (*grouped_dots)(const ronde__grouped_dots *dots);
 
   /* Windows: y[j] = max over i < count of x[offsets[i] + j] + bias[j % n_bias]; which[j] = the first i that has it (NaN
    * counts as the largest). n_bias is a multiple of 16 that divides n; bias may be NULL. relu: y[j] = relu(max), and

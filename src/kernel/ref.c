@@ -1,12 +1,29 @@
 /* Naive references in f64, the oracle of the tests.
- * N batch, C channels, H, W; O output channels, OH, OW; KH, KW taps, SH, SW strides, PH, PW padding. */
+ * N batch, C channels, H, W; O output channels, OH, OW; KH, KW taps, SH, SW strides, DH, DW dilations, PH, PW padding in
+ * front. */
 #include "kernel/ref.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static int64_t out_h(const ronde__ref_conv *p) { return (p->h + 2 * p->ph - p->kh) / p->sh + 1; }
-static int64_t out_w(const ronde__ref_conv *p) { return (p->w + 2 * p->pw - p->kw) / p->sw + 1; }
+/* Windows are counted one by one: each fits, or is the last one, which is cut off but does not begin in the end. */
+static int64_t n_windows(int64_t in, int front, int end, int k, int dilation, int stride, bool round_up) {
+  int64_t n = 0, limit = in + front + end;
+  while (n * stride + (int64_t)dilation * (k - 1) < limit) n++;
+  if (round_up && (n - 1) * stride + (int64_t)dilation * (k - 1) + 1 < limit) n++;
+  return round_up && (n - 1) * stride >= in + front ? n - 1 : n;
+}
+static int64_t out_h(const ronde__ref_conv *p) {
+  return n_windows(p->h, p->ph, p->ph + p->eh, p->kh, p->dh, p->sh, p->round_up);
+}
+static int64_t out_w(const ronde__ref_conv *p) {
+  return n_windows(p->w, p->pw, p->pw + p->ew, p->kw, p->dw, p->sw, p->round_up);
+}
+
+void ronde__ref_window(const ronde__ref_conv *p, int64_t *h_out, int64_t *w_out) {
+  *h_out = out_h(p);
+  *w_out = out_w(p);
+}
 
 static double *zeros(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
 
@@ -32,7 +49,7 @@ void ronde__ref_gemm(const ronde__gemm_shape *s, const float *a, const uint64_t 
 
 /* The flat index of the input pixel that tap (kh, kw) of output (oh, ow) meets in plane `plane`; -1 in the padding. */
 static int64_t input_at(const ronde__ref_conv *p, int64_t plane, int64_t oh, int64_t ow, int kh, int kw) {
-  int64_t h = oh * p->sh + kh - p->ph, w = ow * p->sw + kw - p->pw;
+  int64_t h = oh * p->sh + kh * p->dh - p->ph, w = ow * p->sw + kw * p->dw - p->pw;
   return h < 0 || h >= p->h || w < 0 || w >= p->w ? -1 : (plane * p->h + h) * p->w + w;
 }
 
@@ -135,7 +152,11 @@ void ronde__ref_max_pool_backward(const ronde__ref_conv *p, const float *x, cons
 static int64_t window_size(const ronde__ref_conv *p, bool exclude_padding, int64_t oh, int64_t ow) {
   int64_t size = 0;
   for (int kh = 0; kh < p->kh; kh++)
-    for (int kw = 0; kw < p->kw; kw++) size += !exclude_padding || input_at(p, 0, oh, ow, kh, kw) >= 0;
+    for (int kw = 0; kw < p->kw; kw++) {
+      bool padded =
+          oh * p->sh + kh * p->dh < p->h + 2 * p->ph + p->eh && ow * p->sw + kw * p->dw < p->w + 2 * p->pw + p->ew;
+      size += exclude_padding ? input_at(p, 0, oh, ow, kh, kw) >= 0 : padded;
+    }
   return size;
 }
 

@@ -12,7 +12,11 @@ void ronde__ref_gemm(const ronde__gemm_shape *shape, const float *a, const uint6
 typedef struct ronde__ref_conv {
   int64_t n, c, h, w, o;
   int kh, kw, sh, sw, ph, pw;
+  int dh, dw, eh, ew; /* dilations; zeros at the end beyond those in front, which ph and pw are */
+  bool round_up;      /* of pooling: ceil_mode */
 } ronde__ref_conv;
+/* How many windows there are in height and width. */
+void ronde__ref_window(const ronde__ref_conv *p, int64_t *h_out, int64_t *w_out);
 /* x [N][C][H][W], weight [O][C][KH][KW], bias [O] or NULL, y [N][O][OH][OW] */
 void ronde__ref_conv_forward(const ronde__ref_conv *p, const float *x, const float *weight, const float *bias,
                              float *y);

@@ -111,6 +111,15 @@ void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(dot)(const float *x, const float *y, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
+float NAME(max)(const float *x, int64_t n);
+float NAME(exp_sum)(float *x, float factor, float shift, int64_t n);
+void NAME(softmax_backward)(const float *p, const float *dp, float shift, float *ds, int64_t n);
+void NAME(lstm_step)(float *gates, const float *bias, const float *cell_before, float *cell, float *y, int64_t h);
+void NAME(lstm_step_back)(const float *gates, const float *cell_before, const float *cell, const float *dy, float *dh,
+                          float *dcell, float *dgates, int64_t h);
+void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h);
+void NAME(gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
+                         int64_t h);
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
 void NAME(bf16_unpack)(const uint16_t *in, float *x, int64_t n);
 void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
@@ -120,9 +129,10 @@ void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, in
                      float *sum_dy, float *sum_dyx);
 void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                          const float *b, const float *c, float *dx, bool accumulate);
-void NAME(depthwise_rows)(const float *x, const uint64_t *x_offsets, const float *w, const uint64_t *w_offsets,
-                          int64_t count, int64_t rows, int64_t n, float *y, bool accumulate);
-void NAME(column_dots)(const float *a, const float *b, int64_t rows, int64_t n, float *out);
+void NAME(grouped_tile)(const ronde__grouped_tile *tile);
+void NAME(grouped_rows)(const ronde__grouped_rows *rows);
+void NAME(grouped_weights)(const ronde__grouped_weights *weights);
+void NAME(grouped_dots)(const ronde__grouped_dots *dots);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
                       bool relu, float *y, uint8_t *which);
 void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,

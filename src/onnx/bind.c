@@ -34,6 +34,17 @@ static bool has_param(const ronde_graph *graph, const char *name) {
   return false;
 }
 
+ronde__shape ronde__onnx_dims_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  ronde__shape shape = {0};
+  if (!value || value->kind != RONDE__ONNX_CONSTANT || value->constant->n_dims > RONDE_MAX_RANK) return shape;
+  const Onnx__TensorProto *tensor = value->constant;
+  if (ronde__onnx_elems(tensor) < 1) return shape;
+  for (size_t d = 0; d < tensor->n_dims; d++) shape.dim[shape.rank++] = tensor->dims[d];
+  if (!value->transposed) return shape;
+  return (ronde__shape){2, {shape.dim[1], shape.dim[0]}};
+}
+
 ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
                               ronde__onnx_layer *layer) {
@@ -99,8 +110,8 @@ static ronde_status check_shape(ronde__onnx_import *im, const ronde__onnx_node *
                           wants);
 }
 
-ronde_status ronde__onnx_end_layer(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_layer *layer,
-                                   const ronde_tensor *y) {
+ronde_status ronde__onnx_note_layer(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                    const ronde__onnx_layer *layer, const ronde_tensor *y) {
   const ronde_graph *graph = im->graph;
   if (!y) return ronde_graph_status(graph);
   const ronde__node *added = &graph->nodes[y->producer];
@@ -112,6 +123,12 @@ ronde_status ronde__onnx_end_layer(ronde__onnx_import *im, const ronde__onnx_nod
     RONDE_TRY(ronde__onnx_check_floats(im->file, weight->tensor));
     RONDE_TRY(note(im->records, node, im, weight));
   }
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_end_layer(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_layer *layer,
+                                   const ronde_tensor *y) {
+  RONDE_TRY(ronde__onnx_note_layer(im, node, layer, y));
   return ronde__onnx_set(im, node, 0, y);
 }
 

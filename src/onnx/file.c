@@ -83,6 +83,12 @@ static ronde_status twice(const ronde__onnx *file, int value) {
   return ronde__fail(RONDE_E_INPUT, "%s: %s is there twice", file->path, RONDE__SHOWN(file->names[value]));
 }
 
+static bool is_input(const ronde__onnx *file, int value) {
+  for (int i = 0; i < file->n_pieces; i++)
+    if (file->pieces[i].value == value) return true;
+  return file->lead && value == file->input;
+}
+
 /* The tensor of a node Constant is as good as an initializer; it is called like the node's output. */
 static ronde_status take_constant(ronde__onnx *file, const ronde__onnx_node *node) {
   const Onnx__AttributeProto *value = ronde__onnx_attr(node, "value");
@@ -109,7 +115,7 @@ static ronde_status list_constants(ronde__onnx *file) {
     for (int k = 0; k < node->n_out; k++) {
       int value = node->out[k];
       if (value < 0) continue;
-      if (file->constants[value] || file->producer[value] >= 0 || value == file->input) return twice(file, value);
+      if (file->constants[value] || file->producer[value] >= 0 || is_input(file, value)) return twice(file, value);
       file->producer[value] = i;
     }
     RONDE_TRY(take_constant(file, node));
@@ -152,17 +158,61 @@ static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *in
   return RONDE_OK;
 }
 
+static bool is_initializer_of(const Onnx__GraphProto *graph, const char *name) {
+  for (size_t k = 0; k < graph->n_initializer; k++)
+    if (graph->initializer[k]->name && !strcmp(graph->initializer[k]->name, name)) return true;
+  return false;
+}
+
+/* One more input of a file without a batch: a part of Ronde's. */
+static ronde_status add_piece(ronde__onnx *file, const Onnx__ValueInfoProto *input) {
+  bool is_tensor = input->type && input->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  const Onnx__TypeProto__Tensor *type = is_tensor ? input->type->tensor_type : NULL;
+  const Onnx__TensorShapeProto *shape = type ? type->shape : NULL;
+  const char *name = RONDE__SHOWN(input->name);
+  if (!shape || type->elem_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || shape->n_dim > RONDE_MAX_RANK)
+    return ronde__fail(RONDE_E_INPUT, "%s: its input %s is not a tensor of f32 with up to %d dimensions", file->path,
+                       name, RONDE_MAX_RANK);
+  ronde__onnx_piece *piece = &file->pieces[file->n_pieces++];
+  *piece = (ronde__onnx_piece){.value = find_name(file, input->name)};
+  file->input = piece->value;
+  for (size_t d = 0; d < shape->n_dim; d++) {
+    RONDE_TRY(check_dim(file, shape->dim[d], d));
+    piece->shape.dim[piece->shape.rank++] = shape->dim[d]->dim_value;
+  }
+  if (shape->n_dim == 0) piece->shape = (ronde__shape){1, {1}};
+  if (__builtin_add_overflow(file->shape.dim[0], ronde__shape_elems(&piece->shape), &file->shape.dim[0]) ||
+      file->shape.dim[0] > INT32_MAX)
+    return ronde__fail(RONDE_E_INPUT, "%s: its inputs are too large", file->path);
+  return RONDE_OK;
+}
+
+/* Of a file without a batch: all inputs; of no input at all, one number that nobody reads. */
+static ronde_status find_pieces(ronde__onnx *file) {
+  const Onnx__GraphProto *graph = file->model->graph;
+  RONDE__ALLOC(file->pieces, (graph->n_input + 1) * sizeof *file->pieces, file->path);
+  file->shape.rank = 1;
+  for (size_t i = 0; i < graph->n_input; i++) {
+    if (ronde__is_empty(graph->input[i]->name))
+      return ronde__fail(RONDE_E_INPUT, "%s: an input has no name", file->path);
+    if (!is_initializer_of(graph, graph->input[i]->name)) RONDE_TRY(add_piece(file, graph->input[i]));
+  }
+  if (file->n_pieces == 0) file->shape.dim[0] = 1;
+  if (graph->n_output != 1 || ronde__is_empty(graph->output[0]->name))
+    return ronde__fail(RONDE_E_INPUT, "%s: it has %zu outputs, but a network has one", file->path, graph->n_output);
+  file->output = find_name(file, graph->output[0]->name);
+  return RONDE_OK;
+}
+
 /* Files of old list initializers among the inputs. */
 static ronde_status find_ends(ronde__onnx *file) {
   const Onnx__GraphProto *graph = file->model->graph;
+  if (!file->lead) return find_pieces(file);
   const Onnx__ValueInfoProto *input = NULL;
   for (size_t i = 0; i < graph->n_input; i++) {
     const char *name = graph->input[i]->name;
-    bool is_initializer = false;
     if (ronde__is_empty(name)) return ronde__fail(RONDE_E_INPUT, "%s: an input has no name", file->path);
-    for (size_t k = 0; k < graph->n_initializer && !is_initializer; k++)
-      is_initializer = graph->initializer[k]->name && !strcmp(graph->initializer[k]->name, name);
-    if (is_initializer) continue;
+    if (is_initializer_of(graph, name)) continue;
     if (input)
       return ronde__fail(RONDE_E_INPUT, "%s: it has several inputs (%s, %s), but a network has one", file->path,
                          RONDE__SHOWN(input->name), RONDE__SHOWN(name));
@@ -225,7 +275,7 @@ static ronde_status check_order(const ronde__onnx *file) {
     const ronde__onnx_node *node = &file->nodes[i];
     for (int k = 0; k < node->n_in && node->build; k++) {
       int value = node->in[k];
-      bool known = value < 0 || value == file->input || file->constants[value] ||
+      bool known = value < 0 || is_input(file, value) || file->constants[value] ||
                    (file->producer[value] >= 0 && file->producer[value] < i);
       if (!known)
         return ronde__fail(RONDE_E_INPUT, "%s: node %s reads %s, which nothing in front of it computes", file->path,
@@ -273,7 +323,8 @@ static ronde_status try_network(ronde__onnx *file) {
   ronde_status status = ronde_graph_status(graph);
   if (!y && status == RONDE_OK) status = RONDE_E_INPUT; /* who found it has said it */
   if (y) file->outputs = ronde__shape_elems(&y->shape);
-  if (y && file->n_weights == 0) status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);
+  if (y && file->n_weights == 0 && file->needs_weights)
+    status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);
   ronde_graph_destroy(graph);
   return status;
 }
@@ -323,12 +374,17 @@ static ronde_status hash(ronde__onnx *file, const void *data, size_t bytes) {
   return status == RONDE_OK ? ended : status;
 }
 
-ronde_status ronde__onnx_parse(const char *name, const char *folder, const void *data, size_t bytes,
-                               ronde__onnx **file_out) {
+static ronde_status parse(const char *name, const char *folder, const void *data, size_t bytes, int lead,
+                          bool needs_weights, ronde__onnx **file_out) {
   ronde__onnx *file;
   RONDE__ALLOC(file, sizeof *file, name);
-  *file = (ronde__onnx){
-      .path = ronde__strdup(name), .folder = ronde__strdup(folder), .input = -1, .output = -1, .head = -1};
+  *file = (ronde__onnx){.path = ronde__strdup(name),
+                        .folder = ronde__strdup(folder),
+                        .input = -1,
+                        .output = -1,
+                        .head = -1,
+                        .lead = lead,
+                        .needs_weights = needs_weights};
   ronde_status status = file->path && file->folder ? ronde__onnx_unpack(name, data, bytes, &file->model)
                                                    : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", name);
   if (status == RONDE_OK) status = prepare(file);
@@ -336,6 +392,16 @@ ronde_status ronde__onnx_parse(const char *name, const char *folder, const void 
   if (status == RONDE_OK) *file_out = file;
   else ronde__onnx_close(file);
   return status;
+}
+
+ronde_status ronde__onnx_parse(const char *name, const char *folder, const void *data, size_t bytes,
+                               ronde__onnx **file_out) {
+  return parse(name, folder, data, bytes, 1, true, file_out);
+}
+
+ronde_status ronde__onnx_parse_case(const char *name, const void *data, size_t bytes, bool has_batch,
+                                    ronde__onnx **file_out) {
+  return parse(name, ".", data, bytes, has_batch, false, file_out);
 }
 
 static ronde_status read_file(const char *path, const char *folder, ronde__onnx **file_out) {
@@ -367,6 +433,7 @@ void ronde__onnx_close(ronde__onnx *file) {
   if (!file) return;
   for (int i = 0; i < file->n_weights; i++) free(file->weights[i].name);
   free(file->weights);
+  ronde__free(file->pieces);
   ronde__free(file->names);
   ronde__free(file->constants);
   ronde__free(file->n_readers);

@@ -26,12 +26,22 @@ static bool is_done(const ronde__onnx_import *im, const ronde__onnx_node *node) 
   return false;
 }
 
+/* Of a file without a batch the output may be known from the file alone. */
+static ronde_status sizes_as_output(ronde__onnx_import *im, ronde__onnx_value *y) {
+  float values[RONDE__ONNX_MAX_SIZES];
+  const int64_t n = y->n;
+  for (int i = 0; i < y->n; i++) values[i] = (float)y->size[i];
+  *y = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = ronde_parameter(im->graph, "sizes", 1, &n, values, true)};
+  return ronde_graph_status(im->graph);
+}
+
 static ronde_status build_nodes(ronde__onnx_import *im) {
   for (int i = 0; i < im->file->n_nodes; i++) {
     const ronde__onnx_node *node = &im->file->nodes[i];
     if (node->build && !is_done(im, node)) RONDE_TRY(node->build(im, node));
   }
-  const ronde__onnx_value *y = &im->values[im->file->output];
+  ronde__onnx_value *y = &im->values[im->file->output];
+  if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
   if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_BATCH_FIRST) return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: its output %s is not an activation with the batch in front", im->file->path,
                      RONDE__SHOWN(im->file->names[im->file->output]));
@@ -48,6 +58,26 @@ static ronde_status check_input(const ronde__onnx *file, const ronde_tensor *x) 
                      own.rank == 3 && file->shape.rank == 3 ? " (--resize HxW makes images fit)" : "");
 }
 
+/* Cuts the input of a file without a batch into those of the file. */
+static ronde_status cut_input(ronde__onnx_import *im, const ronde_tensor *x) {
+  const ronde__onnx *file = im->file;
+  int64_t rest[RONDE_MAX_RANK];
+  for (int i = 0; i < file->n_pieces; i++) {
+    const ronde__onnx_piece *piece = &file->pieces[i];
+    int64_t own = ronde__shape_elems(&piece->shape);
+    ronde_tensor *pieces[2] = {NULL, NULL};
+    ronde_tensor_dims(x, rest);
+    if (i + 1 < file->n_pieces) {
+      ronde_cut(x, 2, (int64_t[]){own, rest[0] - own}, pieces);
+      x = pieces[1];
+    }
+    const ronde_tensor *y = ronde_reshape(pieces[0] ? pieces[0] : x, piece->shape.rank, piece->shape.dim);
+    if (!y) return ronde_graph_status(im->graph);
+    im->values[piece->value] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = y};
+  }
+  return RONDE_OK;
+}
+
 static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
                            ronde__onnx_end end, ronde__onnx *records) {
   ronde__onnx_import im = {.file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
@@ -59,9 +89,11 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
   }
   for (int i = 0; i < file->n_names; i++)
     if (file->constants[i])
-      im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT, .constant = file->constants[i]};
-  im.values[file->input] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
-  ronde_status status = build_nodes(&im);
+      im.values[i] = (ronde__onnx_value){
+          .kind = RONDE__ONNX_CONSTANT, .constant = file->constants[i], .fixed = file->producer[i] >= 0};
+  if (file->lead) im.values[file->input] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
+  ronde_status status = file->lead ? RONDE_OK : cut_input(&im, x);
+  if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
   ronde__free(im.values);
   return y ? graph->tensors[y->id] : NULL;

@@ -26,7 +26,8 @@ typedef struct ronde__onnx_value {
   ronde__onnx_order order; /* TENSOR, */
   const ronde_tensor *x;
   const Onnx__TensorProto *constant; /* CONSTANT, */
-  bool transposed;                   /* of a matrix */
+  bool fixed;                        /* whose values no training changes, */
+  bool transposed;                   /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
   int n;                             /* SIZES: a list of so many, */
   bool is_scalar;                    /* or one by itself */
   int64_t size[RONDE__ONNX_MAX_SIZES];
@@ -63,6 +64,12 @@ typedef struct ronde__onnx_weight {
   bool is_buffer;
 } ronde__onnx_weight;
 
+/* An input of a file without a batch. */
+typedef struct ronde__onnx_piece {
+  int value;
+  ronde__shape shape;
+} ronde__onnx_piece;
+
 struct ronde__onnx {
   char *path, *folder, *about;
   Onnx__ModelProto *model;
@@ -76,6 +83,10 @@ struct ronde__onnx {
   ronde__onnx_node *nodes;
   int *operands; /* of all nodes */
   int input, output;
+  int lead; /* dimensions of the batch in front of an example's, 1; 0: the file's tensors are those of an example */
+  bool needs_weights;
+  ronde__onnx_piece *pieces; /* [n_pieces]: where there is no batch, its inputs, which follow each other in Ronde's */
+  int n_pieces;
   int head;      /* the node of the linear layer that makes the output; -1: there is none */
   int64_t batch; /* that the file was made for; 0: any */
   ronde__shape shape;
@@ -104,6 +115,8 @@ ronde_status ronde__onnx_check_floats(const ronde__onnx *file, const Onnx__Tenso
 ronde_status ronde__onnx_read_floats(const ronde__onnx *file, const Onnx__TensorProto *tensor, float *values_out);
 /* A list of at most RONDE__ONNX_MAX_SIZES integers; false: it is something else. */
 bool ronde__onnx_read_sizes(const Onnx__TensorProto *tensor, ronde__onnx_value *value_out);
+/* All its integers, of any dims, at most `max`; false: it is something else. */
+bool ronde__onnx_read_integers(const Onnx__TensorProto *tensor, int max, int64_t *values_out, int *n_out);
 /* One float, as a scalar or a list of one. */
 bool ronde__onnx_read_number(const Onnx__TensorProto *tensor, double *number_out);
 bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor);
@@ -134,6 +147,27 @@ ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onn
 /* Input i as one float; `otherwise` where it is left out. */
 ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double otherwise,
                                    double *number_out);
+/* Input i as a tensor of so many dimensions an example, 1s put in front: an activation, or a constant, which becomes a
+ * parameter. RONDE_E_INPUT where the batch would not stay in front. */
+ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
+                                 const ronde_tensor **x_out);
+/* Input i, a constant of floats, as a parameter of its own dims; of a scalar, [1]. */
+ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                   const ronde_tensor **x_out);
+/* Whether input i is one number that no training changes. */
+bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double *number_out);
+/* Of integers, in sizes or in a constant. */
+bool ronde__onnx_is_sizes(const ronde__onnx_value *value);
+/* Axes as a mask, counted with the batch, of a tensor of that rank in the file: input i, or an attribute; 0: none are
+ * given. */
+ronde_status ronde__onnx_axes(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
+                              unsigned *mask_out);
+/* Whether it makes the output of the file and belongs to the loss: the output is its input then. */
+bool ronde__onnx_is_left_out(const ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_end end);
+/* moves.c: the operators of these names, of an activation. */
+ronde_status ronde__onnx_expand_tensor(ronde__onnx_import *im, const ronde__onnx_node *node);
+ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node);
+ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_node *node);
 /* Sets output i, where it has a name. x NULL: the public call has failed. */
 ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x);
 /* An axis that counts the batch, as the dimension of an example: RONDE_E_INPUT where there is none. */
@@ -155,6 +189,8 @@ typedef struct ronde__onnx_layer {
   int n;
 } ronde__onnx_layer;
 
+/* A constant's dims as a shape; rank 0: input i is no constant, or has too many. */
+ronde__shape ronde__onnx_dims_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* Input i of the node, a constant, as the layer's next weight. suffix: behind its name, or "". */
 ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
@@ -165,15 +201,19 @@ ronde_status ronde__onnx_begin(ronde__onnx_import *im, ronde__onnx_layer *layer)
  * them. */
 ronde_status ronde__onnx_end_layer(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_layer *layer,
                                    const ronde_tensor *y);
+/* The same without an output. */
+ronde_status ronde__onnx_note_layer(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                    const ronde__onnx_layer *layer, const ronde_tensor *y);
 void ronde__onnx_layer_release(ronde__onnx_layer *layer);
 
 /* ---- window.c: kernels, strides and padding ---- */
 
 typedef struct ronde__onnx_window {
-  int kernel[2], stride[2], padding[2];
+  int kernel[2], stride[2], dilation[2], padding[2], padding_more[2];
+  bool ceil_mode;
 } ronde__onnx_window;
 
-/* Of a convolution or pooling over x [C,H,W]. RONDE_E_INPUT where it has no such symmetric window. */
+/* Of a convolution or pooling over x [C,H,W]. */
 ronde_status ronde__onnx_read_window(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
                                      const int64_t kernel[2], ronde__onnx_window *window_out);
 

@@ -1,29 +1,16 @@
-/* Operators with weights: convolution, linear layers, normalisations, LSTM. */
+/* Operators with weights: convolution, linear layers, LSTM. */
 #include "onnx/import.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-/* A constant's dims as a shape; rank 0: input i is no constant, or has too many. */
-static ronde__shape dims_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  ronde__shape shape = {0};
-  if (!value || value->kind != RONDE__ONNX_CONSTANT || value->constant->n_dims > RONDE_MAX_RANK) return shape;
-  const Onnx__TensorProto *tensor = value->constant;
-  if (ronde__onnx_elems(tensor) < 1) return shape;
-  for (size_t d = 0; d < tensor->n_dims; d++) shape.dim[shape.rank++] = tensor->dims[d];
-  if (!value->transposed) return shape;
-  return (ronde__shape){2, {shape.dim[1], shape.dim[0]}};
-}
 
 /* ---- convolution ---- */
 
 static ronde_status take_conv(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__shape *weight,
-                              ronde__onnx_layer *layer) {
-  const ronde__shape bias = {1, {weight->dim[0]}};
+                              int64_t outputs, ronde__onnx_layer *layer) {
+  const ronde__shape bias = {1, {outputs}};
   RONDE_TRY(ronde__onnx_take(im, node, 1, "", RONDE__ONNX_AS_IT_IS, weight, false, layer));
   if (ronde__onnx_in(im, node, 2)) {
-    ronde__shape given = dims_of(im, node, 2);
+    ronde__shape given = ronde__onnx_dims_of(im, node, 2);
     if (!ronde__shape_equal(&given, &bias)) return ronde__onnx_fail(im, node, "its bias has another shape");
     RONDE_TRY(ronde__onnx_take(im, node, 2, "", RONDE__ONNX_AS_IT_IS, &bias, false, layer));
   }
@@ -34,22 +21,87 @@ ronde_status ronde__onnx_op_conv(ronde__onnx_import *im, const ronde__onnx_node 
   const ronde_tensor *x;
   ronde__onnx_window window;
   ronde__onnx_layer layer = {0};
-  ronde__shape weight = dims_of(im, node, 1);
+  ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
   int64_t groups = ronde__onnx_attr_int(node, "group", 1);
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   if (weight.rank != 4 || groups < 1 || groups > INT32_MAX)
     return ronde__onnx_fail(im, node, "its weight is not an initializer of 4 dimensions, or its groups are impossible");
   RONDE_TRY(ronde__onnx_read_window(im, node, x, &weight.dim[2], &window));
-  ronde_status status = take_conv(im, node, &weight, &layer);
+  ronde_status status = take_conv(im, node, &weight, weight.dim[0], &layer);
   if (status == RONDE_OK) {
     ronde_conv2d_options o = {.out_channels = weight.dim[0], .groups = (int)groups, .no_bias = layer.n == 1};
     for (int d = 0; d < 2; d++) {
       o.kernel[d] = window.kernel[d];
       o.stride[d] = window.stride[d];
       o.padding[d] = window.padding[d];
+      o.padding_more[d] = window.padding_more[d];
+      o.dilation[d] = window.dilation[d];
     }
     status = ronde__onnx_end_layer(im, node, &layer, ronde_conv2d(x, layer.label, &o));
   }
+  ronde__onnx_layer_release(&layer);
+  return status;
+}
+
+/* ---- transposed convolution ---- */
+
+/* Padding from the size of the output, which is given, or is the input's times the strides. */
+static ronde_status pad_to_output(const ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *dims,
+                                  ronde_conv_transpose2d_options *o) {
+  size_t n;
+  const int64_t *sizes = ronde__onnx_attr_ints(node, "output_shape", &n);
+  bool upper = ronde__onnx_attr_is(node, "auto_pad", "NOTSET", "SAME_UPPER");
+  bool same = upper || ronde__onnx_attr_is(node, "auto_pad", "NOTSET", "SAME_LOWER");
+  if (!sizes && !same) return RONDE_OK;
+  if (sizes && n != 2 && n != 4) return ronde__onnx_fail(im, node, "its output_shape is not two sizes");
+  for (int d = 0; d < 2; d++) {
+    int64_t size = sizes ? sizes[n - 2 + (size_t)d] : dims[1 + d] * o->stride[d];
+    int64_t all =
+        (dims[1 + d] - 1) * o->stride[d] + (int64_t)(o->kernel[d] - 1) * o->dilation[d] + 1 + o->output_padding[d];
+    if (size < 1 || size > all)
+      return ronde__onnx_fail(im, node, "its output has %lld pixels in dimension %d, more than the %lld that it makes",
+                              (long long)size, d + 2, (long long)all);
+    o->padding[d] = (int)(upper ? (all - size) / 2 : (all - size + 1) / 2);
+    o->padding_more[d] = (int)(all - size - 2 * o->padding[d]);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status read_output_padding(const ronde__onnx_import *im, const ronde__onnx_node *node, int padding[2]) {
+  size_t n;
+  const int64_t *given = ronde__onnx_attr_ints(node, "output_padding", &n);
+  for (size_t d = 0; given && d < 2; d++) {
+    if (n != 2 || given[d] < 0 || given[d] > INT16_MAX)
+      return ronde__onnx_fail(im, node, "its output_padding is not two sizes");
+    padding[d] = (int)given[d];
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_op_conv_transpose(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_window window;
+  ronde__onnx_layer layer = {0};
+  int64_t dims[RONDE_MAX_RANK], groups = ronde__onnx_attr_int(node, "group", 1);
+  ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  if (weight.rank != 4 || groups < 1 || groups > INT32_MAX / weight.dim[1])
+    return ronde__onnx_fail(im, node, "its weight is not an initializer of 4 dimensions, or its groups are impossible");
+  RONDE_TRY(ronde__onnx_read_window(im, node, x, &weight.dim[2], &window));
+  ronde_tensor_dims(x, dims);
+  ronde_conv_transpose2d_options o = {.out_channels = weight.dim[1] * groups, .groups = (int)groups};
+  for (int d = 0; d < 2; d++) {
+    o.kernel[d] = window.kernel[d];
+    o.stride[d] = window.stride[d];
+    o.padding[d] = window.padding[d];
+    o.padding_more[d] = window.padding_more[d];
+    o.dilation[d] = window.dilation[d];
+  }
+  RONDE_TRY(read_output_padding(im, node, o.output_padding));
+  RONDE_TRY(pad_to_output(im, node, dims, &o));
+  ronde_status status = take_conv(im, node, &weight, o.out_channels, &layer);
+  o.no_bias = layer.n == 1;
+  if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_conv_transpose2d(x, layer.label, &o));
   ronde__onnx_layer_release(&layer);
   return status;
 }
@@ -78,7 +130,7 @@ static ronde_status take_linear(ronde__onnx_import *im, const ronde__onnx_node *
 static ronde_status add_linear(ronde__onnx_import *im, const ronde__onnx_node *node, const linear *l) {
   const ronde_tensor *x;
   ronde__onnx_layer layer = {0};
-  ronde__shape weight = dims_of(im, node, 1);
+  ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   if (weight.rank != 2) return ronde__onnx_fail(im, node, "its second factor is not an initializer of 2 dimensions");
   if (!l->in_rows) weight = (ronde__shape){2, {weight.dim[1], weight.dim[0]}};
@@ -93,87 +145,120 @@ static ronde_status add_linear(ronde__onnx_import *im, const ronde__onnx_node *n
 
 /* Whether input i is a vector of that many elements, [1,n] taken for one. */
 static bool is_vector(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, int64_t n) {
-  ronde__shape shape = dims_of(im, node, i);
+  ronde__shape shape = ronde__onnx_dims_of(im, node, i);
   return (shape.rank == 1 && shape.dim[0] == n) || (shape.rank == 2 && shape.dim[0] == 1 && shape.dim[1] == n);
+}
+
+/* Of any two matrices, scaled, with any addend. */
+static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
+                                 bool turn_a, bool turn_b) {
+  const ronde_tensor *a, *b, *c, *y;
+  if (im->file->lead) return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
+  RONDE_TRY(ronde__onnx_operand(im, node, 0, 2, &a));
+  RONDE_TRY(ronde__onnx_operand(im, node, 1, 2, &b));
+  y = ronde_matmul(a, b, turn_a, turn_b);
+  if (alpha != 1) y = ronde_function(y, RONDE_AFFINE, alpha, 0);
+  if (y && ronde__onnx_in(im, node, 2)) {
+    RONDE_TRY(ronde__onnx_operand(im, node, 2, 2, &c));
+    y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
+  }
+  return ronde__onnx_set(im, node, 0, y);
+}
+
+/* A linear layer, scaled, and an addend that is one too: of a weight that is an initializer. */
+static ronde_status scaled_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
+                                bool in_rows) {
+  const ronde_tensor *y, *c;
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  RONDE_TRY(add_linear(im, node, &(linear){NULL, node, 0, in_rows}));
+  if (!out) return RONDE_OK;
+  y = alpha == 1 ? out->x : ronde_function(out->x, RONDE_AFFINE, alpha, 0);
+  if (y && ronde__onnx_in(im, node, 2)) {
+    RONDE_TRY(ronde__onnx_operand(im, node, 2, 1, &c));
+    y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
+  }
+  return ronde__onnx_set(im, node, 0, y);
 }
 
 ronde_status ronde__onnx_op_gemm(ronde__onnx_import *im, const ronde__onnx_node *node) {
   bool has_bias = ronde__onnx_in(im, node, 2) != NULL, in_rows = ronde__onnx_attr_int(node, "transB", 0) != 0;
-  ronde__shape weight = dims_of(im, node, 1);
-  if (ronde__onnx_attr_float(node, "alpha", 1) != 1 || (has_bias && ronde__onnx_attr_float(node, "beta", 1) != 1) ||
-      ronde__onnx_attr_int(node, "transA", 0))
-    return ronde__onnx_fail(im, node, "alpha and beta must be 1, and transA 0");
-  if (has_bias && !is_vector(im, node, 2, weight.dim[in_rows ? 0 : 1]))
-    return ronde__onnx_fail(im, node, "its bias is not an initializer of one value for each output");
+  bool turn_a = ronde__onnx_attr_int(node, "transA", 0) != 0;
+  float alpha = (float)ronde__onnx_attr_float(node, "alpha", 1), beta = (float)ronde__onnx_attr_float(node, "beta", 1);
+  const ronde__onnx_value *a = ronde__onnx_in(im, node, 0);
+  ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
+  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !turn_a;
+  if (!is_layer) return general_gemm(im, node, alpha, beta, turn_a, in_rows);
+  if (alpha != 1 || (has_bias && (beta != 1 || !is_vector(im, node, 2, weight.dim[in_rows ? 0 : 1]))))
+    return scaled_gemm(im, node, alpha, beta, in_rows);
   return add_linear(im, node, &(linear){has_bias ? node : NULL, node, 2, in_rows});
+}
+
+/* An operand of a product, with its dims as a matrix: what has one dimension is a row, or a column. */
+static ronde_status read_factor(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank, bool vector,
+                                const ronde_tensor **x_out, bool *turned_out) {
+  ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  int64_t dims[RONDE_MAX_RANK];
+  *turned_out = value && value->transposed;
+  if (value && value->kind == RONDE__ONNX_TENSOR && value->transposed) {
+    *x_out = value->x;
+    return RONDE_OK;
+  }
+  if (value && value->kind == RONDE__ONNX_CONSTANT && value->transposed) {
+    value->transposed = false;
+    ronde_status status = ronde__onnx_operand(im, node, i, rank, x_out);
+    value->transposed = true;
+    return status;
+  }
+  if (!vector) return ronde__onnx_operand(im, node, i, rank, x_out);
+  RONDE_TRY(ronde__onnx_operand(im, node, i, 1, x_out));
+  ronde_tensor_dims(*x_out, dims);
+  int64_t column[RONDE_MAX_RANK], n = dims[0];
+  for (int d = 0; d < rank; d++) column[d] = 1;
+  column[rank - (i == 0 ? 1 : 2)] = n;
+  *x_out = ronde_reshape(*x_out, rank, column);
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+static int rank_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  int64_t dims[RONDE_MAX_RANK];
+  if (value && value->kind == RONDE__ONNX_TENSOR) return ronde_tensor_dims(value->x, dims) + im->file->lead;
+  return value && value->kind == RONDE__ONNX_CONSTANT ? (int)value->constant->n_dims : 0;
+}
+
+/* Of two tensors, either of which may be a parameter. */
+static ronde_status product(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *a, *b;
+  int lead = im->file->lead, of[2] = {rank_of(im, node, 0), rank_of(im, node, 1)};
+  int rank = (int)ronde__max(2, ronde__max(of[0], of[1]) - lead);
+  bool turn_a, turn_b;
+  RONDE_TRY(read_factor(im, node, 0, rank, of[0] == 1 && !lead, &a, &turn_a));
+  RONDE_TRY(read_factor(im, node, 1, rank, of[1] == 1 && !lead, &b, &turn_b));
+  bool reshapes = !lead && (of[0] == 1 || of[1] == 1);
+  if (!reshapes) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  const ronde_tensor *y = ronde_matmul(a, b, turn_a, turn_b);
+  if (!reshapes || !y) return ronde__onnx_set(im, node, 0, y);
+  ronde__shape own = {0}, to = {0};
+  own.rank = ronde_tensor_dims(y, own.dim);
+  for (int d = 0; d < own.rank; d++)
+    if (!((d == own.rank - 2 && of[0] == 1) || (d == own.rank - 1 && of[1] == 1))) to.dim[to.rank++] = own.dim[d];
+  if (to.rank == 0) to = (ronde__shape){1, {1}};
+  return ronde__onnx_set(im, node, 0, ronde_reshape(y, to.rank, to.dim));
 }
 
 /* With the addition of a vector behind it, which is the bias. */
 ronde_status ronde__onnx_op_matmul(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  ronde__shape weight = dims_of(im, node, 1);
+  ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
+  const ronde__onnx_value *a = ronde__onnx_in(im, node, 0);
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
-  if (next && next->build == ronde__onnx_op_add && next->n_in == 2 && weight.rank == 2) {
+  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !a->transposed;
+  if (node->n_in != 2) return ronde__onnx_fail(im, node, "it has %d inputs instead of 2", node->n_in);
+  if (!is_layer) return product(im, node);
+  if (next && next->build == ronde__onnx_op_add && next->n_in == 2) {
     int bias = next->in[0] == node->out[0] ? 1 : 0;
     if (is_vector(im, next, bias, weight.dim[1])) return add_linear(im, node, &(linear){next, next, bias, false});
   }
   return add_linear(im, node, &(linear){NULL, node, 0, false});
-}
-
-/* ---- normalisations ---- */
-
-/* What is left of 1, as ONNX's momentum is the part that stays. In seven digits, so that 0.9 gives 0.1. */
-static float momentum_of(const ronde__onnx_node *node) {
-  char text[32];
-  double stays;
-  snprintf(text, sizeof text, "%.7g", ronde__onnx_attr_float(node, "momentum", 0.9));
-  return sscanf(text, "%lf", &stays) == 1 ? (float)(1 - stays) : 0;
-}
-
-static ronde_status take_norm(ronde__onnx_import *im, const ronde__onnx_node *node, int n, const ronde__shape *shape,
-                              ronde__onnx_layer *layer) {
-  for (int i = 1; i <= n; i++) {
-    ronde__shape given = dims_of(im, node, i);
-    if (!ronde__shape_equal(&given, shape))
-      return ronde__onnx_fail(im, node, "input %d is not an initializer of the shape that is normalised", i);
-    RONDE_TRY(ronde__onnx_take(im, node, i, "", RONDE__ONNX_AS_IT_IS, shape, i > 2, layer));
-  }
-  return ronde__onnx_begin(im, layer);
-}
-
-ronde_status ronde__onnx_op_batch_norm(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
-  ronde__onnx_layer layer = {0};
-  int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  ronde_batch_norm2d_options o = {.eps = (float)ronde__onnx_attr_float(node, "epsilon", 1e-5),
-                                  .momentum = momentum_of(node)};
-  if (ronde_tensor_dims(x, dims) != 3)
-    return ronde__onnx_fail(im, node, "only inputs of 4 dimensions (batch, channels, height, width) are normalised");
-  if (!(o.eps > 0) || !(o.momentum > 0) || !(o.momentum <= 1) || !ronde__onnx_attr_int(node, "spatial", 1))
-    return ronde__onnx_fail(im, node, "it needs an epsilon above 0 and a momentum from 0 to below 1");
-  ronde_status status = take_norm(im, node, 4, &(ronde__shape){1, {dims[0]}}, &layer);
-  if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_batch_norm2d(x, layer.label, &o));
-  ronde__onnx_layer_release(&layer);
-  return status;
-}
-
-ronde_status ronde__onnx_op_layer_norm(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
-  ronde__onnx_layer layer = {0};
-  int64_t dims[RONDE_MAX_RANK];
-  int dim;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  int rank = ronde_tensor_dims(x, dims);
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", -1), rank, &dim));
-  ronde_layer_norm_options o = {.dims = rank - dim, .eps = (float)ronde__onnx_attr_float(node, "epsilon", 1e-5)};
-  ronde__shape shape = {0};
-  for (int d = dim; d < rank; d++) shape.dim[shape.rank++] = dims[d];
-  if (!(o.eps > 0)) return ronde__onnx_fail(im, node, "it needs an epsilon above 0");
-  if (!ronde__onnx_in(im, node, 2)) return ronde__onnx_fail(im, node, "without a bias it is not supported");
-  ronde_status status = take_norm(im, node, 2, &shape, &layer);
-  if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_layer_norm(x, layer.label, &o));
-  ronde__onnx_layer_release(&layer);
-  return status;
 }
 
 /* ---- LSTM ---- */
@@ -210,7 +295,7 @@ static ronde_status take_lstm(ronde__onnx_import *im, const ronde__onnx_node *no
   RONDE_TRY(ronde__onnx_take(im, node, 1, "", RONDE__ONNX_GATES, &ih, false, layer));
   RONDE_TRY(ronde__onnx_take(im, node, 2, "", RONDE__ONNX_GATES, &hh, false, layer));
   if (ronde__onnx_in(im, node, 3)) {
-    ronde__shape given = dims_of(im, node, 3);
+    ronde__shape given = ronde__onnx_dims_of(im, node, 3);
     if (!ronde__shape_equal(&given, &both)) return ronde__onnx_fail(im, node, "its bias has another shape");
     RONDE_TRY(ronde__onnx_take(im, node, 3, "_ih_l0", RONDE__ONNX_GATES, &bias, false, layer));
     RONDE_TRY(ronde__onnx_take(im, node, 3, "_hh_l0", RONDE__ONNX_GATES_HIGH, &bias, false, layer));
@@ -220,7 +305,7 @@ static ronde_status take_lstm(ronde__onnx_import *im, const ronde__onnx_node *no
 
 ronde_status ronde__onnx_op_lstm(ronde__onnx_import *im, const ronde__onnx_node *node) {
   ronde__onnx_layer layer = {0};
-  ronde__shape w = dims_of(im, node, 1), r = dims_of(im, node, 2);
+  ronde__shape w = ronde__onnx_dims_of(im, node, 1), r = ronde__onnx_dims_of(im, node, 2);
   ronde_tensor *last_hidden, *last_cell, *all;
   const ronde_tensor *hidden_0, *cell_0;
   RONDE_TRY(check_lstm(im, node));
@@ -235,8 +320,8 @@ ronde_status ronde__onnx_op_lstm(ronde__onnx_import *im, const ronde__onnx_node 
                             "[1, 4 hidden, hidden]");
   ronde_status status = take_lstm(im, node, hidden, w.dim[2], &layer);
   if (status == RONDE_OK) {
-    all = ronde_lstm(ronde__onnx_in(im, node, 0)->x, layer.label, hidden, layer.n > 2, hidden_0, cell_0, &last_hidden,
-                     &last_cell);
+    ronde_recurrent_options o = {.hidden = hidden, .no_bias = layer.n <= 2, .hidden_0 = hidden_0, .cell_0 = cell_0};
+    all = ronde_lstm(ronde__onnx_in(im, node, 0)->x, layer.label, &o, &last_hidden, &last_cell);
     status = ronde__onnx_end_layer(im, node, &layer, all);
     if (status == RONDE_OK) status = ronde__onnx_set(im, node, 1, last_hidden);
     if (status == RONDE_OK) status = ronde__onnx_set(im, node, 2, last_cell);

@@ -1,6 +1,7 @@
 /* What nodes say: attributes, inputs, and what goes wrong with them. */
 #include "onnx/import.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +71,7 @@ ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__on
   if (value->kind != RONDE__ONNX_TENSOR)
     return ronde__onnx_fail(im, node, "input %d (%s) is a constant, where only an activation is supported", i,
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  if (value->order != RONDE__ONNX_BATCH_FIRST)
+  if (value->order != RONDE__ONNX_BATCH_FIRST || value->transposed)
     return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
   *x_out = value->x;
@@ -106,12 +107,37 @@ ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *nod
 
 ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis, int rank,
                               int *dim_out) {
-  int64_t dim = (axis < 0 ? axis + rank + 1 : axis) - 1;
-  if (axis < -rank - 1 || dim >= rank || dim < 0)
+  int lead = im->file->lead;
+  int64_t dim = (axis < 0 ? axis + rank + lead : axis) - lead;
+  if (axis < -rank - lead || dim >= rank || dim < 0)
     return ronde__onnx_fail(im, node, "axis %lld is the batch, or beyond the %d dimensions of its input",
-                            (long long)axis, rank + 1);
+                            (long long)axis, rank + lead);
   *dim_out = (int)dim;
   return RONDE_OK;
+}
+
+/* An input since opset 13 or 18, an attribute before. */
+ronde_status ronde__onnx_axes(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
+                              unsigned *mask_out) {
+  size_t n;
+  const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
+  ronde__onnx_value axes;
+  *mask_out = 0;
+  if (!given && ronde__onnx_in(im, node, i)) {
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, i, &axes));
+    given = axes.size;
+    n = (size_t)axes.n;
+  }
+  for (size_t k = 0; k < n; k++) {
+    int64_t axis = given[k] < 0 && given[k] >= -rank ? given[k] + rank : given[k];
+    if (axis < 0 || axis >= rank) return ronde__onnx_fail(im, node, "axis %" PRId64 " is not there", given[k]);
+    *mask_out |= 1u << axis;
+  }
+  return RONDE_OK;
+}
+
+bool ronde__onnx_is_left_out(const ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_end end) {
+  return im->end == end && node->out[0] == im->file->output && im->file->n_readers[node->out[0]] == 1;
 }
 
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value) {

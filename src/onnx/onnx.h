@@ -22,6 +22,10 @@ ronde_status ronde__onnx_open(const char *path, ronde__onnx **file_out);
  * are looked for in `folder`. */
 ronde_status ronde__onnx_parse(const char *name, const char *folder, const void *data, size_t bytes,
                                ronde__onnx **file_out);
+/* For the cases of single operators, which need no weights. has_batch: as ever; else tensors have no batch in front, the whole
+ * file is what is done with one example, and the network's input [elements] is all the file's inputs, one behind the other. */
+ronde_status ronde__onnx_parse_case(const char *name, const void *data, size_t bytes, bool has_batch,
+                                    ronde__onnx **file_out);
 void ronde__onnx_close(ronde__onnx *file); /* NULL is taken */
 
 /* Of the file and of the data that lie beside it. */
@@ -47,7 +51,7 @@ ronde_tensor *ronde__onnx_build(const ronde__onnx *file, ronde_graph *graph, ron
  * before the ONNX file. */
 ronde_status ronde__onnx_weights(const ronde__onnx *file, ronde__safetensors **weights_out);
 
-/* Writes a net as an ONNX file (opset 17; 20 where GELU needs it), whole or absent. meta [n_meta]: what it says of itself.
+/* Writes a net as an ONNX file (opset 17, or the first that has all its operators), whole or absent. meta [n_meta]: what it says of itself.
  * RONDE_E_USAGE names a layer that ONNX cannot say. */
 ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ronde__file_meta *meta, int n_meta);
 

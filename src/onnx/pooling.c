@@ -1,6 +1,7 @@
-/* Operators that change height and width: pooling and enlarging. */
+/* Operators that change height and width: pooling and resizing. */
 #include "onnx/import.h"
 
+#include <limits.h>
 #include <math.h>
 
 static ronde_status read_pool(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
@@ -15,7 +16,10 @@ static ronde_status read_pool(ronde__onnx_import *im, const ronde__onnx_node *no
     options_out->kernel[d] = window.kernel[d];
     options_out->stride[d] = window.stride[d];
     options_out->padding[d] = window.padding[d];
+    options_out->padding_more[d] = window.padding_more[d];
+    options_out->dilation[d] = window.dilation[d];
   }
+  options_out->ceil_mode = window.ceil_mode;
   return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
 }
 
@@ -60,102 +64,150 @@ ronde_status ronde__onnx_op_global_max_pool(ronde__onnx_import *im, const ronde_
   return ronde__onnx_set(im, node, 0, ronde_max_pool2d(x, &o));
 }
 
-/* Over height and width alone. The axes are an input since opset 18, and an attribute before. */
-ronde_status ronde__onnx_op_reduce_mean(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
-  int64_t dims[RONDE_MAX_RANK];
-  ronde__onnx_value axes = {0};
-  size_t n;
-  const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
-  if (!given) RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &axes));
-  for (axes.n = given ? 0 : axes.n; given && axes.n < (int)ronde__min((int64_t)n, RONDE__ONNX_MAX_SIZES); axes.n++)
-    axes.size[axes.n] = given[axes.n];
-  RONDE_TRY(begin_global(im, node, &x, dims));
-  bool seen[4] = {false};
-  for (int i = 0; i < axes.n && axes.size[i] >= -4 && axes.size[i] < 4; i++)
-    seen[axes.size[i] < 0 ? axes.size[i] + 4 : axes.size[i]] = true;
-  if (axes.n != 2 || !seen[2] || !seen[3])
-    return ronde__onnx_fail(im, node, "only means over height and width (axes 2 and 3) are supported");
-  ronde_tensor *y = ronde_adaptive_avg_pool2d(x, 1, 1);
-  return ronde__onnx_set(im, node, 0, ronde__onnx_attr_int(node, "keepdims", 1) || !y ? y : ronde_flatten(y));
-}
+/* ---- resizing ---- */
 
-/* ---- enlarging ---- */
+/* What a node says of height and width. */
+typedef struct resizing {
+  ronde_resize2d_options options;
+  bool has_scales;
+} resizing;
 
-/* Factors by which each pixel is repeated, from those of all dimensions or from the sizes of the output. */
-static bool whole_factors(const double scales[4], int factors_out[2]) {
-  for (int d = 0; d < 2; d++) {
-    double factor = scales[2 + d];
-    if (!(factor >= 1) || factor > 65536 || factor != floor(factor)) return false;
-    factors_out[d] = (int)factor;
-  }
-  return scales[0] == 1 && scales[1] == 1;
-}
-
-static bool scales_of(const ronde__onnx_value *value, double scales_out[4]) {
-  float scales[4];
+/* All floats of a list of at most 4; false: it is something else. */
+static bool read_scales(const ronde__onnx_import *im, const ronde__onnx_value *value, float scales_out[4],
+                        size_t *n_out) {
   const Onnx__TensorProto *tensor = value && value->kind == RONDE__ONNX_CONSTANT ? value->constant : NULL;
-  if (!tensor || tensor->data_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || ronde__onnx_elems(tensor) != 4)
+  if (!tensor || tensor->data_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || ronde__onnx_elems(tensor) < 1 ||
+      ronde__onnx_elems(tensor) > 4 || ronde__onnx_check_floats(im->file, tensor) != RONDE_OK)
     return false;
-  if (tensor->has_raw_data && tensor->raw_data.len == sizeof scales) {
-    for (size_t i = 0; i < sizeof scales; i++) ((uint8_t *)scales)[i] = tensor->raw_data.data[i];
-  } else if (tensor->n_float_data == 4) {
-    for (int d = 0; d < 4; d++) scales[d] = tensor->float_data[d];
-  } else {
-    return false;
-  }
-  for (int d = 0; d < 4; d++) scales_out[d] = (double)scales[d];
-  return true;
+  *n_out = (size_t)ronde__onnx_elems(tensor);
+  return ronde__onnx_read_floats(im->file, tensor, scales_out) == RONDE_OK;
 }
 
-static ronde_status enlarge(ronde__onnx_import *im, const ronde__onnx_node *node, const double scales[4]) {
+/* Lists have an element for each dimension, or for each of the attribute axes, height and width. */
+static bool are_all_axes(const ronde__onnx_node *node, size_t n) {
+  size_t n_axes;
+  const int64_t *axes = ronde__onnx_attr_ints(node, "axes", &n_axes);
+  if (!axes) return n == 4;
+  bool last = n_axes == 2 && n == 2;
+  for (size_t d = 0; d < 2 && last; d++) last = axes[d] == (int64_t)d + 2 || axes[d] == (int64_t)d - 2;
+  return last;
+}
+
+static ronde_status resize_by_scales(const ronde__onnx_import *im, const ronde__onnx_node *node, const float *scales,
+                                     size_t n, const int64_t *dims, resizing *r) {
+  bool right = are_all_axes(node, n) && (n == 2 || (scales[0] == 1 && scales[1] == 1));
+  for (int d = 0; d < 2 && right; d++) {
+    double size = floor((double)dims[1 + d] * (double)scales[n - 2 + (size_t)d]);
+    right = size >= 1 && size <= INT_MAX;
+    if (!right) break;
+    if (r->options.coordinates == RONDE_RESIZE_ALIGN_CORNERS &&
+        size != (double)dims[1 + d] * (double)scales[n - 2 + (size_t)d])
+      return ronde__onnx_fail(
+          im, node,
+          "with align_corners its scales do not give whole sizes, so that it is not clear where the "
+          "last corner is: export it with sizes");
+    r->options.size[d] = (int)size;
+    r->options.scale[d] = scales[n - 2 + (size_t)d];
+  }
+  r->has_scales = true;
+  return right ? RONDE_OK : ronde__onnx_fail(im, node, "only height and width of images can be resized");
+}
+
+static ronde_status resize_to_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *dims,
+                                    resizing *r) {
+  ronde__onnx_value sizes;
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 3, &sizes));
+  const int64_t *size = sizes.size + sizes.n - 2;
+  bool right = are_all_axes(node, (size_t)sizes.n);
+  if (right && sizes.n == 4)
+    right = sizes.size[1] == dims[0] && (sizes.size[0] == RONDE__ONNX_BATCH || sizes.size[0] == im->file->batch);
+  for (int d = 0; d < 2 && right; d++) right = size[d] >= 1 && size[d] <= INT_MAX;
+  if (!right) return ronde__onnx_fail(im, node, "only height and width of images can be resized");
+  if (!ronde__onnx_attr_is(node, "keep_aspect_ratio_policy", "stretch", "stretch"))
+    return ronde__onnx_fail(im, node, "of keep_aspect_ratio_policy only stretch is supported");
+  for (int d = 0; d < 2; d++) r->options.size[d] = (int)size[d];
+  return RONDE_OK;
+}
+
+/* Which of n words an attribute is; -1: none. */
+static int word_of(const ronde__onnx_node *node, const char *name, const char *const *words, int n) {
+  for (int i = 0; i < n; i++)
+    if (ronde__onnx_attr_is(node, name, words[0], words[i])) return i;
+  return -1;
+}
+
+static ronde_status read_ways(const ronde__onnx_import *im, const ronde__onnx_node *node, bool is_old,
+                              ronde_resize2d_options *o) {
+  static const char *const modes[] = {"nearest", "linear", "bilinear"};
+  static const char *const coordinates[] = {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"};
+  static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+  int mode = word_of(node, "mode", modes, 3), at = word_of(node, "coordinate_transformation_mode", coordinates, 4);
+  int rounding = word_of(node, "nearest_mode", roundings, 4);
+  if (mode < 0) return ronde__onnx_fail(im, node, "of its modes only nearest and linear are supported");
+  if (at < 0)
+    return ronde__onnx_fail(im, node,
+                            "of coordinate_transformation_mode only half_pixel, pytorch_half_pixel, align_corners and "
+                            "asymmetric are supported");
+  if (rounding < 0) return ronde__onnx_fail(im, node, "its nearest_mode is unknown");
+  if (ronde__onnx_attr_int(node, "antialias", 0)) return ronde__onnx_fail(im, node, "antialias is not supported");
+  if (ronde__onnx_attr_int(node, "exclude_outside", 0))
+    return ronde__onnx_fail(im, node, "exclude_outside is not supported");
+  o->linear = mode > 0;
+  o->coordinates = is_old ? RONDE_RESIZE_ASYMMETRIC : (ronde_resize_coordinates)at;
+  o->rounding = is_old ? RONDE_RESIZE_FLOOR : (ronde_resize_rounding)rounding;
+  return RONDE_OK;
+}
+
+/* Whether each pixel is repeated a whole number of times. */
+static bool repeats(const resizing *r, const int64_t *dims) {
+  const ronde_resize2d_options *o = &r->options;
+  bool rounds = o->rounding == RONDE_RESIZE_ROUND_PREFER_FLOOR || o->rounding == RONDE_RESIZE_ROUND_PREFER_CEIL;
+  for (int d = 0; d < 2; d++) {
+    bool whole = o->size[d] % dims[1 + d] == 0;
+    if (!whole || (r->has_scales && (double)o->scale[d] * (double)dims[1 + d] != (double)o->size[d])) return false;
+  }
+  return !o->linear &&
+         (o->coordinates == RONDE_RESIZE_ASYMMETRIC ? o->rounding == RONDE_RESIZE_FLOOR
+                                                    : o->coordinates == RONDE_RESIZE_HALF_PIXEL && rounds);
+}
+
+static ronde_status add_resizing(ronde__onnx_import *im, const ronde__onnx_node *node, resizing *r) {
   const ronde_tensor *x;
   int64_t dims[RONDE_MAX_RANK];
-  int factors[2];
-  if (!ronde__onnx_attr_is(node, "mode", "nearest", "nearest") || !whole_factors(scales, factors))
-    return ronde__onnx_fail(im, node,
-                            "only pixels that are repeated (mode nearest) a whole number of times in height "
-                            "and width are supported");
   RONDE_TRY(begin_global(im, node, &x, dims));
-  return ronde__onnx_set(im, node, 0, ronde_upsample2d(x, factors[0], factors[1]));
-}
-
-/* With these two words each pixel is repeated; with others the borders move. */
-static bool repeats(const ronde__onnx_node *node) {
-  static const char word[] = "coordinate_transformation_mode";
-  bool floors = ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "floor");
-  bool rounds = ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "round_prefer_floor") ||
-                ronde__onnx_attr_is(node, "nearest_mode", "round_prefer_floor", "round_prefer_ceil");
-  bool halves = ronde__onnx_attr_is(node, word, "half_pixel", "half_pixel") ||
-                ronde__onnx_attr_is(node, word, "half_pixel", "pytorch_half_pixel");
-  return (floors && ronde__onnx_attr_is(node, word, "half_pixel", "asymmetric")) || (rounds && halves);
+  const int *size = r->options.size;
+  if (repeats(r, dims))
+    return ronde__onnx_set(im, node, 0, ronde_upsample2d(x, size[0] / (int)dims[1], size[1] / (int)dims[2]));
+  return ronde__onnx_set(im, node, 0, ronde_resize2d(x, &r->options));
 }
 
 ronde_status ronde__onnx_op_resize(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  double scales[4] = {1, 1, 0, 0};
   const ronde_tensor *x;
   int64_t dims[RONDE_MAX_RANK];
-  ronde__onnx_value sizes;
-  bool is_old = im->file->opset < 11; /* the scales are the second input, and there are no modes of coordinates */
-  if (!is_old && !repeats(node))
-    return ronde__onnx_fail(im, node,
-                            "of its ways to place pixels only asymmetric with floor, and half_pixel with "
-                            "rounding, are supported");
-  if (scales_of(ronde__onnx_in(im, node, is_old ? 1 : 2), scales)) return enlarge(im, node, scales);
-  RONDE_TRY(ronde__onnx_in_sizes(im, node, 3, &sizes));
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  if (ronde_tensor_dims(x, dims) != 3 || sizes.n != 4 || sizes.size[1] != dims[0])
-    return ronde__onnx_fail(im, node, "only height and width of images can be enlarged");
-  for (int d = 0; d < 2; d++) scales[2 + d] = (double)sizes.size[2 + d] / (double)dims[1 + d];
-  return enlarge(im, node, scales);
+  float scales[4];
+  size_t n;
+  resizing r = {0};
+  bool is_old = im->file->opset < 11; /* the scales are the second input, and there is one way to place pixels */
+  RONDE_TRY(begin_global(im, node, &x, dims));
+  RONDE_TRY(read_ways(im, node, is_old, &r.options));
+  if (read_scales(im, ronde__onnx_in(im, node, is_old ? 1 : 2), scales, &n))
+    RONDE_TRY(resize_by_scales(im, node, scales, n, dims, &r));
+  else RONDE_TRY(resize_to_sizes(im, node, dims, &r));
+  return add_resizing(im, node, &r);
 }
 
 ronde_status ronde__onnx_op_upsample(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const Onnx__AttributeProto *given = ronde__onnx_attr(node, "scales");
-  double scales[4] = {0};
-  if (given && given->n_floats == 4)
-    for (int d = 0; d < 4; d++) scales[d] = (double)given->floats[d];
-  else if (!scales_of(ronde__onnx_in(im, node, 1), scales))
+  const ronde_tensor *x;
+  int64_t dims[RONDE_MAX_RANK];
+  float scales[4];
+  size_t n = 4;
+  resizing r = {0};
+  RONDE_TRY(begin_global(im, node, &x, dims));
+  RONDE_TRY(read_ways(im, node, true, &r.options));
+  for (size_t d = 0; given && given->n_floats == 4 && d < 4; d++) scales[d] = given->floats[d];
+  if (!(given && given->n_floats == 4) && !read_scales(im, ronde__onnx_in(im, node, 1), scales, &n))
     return ronde__onnx_fail(im, node, "its scales are not four floats of the file");
-  return enlarge(im, node, scales);
+  RONDE_TRY(resize_by_scales(im, node, scales, n, dims, &r));
+  return add_resizing(im, node, &r);
 }

@@ -21,12 +21,6 @@ static ronde_status set_sizes(ronde__onnx_import *im, const ronde__onnx_node *no
   return RONDE_OK;
 }
 
-/* Of integers, in sizes or in a constant. */
-static bool is_sizes(const ronde__onnx_value *value) {
-  ronde__onnx_value ignored;
-  return KIND(value, SIZES) || (KIND(value, CONSTANT) && ronde__onnx_read_sizes(value->constant, &ignored));
-}
-
 /* ---- joining and cutting ---- */
 
 static ronde_status join_sizes(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -41,29 +35,30 @@ static ronde_status join_sizes(ronde__onnx_import *im, const ronde__onnx_node *n
 }
 
 /* Of more inputs than a call takes: those so far, and the next ones. */
-static ronde_status join_tensors(ronde__onnx_import *im, const ronde__onnx_node *node) {
+static ronde_status join_tensors(ronde__onnx_import *im, const ronde__onnx_node *node, int rank, int dim) {
   const ronde_tensor *inputs[RONDE__OP_MAX_INPUTS];
   int n = 0;
   for (int i = 0; i < node->n_in; i++) {
-    RONDE_TRY(ronde__onnx_in_tensor(im, node, i, &inputs[n++]));
+    RONDE_TRY(ronde__onnx_operand(im, node, i, rank, &inputs[n++]));
     bool is_last = i == node->n_in - 1;
     if (n < RONDE__OP_MAX_INPUTS && !is_last) continue;
     if (is_last) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-    if (n > 1 && !(inputs[0] = ronde_concat(inputs, n))) return ronde_graph_status(im->graph);
+    if (n > 1 && !(inputs[0] = ronde_concat_along(inputs, n, dim))) return ronde_graph_status(im->graph);
     n = 1;
   }
   return n ? ronde__onnx_set(im, node, 0, inputs[0]) : ronde__onnx_fail(im, node, "it has no inputs");
 }
 
 ronde_status ronde__onnx_op_concat(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
+  const ronde__onnx_value *in = NULL;
   int64_t dims[RONDE_MAX_RANK];
   int dim;
-  if (is_sizes(ronde__onnx_in(im, node, 0))) return join_sizes(im, node);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 1), ronde_tensor_dims(x, dims), &dim));
-  if (dim) return ronde__onnx_fail(im, node, "only axis 1 is supported");
-  return join_tensors(im, node);
+  if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return join_sizes(im, node);
+  for (int i = 0; i < node->n_in && !KIND(in, TENSOR); i++) in = ronde__onnx_in(im, node, i);
+  if (!KIND(in, TENSOR)) return ronde__onnx_fail(im, node, "none of its inputs is an activation");
+  int rank = ronde_tensor_dims(in->x, dims);
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 1), rank, &dim));
+  return join_tensors(im, node, rank, dim);
 }
 
 /* Sizes of the pieces: an input since opset 13, before an attribute, or alike. */
@@ -96,16 +91,15 @@ ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node
   int dim, n_all = node->n_out;
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), ronde_tensor_dims(x, dims), &dim));
-  if (dim || n_all > MAX_PIECES)
-    return ronde__onnx_fail(im, node, "only axis 1 and up to %d pieces are supported", MAX_PIECES);
-  RONDE_TRY(read_pieces(im, node, dims[0], sizes));
+  if (n_all > MAX_PIECES) return ronde__onnx_fail(im, node, "only up to %d pieces are supported", MAX_PIECES);
+  RONDE_TRY(read_pieces(im, node, dims[dim], sizes));
   if (n_all == 1) return ronde__onnx_set(im, node, 0, x);
   for (int at = 0; at < n_all;) {
     int left = n_all - at, n = left <= RONDE__OP_MAX_OUTPUTS ? left : RONDE__OP_MAX_OUTPUTS, own = n < left ? n - 1 : n;
     int64_t now[RONDE__OP_MAX_OUTPUTS] = {0};
     for (int i = 0; i < left; i++) now[ronde__min(i, n - 1)] += sizes[at + i];
     if (at == 0) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-    ronde_cut(x, n, now, pieces);
+    ronde_cut_along(x, dim, n, now, pieces);
     for (int i = 0; i < own; i++) RONDE_TRY(ronde__onnx_set(im, node, at + i, pieces[i]));
     x = pieces[n - 1];
     at += own;
@@ -115,82 +109,79 @@ ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node
 
 /* ---- reshaping ---- */
 
-/* x in another shape: as it is, or as a vector. */
+/* x in another shape. Of rank 0, a single number: [1]. */
 static ronde_status reshape_to(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
                                const ronde__shape *shape) {
-  ronde__shape own = {0};
+  ronde__shape own = {0}, one = {1, {1}};
   own.rank = ronde_tensor_dims(x, own.dim);
+  if (shape->rank == 0) shape = &one;
   if (ronde__shape_equal(&own, shape)) return ronde__onnx_set(im, node, 0, x);
-  if (shape->rank == 1) {
-    RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-    return ronde__onnx_set(im, node, 0, ronde_flatten(x));
-  }
-  char from[96], to[96];
-  ronde__shape_text(&own, from, sizeof from);
-  ronde__shape_text(shape, to, sizeof to);
-  return ronde__onnx_fail(im, node, "an example of %s cannot become one of %s: only a vector", from, to);
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set(im, node, 0, ronde_reshape(x, shape->rank, shape->dim));
 }
 
+/* To a matrix; its rows are the batch's, unless there is none. */
 ronde_status ronde__onnx_op_flatten(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  ronde__shape own = {0};
+  ronde__shape own = {0}, to = {2, {1, 1}};
+  int lead = im->file->lead;
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   own.rank = ronde_tensor_dims(x, own.dim);
   int64_t axis = ronde__onnx_attr_int(node, "axis", 1);
-  if (axis != 1 && axis != -own.rank) return ronde__onnx_fail(im, node, "only axis 1 is supported");
-  return reshape_to(im, node, x, &(ronde__shape){1, {ronde__shape_elems(&own)}});
+  if (axis < 0) axis += own.rank + lead;
+  if (axis < 0 || axis > own.rank + lead || (lead && axis != 1))
+    return ronde__onnx_fail(im, node, lead ? "only axis 1 is supported" : "its axis is not there");
+  if (lead) to = (ronde__shape){1, {ronde__shape_elems(&own)}};
+  for (int d = 0; d < own.rank && !lead; d++) to.dim[d >= axis] *= own.dim[d];
+  return reshape_to(im, node, x, &to);
 }
 
-/* What the sizes behind the batch's ask for; rank 0: it is not possible. */
-static ronde__shape wanted_shape(const ronde__onnx_value *to, const ronde__shape *own) {
-  ronde__shape shape = {to->n - 1, {0}};
+/* What the sizes behind the batch's ask for; rank -1: it is not possible. */
+static ronde__shape wanted_shape(const ronde__onnx_value *to, const ronde__shape *own, int lead, bool zeros) {
+  static const ronde__shape impossible = {.rank = -1};
+  ronde__shape shape = {to->n - lead, {0}};
   int64_t elems = ronde__shape_elems(own), product = 1;
   int open = -1;
-  if (shape.rank < 1 || shape.rank > RONDE_MAX_RANK) return (ronde__shape){0};
+  if (shape.rank < lead || shape.rank > RONDE_MAX_RANK) return impossible;
   for (int d = 0; d < shape.rank; d++) {
-    int64_t size = to->size[1 + d];
-    if (size == 0 && d < own->rank) size = own->dim[d];
-    if (size == -1 && open < 0 && to->size[0] != -1) open = d;
-    else if (size < 1 || __builtin_mul_overflow(product, size, &product)) return (ronde__shape){0};
+    int64_t size = to->size[lead + d];
+    if (size == 0 && d < own->rank && !zeros) size = own->dim[d];
+    if (size == -1 && open < 0 && !(lead && to->size[0] == -1)) open = d;
+    else if (size < 1 || __builtin_mul_overflow(product, size, &product)) return impossible;
     shape.dim[d] = size;
   }
-  if (open >= 0 && elems % product) return (ronde__shape){0};
+  if (open >= 0 && elems % product) return impossible;
   if (open >= 0) shape.dim[open] = elems / product;
-  return open >= 0 || product == elems ? shape : (ronde__shape){0};
+  return open >= 0 || product == elems ? shape : impossible;
 }
 
 ronde_status ronde__onnx_op_reshape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  ronde__onnx_value to;
+  ronde__onnx_value to, sizes;
   ronde__shape own = {0};
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  int lead = im->file->lead;
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
+  if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) { /* a list stays a list */
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
+    if (to.n != 1 || (to.size[0] != -1 && to.size[0] != sizes.n))
+      return ronde__onnx_fail(im, node, "a list of sizes cannot get another shape");
+    sizes.is_scalar = false;
+    return set_sizes(im, node, &sizes);
+  }
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   own.rank = ronde_tensor_dims(x, own.dim);
+  bool zeros = ronde__onnx_attr_int(node, "allowzero", 0) != 0;
   int64_t first = to.n ? to.size[0] : 1;
-  bool keeps = first == RONDE__ONNX_BATCH || first == 0 || first == -1 || (im->file->batch && first == im->file->batch);
-  ronde__shape shape = wanted_shape(&to, &own);
-  if (!keeps || shape.rank == 0)
+  bool keeps = !lead || first == RONDE__ONNX_BATCH || (first == 0 && !zeros) || first == -1 ||
+               (im->file->batch && first == im->file->batch);
+  ronde__shape shape = wanted_shape(&to, &own, lead, zeros);
+  if (!keeps || shape.rank < 0)
     return ronde__onnx_fail(im, node, "it does not keep the batch as the first dimension, or an example's elements");
   return reshape_to(im, node, x, &shape);
 }
 
-/* The axes as a mask, counted with the batch: an input since opset 13, an attribute before; 0: it has none. */
 static ronde_status read_axes(ronde__onnx_import *im, const ronde__onnx_node *node, int rank, unsigned *mask_out) {
-  size_t n;
-  const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
-  ronde__onnx_value axes;
-  *mask_out = 0;
-  if (!given && ronde__onnx_in(im, node, 1)) {
-    RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &axes));
-    given = axes.size;
-    n = (size_t)axes.n;
-  }
-  for (size_t i = 0; i < n; i++) {
-    int64_t axis = given[i] < 0 && given[i] >= -rank ? given[i] + rank : given[i];
-    if (axis < 0 || axis >= rank) return ronde__onnx_fail(im, node, "axis %" PRId64 " is not there", given[i]);
-    *mask_out |= 1u << axis;
-  }
-  return RONDE_OK;
+  return ronde__onnx_axes(im, node, 1, rank, mask_out);
 }
 
 /* An LSTM's output has one direction: [T,1,N,H] becomes [T,N,H], and [1,N,H] becomes [N,H]. */
@@ -213,7 +204,7 @@ ronde_status ronde__onnx_op_squeeze(ronde__onnx_import *im, const ronde__onnx_no
   unsigned axes;
   if (KIND(in, TENSOR) && (in->order == RONDE__ONNX_STATE || in->order == RONDE__ONNX_DIRECTIONS))
     return squeeze_lstm(im, node, in);
-  if (is_sizes(in)) {
+  if (ronde__onnx_is_sizes(in)) {
     ronde__onnx_value sizes;
     RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
     if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot become one", sizes.n);
@@ -222,37 +213,89 @@ ronde_status ronde__onnx_op_squeeze(ronde__onnx_import *im, const ronde__onnx_no
   }
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
   own.rank = ronde_tensor_dims(x, own.dim);
-  RONDE_TRY(read_axes(im, node, own.rank + 1, &axes));
+  int lead = im->file->lead;
+  RONDE_TRY(read_axes(im, node, own.rank + lead, &axes));
   for (int d = 0; d < own.rank; d++) {
-    bool goes = axes ? axes >> (d + 1) & 1 : own.dim[d] == 1;
-    if (goes && own.dim[d] != 1) return ronde__onnx_fail(im, node, "axis %d is not 1", d + 1);
+    bool goes = axes ? axes >> (d + lead) & 1 : own.dim[d] == 1;
+    if (goes && own.dim[d] != 1) return ronde__onnx_fail(im, node, "axis %d is not 1", d + lead);
     if (!goes) shape.dim[shape.rank++] = own.dim[d];
   }
-  if ((axes & 1) || shape.rank == 0) return ronde__onnx_fail(im, node, "the batch or all of an example would go");
+  if (lead && ((axes & 1) || shape.rank == 0))
+    return ronde__onnx_fail(im, node, "the batch or all of an example would go");
   return reshape_to(im, node, x, &shape);
 }
 
-/* [N,H] becomes a state [1,N,H] of an LSTM. */
-static ronde_status unsqueeze_state(ronde__onnx_import *im, const ronde__onnx_node *node) {
+/* [N,H] becomes a state [1,N,H] of an LSTM; else an example gets dimensions of 1. */
+static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
-  int64_t dims[RONDE_MAX_RANK];
+  ronde__shape own = {0}, to = {0};
   unsigned axes;
+  int lead = im->file->lead;
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  RONDE_TRY(read_axes(im, node, ronde_tensor_dims(x, dims) + 2, &axes));
-  if (ronde_tensor_dims(x, dims) != 1 || axes != 1)
-    return ronde__onnx_fail(im, node, "only sizes, and states of an LSTM, can get another dimension");
-  if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .order = RONDE__ONNX_STATE, .x = x};
-  return RONDE_OK;
+  own.rank = ronde_tensor_dims(x, own.dim);
+  size_t n;
+  ronde__onnx_value given = {0};
+  if (!ronde__onnx_attr_ints(node, "axes", &n)) {
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &given));
+    n = (size_t)given.n;
+  }
+  if (n > RONDE_MAX_RANK) return ronde__onnx_fail(im, node, "it has too many axes");
+  int rank = own.rank + lead + (int)n;
+  RONDE_TRY(read_axes(im, node, rank, &axes));
+  if (lead && own.rank == 1 && axes == 1) {
+    if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .order = RONDE__ONNX_STATE, .x = x};
+    return RONDE_OK;
+  }
+  if (rank - lead > RONDE_MAX_RANK || __builtin_popcount(axes) != (int)n || (lead && axes & 1))
+    return ronde__onnx_fail(im, node, "an axis is there twice, is that of the batch, or is one too many");
+  for (int d = lead, from = 0; d < rank; d++) to.dim[to.rank++] = axes >> d & 1 ? 1 : own.dim[from++];
+  return reshape_to(im, node, x, &to);
 }
 
 ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
   ronde__onnx_value sizes;
-  if (!is_sizes(ronde__onnx_in(im, node, 0))) return unsqueeze_state(im, node);
+  if (!ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return unsqueeze_tensor(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
   if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot get another dimension", sizes.n);
   sizes.is_scalar = false;
   return set_sizes(im, node, &sizes);
+}
+
+/* Whether only products of matrices read it, which can take it as it lies. */
+static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, int rank, const int *order) {
+  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
+  if (!next || next->build != ronde__onnx_op_matmul || rank < 2) return false;
+  for (int d = 0; d < rank - 2; d++)
+    if (order[d] != d) return false;
+  return order[rank - 2] == rank - 1;
+}
+
+/* Of an activation whose batch stays in front. */
+static ronde_status transpose_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *perm,
+                                     size_t n) {
+  const ronde_tensor *x;
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  int64_t dims[RONDE_MAX_RANK];
+  int order[RONDE_MAX_RANK], lead = im->file->lead;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  int rank = ronde_tensor_dims(x, dims);
+  if (perm && n != (size_t)(rank + lead)) return ronde__onnx_fail(im, node, "its perm has another length");
+  if (lead && (perm ? perm[0] != 0 : rank > 0)) return ronde__onnx_fail(im, node, "the batch would not stay in front");
+  bool moves = false;
+  for (int d = 0; d < rank; d++) {
+    int64_t from = perm ? perm[d + lead] - lead : rank - 1 - d;
+    if (from < 0 || from >= rank) return ronde__onnx_fail(im, node, "its perm names a dimension that is not there");
+    order[d] = (int)from;
+    moves |= order[d] != d;
+  }
+  if (!moves) return pass_on(im, node);
+  if (out && is_for_product(im, node, rank, order)) {
+    *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x, .transposed = true};
+    return RONDE_OK;
+  }
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set(im, node, 0, ronde_transpose(x, order));
 }
 
 ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -268,16 +311,14 @@ ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_
     out->transposed = !in->transposed;
     return RONDE_OK;
   }
-  bool is_sequence = KIND(in, TENSOR) && in->order <= RONDE__ONNX_TIME_FIRST && ronde_tensor_dims(in->x, dims) == 2;
+  bool is_sequence =
+      im->file->lead && KIND(in, TENSOR) && in->order <= RONDE__ONNX_TIME_FIRST && ronde_tensor_dims(in->x, dims) == 2;
   if (is_sequence && perm && n == 3 && !memcmp(perm, times, sizeof times) && out) {
     *out = *in;
     out->order = in->order == RONDE__ONNX_BATCH_FIRST ? RONDE__ONNX_TIME_FIRST : RONDE__ONNX_BATCH_FIRST;
     return RONDE_OK;
   }
-  bool moves = !perm;
-  for (size_t d = 0; d < n; d++) moves |= perm[d] != (int64_t)d;
-  if (KIND(in, TENSOR) && !moves) return pass_on(im, node);
-  return ronde__onnx_fail(im, node, "only weights, and the time of a sequence, can be transposed");
+  return transpose_tensor(im, node, perm, n);
 }
 
 /* ---- constants and sizes ---- */
@@ -287,7 +328,7 @@ ronde_status ronde__onnx_op_identity(ronde__onnx_import *im, const ronde__onnx_n
 ronde_status ronde__onnx_op_cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
   int64_t to = ronde__onnx_attr_int(node, "to", 0);
   bool to_sizes = to == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || to == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
-  bool sizes = is_sizes(ronde__onnx_in(im, node, 0));
+  bool sizes = ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0));
   if (sizes ? !to_sizes : to != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT)
     return ronde__onnx_fail(im, node, "to type %" PRId64 " it is not supported", to);
   return pass_on(im, node);
@@ -317,15 +358,47 @@ ronde_status ronde__onnx_op_constant(ronde__onnx_import *im, const ronde__onnx_n
 /* Zeros, as states of an LSTM begin. */
 ronde_status ronde__onnx_op_constant_of_shape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const Onnx__AttributeProto *value = ronde__onnx_attr(node, "value");
-  ronde__onnx_value *out = ronde__onnx_out(im, node, 0), number = {.kind = RONDE__ONNX_NUMBER};
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0), number = {.kind = RONDE__ONNX_NUMBER}, one, length;
+  if (value && value->t && ronde__onnx_read_sizes(value->t, &one) && one.n == 1) { /* integers, all alike */
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &length));
+    if (length.n != 1 || length.size[0] < 0 || length.size[0] > RONDE__ONNX_MAX_SIZES)
+      return ronde__onnx_fail(im, node, "only a short list of integers is supported");
+    ronde__onnx_value list = {.kind = RONDE__ONNX_SIZES, .n = (int)length.size[0]};
+    for (int i = 0; i < list.n; i++) list.size[i] = one.size[0];
+    return set_sizes(im, node, &list);
+  }
   if (value && value->t && !ronde__onnx_read_number(value->t, &number.number))
     return ronde__onnx_fail(im, node, "only a float is supported as its value");
   if (out) *out = number;
   return RONDE_OK;
 }
 
+/* Whether the sizes are those of a batch of tensors, of which a constant has one: [batch,...] of [1,...] or [...]. */
+static bool is_for_batch(const ronde__onnx_import *im, const ronde__onnx_value *in, const ronde__onnx_value *sizes) {
+  int dims = (int)in->constant->n_dims, skip = dims == sizes->n;
+  if (!im->file->lead || sizes->n < 2 || dims < 1 || dims < sizes->n - 1 || (skip && in->constant->dims[0] != 1))
+    return false;
+  if (sizes->size[0] != RONDE__ONNX_BATCH && !(im->file->batch && sizes->size[0] == im->file->batch)) return false;
+  for (int d = 1; d < sizes->n; d++) {
+    int64_t own = in->constant->dims[d - 1 + skip];
+    if (sizes->size[d] != own && sizes->size[d] != -1 && sizes->size[d] != 1) return false;
+  }
+  return true;
+}
+
 ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  ronde__onnx_value sizes;
+  const ronde_tensor *y;
+  if (KIND(in, TENSOR)) return ronde__onnx_expand_tensor(im, node);
+  if (KIND(in, CONSTANT) && ronde__onnx_elems(in->constant) > 0 &&
+      in->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && in->constant->n_dims > 0) {
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &sizes));
+    if (is_for_batch(im, in, &sizes)) {
+      RONDE_TRY(ronde__onnx_operand(im, node, 0, sizes.n - 1, &y));
+      return ronde__onnx_set(im, node, 0, y);
+    }
+  }
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0), number = {.kind = RONDE__ONNX_NUMBER};
   bool is_zero = KIND(in, CONSTANT) && ronde__onnx_is_zero(in->constant);
   if (KIND(in, NUMBER)) number.number = in->number;
@@ -335,16 +408,55 @@ ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_nod
   return RONDE_OK;
 }
 
+/* As PyTorch's exporter asks which sizes of an expansion are -1: a list of 0 and 1. */
+ronde_status ronde__onnx_op_equal(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  ronde__onnx_value a, b;
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &a));
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &b));
+  if (a.n != b.n) return ronde__onnx_fail(im, node, "only lists of sizes that are equally long can be compared");
+  for (int i = 0; i < a.n; i++) a.size[i] = a.size[i] == b.size[i];
+  return set_sizes(im, node, &a);
+}
+
+/* And what to take instead. */
+ronde_status ronde__onnx_op_where(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  ronde__onnx_value of[3];
+  for (int i = 0; i < 3; i++) RONDE_TRY(ronde__onnx_in_sizes(im, node, i, &of[i]));
+  if (of[0].n != of[1].n || of[0].n != of[2].n)
+    return ronde__onnx_fail(im, node, "only lists of sizes that are equally long can be chosen from");
+  for (int i = 0; i < of[0].n; i++) of[0].size[i] = of[0].size[i] ? of[1].size[i] : of[2].size[i];
+  return set_sizes(im, node, &of[0]);
+}
+
+/* All sizes, or those from start to end. */
 ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  int64_t dims[RONDE_MAX_RANK];
-  ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES, .n = 1, .size = {RONDE__ONNX_BATCH}};
+  int64_t dims[RONDE_MAX_RANK], all[RONDE__ONNX_MAX_SIZES] = {RONDE__ONNX_BATCH};
+  ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES};
+  if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) {
+    RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
+    return set_sizes(im, node,
+                     &(ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = !sizes.is_scalar, .size = {sizes.n}});
+  }
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  int rank = ronde_tensor_dims(x, dims);
-  if (ronde__onnx_attr(node, "start") || ronde__onnx_attr(node, "end"))
-    return ronde__onnx_fail(im, node, "start and end are not supported");
-  for (int d = 0; d < rank; d++) sizes.size[sizes.n++] = dims[d];
+  int rank = ronde_tensor_dims(x, dims), lead = im->file->lead, n = rank + lead;
+  for (int d = 0; d < rank; d++) all[lead + d] = dims[d];
+  int64_t start = ronde__onnx_attr_int(node, "start", 0), end = ronde__onnx_attr_int(node, "end", n);
+  start = ronde__max(0, ronde__min(n, start < 0 ? start + n : start));
+  end = ronde__max(start, ronde__min(n, end < 0 ? end + n : end));
+  for (int64_t d = start; d < end; d++) sizes.size[sizes.n++] = all[d];
   return set_sizes(im, node, &sizes);
+}
+
+ronde_status ronde__onnx_op_size(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__shape shape = {0};
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  if (im->file->lead) return ronde__onnx_fail(im, node, "it counts the batch too");
+  shape.rank = ronde_tensor_dims(x, shape.dim);
+  return set_sizes(
+      im, node,
+      &(ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = 1, .is_scalar = true, .size = {ronde__shape_elems(&shape)}});
 }
 
 /* The only layer and direction of an LSTM's state: [1,N,H] becomes [N,H]. */
@@ -362,6 +474,7 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
   ronde__onnx_value from, at, picked = {.kind = RONDE__ONNX_SIZES};
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   if (KIND(in, TENSOR) && in->order == RONDE__ONNX_STATE) return gather_state(im, node, in);
+  if (KIND(in, TENSOR)) return ronde__onnx_gather_tensor(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &at));
   if (ronde__onnx_attr_int(node, "axis", 0)) return ronde__onnx_fail(im, node, "only axis 0 is supported");
@@ -376,6 +489,7 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
 
 /* Of sizes: from one place to another. */
 ronde_status ronde__onnx_op_slice(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  if (KIND(ronde__onnx_in(im, node, 0), TENSOR)) return ronde__onnx_slice_tensor(im, node);
   ronde__onnx_value from, place[4] = {{.n = 0}, {.n = 0}, {.n = 1, .size = {0}}, {.n = 1, .size = {1}}};
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));
   for (int i = 1; i <= 4; i++) /* starts, ends, axes, steps */

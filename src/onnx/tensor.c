@@ -171,25 +171,30 @@ bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor) {
 
 /* ---- integers ---- */
 
-bool ronde__onnx_read_sizes(const Onnx__TensorProto *tensor, ronde__onnx_value *value_out) {
+bool ronde__onnx_read_integers(const Onnx__TensorProto *tensor, int max, int64_t *values_out, int *n_out) {
   int64_t n = ronde__onnx_elems(tensor);
   bool wide = IS(tensor, INT64);
-  ronde__onnx_value value = {.kind = RONDE__ONNX_SIZES, .is_scalar = tensor->n_dims == 0};
-  if (n < 0 || n > RONDE__ONNX_MAX_SIZES || tensor->n_dims > 1 || is_external(tensor)) return false;
-  if (!wide && !IS(tensor, INT32)) return false;
+  if (n < 0 || n > max || is_external(tensor) || (!wide && !IS(tensor, INT32))) return false;
   size_t each = wide ? 8 : 4, has = wide ? tensor->n_int64_data : tensor->n_int32_data;
   if (tensor->has_raw_data ? tensor->raw_data.len != (size_t)n * each : has != (size_t)n) return false;
-  for (value.n = 0; value.n < n; value.n++) {
-    int64_t *size = &value.size[value.n];
+  for (int64_t i = 0; i < n; i++) {
     int32_t narrow;
-    if (!tensor->has_raw_data) *size = wide ? tensor->int64_data[value.n] : tensor->int32_data[value.n];
-    else if (wide) memcpy(size, tensor->raw_data.data + 8 * value.n, 8);
+    if (!tensor->has_raw_data) values_out[i] = wide ? tensor->int64_data[i] : tensor->int32_data[i];
+    else if (wide) memcpy(&values_out[i], tensor->raw_data.data + 8 * i, 8);
     else {
-      memcpy(&narrow, tensor->raw_data.data + 4 * value.n, 4);
-      *size = narrow;
+      memcpy(&narrow, tensor->raw_data.data + 4 * i, 4);
+      values_out[i] = narrow;
     }
-    if (*size == RONDE__ONNX_BATCH) return false; /* it stands for something else here */
+    if (values_out[i] == RONDE__ONNX_BATCH) return false; /* it stands for something else here */
   }
+  *n_out = (int)n;
+  return true;
+}
+
+bool ronde__onnx_read_sizes(const Onnx__TensorProto *tensor, ronde__onnx_value *value_out) {
+  ronde__onnx_value value = {.kind = RONDE__ONNX_SIZES, .is_scalar = tensor->n_dims == 0};
+  if (tensor->n_dims > 1 || !ronde__onnx_read_integers(tensor, RONDE__ONNX_MAX_SIZES, value.size, &value.n))
+    return false;
   *value_out = value;
   return true;
 }

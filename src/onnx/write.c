@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPSET = 17, IR_VERSION = 8, IR_VERSION_OF_20 = 9 };
+enum { OPSET = 17 };
 
 #define MAX_BYTES ((size_t)INT32_MAX) /* of a message, for all readers of protocol buffers */
 
@@ -122,7 +122,7 @@ static ronde_status write_model(ronde__onnx_writer *w, const ronde__file_meta *m
   set.has_version = true;
   set.version = w->opset;
   model.has_ir_version = true;
-  model.ir_version = w->opset > OPSET ? IR_VERSION_OF_20 : IR_VERSION;
+  model.ir_version = w->opset > 20 ? 10 : w->opset > OPSET ? 9 : 8; /* which the opset came with */
   model.n_opset_import = 1;
   model.opset_import = &sets;
   model.producer_name = "ronde";

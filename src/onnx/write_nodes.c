@@ -26,6 +26,8 @@ static void refuse(ronde__onnx_writer *w, const ronde__node *node, const char *w
   if (w->status == RONDE_OK) w->status = ronde__fail(RONDE_E_USAGE, "%s: %s: %s", w->path, node->label, why);
 }
 
+static void need_opset(ronde__onnx_writer *w, int64_t opset) { w->opset = w->opset < opset ? opset : w->opset; }
+
 /* ---- weights ---- */
 
 /* Where the net has the graph's parameter. */
@@ -65,17 +67,34 @@ static void add_buffer(ronde__onnx_writer *w, const ronde__node *node, int i, On
 
 static void add_window(ronde__onnx_writer *w, const ronde__op_attr *attr, Onnx__NodeProto *to) {
   const int64_t kernel[] = {attr->kernel[0], attr->kernel[1]}, stride[] = {attr->stride[0], attr->stride[1]};
-  const int64_t pads[] = {attr->padding[0], attr->padding[1], attr->padding[0], attr->padding[1]};
+  const int64_t pads[] = {attr->padding[0], attr->padding[1], attr->padding[0] + attr->padding_more[0],
+                          attr->padding[1] + attr->padding_more[1]};
+  const int64_t dilation[] = {attr->dilation[0] ? attr->dilation[0] : 1, attr->dilation[1] ? attr->dilation[1] : 1};
   ronde__onnx_add_ints(w, to, "kernel_shape", 2, kernel);
   ronde__onnx_add_ints(w, to, "pads", 4, pads);
   ronde__onnx_add_ints(w, to, "strides", 2, stride);
+  if (dilation[0] > 1 || dilation[1] > 1) ronde__onnx_add_ints(w, to, "dilations", 2, dilation);
+  if (attr->ceil_mode) ronde__onnx_add_int(w, to, "ceil_mode", 1);
 }
 
 static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
+  if (node->attr.of_sequence) {
+    refuse(w, node, "convolutions of sequences are not written yet");
+    return;
+  }
   Onnx__NodeProto *to = add_like(w, node, "Conv");
   add_params(w, node, to);
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
+}
+
+static void write_conv_transpose(ronde__onnx_writer *w, const ronde__node *node) {
+  const int *more = node->attr.output_padding;
+  Onnx__NodeProto *to = add_like(w, node, "ConvTranspose");
+  add_params(w, node, to);
+  ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
+  add_window(w, &node->attr, to);
+  if (more[0] || more[1]) ronde__onnx_add_ints(w, to, "output_padding", 2, (int64_t[]){more[0], more[1]});
 }
 
 static void write_pool(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
@@ -93,6 +112,32 @@ static void write_resize(ronde__onnx_writer *w, const ronde__node *node, int64_t
   ronde__onnx_add_word(w, to, "coordinate_transformation_mode", "asymmetric");
   ronde__onnx_add_word(w, to, "mode", "nearest");
   ronde__onnx_add_word(w, to, "nearest_mode", "floor");
+}
+
+static void write_resize2d(ronde__onnx_writer *w, const ronde__node *node) {
+  static const char *const coordinates[] = {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"};
+  static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+  const ronde__resize *resize = &node->attr.resize;
+  const int64_t *in = &shape_in(w, node)->dim[1], sizes[] = {node->attr.kernel[0], node->attr.kernel[1]};
+  const float scales[] = {1, 1, resize->scale[0], resize->scale[1]};
+  bool by_scales = true;
+  for (int d = 0; d < 2; d++)
+    by_scales &= resize->scale[d] != 0 && floor((double)in[d] * (double)resize->scale[d]) == (double)sizes[d];
+  if (!by_scales && (resize->scale[0] != 0 || resize->scale[1] != 0)) {
+    refuse(w, node, "ONNX has no scale beside another size than it gives");
+    return;
+  }
+  Onnx__NodeProto *to = add_like(w, node, "Resize");
+  ronde__onnx_add_input(w, to, "");
+  ronde__onnx_add_input(w, to, by_scales ? ronde__onnx_add_floats(w, 1, 4, scales) : "");
+  if (!by_scales) {
+    ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 2, sizes));
+    ronde__onnx_add_ints(w, to, "axes", 2, (int64_t[]){2, 3});
+    need_opset(w, 18); /* the batch needs no size */
+  }
+  ronde__onnx_add_word(w, to, "coordinate_transformation_mode", coordinates[resize->coordinates]);
+  ronde__onnx_add_word(w, to, "mode", resize->linear ? "linear" : "nearest");
+  if (!resize->linear) ronde__onnx_add_word(w, to, "nearest_mode", roundings[resize->rounding]);
 }
 
 /* ONNX has no adaptive pooling: to one pixel it is the mean of all, and where one side is a multiple of the other it is
@@ -145,6 +190,28 @@ static void write_layer_norm(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
 }
 
+/* A vector that changes nothing, as the scale or bias of a normalisation without. */
+static const char *add_alike(ronde__onnx_writer *w, const ronde__node *node, const char *what, int64_t n, float value) {
+  const char *y = out_name(w, node, 0), *name = ronde__onnx_text(w, "%s.%s", y ? y : "", what);
+  float *values = name ? ronde__onnx_add_fixed(w, node->label, name, 1, &n) : NULL;
+  for (int64_t i = 0; i < n && values; i++) values[i] = value;
+  return name;
+}
+
+static void write_group_norm(ronde__onnx_writer *w, const ronde__node *node) {
+  int64_t channels = shape_in(w, node)->dim[0];
+  bool by_channel = node->attr.groups == channels, affine = node->attr.affine;
+  const char *scale = affine ? NULL : add_alike(w, node, "scale", channels, 1);
+  const char *bias = affine ? NULL : add_alike(w, node, "bias", channels, 0);
+  Onnx__NodeProto *to = add_like(w, node, by_channel ? "InstanceNormalization" : "GroupNormalization");
+  if (affine) add_params(w, node, to);
+  else ronde__onnx_add_input(w, to, scale), ronde__onnx_add_input(w, to, bias);
+  ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
+  if (by_channel) return;
+  ronde__onnx_add_int(w, to, "num_groups", node->attr.groups);
+  need_opset(w, 21); /* where scale and bias are by channel */
+}
+
 /* ---- one element at a time ---- */
 
 /* SiLU has a name of its own from opset 24 on only. */
@@ -173,7 +240,7 @@ static void write_pointwise(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__POINTWISE_GELU_TANH:
     to = add_like(w, node, "Gelu");
     if (f->kind == RONDE__POINTWISE_GELU_TANH) ronde__onnx_add_word(w, to, "approximate", "tanh");
-    w->opset = 20;
+    need_opset(w, 20);
     break;
   case RONDE__POINTWISE_SILU: write_silu(w, node); break;
   case RONDE__POINTWISE_HARD_SWISH: add_like(w, node, "HardSwish"); break;
@@ -209,7 +276,7 @@ static void write_split(ronde__onnx_writer *w, const ronde__node *node) {
   Onnx__NodeProto *to = add_like(w, node, "Split");
   for (int i = 1; i < node->n_outputs; i++) ronde__onnx_add_output(w, to, out_name(w, node, i));
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, node->n_outputs, node->attr.sizes));
-  ronde__onnx_add_int(w, to, "axis", 1);
+  ronde__onnx_add_int(w, to, "axis", node->attr.dim + 1);
 }
 
 /* ---- LSTM ---- */
@@ -255,6 +322,215 @@ static void add_transpose(ronde__onnx_writer *w, const ronde__node *node, const 
   ronde__onnx_add_ints(w, add_move(w, node, "Transpose", from, to), "perm", 3, perm);
 }
 
+/* ---- arithmetic ---- */
+
+static void write_pair(ronde__onnx_writer *w, const ronde__node *node) {
+  static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Min", "Max", "Pow"};
+  add_like(w, node, types[node->attr.pair]);
+}
+
+/* Of a number and the node's input, or what a node in front of it gives. */
+static void add_number(ronde__onnx_writer *w, const ronde__node *node, const char *type, const char *from, float number,
+                       bool number_first, const char *to) {
+  const char *constant = ronde__onnx_add_floats(w, 0, 1, &number);
+  Onnx__NodeProto *added = ronde__onnx_add(w, type, node->label, to);
+  ronde__onnx_add_input(w, added, number_first ? constant : from);
+  ronde__onnx_add_input(w, added, number_first ? from : constant);
+}
+
+static void write_affine(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  float a = node->attr.function.a, b = node->attr.function.b;
+  if (a == 1) add_number(w, node, "Add", x, b, false, y);
+  else if (b == 0) add_number(w, node, "Mul", x, a, false, y);
+  else {
+    const char *scaled = ronde__onnx_text(w, "%s.scaled", y ? y : "");
+    add_number(w, node, "Mul", x, a, false, scaled);
+    add_number(w, node, "Add", scaled, b, false, y);
+  }
+}
+
+static void write_function(ronde__onnx_writer *w, const ronde__node *node) {
+  static const char *const types[] = {[RONDE__FUNCTION_SQRT] = "Sqrt",
+                                      [RONDE__FUNCTION_EXP] = "Exp",
+                                      [RONDE__FUNCTION_LOG] = "Log",
+                                      [RONDE__FUNCTION_ABS] = "Abs",
+                                      [RONDE__FUNCTION_ERF] = "Erf",
+                                      [RONDE__FUNCTION_SIN] = "Sin",
+                                      [RONDE__FUNCTION_COS] = "Cos",
+                                      [RONDE__FUNCTION_TAN] = "Tan",
+                                      [RONDE__FUNCTION_ASIN] = "Asin",
+                                      [RONDE__FUNCTION_ACOS] = "Acos",
+                                      [RONDE__FUNCTION_ATAN] = "Atan",
+                                      [RONDE__FUNCTION_SINH] = "Sinh",
+                                      [RONDE__FUNCTION_COSH] = "Cosh",
+                                      [RONDE__FUNCTION_ASINH] = "Asinh",
+                                      [RONDE__FUNCTION_ACOSH] = "Acosh",
+                                      [RONDE__FUNCTION_ATANH] = "Atanh",
+                                      [RONDE__FUNCTION_SOFTPLUS] = "Softplus",
+                                      [RONDE__FUNCTION_SOFTSIGN] = "Softsign",
+                                      [RONDE__FUNCTION_SELU] = "Selu",
+                                      [RONDE__FUNCTION_CELU] = "Celu",
+                                      [RONDE__FUNCTION_THRESHOLD] = "ThresholdedRelu"};
+  const ronde__function *f = &node->attr.function;
+  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  if (f->kind == RONDE__FUNCTION_AFFINE) write_affine(w, node);
+  else if (f->kind == RONDE__FUNCTION_RECIPROCAL) add_number(w, node, "Div", x, f->a, true, y);
+  else if (f->kind == RONDE__FUNCTION_POWER) add_number(w, node, "Pow", x, f->a, false, y);
+  else if (f->kind == RONDE__FUNCTION_SQUARE) add_number(w, node, "Pow", x, 2, false, y);
+  else {
+    Onnx__NodeProto *to = add_like(w, node, types[f->kind]);
+    if (f->kind >= RONDE__FUNCTION_SELU) ronde__onnx_add_float(w, to, "alpha", f->a);
+    if (f->kind == RONDE__FUNCTION_SELU) ronde__onnx_add_float(w, to, "gamma", f->b);
+  }
+}
+
+static void write_reduce(ronde__onnx_writer *w, const ronde__node *node) {
+  static const char *const types[] = {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"};
+  int64_t axes[RONDE_MAX_RANK], n = 0;
+  if (!node->attr.keep && shape_in(w, node)->rank == __builtin_popcount(node->attr.dims)) {
+    refuse(w, node, "ONNX has no dimension left for one number an example: keep the dimensions");
+    return;
+  }
+  Onnx__NodeProto *to = add_like(w, node, types[node->attr.reduce]);
+  for (int d = 0; d < RONDE_MAX_RANK; d++)
+    if (node->attr.dims >> d & 1) axes[n++] = d + 1;
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, n, axes));
+  ronde__onnx_add_int(w, to, "keepdims", node->attr.keep);
+  need_opset(w, 18); /* axes are an input of all of them */
+}
+
+/* ---- moves ---- */
+
+static void write_reshape(ronde__onnx_writer *w, const ronde__node *node) {
+  int64_t dims[RONDE_MAX_RANK + 1] = {0};
+  memcpy(dims + 1, node->attr.shape.dim, (size_t)node->attr.shape.rank * sizeof *dims);
+  ronde__onnx_add_input(w, add_like(w, node, "Reshape"), ronde__onnx_add_sizes(w, node->attr.shape.rank + 1, dims));
+}
+
+static void write_transpose(ronde__onnx_writer *w, const ronde__node *node) {
+  int64_t perm[RONDE_MAX_RANK + 1] = {0};
+  int rank = shape_in(w, node)->rank;
+  for (int d = 0; d < rank; d++) perm[d + 1] = node->attr.order[d] + 1;
+  ronde__onnx_add_ints(w, add_like(w, node, "Transpose"), "perm", rank + 1, perm);
+}
+
+/* Whether all that it reads lies inside. */
+static bool is_inside(const ronde__op_attr *attr, const ronde__shape *in) {
+  for (int d = 0; d < in->rank; d++) {
+    int64_t last = attr->begin[d] + (attr->shape.dim[d] - 1) * attr->by[d];
+    if (attr->begin[d] < 0 || attr->begin[d] >= in->dim[d] || last < 0 || last >= in->dim[d]) return false;
+  }
+  return true;
+}
+
+static void write_cut(ronde__onnx_writer *w, const ronde__node *node, const ronde__shape *in) {
+  const ronde__op_attr *attr = &node->attr;
+  int64_t list[4][RONDE_MAX_RANK];
+  for (int d = 0; d < in->rank; d++) {
+    int64_t end = attr->begin[d] + attr->shape.dim[d] * attr->by[d];
+    list[0][d] = attr->begin[d];
+    list[1][d] = end < 0 ? INT32_MIN : end;
+    list[2][d] = d + 1;
+    list[3][d] = attr->by[d];
+  }
+  Onnx__NodeProto *to = add_like(w, node, "Slice");
+  for (int i = 0; i < 4; i++) ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, in->rank, list[i]));
+}
+
+static void write_slice(ronde__onnx_writer *w, const ronde__node *node) {
+  static const char *const modes[] = {"constant", "edge", "reflect", "wrap"};
+  const ronde__op_attr *attr = &node->attr;
+  const ronde__shape *in = shape_in(w, node);
+  int64_t pads[2 * (RONDE_MAX_RANK + 1)] = {0};
+  int n = in->rank + 1;
+  if (is_inside(attr, in)) {
+    write_cut(w, node, in);
+    return;
+  }
+  for (int d = 0; d < in->rank; d++) {
+    pads[d + 1] = -attr->begin[d];
+    pads[n + d + 1] = attr->begin[d] + attr->shape.dim[d] - in->dim[d];
+  }
+  Onnx__NodeProto *to = add_like(w, node, "Pad");
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 2 * n, pads));
+  if (attr->value != 0) ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &attr->value));
+  ronde__onnx_add_word(w, to, "mode", modes[attr->outside]);
+  if (attr->outside == RONDE__OUTSIDE_WRAP) need_opset(w, 19);
+}
+
+/* Repeated for each example of the input's batch. */
+static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
+  int index = node->param[0];
+  const ronde__param *param = &w->graph->params[index];
+  const ronde__shape *shape = &param->shape;
+  const char *y = out_name(w, node, 0);
+  const char *batch = ronde__onnx_text(w, "%s.batch", y ? y : ""), *all = ronde__onnx_text(w, "%s.sizes", y ? y : "");
+  float *values = w->written[index] ? NULL
+                  : param->fixed    ? ronde__onnx_add_fixed(w, node->label, param->name, shape->rank, shape->dim)
+                                    : add_weight(w, param->name, shape);
+  if (values) ronde__net_get(w->net, place_of(w->net, index), values);
+  w->written[index] = true;
+  Onnx__NodeProto *sizes = ronde__onnx_add(w, "Shape", node->label, batch);
+  ronde__onnx_add_input(w, sizes, w->names[node->in[0]]);
+  ronde__onnx_add_int(w, sizes, "end", 1);
+  Onnx__NodeProto *join = ronde__onnx_add(w, "Concat", node->label, all);
+  ronde__onnx_add_input(w, join, batch);
+  ronde__onnx_add_input(w, join, ronde__onnx_add_sizes(w, shape->rank, shape->dim));
+  ronde__onnx_add_int(w, join, "axis", 0);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Expand", node->label, y);
+  ronde__onnx_add_input(w, to, param->name);
+  ronde__onnx_add_input(w, to, all);
+}
+
+/* ---- products ---- */
+
+/* Input i of a product, turned where that is wanted. */
+static const char *add_factor(ronde__onnx_writer *w, const ronde__node *node, int i) {
+  int64_t perm[RONDE_MAX_RANK + 1];
+  int rank = shape_in(w, node)->rank + 1;
+  if (!node->attr.turned[i]) return w->names[node->in[i]];
+  for (int d = 0; d < rank; d++) perm[d] = d;
+  perm[rank - 2] = rank - 1, perm[rank - 1] = rank - 2;
+  const char *y = out_name(w, node, 0), *turned = ronde__onnx_text(w, "%s.turned%d", y ? y : "", i);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Transpose", node->label, turned);
+  ronde__onnx_add_input(w, to, w->names[node->in[i]]);
+  ronde__onnx_add_ints(w, to, "perm", rank, perm);
+  return turned;
+}
+
+static void write_matmul(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *a = add_factor(w, node, 0), *b = add_factor(w, node, 1);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, out_name(w, node, 0));
+  ronde__onnx_add_input(w, to, a);
+  ronde__onnx_add_input(w, to, b);
+}
+
+/* Of a vector a Gemm; of more dimensions a product with the turned weight, and a sum. */
+static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
+  static const int64_t perm[] = {1, 0};
+  const char *y = out_name(w, node, 0);
+  if (shape_in(w, node)->rank == 1) {
+    Onnx__NodeProto *to = add_like(w, node, "Gemm");
+    add_params(w, node, to);
+    ronde__onnx_add_int(w, to, "transB", 1);
+    return;
+  }
+  bool bias = node->n_params > 1;
+  const char *turned = ronde__onnx_text(w, "%s.weight", y ? y : ""),
+             *sum = bias ? ronde__onnx_text(w, "%s.product", y ? y : "") : y;
+  Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", node->label, turned);
+  add_param(w, node, 0, turn);
+  ronde__onnx_add_ints(w, turn, "perm", 2, perm);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, sum);
+  ronde__onnx_add_input(w, to, w->names[node->in[0]]);
+  ronde__onnx_add_input(w, to, turned);
+  if (!bias) return;
+  Onnx__NodeProto *add = ronde__onnx_add(w, "Add", node->label, y);
+  ronde__onnx_add_input(w, add, sum);
+  add_param(w, node, 1, add);
+}
+
 /* Squeeze or Unsqueeze. */
 static void add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis, const char *from,
                      const char *to) {
@@ -267,6 +543,10 @@ static void write_lstm(ronde__onnx_writer *w, const ronde__node *node) {
   const char *y = out_name(w, node, 0), *part[3] = {"", "", ""}, *state[3] = {"", "", ""};
   int64_t hidden = node->attr.out_channels, features = shape_in(w, node)->dim[1];
   const ronde__shape ih = {3, {1, 4 * hidden, features}}, hh = {3, {1, 4 * hidden, hidden}}, b = {2, {1, 8 * hidden}};
+  if (node->attr.reverse || node->attr.lengths) {
+    refuse(w, node, "recurrent layers that go backwards, or have lengths, are not written yet");
+    return;
+  }
   if (!y) return;
   const char *x = ronde__onnx_text(w, "%s.x", y), *steps = ronde__onnx_text(w, "%s.steps", y);
   add_transpose(w, node, w->names[node->in[0]], x);
@@ -300,18 +580,26 @@ static void write_lstm(ronde__onnx_writer *w, const ronde__node *node) {
 void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   switch (node->kind) {
   case RONDE__OP_CONV2D: write_conv(w, node); break;
-  case RONDE__OP_LINEAR: {
-    Onnx__NodeProto *to = add_like(w, node, "Gemm");
-    add_params(w, node, to);
-    ronde__onnx_add_int(w, to, "transB", 1);
-    break;
-  }
+  case RONDE__OP_CONV_TRANSPOSE2D: write_conv_transpose(w, node); break;
+  case RONDE__OP_LINEAR: write_linear(w, node); break;
+  case RONDE__OP_PAIR:
+  case RONDE__OP_PAIR_SUM: write_pair(w, node); break;
+  case RONDE__OP_FUNCTION: write_function(w, node); break;
+  case RONDE__OP_REDUCE:
+  case RONDE__OP_REDUCE_SUM: write_reduce(w, node); break;
+  case RONDE__OP_RESHAPE: write_reshape(w, node); break;
+  case RONDE__OP_TRANSPOSE: write_transpose(w, node); break;
+  case RONDE__OP_SLICE: write_slice(w, node); break;
+  case RONDE__OP_PARAMETER: write_parameter(w, node); break;
+  case RONDE__OP_MATMUL: write_matmul(w, node); break;
   case RONDE__OP_MAX_POOL2D: write_pool(w, node, "MaxPool"); break;
   case RONDE__OP_AVG_POOL2D: write_pool(w, node, "AveragePool"); break;
   case RONDE__OP_ADAPTIVE_AVG_POOL2D: write_adaptive(w, node); break;
+  case RONDE__OP_RESIZE2D: write_resize2d(w, node); break;
   case RONDE__OP_UPSAMPLE2D: write_resize(w, node, node->attr.kernel[0], node->attr.kernel[1]); break;
   case RONDE__OP_BATCH_NORM2D: write_batch_norm(w, node); break;
   case RONDE__OP_LAYER_NORM: write_layer_norm(w, node); break;
+  case RONDE__OP_GROUP_NORM: write_group_norm(w, node); break;
   case RONDE__OP_LSTM: write_lstm(w, node); break;
   case RONDE__OP_DROPOUT: write_dropout(w, node); break;
   case RONDE__OP_ACTIVATION: write_activation(w, node); break;
@@ -320,9 +608,14 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_ADD: add_like(w, node, "Add"); break;
   case RONDE__OP_SUBTRACT: add_like(w, node, "Sub"); break;
   case RONDE__OP_MULTIPLY: add_like(w, node, "Mul"); break;
-  case RONDE__OP_CONCAT: ronde__onnx_add_int(w, add_like(w, node, "Concat"), "axis", 1); break;
+  case RONDE__OP_CONCAT: ronde__onnx_add_int(w, add_like(w, node, "Concat"), "axis", node->attr.dim + 1); break;
   case RONDE__OP_SPLIT: write_split(w, node); break;
   case RONDE__OP_SOFTMAX: ronde__onnx_add_int(w, add_like(w, node, "Softmax"), "axis", node->attr.dim + 1); break;
+  case RONDE__OP_GRU:
+  case RONDE__OP_EMBEDDING:
+  case RONDE__OP_LENGTHS:
+  case RONDE__OP_ATTENTION:
+  case RONDE__OP_RMS_NORM: refuse(w, node, "operators of sequences are not written yet"); break;
   default: refuse(w, node, "ONNX has no such operator");
   }
 }

@@ -121,7 +121,7 @@ void ronde__onnx_add_word(ronde__onnx_writer *w, Onnx__NodeProto *node, const ch
 
 /* ---- initializers ---- */
 
-void *ronde__onnx_add_tensor(ronde__onnx_writer *w, const char *name, int type, int rank, const int64_t *dims) {
+static Onnx__TensorProto *new_tensor(ronde__onnx_writer *w, int type, int rank, const int64_t *dims) {
   Onnx__TensorProto *tensor = ronde__onnx_room(w, sizeof *tensor);
   int64_t *copy = ronde__onnx_room(w, (size_t)rank * sizeof *copy);
   size_t bytes = type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 ? 8 : 4;
@@ -130,15 +130,31 @@ void *ronde__onnx_add_tensor(ronde__onnx_writer *w, const char *name, int type, 
   if (!tensor || !copy || !data) return NULL;
   onnx__tensor_proto__init(tensor);
   for (int d = 0; d < rank; d++) copy[d] = dims[d];
-  tensor->name = ronde__onnx_text(w, "%s", name);
   tensor->has_data_type = true;
   tensor->data_type = type;
   tensor->n_dims = (size_t)rank;
   tensor->dims = copy;
   tensor->has_raw_data = true;
   tensor->raw_data = (ProtobufCBinaryData){bytes, data};
+  return tensor;
+}
+
+void *ronde__onnx_add_tensor(ronde__onnx_writer *w, const char *name, int type, int rank, const int64_t *dims) {
+  Onnx__TensorProto *tensor = new_tensor(w, type, rank, dims);
+  if (!tensor) return NULL;
+  tensor->name = ronde__onnx_text(w, "%s", name);
   APPEND(w, w->file.initializer, w->file.n_initializer, tensor);
-  return w->status == RONDE_OK ? data : NULL;
+  return w->status == RONDE_OK ? tensor->raw_data.data : NULL;
+}
+
+float *ronde__onnx_add_fixed(ronde__onnx_writer *w, const char *label, const char *name, int rank,
+                             const int64_t *dims) {
+  Onnx__AttributeProto *attribute =
+      add_attribute(w, ronde__onnx_add(w, "Constant", label, name), "value", TYPE(TENSOR));
+  Onnx__TensorProto *tensor = attribute ? new_tensor(w, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, rank, dims) : NULL;
+  if (!tensor) return NULL;
+  attribute->t = tensor;
+  return (float *)(void *)tensor->raw_data.data;
 }
 
 static const char *add_constant(ronde__onnx_writer *w, int type, int rank, int64_t n, const void *values,

@@ -38,6 +38,8 @@ void ronde__onnx_add_word(ronde__onnx_writer *w, Onnx__NodeProto *node, const ch
 
 /* A new initializer; the memory of its elements, which the caller fills. */
 void *ronde__onnx_add_tensor(ronde__onnx_writer *w, const char *name, int type, int rank, const int64_t *dims);
+/* A node Constant of that name: a parameter that is fixed. The memory of its elements. */
+float *ronde__onnx_add_fixed(ronde__onnx_writer *w, const char *label, const char *name, int rank, const int64_t *dims);
 /* Constants of a name that they are given; rank 0: a scalar. */
 const char *ronde__onnx_add_floats(ronde__onnx_writer *w, int rank, int64_t n, const float *values);
 const char *ronde__onnx_add_sizes(ronde__onnx_writer *w, int64_t n, const int64_t *values);

@@ -33,6 +33,7 @@ const ronde__op ronde__op_activation = {
     .name = "activation",
     .infer = ronde__elementwise_infer,
     .layouts = ronde__elementwise_layouts,
+    .takes_rows = true,
     .backward_reads = {.out = 1},
     .dinput_in_dout = 1,
     .forms = (const ronde__form *const[]){&activation_form, NULL},

@@ -31,6 +31,7 @@ const ronde__op ronde__op_add = {
     .name = "add",
     .infer = ronde__elementwise_infer_pair,
     .layouts = ronde__elementwise_layouts_pair,
+    .takes_rows = true,
     .dinput_in_dout = 3,
     .forms = (const ronde__form *const[]){&add_form, NULL},
 };

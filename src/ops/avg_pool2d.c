@@ -1,10 +1,10 @@
-/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad); and the
+/* Average over windows, zeros of the padding counted unless exclude_padding (PyTorch's count_include_pad), but not what
+ * a last window has beyond the padding (ceil_mode); and the
  * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
 static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
-  int places = desc->attr.exclude_padding ? w->count : desc->attr.kernel[0] * desc->attr.kernel[1];
-  return 1.0f / (float)places;
+  return 1.0f / (float)(desc->attr.exclude_padding ? w->count : w->places);
 }
 
 static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
@@ -47,7 +47,8 @@ static ronde__taps adaptive_taps(const ronde__axis *axis, int64_t o) {
 }
 
 static ronde_status adaptive_prepare(const ronde__op_desc *desc, void **state_out) {
-  ronde__axis h = {.in = desc->in[0].h, .out = desc->out[0].h}, w = {.in = desc->in[0].w, .out = desc->out[0].w};
+  ronde__axis h = {.in = desc->in[0].h, .out = desc->out[0].h, .stride = 1, .dilation = 1};
+  ronde__axis w = {.in = desc->in[0].w, .out = desc->out[0].w, .stride = 1, .dilation = 1};
   return ronde__pool2d_prepare_windows(desc, &h, &w, adaptive_taps, state_out);
 }
 

@@ -1,22 +1,24 @@
-/* Concatenation along the first dimension: channels of images, features of vectors. All inputs come in the layout of the
- * output. */
+/* Concatenation along one dimension. Along the first one, of channels of images or features of vectors, all inputs come in the
+ * layout of the output; along another one in ROWS, which are then pieces of more and shorter examples. */
 #include "ops/elementwise.h"
 #include "ops/pieces.h"
 
 static ronde_status concat_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                  const char *const *in_labels, ronde__shape *out) {
   *out = in[0];
+  if (attr->dim < 0 || attr->dim >= in[0].rank)
+    return ronde__fail(RONDE_E_USAGE, "%s: %s has no dimension %d", label, in_labels[0], attr->dim);
   for (int i = 1; i < attr->n_inputs; i++) {
     bool fits = in[i].rank == in[0].rank;
-    for (int d = 1; fits && d < in[0].rank; d++) fits = in[i].dim[d] == in[0].dim[d];
+    for (int d = 0; fits && d < in[0].rank; d++) fits = d == attr->dim || in[i].dim[d] == in[0].dim[d];
     if (!fits) {
       char a[96], b[96];
       ronde__shape_text(&in[0], a, sizeof a);
       ronde__shape_text(&in[i], b, sizeof b);
-      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s and %s gives %s: they may differ only in the first dimension",
-                         label, in_labels[0], a, in_labels[i], b);
+      return ronde__fail(RONDE_E_USAGE, "%s: %s gives %s and %s gives %s: they may differ only in dimension %d", label,
+                         in_labels[0], a, in_labels[i], b, attr->dim);
     }
-    out->dim[0] += in[i].dim[0];
+    out->dim[attr->dim] += in[i].dim[attr->dim];
   }
   return RONDE_OK;
 }
@@ -25,6 +27,11 @@ static ronde_status concat_infer(const ronde__op_attr *attr, const char *label, 
 static void concat_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__layout layout = ronde__pieces_layout(desc->in, desc->attr.n_inputs);
   int64_t n = desc->in[0].n;
+  if (desc->attr.dim > 0) {
+    for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_along(&in[i], desc->attr.dim, n);
+    desc->out[0] = ronde__phys_along(out, desc->attr.dim, n);
+    return;
+  }
   for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_of_shape_in(layout, &in[i], n);
   desc->out[0] = ronde__phys_of_shape_in(layout, out, n);
 }

@@ -5,12 +5,13 @@
 #ifndef RONDE_CONV_H
 #define RONDE_CONV_H
 
-#include "ops/axis.h"
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
+#include "ops/window.h"
 
 extern const ronde__form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
-extern const ronde__form ronde__conv_groups;    /* LANES -> LANES, in other groups */
+extern const ronde__form ronde__conv_grouped;   /* BLOCKS -> BLOCKS, several groups a block, as wide on both sides */
+extern const ronde__form ronde__conv_groups;    /* other groups: one after the other, by the forms below */
 extern const ronde__form ronde__conv_bf16;      /* BLOCKS -> BLOCKS, operands of bfloat16 */
 extern const ronde__form ronde__conv_toeplitz;  /* BLOCKS -> BLOCKS: 3x3 on maps of 2x2 pixels */
 extern const ronde__form ronde__conv_winograd;  /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
@@ -18,12 +19,18 @@ extern const ronde__form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
 extern const ronde__form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
 extern const ronde__form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
 
+extern const ronde__op ronde__op_conv2d;
+
+/* Between the same layouts on both sides, in this order. */
+#define RONDE__CONV_FORMS_OF_ONE_GROUP \
+  &ronde__conv_bf16, &ronde__conv_toeplitz, &ronde__conv_winograd, &ronde__conv_blocks, &ronde__conv_lanes
+
 static inline int64_t ronde__conv_n_groups(const ronde__op_attr *attr) { return attr->groups ? attr->groups : 1; }
 static inline ronde__axis ronde__conv_axis_h(const ronde__op_desc *d) {
-  return ronde__axis_make(d->in[0].h, d->attr.kernel[0], d->attr.stride[0], d->attr.padding[0]);
+  return ronde__window_axis(&d->attr, 0, d->in[0].h);
 }
 static inline ronde__axis ronde__conv_axis_w(const ronde__op_desc *d) {
-  return ronde__axis_make(d->in[0].w, d->attr.kernel[1], d->attr.stride[1], d->attr.padding[1]);
+  return ronde__window_axis(&d->attr, 1, d->in[0].w);
 }
 
 /* Whether it is one group between these layouts. */

@@ -1,5 +1,5 @@
 /* 2-d convolution (cross-correlation), PyTorch's definition: y[o] = bias[o] + sum over c, kh, kw of
- * weight[o][c][kh][kw] * x[c][oh * stride + kh - padding][ow * stride + kw - padding]. */
+ * weight[o][c][kh][kw] * x[c][oh * stride + kh * dilation - padding][ow * stride + kw * dilation - padding]. */
 #include "ops/conv.h"
 
 #include <inttypes.h>
@@ -11,10 +11,8 @@ static ronde_status conv2d_infer(const ronde__op_attr *attr, const char *label, 
   ronde__shape_text(&in[0], text, sizeof text);
   if (in[0].rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s: a convolution takes CxHxW, but %s gives %s", label, in_labels[0], text);
-  if (attr->out_channels < 1 || attr->kernel[0] < 1 || attr->kernel[1] < 1 || attr->stride[0] < 1 ||
-      attr->stride[1] < 1 || attr->padding[0] < 0 || attr->padding[1] < 0)
-    return ronde__fail(RONDE_E_USAGE, "%s: out_channels, kernel and stride must be positive and padding not negative",
-                       label);
+  if (attr->out_channels < 1) return ronde__fail(RONDE_E_USAGE, "%s: out_channels must be positive", label);
+  RONDE_TRY(ronde__window_check(attr, label, in));
   int64_t groups = ronde__conv_n_groups(attr);
   if (groups < 1 || in[0].dim[0] % groups || attr->out_channels % groups)
     return ronde__fail(RONDE_E_USAGE,
@@ -24,12 +22,11 @@ static ronde_status conv2d_infer(const ronde__op_attr *attr, const char *label, 
   out->rank = 3;
   out->dim[0] = attr->out_channels;
   for (int d = 0; d < 2; d++) {
-    int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
-    if (padded < attr->kernel[d])
+    out->dim[1 + d] = ronde__window_axis(attr, d, in[0].dim[1 + d]).out;
+    if (out->dim[1 + d] < 1)
       return ronde__fail(RONDE_E_USAGE,
                          "%s: the %dx%d kernel is larger than its input: %s gives %s, with padding %dx%d", label,
                          attr->kernel[0], attr->kernel[1], in_labels[0], text, attr->padding[0], attr->padding[1]);
-    out->dim[1 + d] = (padded - attr->kernel[d]) / attr->stride[d] + 1;
   }
   return RONDE_OK;
 }
@@ -41,6 +38,7 @@ static int conv2d_params(const ronde__op_attr *attr, const ronde__shape *in,
   specs[0] = (ronde__param_spec){.suffix = "weight",
                                  .shape = {4, {attr->out_channels, channels, attr->kernel[0], attr->kernel[1]}},
                                  .bound = bound};
+  if (attr->of_sequence) specs[0].shape = (ronde__shape){3, {attr->out_channels, channels, attr->kernel[1]}};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   if (attr->kaiming_normal) {
     specs[0].init = RONDE__INIT_NORMAL;
@@ -56,15 +54,24 @@ static int64_t conv2d_flops(const ronde__op_attr *attr, const ronde__shape *in, 
 /* Up to FEW channels the batch goes into the lanes: a block would be padding for the most part. */
 enum { FEW_IN = 16, FEW_OUT = 32 };
 
+/* Whether kernels multiply blocks of groups of this width (kernel.h). */
+static bool are_grouped_in_blocks(int64_t width, int64_t block) {
+  return block % width == 0 && width < block && (width <= 2 || width == 4 || width == 8 || width % RONDE__QUANTUM == 0);
+}
+
+/* Groups inside blocks; groups of whole blocks, each a convolution by itself; in LANES, groups of any width. */
 static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out, int64_t groups) {
-  bool depthwise = groups == in[0].dim[0] && groups == out->dim[0];
-  ronde__layout layout = depthwise ? RONDE__BLOCKS : RONDE__LANES;
-  ronde__weight_form form = depthwise ? RONDE__PANELS : RONDE__PLAIN;
+  int64_t in_width = in[0].dim[0] / groups, out_width = out->dim[0] / groups;
+  int64_t in_block = ronde__channel_block(in[0].dim[0]), out_block = ronde__channel_block(out->dim[0]);
+  bool inside = in_width == out_width && are_grouped_in_blocks(in_width, in_block);
+  bool whole = in_width % in_block == 0 && out_width % out_block == 0;
+  ronde__layout layout = inside || whole ? RONDE__BLOCKS : RONDE__LANES;
+  ronde__weight_form form = inside ? RONDE__PANELS : whole ? RONDE__BLOCKED : RONDE__PLAIN;
   int64_t n = desc->in[0].n, taps = (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1];
   desc->in[0] = ronde__phys_make(layout, n, in[0].dim[0], in[0].dim[1], in[0].dim[2]);
   desc->out[0] = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
-  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in[0].dim[0] / groups, taps, desc->out[0].block, 1};
-  desc->param[1] = (ronde__weight_layout){form, out->dim[0], 1, 1, desc->out[0].block, 1};
+  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in_width, taps, desc->out[0].block, whole ? in_block : 1};
+  desc->param[1] = (ronde__weight_layout){whole ? RONDE__PANELS : form, out->dim[0], 1, 1, desc->out[0].block, 1};
 }
 
 static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
@@ -96,7 +103,9 @@ static bool conv2d_join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__
                         const ronde__shape *out) {
   if (!ronde__conv_first.takes(desc) || kind != RONDE__OP_MAX_POOL2D) return false;
   for (int d = 0; d < 2; d++)
-    if (attr->padding[d] || attr->stride[d] != attr->kernel[d]) return false;
+    if (attr->padding[d] || attr->padding_more[d] || attr->dilation[d] > 1 || attr->stride[d] != attr->kernel[d])
+      return false;
+  if (attr->ceil_mode) return false;
   desc->attr.pool =
       (ronde__joined_pool){.kernel = {attr->kernel[0], attr->kernel[1]}, .relu = attr->act == RONDE__ACT_RELU};
   desc->out[0].h = out->dim[1], desc->out[0].w = out->dim[2];
@@ -112,9 +121,8 @@ static bool conv2d_dead_tap(const ronde__op_desc *desc, int64_t t) {
 }
 
 static const ronde__form *const conv2d_forms[] = {
-    &ronde__conv_depthwise, &ronde__conv_groups,   &ronde__conv_bf16,
-    &ronde__conv_toeplitz,  &ronde__conv_winograd, &ronde__conv_blocks,
-    &ronde__conv_lanes,     &ronde__conv_first,    NULL,
+    &ronde__conv_depthwise,         &ronde__conv_grouped, &ronde__conv_groups,
+    RONDE__CONV_FORMS_OF_ONE_GROUP, &ronde__conv_first,   NULL,
 };
 
 const ronde__op ronde__op_conv2d = {

@@ -60,9 +60,10 @@ static ronde_status make_weight_plan(const ronde__op_desc *desc, conv_bf16_state
   int64_t reduced = out->w * out->n, steps = ronde__ceil_div(reduced, RONDE__BF16_STEP);
   p->n_parts = ronde__ceil_div(reduced, PART);
   p->part = ronde__ceil_div(steps, p->n_parts) * RONDE__BF16_STEP;
-  p->places = out->w + (s->w.kernel - 1) / s->w.stride;
+  int64_t extent = ronde__axis_extent(&s->w);
+  p->places = out->w + (extent - 1) / s->w.stride;
   p->phase = p->places * in->n;
-  p->row = ronde__min(s->w.stride, s->w.kernel) * p->phase;
+  p->row = ronde__min(s->w.stride, extent) * p->phase;
   p->in_row = in->block * p->row, p->in_block = in->h * p->in_row;
   p->out_row = p->n_parts * p->part * out->block, p->out_block = out->h * p->out_row;
   ronde__gemm_shape shape = {
@@ -306,9 +307,10 @@ static void conv_bf16_weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib
       int64_t first = oh0 * p->n_parts, begin = ronde__max(i, first), end = ronde__min(oh1 * p->n_parts, i + terms);
       if (!s->live[t] || begin >= end) continue;
       const ronde__gemm *gemm = begin == first && !call->accumulate_dparam[0] ? &p->gemm.set : &p->gemm.add;
-      int64_t place = kw % s->w.stride * p->phase + kw / s->w.stride * j->desc->in[0].n;
-      ronde__gemm_run(gemm, x + (kh - s->h.padding) * p->in_row + place, p->list.a + begin, dy, p->list.b + begin,
-                      end - begin, dw + t * dw_tap);
+      int64_t column = kw * s->w.dilation, row = kh * s->h.dilation - s->h.padding;
+      int64_t place = column % s->w.stride * p->phase + column / s->w.stride * j->desc->in[0].n;
+      ronde__gemm_run(gemm, x + row * p->in_row + place, p->list.a + begin, dy, p->list.b + begin, end - begin,
+                      dw + t * dw_tap);
     }
 }
 

@@ -154,8 +154,8 @@ static void weight_taps(const conv_blocks_job *j, int64_t ob, int64_t ib, int64_
         const outputs *o = &s->outputs[t];
         int64_t begin = ronde__max(o->w0, ow0), end = ronde__min(o->w1, ow0 + longest);
         if (oh < o->h0 || oh >= o->h1 || begin >= end) continue;
-        int64_t ih = oh * s->h.stride + t / s->w.kernel - s->h.padding;
-        int64_t iw = begin * s->w.stride + t % s->w.kernel - s->w.padding;
+        int64_t ih = oh * s->h.stride + t / s->w.kernel * s->h.dilation - s->h.padding;
+        int64_t iw = begin * s->w.stride + t % s->w.kernel * s->w.dilation - s->w.padding;
         bool first = oh == o->h0 && begin == o->w0;
         const ronde__gemm *gemm = first && !call->accumulate_dparam[0] ? &s->weight.set : &s->weight.add;
         ronde__gemm_run(gemm, x + (ih * s->w.in + iw) * s->in_pixel, s->pixels.a,

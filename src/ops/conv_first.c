@@ -44,7 +44,7 @@ static ronde_status make_row_list(const ronde__op_desc *desc, const conv_first_s
   RONDE_TRY(ronde__gemm_list_create(desc->in[0].c * h.count, list));
   for (int64_t c = 0, term = 0; c < desc->in[0].c; c++)
     for (int y = 0; y < h.count; y++, term++) {
-      list->a[term] = (uint64_t)((c * s->h.in + y) * s->w.in * s->lanes) * sizeof(float);
+      list->a[term] = (uint64_t)((c * s->h.in + y * s->h.dilation) * s->w.in * s->lanes) * sizeof(float);
       list->b[term] = (uint64_t)((c * s->h.kernel + h.first + y) * s->w.kernel * desc->out[0].block) * sizeof(float);
     }
   return RONDE_OK;
@@ -85,8 +85,9 @@ static ronde_status conv_first_prepare(const ronde__op_desc *desc, void **state_
     return status;
   }
   for (int k = 1; k <= s->w.kernel; k++) {
-    ronde__gemm_shape forward = {(int)in->n, (int)out->block, k, s->lanes, out->block, out->block, true, false, false};
-    ronde__gemm_shape weight = {k, (int)out->block, (int)in->n, s->lanes, out->block, out->block, false, false, false};
+    int64_t lda = s->w.dilation * s->lanes;
+    ronde__gemm_shape forward = {(int)in->n, (int)out->block, k, lda, out->block, out->block, true, false, false};
+    ronde__gemm_shape weight = {k, (int)out->block, (int)in->n, lda, out->block, out->block, false, false, false};
     s->forward[k] = ronde__gemm_pair_resolve(desc, forward);
     s->weight[k] = ronde__gemm_pair_resolve(desc, weight);
   }
@@ -210,7 +211,7 @@ static void weight_rows(const conv_first_job *j, int64_t ob, int64_t row0, int64
       for (int64_t row = row0; row < row1 && w.count > 0 && dw; row++) {
         int64_t c = row / kernel, kh = row % kernel - h.first;
         if (kh < 0 || kh >= h.count) continue;
-        const float *x = call->in[0] + ((c * s->h.in + h.at + kh) * s->w.in + w.at) * s->lanes;
+        const float *x = call->in[0] + ((c * s->h.in + h.at + kh * s->h.dilation) * s->w.in + w.at) * s->lanes;
         ronde__gemm_run(&s->weight[w.count].add, x, s->pixels.a, dy, s->pixels.b, length,
                         dw + row * size + w.first * bo);
       }

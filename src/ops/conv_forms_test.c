@@ -164,6 +164,11 @@ static void test_the_choice(void **state) {
   static const choice choices[] = {
       {"depthwise", 8, 36, 8, 36, 3, 1, 1, 36, RONDE__LANES, true},
       {"groups", 8, 36, 8, 36, 3, 1, 1, 6, RONDE__BLOCKS, true},
+      {"grouped", 8, 128, 8, 128, 3, 1, 1, 32, RONDE__BLOCKS, true},
+      {"grouped", 8, 104, 8, 104, 3, 2, 1, 13, RONDE__LANES, true},
+      {"grouped", 8, 64, 8, 64, 3, 1, 1, 4, RONDE__BLOCKS, true},
+      {"groups", 8, 128, 8, 128, 3, 1, 1, 2, RONDE__BLOCKS, true},
+      {"groups", 8, 72, 8, 72, 3, 1, 1, 3, RONDE__BLOCKS, true}, /* 24 channels: not a multiple of 16 */
       {"groups", 8, 6, 8, 12, 3, 1, 1, 6, RONDE__BLOCKS, true},
       {"toeplitz", 32, 32, 2, 32, 3, 1, 1, 1, RONDE__BLOCKS, true},
       {"blocks", 31, 32, 2, 32, 3, 1, 1, 1, RONDE__BLOCKS,

@@ -1,16 +1,18 @@
-/* Grouped convolution between LANES: there the channels of a group are a stretch of planes, of any number and without
- * padding, so that each group is the convolution of few channels by itself. */
+/* Convolution in groups whose channels are a stretch of memory: planes of LANES, of any number, or whole blocks of BLOCKS.
+ * Each group is a convolution by itself, by the form that is right for it. */
 #include "ops/conv.h"
 
 typedef struct conv_groups_state {
   ronde__op_desc group; /* one group's; all are alike */
-  void *lanes;
+  void *state;
 } conv_groups_state;
+
+static const ronde__form *const forms[] = {RONDE__CONV_FORMS_OF_ONE_GROUP};
 
 static void conv_groups_release(const ronde__op_desc *desc, void *opaque) {
   conv_groups_state *s = opaque;
   if (!s) return;
-  ronde__conv_lanes.release(&s->group, s->lanes);
+  if (s->group.form) s->group.form->release(&s->group, s->state);
   ronde__free(s);
 }
 
@@ -19,12 +21,16 @@ static ronde_status conv_groups_prepare(const ronde__op_desc *desc, void **state
   conv_groups_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
   *s = (conv_groups_state){.group = *desc};
-  s->group.form = &ronde__conv_lanes;
+  s->group.attr.groups = 1;
+  s->group.attr.out_channels /= groups;
   s->group.in[0].c /= groups;
   s->group.out[0].c /= groups;
   s->group.param[0].o /= groups;
   s->group.param[1].o /= groups;
-  ronde_status status = ronde__conv_lanes.prepare(&s->group, &s->lanes);
+  int form = 0;
+  while (!forms[form]->takes(&s->group)) form++; /* one of the last two does */
+  s->group.form = forms[form];
+  ronde_status status = s->group.form->prepare(&s->group, &s->state);
   if (status != RONDE_OK) conv_groups_release(desc, s);
   else *state_out = s;
   return status;
@@ -32,7 +38,7 @@ static ronde_status conv_groups_prepare(const ronde__op_desc *desc, void **state
 
 static size_t conv_groups_work_elems(const ronde__op_desc *desc, const void *opaque, bool backward) {
   const conv_groups_state *s = opaque;
-  return ronde__conv_lanes.work_elems(&s->group, s->lanes, backward);
+  return s->group.form->work_elems(&s->group, s->state, backward);
 }
 
 static float *past(float *x, int64_t n) { return x ? x + n : NULL; }
@@ -58,7 +64,7 @@ static ronde_status conv_groups_forward(const ronde__op_desc *desc, const void *
   const conv_groups_state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
-    RONDE_TRY(ronde__conv_lanes.forward(&s->group, s->lanes, &c));
+    RONDE_TRY(s->group.form->forward(&s->group, s->state, &c));
   }
   return RONDE_OK;
 }
@@ -67,18 +73,23 @@ static ronde_status conv_groups_backward(const ronde__op_desc *desc, const void 
   const conv_groups_state *s = opaque;
   for (int64_t g = 0; g < desc->attr.groups; g++) {
     ronde__op_call c = call_of_group(s, call, g);
-    RONDE_TRY(ronde__conv_lanes.backward(&s->group, s->lanes, &c));
+    RONDE_TRY(s->group.form->backward(&s->group, s->state, &c));
   }
   return RONDE_OK;
 }
 
 static const char *conv_groups_implementation(const ronde__op_desc *desc, const void *opaque) {
   const conv_groups_state *s = opaque;
-  return ronde__conv_lanes.implementation(&s->group, s->lanes);
+  return s->group.form->implementation(&s->group, s->state);
+}
+
+static double conv_groups_executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const conv_groups_state *s = opaque;
+  return desc->attr.groups * s->group.form->executed_flops(&s->group, s->state, backward);
 }
 
 static bool conv_groups_takes(const ronde__op_desc *desc) {
-  return ronde__conv_n_groups(&desc->attr) > 1 && desc->in[0].layout == RONDE__LANES;
+  return ronde__conv_n_groups(&desc->attr) > 1 && desc->param[0].form != RONDE__PANELS;
 }
 
 const ronde__form ronde__conv_groups = {
@@ -90,5 +101,5 @@ const ronde__form ronde__conv_groups = {
     .forward = conv_groups_forward,
     .backward = conv_groups_backward,
     .implementation = conv_groups_implementation,
-    .executed_flops = ronde__conv_executed_flops,
+    .executed_flops = conv_groups_executed_flops,
 };

@@ -32,8 +32,8 @@ static ronde_status find_list(const ronde__conv_direction *dir, ronde__taps h, r
   ronde__gemm_list *list = &sched->lists[*list_out];
   for (int64_t c = 0, term = 0; c < from->c; c++)
     for (int y = 0; y < h.count; y++, term++) {
-      list->a[term] = (uint64_t)((c * dir->h.kernel + h.first + y * dir->step_h) * dir->w.kernel) * sizeof(float);
-      list->b[term] = (uint64_t)((c * from->h + y) * from->w * from->block) * sizeof(float);
+      list->a[term] = (uint64_t)((c * dir->h.kernel + h.first + y * dir->step_h.tap) * dir->w.kernel) * sizeof(float);
+      list->b[term] = (uint64_t)((c * from->h + y * dir->step_h.pitch) * from->w * from->block) * sizeof(float);
     }
   return RONDE_OK;
 }
@@ -45,25 +45,24 @@ static ronde_status conv_lanes_make_run(const ronde__conv_direction *dir, ronde_
   const ronde__phys *from = dir->from, *to = dir->to;
   const conv_lanes_state *s = dir->user;
   r->b0 = r->a0;
-  r->a0 = dir->step_w < 0 && w.count ? s->flipped[w.first] : w.first;
+  r->a0 = dir->step_w.tap < 0 && w.count ? s->flipped[w.first] : w.first;
   ronde__gemm_shape shape = {.m = (int)to->c,
                              .n = (int)r->extent,
                              .k = (int)ronde__max(1, w.count),
                              .lda = from->c * dir->h.kernel * dir->w.kernel,
-                             .ldb = s->lanes,
+                             .ldb = dir->step_w.pitch * s->lanes,
                              .ldc = to->h * to->w * s->lanes};
   r->kernel = ronde__conv_schedule_kernel(sched, dir->desc, &shape);
   return find_list(dir, w.count ? h : (ronde__taps){0, 0, 0}, sched, &r->list);
 }
 
-/* Taps that feed one input come in steps of the stride, from the last to the first: they stand together in this order.
- */
+/* Taps that feed one input come in steps, from the last to the first: they stand together in this order. */
 static ronde_status flip_taps(conv_lanes_state *s) {
   RONDE__ALLOC(s->flipped, (size_t)s->w.kernel * sizeof *s->flipped, "convolution plan");
-  int position = 0;
-  for (int residue = 0; residue < s->w.stride && residue < s->w.kernel; residue++) {
-    int last = residue + (s->w.kernel - 1 - residue) / s->w.stride * s->w.stride;
-    for (int kw = last; kw >= 0; kw -= s->w.stride) s->flipped[kw] = position++;
+  int position = 0, step = -ronde__axis_backward_steps(&s->w).tap;
+  for (int residue = 0; residue < step && residue < s->w.kernel; residue++) {
+    int last = residue + (s->w.kernel - 1 - residue) / step * step;
+    for (int kw = last; kw >= 0; kw -= step) s->flipped[kw] = position++;
   }
   return RONDE_OK;
 }
@@ -143,7 +142,8 @@ static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
   const ronde__weight_layout *l = &j->desc->param[0];
   int64_t oh0, oh1, lanes = s->lanes, out_plane = s->h.out * s->w.out * lanes;
   ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
-  const float *x = call->in[0] + (c * s->h.in + oh0 * s->h.stride + kh - s->h.padding) * s->w.in * lanes;
+  int64_t row = oh0 * s->h.stride + kh * s->h.dilation - s->h.padding;
+  const float *x = call->in[0] + (c * s->h.in + row) * s->w.in * lanes;
   const float *dy = call->dout[0] + oh0 * s->w.out * lanes;
   float *dw = call->dparam[0] + c * l->t + kh * s->w.kernel;
   if (!call->accumulate_dparam[0])
@@ -153,8 +153,8 @@ static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
     int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
     if (w.count > 0)
       j->desc->compute.kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes,
-                                         lanes, s->h.stride * s->w.in * lanes, w.count, oh1 - oh0, length * lanes,
-                                         dw + w.first, l->i * l->t, true);
+                                         s->w.dilation * lanes, s->h.stride * s->w.in * lanes, w.count, oh1 - oh0,
+                                         length * lanes, dw + w.first, l->i * l->t, true);
     ow += length;
   }
 }

@@ -57,15 +57,14 @@ ronde_status ronde__conv_schedules_create(const ronde__op_desc *desc, int64_t lo
                                .h = ronde__conv_axis_h(desc),
                                .w = ronde__conv_axis_w(desc),
                                .taps = ronde__axis_forward,
-                               .step_h = 1,
-                               .step_w = 1,
                                .from = &desc->in[0],
                                .to = &desc->out[0],
                                .user = user};
+  dir.step_h = ronde__axis_forward_steps(&dir.h), dir.step_w = ronde__axis_forward_steps(&dir.w);
   RONDE_TRY(conv_schedule_create(&dir, longest, fn, forward));
   if (!desc->need_dinput[0]) return RONDE_OK;
   dir.taps = ronde__axis_backward;
-  dir.step_h = -dir.h.stride, dir.step_w = -dir.w.stride;
+  dir.step_h = ronde__axis_backward_steps(&dir.h), dir.step_w = ronde__axis_backward_steps(&dir.w);
   dir.from = &desc->out[0], dir.to = &desc->in[0];
   return conv_schedule_create(&dir, longest, fn, data);
 }
@@ -95,8 +94,9 @@ ronde_status ronde__conv_taps_list(const ronde__conv_direction *dir, ronde__taps
   for (int y = 0; y < h.count; y++)
     for (int x = 0; x < w.count; x++)
       for (int64_t block = 0; block < blocks; block++, term++) {
-        int64_t tap = (int64_t)(h.first + y * dir->step_h) * dir->w.kernel + w.first + x * dir->step_w;
-        list->a[term] = (uint64_t)((y * dir->from->w + x) * pixel + block * block_elems) * size;
+        int64_t tap = (int64_t)(h.first + y * dir->step_h.tap) * dir->w.kernel + w.first + x * dir->step_w.tap;
+        int64_t place = y * dir->step_h.pitch * dir->from->w + x * dir->step_w.pitch;
+        list->a[term] = (uint64_t)(place * pixel + block * block_elems) * size;
         list->b[term] = (uint64_t)((tap * blocks + block) * weight_block) * size;
       }
   return RONDE_OK;

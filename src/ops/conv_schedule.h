@@ -25,7 +25,7 @@ typedef struct ronde__conv_direction {
   const ronde__op_desc *desc;
   ronde__axis h, w;
   ronde__axis_fn taps;
-  int step_h, step_w; /* how taps advance with the operand's positions: 1 forward, -stride backward */
+  ronde__steps step_h, step_w; /* how taps advance, and the operand's positions with them */
   const ronde__phys *from, *to;
   const void *user; /* the form's */
 } ronde__conv_direction;

@@ -31,8 +31,8 @@ static bool conv_toeplitz_takes(const ronde__op_desc *desc) {
   const ronde__phys *in = &desc->in[0];
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   for (int d = 0; d < 2; d++)
-    if (a->kernel[d] != TAPS || a->stride[d] != 1 || a->padding[d] != 1) return false;
-  if (in->h != SIZE || in->w != SIZE) return false;
+    if (a->kernel[d] != TAPS || a->padding[d] != 1) return false;
+  if (!ronde__window_is_plain(a) || in->h != SIZE || in->w != SIZE) return false;
   return in->c >= MIN_CHANNELS && desc->out[0].c >= MIN_CHANNELS && in->n >= MIN_EXAMPLES;
 }
 

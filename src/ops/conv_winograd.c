@@ -59,7 +59,7 @@ static double saving(const ronde__op_desc *desc, const ronde__phys *to) {
 static bool conv_winograd_takes(const ronde__op_desc *desc) {
   const ronde__op_attr *a = &desc->attr;
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
-  if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || a->stride[0] != 1 || a->stride[1] != 1) return false;
+  if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || !ronde__window_is_plain(a)) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
   bool many = ronde__winograd_rows_of(&desc->out[0]).count >= MIN_ROWS;
   return desc->in[0].c >= 32 && desc->out[0].c >= 32 && many && saving(desc, &desc->out[0]) > MIN_SAVING;

@@ -1,7 +1,10 @@
 /* -log softmax(logits)[label], summed over the batch; its gradient, softmax - onehot, times loss_scale. With label
  * smoothing s (in training only) the target is (1 - s) onehot + s / K instead, as PyTorch has it.
- * The forward pass keeps the softmax [N][K]. Sums are in f64. */
-#include "ops/op.h"
+ * Logits are a vector, or those of each step of a sequence [T,K], which has T labels; of these, what is below 0 counts
+ * nowhere, and the others count label_weight each.
+ * Legend: a row is what one label stands for; K classes. The forward pass keeps of each row the loss, in f64, the softmax
+ * [K], and whether it was classified rightly. Sums are in f64, and over rows in their order. */
+#include "ops/gemm_list.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,27 +13,57 @@ static ronde_status cross_entropy_infer(const ronde__op_attr *attr, const char *
                                         const char *const *in_labels, ronde__shape *out) {
   char text[96];
   ronde__shape_text(&in[0], text, sizeof text);
-  if (in[0].rank != 1)
-    return ronde__fail(RONDE_E_USAGE, "%s: the cross entropy takes a vector of logits, but %s gives %s", label,
+  if (in[0].rank != 1 && in[0].rank != 2)
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: the cross entropy takes a vector of logits, or a sequence of these, but %s gives %s", label,
                        in_labels[0], text);
   *out = (ronde__shape){0};
   return RONDE_OK;
 }
 
 static void cross_entropy_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  desc->attr.length = in[0].dim[in[0].rank - 1];
+  if (in[0].rank > 1) desc->in[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->out[0] = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
 }
 
-static int64_t classes_of(const ronde__phys *x) { return x->c * x->h * x->w; }
-
-static size_t cross_entropy_saved_elems(const ronde__op_desc *desc, const void *state) {
-  return (size_t)(desc->in[0].n * classes_of(&desc->in[0]));
+static int64_t rows_of(const ronde__op_desc *desc) {
+  const ronde__phys *x = &desc->in[0];
+  return x->n * (x->c * x->h * x->w / desc->attr.length);
 }
 
-/* Where logit k of example n lies. */
-static int64_t logit_at(const ronde__phys *x, int64_t n, int64_t k) {
-  int64_t pixels = x->h * x->w;
-  return ronde__phys_index(x, n, k / pixels, k % pixels);
+static size_t cross_entropy_saved_elems(const ronde__op_desc *desc, const void *state) {
+  return (size_t)rows_of(desc) * ((size_t)desc->attr.length + (sizeof(double) + sizeof(int32_t)) / sizeof(float));
+}
+
+typedef struct cross_entropy_job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+  int64_t classes, steps; /* of an example */
+  double smoothing;
+  double *losses; /* [rows] */
+  float *softmax; /* [rows][K] */
+  int32_t *right; /* [rows]: whether the largest logit is the label's */
+} cross_entropy_job;
+
+static cross_entropy_job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
+  int64_t rows = rows_of(desc);
+  double *losses = (double *)(void *)call->saved;
+  return (cross_entropy_job){.desc = desc,
+                             .call = call,
+                             .classes = desc->attr.length,
+                             .steps = rows / desc->in[0].n,
+                             .smoothing = call->training ? (double)desc->attr.label_smoothing : 0,
+                             .losses = losses,
+                             .softmax = (float *)(void *)(losses + rows),
+                             .right = (int32_t *)(void *)((float *)(void *)(losses + rows) + rows * desc->attr.length)};
+}
+
+/* Where logit k of a row lies. */
+static int64_t logit_at(const cross_entropy_job *j, int64_t row, int64_t k) {
+  const ronde__phys *x = &j->desc->in[0];
+  int64_t pixels = x->h * x->w, at = row % j->steps * j->classes + k;
+  return ronde__phys_index(x, row / j->steps, at / pixels, at % pixels);
 }
 
 /* exp(p - max) in p, its sum returned. */
@@ -43,47 +76,70 @@ static double exponentials(float *p, int64_t classes, float max) {
   return sum;
 }
 
-static double smoothing_of(const ronde__op_desc *desc, const ronde__op_call *call) {
-  return call->training ? (double)desc->attr.label_smoothing : 0;
+/* Its loss; whether the largest logit is the label's. */
+static double judge_row(const cross_entropy_job *j, int64_t row, bool *right_out) {
+  float *p = j->softmax + row * j->classes;
+  double all = 0;
+  int64_t best = 0, label = j->call->labels[row];
+  for (int64_t k = 0; k < j->classes; k++) {
+    p[k] = j->call->in[0][logit_at(j, row, k)];
+    all += p[k];
+    if (p[k] > p[best]) best = k;
+  }
+  float right = p[label], max = p[best];
+  double sum = exponentials(p, j->classes, max);
+  double aim = right; /* an infinite logit of another class must not meet a weight of 0 */
+  if (j->smoothing > 0) aim = (1 - j->smoothing) * right + j->smoothing * all / (double)j->classes;
+  float factor = (float)(1 / sum);
+  for (int64_t k = 0; k < j->classes; k++) p[k] *= factor;
+  *right_out = best == label;
+  return log(sum) - (aim - max);
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const cross_entropy_job *j = arg;
+  int64_t begin, end;
+  ronde__thread_chunk(rows_of(j->desc), thread, n_threads, &begin, &end);
+  for (int64_t row = begin; row < end; row++) {
+    bool right = false;
+    j->losses[row] = j->call->labels[row] < 0 ? 0 : judge_row(j, row, &right);
+    j->right[row] = right;
+  }
 }
 
 static ronde_status cross_entropy_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  const ronde__phys *x = &desc->in[0];
-  int64_t classes = classes_of(x);
-  double loss = 0, smoothing = smoothing_of(desc, call);
-  for (int64_t n = 0; n < x->n; n++) {
-    float *p = call->saved + n * classes;
-    double all = 0;
-    int64_t best = 0, label = call->labels[n];
-    for (int64_t k = 0; k < classes; k++) {
-      p[k] = call->in[0][logit_at(x, n, k)];
-      all += p[k];
-      if (p[k] > p[best]) best = k;
-    }
-    float right = p[label], max = p[best];
-    double sum = exponentials(p, classes, max);
-    double aim = right; /* an infinite logit of another class must not meet a weight of 0 */
-    if (smoothing > 0) aim = (1 - smoothing) * right + smoothing * all / (double)classes;
-    loss += log(sum) - (aim - max);
-    *call->n_correct += best == label;
-    float factor = (float)(1 / sum);
-    for (int64_t k = 0; k < classes; k++) p[k] *= factor;
+  cross_entropy_job j = job_of(desc, call);
+  double loss = 0;
+  ronde__pool_run(call->pool, forward_part, &j);
+  for (int64_t row = 0; row < rows_of(desc); row++) {
+    loss += j.losses[row];
+    *call->n_correct += j.right[row] != 0;
   }
-  *call->loss_sum += loss;
+  *call->loss_sum += (double)call->label_weight * loss;
   return RONDE_OK;
 }
 
+static void backward_part(void *arg, int thread, int n_threads) {
+  const cross_entropy_job *j = arg;
+  const ronde__op_call *call = j->call;
+  int64_t begin, end;
+  float smoothing = (float)j->smoothing, others = smoothing / (float)j->classes, *dx = call->din[0];
+  float scale = call->loss_scale * call->label_weight;
+  ronde__thread_chunk(rows_of(j->desc), thread, n_threads, &begin, &end);
+  for (int64_t row = begin; row < end; row++) {
+    const float *p = j->softmax + row * j->classes;
+    int64_t label = call->labels[row];
+    for (int64_t k = 0; k < j->classes && label >= 0; k++)
+      dx[logit_at(j, row, k)] += scale * (p[k] - (k == label ? 1 - smoothing + others : others));
+  }
+}
+
 static ronde_status cross_entropy_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  const ronde__phys *x = &desc->in[0];
-  int64_t classes = classes_of(x);
+  cross_entropy_job j = job_of(desc, call);
   float *dx = call->din[0];
   if (!dx) return RONDE_OK;
-  float smoothing = (float)smoothing_of(desc, call), others = smoothing / (float)classes;
-  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(x) * sizeof *dx);
-  for (int64_t n = 0; n < x->n; n++)
-    for (int64_t k = 0; k < classes; k++)
-      dx[logit_at(x, n, k)] +=
-          call->loss_scale * (call->saved[n * classes + k] - (k == call->labels[n] ? 1 - smoothing + others : others));
+  if (!call->accumulate_dinput[0]) memset(dx, 0, (size_t)ronde__phys_elems(&desc->in[0]) * sizeof *dx);
+  ronde__pool_run(call->pool, backward_part, &j);
   return RONDE_OK;
 }
 

@@ -26,19 +26,19 @@ typedef struct dropout_job {
   bool accumulate;
 } dropout_job;
 
-/* One example: four elements from each Philox block. */
+/* One example: four elements from each Philox block, of which a split layer's part begins with the first. */
 static void drop_example(const dropout_job *j, int64_t n) {
   const ronde__phys *x = &j->desc->in[0];
   const ronde__op_call *call = j->call;
   float p = j->desc->attr.probability, factor = 1 / (1 - p);
   uint32_t threshold = (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
-  int64_t pixels = x->h * x->w, elems = x->c * pixels;
+  int64_t pixels = x->h * x->w, elems = x->c * pixels, before = j->desc->first_channel * pixels;
   uint64_t stream = RONDE__STREAM_DROPOUT | (uint64_t)j->desc->layer, example = (uint64_t)(call->first_example + n);
   uint32_t random[4];
   ronde__philox(call->seed, stream, call->step, random);
   uint64_t key = (uint64_t)random[0] << 32 | random[1];
   for (int64_t e = 0; e < elems; e += 4) {
-    ronde__philox(key, stream, example << 32 | (uint64_t)(e / 4), random);
+    ronde__philox(key, stream, example << 32 | (uint64_t)((before + e) / 4), random);
     for (int64_t i = e; i < ronde__min(e + 4, elems); i++) {
       int64_t at = ronde__phys_index(x, n, i / pixels, i % pixels);
       float value = random[i - e] < threshold ? 0 : j->from[at] * factor;

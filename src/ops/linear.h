@@ -5,6 +5,7 @@
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
 
+extern const ronde__form ronde__linear_none; /* of no output: the part of a rank for which a split layer has too few */
 extern const ronde__form ronde__linear_bf16; /* from BLOCKS, operands of bfloat16 */
 extern const ronde__form ronde__linear_f32;  /* from any layout */
 

@@ -37,6 +37,7 @@ const ronde__op ronde__op_multiply = {
     .name = "multiply",
     .infer = ronde__elementwise_infer_pair,
     .layouts = ronde__elementwise_layouts_pair,
+    .takes_rows = true,
     .backward_reads = {.in = 3},
     .forms = (const ronde__form *const[]){&multiply_form, NULL},
 };

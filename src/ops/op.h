@@ -25,25 +25,116 @@ typedef struct ronde__joined_pool {
   bool relu;     /* behind it */
 } ronde__joined_pool;
 
+/* Arithmetic on two tensors. */
+typedef enum ronde__pair_kind {
+  RONDE__PAIR_ADD,
+  RONDE__PAIR_SUBTRACT,
+  RONDE__PAIR_MULTIPLY,
+  RONDE__PAIR_DIVIDE,
+  RONDE__PAIR_MINIMUM,
+  RONDE__PAIR_MAXIMUM,
+  RONDE__PAIR_POWER
+} ronde__pair_kind;
+
+typedef enum ronde__reduce_kind {
+  RONDE__REDUCE_SUM,
+  RONDE__REDUCE_MEAN,
+  RONDE__REDUCE_MAXIMUM,
+  RONDE__REDUCE_MINIMUM,
+  RONDE__REDUCE_PRODUCT
+} ronde__reduce_kind;
+
+/* Functions of one number (functions.inc says what they are), with constants a and b. */
+typedef enum ronde__function_kind {
+#define RONDE_FUNCTION(KIND, name, value, slope) RONDE__FUNCTION_##KIND,
+#include "ops/functions.inc"
+#undef RONDE_FUNCTION
+} ronde__function_kind;
+
+typedef struct ronde__function {
+  ronde__function_kind kind;
+  float a, b;
+} ronde__function;
+
+/* What a slice that reaches beyond its input finds there: a value; the last element inside; the input in a mirror that
+ * stands on the last element; the input again. */
+typedef enum ronde__window_mode {
+  RONDE__OUTSIDE_VALUE,
+  RONDE__OUTSIDE_EDGE,
+  RONDE__OUTSIDE_REFLECT,
+  RONDE__OUTSIDE_WRAP
+} ronde__window_mode;
+
+/* How an image is resized: where the places of outputs are among the inputs, and which input is the nearest. */
+typedef enum ronde__resize_coordinates {
+  RONDE__RESIZE_HALF_PIXEL,
+  RONDE__RESIZE_ALIGN_CORNERS,
+  RONDE__RESIZE_ASYMMETRIC,
+  RONDE__RESIZE_PYTORCH_HALF_PIXEL /* the first pixel where there is one output, else half_pixel */
+} ronde__resize_coordinates;
+
+typedef enum ronde__resize_rounding {
+  RONDE__RESIZE_ROUND_PREFER_FLOOR,
+  RONDE__RESIZE_ROUND_PREFER_CEIL,
+  RONDE__RESIZE_FLOOR,
+  RONDE__RESIZE_CEIL
+} ronde__resize_rounding;
+
+typedef struct ronde__resize {
+  bool linear;
+  ronde__resize_coordinates coordinates;
+  ronde__resize_rounding rounding;
+  float scale[2]; /* outputs an input; 0: output size / input size */
+} ronde__resize;
+
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
-  int64_t out_channels;                 /* convolution, linear; LSTM: hidden values */
-  int kernel[2], stride[2], padding[2]; /* upsampling: kernel alone */
-  int groups;                           /* convolution; 0 means 1 */
+  int64_t out_channels;                 /* convolution, linear; LSTM, GRU: hidden values */
+  int kernel[2], stride[2], padding[2]; /* upsampling: kernel alone; resizing: the output size */
+  int padding_more[2];                  /* zeros behind beyond those in front; below 0: fewer */
+  int dilation[2];                      /* 0 means 1 */
+  int output_padding[2];                /* transposed convolution: so many pixels more behind */
+  bool ceil_mode;                       /* pooling: a last window may reach beyond the padding */
+  int groups;                           /* convolution: 0 means 1; group normalisation */
+  bool affine;                          /* group normalisation: with weight and bias */
   bool bias, exclude_padding, kaiming_normal;
-  int n_inputs;                         /* concatenation, LSTM */
-  int n_outputs;                        /* split */
-  int dim;                              /* softmax: which one; layer normalisation: how many, from the last on */
+  bool of_sequence;   /* convolution: along the width alone, with a weight [O,C / groups,KW] */
+  int64_t vocabulary; /* embedding: rows */
+  float deviation;    /* embedding: of its first values */
+  int heads;          /* attention */
+  bool causal;        /* attention: a query sees the keys up to its own place */
+  bool lengths;  /* attention, LSTM, GRU, CTC: the last input says how many keys or steps of each example there are */
+  bool reverse;  /* LSTM, GRU: from the last step to the first */
+  int n_inputs;  /* concatenation, LSTM, GRU, attention */
+  int n_outputs; /* split */
+  int dim;       /* softmax, concatenation, split: which one; layer normalisation: how many, from the last on */
   int64_t sizes[RONDE__OP_MAX_OUTPUTS]; /* split: of the pieces */
-  int64_t length, step;                 /* softmax, layer normalisation: of a group's elements, set by layouts() */
+  int64_t length, step;                 /* softmax, layer normalisation: of a group's elements, set by layouts(); cross
+                                           entropy: classes */
   bool synchronised;                    /* batch normalisation: by the statistics of all replicas' examples */
-  float eps, momentum;                  /* batch normalisation */
+  int64_t labels, blank;                /* CTC: of an example; the class that stands for none */
+  bool zero_infinity;                   /* CTC: an example that no alignment fits counts 0 */
+  float eps, momentum;                  /* normalisations; batch normalisation */
   float probability;                    /* dropout: of a zero */
   float delta;                          /* Huber loss: where it becomes linear */
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
   ronde__pointwise pointwise;
-  ronde__joined_pool pool; /* behind a convolution and its activation */
+  ronde__pair_kind pair;
+  ronde__reduce_kind reduce;
+  ronde__function function;
+  ronde__resize resize;
+  ronde__window_mode outside; /* slice: what is read beyond the input, */
+  float value;                /* or this */
+  ronde__shape shape;        /* reshape, parameter, slice: of the output; pair, reduce: of the walk, set by layouts() */
+  ronde__shape whole;        /* slice: of the input, set by layouts() */
+  unsigned repeated[2];      /* pair: dimensions that an input has once only, set by layouts() */
+  unsigned dims;             /* reduce: which go, bit by bit */
+  bool keep;                 /* reduce: as dimensions of 1 */
+  bool turned[2];            /* matrix product: the last two dimensions of an input the other way round */
+  int order[RONDE_MAX_RANK]; /* transpose: output dimension d is input dimension order[d] */
+  int64_t begin[RONDE_MAX_RANK], by[RONDE_MAX_RANK]; /* slice: output i is input begin + i by */
+  ronde__joined_pool pool;                           /* behind a convolution and its activation */
 } ronde__op_attr;
 
 /* How a parameter is initialised. */
@@ -54,7 +145,7 @@ typedef enum ronde__init_kind {
 } ronde__init_kind;
 
 typedef struct ronde__param_spec {
-  const char *suffix; /* "weight", "bias" */
+  const char *suffix; /* "weight", "bias"; NULL: it is called like its layer */
   ronde__shape shape; /* logical */
   float bound;
   ronde__init_kind init;
@@ -87,6 +178,22 @@ typedef struct ronde__neighbours {
   void *user;
 } ronde__neighbours;
 
+/* Floats on their way between two ranks; n 0: none. */
+typedef struct ronde__parcel {
+  float *at;
+  size_t n;
+} ronde__parcel;
+
+/* How ops of a layer that is split over ranks (split.h) hand each other what they have; called within forward and
+ * backward, by their thread, by all ranks in the same order. */
+typedef struct ronde__peers {
+  int rank, size;
+  /* Sends to[r] to each other rank r and receives from[r] of it, [size] each; the rank's own parcels are left alone.
+   * Blocks until all of it is done. Whoever fails has logged why. */
+  ronde_status (*exchange)(void *user, bool backward, const ronde__parcel *to, const ronde__parcel *from);
+  void *user;
+} ronde__peers;
+
 /* What the plan decided about one op for one batch size. */
 typedef struct ronde__op_desc {
   const ronde__form *form; /* chosen last; NULL: a view */
@@ -104,6 +211,8 @@ typedef struct ronde__op_desc {
   int threads;
   const ronde__neighbours *neighbours; /* of a send or receive, */
   int message;                         /* and its number; else NULL */
+  const ronde__peers *peers;           /* of an op between ranks that split a layer; else NULL */
+  int64_t first_channel;               /* dropout: of the layer's channels, the first one of in[0] */
 } ronde__op_desc;
 
 /* A gradient event: elements [begin, end) of a parameter's gradient are final, and lie at `data` [end - begin]. It is
@@ -138,7 +247,7 @@ typedef struct ronde__partials {
 typedef struct ronde__op_call {
   const float *in[RONDE__OP_MAX_INPUTS];
   float *out[RONDE__OP_MAX_OUTPUTS];
-  const int64_t *labels; /* losses against classes */
+  const int64_t *labels; /* losses against classes [n][labels of an example]; below 0: none */
   const float *param[RONDE__OP_MAX_PARAMS];
   float *buffer[RONDE__OP_MAX_BUFFERS]; /* NULL for a counter */
   bool training;                        /* statistics of the batch, dropout; else running statistics, and none */
@@ -156,6 +265,7 @@ typedef struct ronde__op_call {
   float *saved;             /* what forward leaves to backward beside in and out */
   float *work;              /* scratch of this call */
   float loss_scale;         /* losses: factor of each example's gradient, 1 / (examples of the step) */
+  float label_weight;       /* losses against classes: of each label, in loss and gradients (graph.h) */
   double *loss_sum;         /* losses: the sum of the examples' losses, and of those classified rightly, */
   int64_t *n_correct;       /* are added here; n_correct is untouched where there are no classes */
   double *partial;          /* [partial_elems] of a synchronised op: its own contribution, */
@@ -231,8 +341,11 @@ typedef struct ronde__op {
   bool (*join)(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr, const ronde__shape *out);
   ronde__operands backward_reads; /* again; all else may be gone by then. A fused activation reads out[0] too */
   unsigned dinput_in_dout;        /* bit i: backward can leave the gradient of input i where dout[0] lies */
+  unsigned tokens;                /* bit i: input i is token numbers, int32; no other op takes these, */
+  bool any_input;                 /* but one that does not read what its input holds */
+  bool takes_rows;                /* inputs that have rows of examples for examples too (tensor.h) */
   bool is_view;                   /* out[0] is in[0] under another shape: no work, no memory */
-  bool is_loss, wants_labels;     /* the last input is the target: class labels, or values */
+  bool is_loss, wants_labels;     /* input 1 is the target: class labels, or values */
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */
   bool (*dead_tap)(const ronde__op_desc *desc, int64_t t);
   const ronde__form *const *forms; /* the first that takes a description is taken; ends with NULL. NULL: a view */
@@ -248,7 +361,9 @@ ronde_status ronde__form_choose(const ronde__op *op, ronde__op_desc *desc);
 
 extern const ronde__op *const ronde__ops[RONDE__N_OPS];
 
-/* Put into plans at the ends of a stage; no graph records them, so they are not in the list. */
+/* Put into plans, at the ends of a stage and around layers that are split; no graph records them, so they are not in the
+ * list. */
 extern const ronde__op ronde__op_send, ronde__op_receive;
+extern const ronde__op ronde__op_gather_examples, ronde__op_gather_features, ronde__op_own_examples;
 
 #endif

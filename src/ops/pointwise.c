@@ -54,6 +54,7 @@ const ronde__op ronde__op_pointwise = {
     .name = "pointwise",
     .infer = pointwise_infer,
     .layouts = ronde__elementwise_layouts,
+    .takes_rows = true,
     .backward_reads = {.in = 1},
     .dinput_in_dout = 1,
     .forms = (const ronde__form *const[]){&pointwise_form, NULL},

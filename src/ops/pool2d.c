@@ -12,15 +12,17 @@ ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, 
   if (in[0].rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s: pooling takes CxHxW, but %s gives %s", label, in_labels[0], text);
   *out = (ronde__shape){3, {in[0].dim[0]}};
+  RONDE_TRY(ronde__window_check(attr, label, in));
   for (int d = 0; d < 2; d++) {
-    if (attr->kernel[d] < 1 || attr->stride[d] < 1 || attr->padding[d] < 0 || attr->padding[d] > attr->kernel[d] / 2)
-      return ronde__fail(RONDE_E_USAGE, "%s: kernel and stride must be positive and padding at most half the kernel",
-                         label);
-    int64_t padded = in[0].dim[1 + d] + 2 * (int64_t)attr->padding[d];
-    if (padded < attr->kernel[d])
+    ronde__axis axis = ronde__window_axis(attr, d, in[0].dim[1 + d]);
+    out->dim[1 + d] = axis.out;
+    if (axis.out < 1)
       return ronde__fail(RONDE_E_USAGE, "%s: the %dx%d window is larger than its input: %s gives %s", label,
                          attr->kernel[0], attr->kernel[1], in_labels[0], text);
-    out->dim[1 + d] = (padded - attr->kernel[d]) / attr->stride[d] + 1;
+    for (int64_t o = 0; o < axis.out; o++)
+      if (ronde__axis_forward(&axis, o).count == 0)
+        return ronde__fail(RONDE_E_USAGE, "%s: a window of %dx%d meets nothing but padding: %s gives %s", label,
+                           attr->kernel[0], attr->kernel[1], in_labels[0], text);
   }
   return RONDE_OK;
 }
@@ -34,8 +36,7 @@ void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
 
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out) {
   const ronde__phys *in = &desc->in[0];
-  ronde__axis h = ronde__axis_make(in->h, desc->attr.kernel[0], desc->attr.stride[0], desc->attr.padding[0]);
-  ronde__axis w = ronde__axis_make(in->w, desc->attr.kernel[1], desc->attr.stride[1], desc->attr.padding[1]);
+  ronde__axis h = ronde__window_axis(&desc->attr, 0, in->h), w = ronde__window_axis(&desc->attr, 1, in->w);
   return ronde__pool2d_prepare_windows(desc, &h, &w, ronde__axis_forward, state_out);
 }
 
@@ -51,7 +52,7 @@ static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
   int64_t next = 0;
   for (int64_t o = 0; o < axis->out; o++) {
     ronde__taps t = taps(axis, o);
-    if (t.at != next) return false;
+    if (t.at != next || (t.count > 1 && axis->dilation > 1)) return false;
     next += t.count;
   }
   return next == axis->in;
@@ -75,9 +76,10 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
   int64_t used = 0;
   for (int64_t p = 0; p < s->out_pixels; p++) {
     ronde__taps th = taps(h, p / out->w), tw = taps(w, p % out->w);
-    s->windows[p] = (ronde__window){th.at * in->w + tw.at, s->offsets + used, th.count * tw.count};
+    s->windows[p] = (ronde__window){th.at * in->w + tw.at, s->offsets + used, th.count * tw.count,
+                                    ronde__axis_places(h, p / out->w) * ronde__axis_places(w, p % out->w)};
     for (int y = 0; y < th.count; y++)
-      for (int x = 0; x < tw.count; x++) s->offsets[used++] = (y * in->w + x) * s->vector;
+      for (int x = 0; x < tw.count; x++) s->offsets[used++] = (y * h->dilation * in->w + x * w->dilation) * s->vector;
   }
   *state_out = s;
   return RONDE_OK;

@@ -4,13 +4,13 @@
 #ifndef RONDE_POOL2D_H
 #define RONDE_POOL2D_H
 
-#include "ops/axis.h"
-#include "ops/op.h"
+#include "ops/window.h"
 
 typedef struct ronde__window {
   int64_t at;             /* pixel of its first input inside */
   const int64_t *offsets; /* elements from there, in row-major order of the window */
   int count;
+  int places; /* inside the input or its padding */
 } ronde__window;
 
 typedef struct ronde__pool2d {
@@ -24,7 +24,7 @@ ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, 
                                  const char *const *in_labels, ronde__shape *out);
 void ronde__pool2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out);
-/* With windows of any kind: `taps` says which inputs (at, count) an output has along an axis. */
+/* With windows of any kind: `taps` says which inputs (at, count), a dilation apart, an output has along an axis. */
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out);
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state);

@@ -36,5 +36,6 @@ const ronde__op ronde__op_subtract = {
     .name = "subtract",
     .infer = ronde__elementwise_infer_pair,
     .layouts = ronde__elementwise_layouts_pair,
+    .takes_rows = true,
     .forms = (const ronde__form *const[]){&subtract_form, NULL},
 };

@@ -277,17 +277,23 @@ static void keep_line(void *user, ronde_log_level level, const char *line) {
 }
 
 static void an_unwritable_path_is_named(void **state) {
+  struct stat info;
   ronde__prof *prof = make(0, true);
   ronde_log_set(keep_line, NULL);
   char *missing = ronde__format("%s/missing/trace.json", folder);
   assert_int_equal(ronde__prof_write_trace(&prof, 1, missing), RONDE_E_WRITE);
   assert_non_null(strstr(last_line, missing));
   free(missing);
-  /* A folder in the way: the rename fails, and the temporary file must not stay. */
+  /* A folder, or a device, in the way, which a plain file must not replace. */
   char *taken = ronde__format("%s/taken", folder);
   assert_int_equal(mkdir(taken, 0700), 0);
   assert_int_equal(ronde__prof_write_trace(&prof, 1, taken), RONDE_E_WRITE);
   assert_int_equal(rmdir(taken), 0);
+  assert_int_equal(mkfifo(taken, 0600), 0);
+  assert_int_equal(ronde__prof_write_trace(&prof, 1, taken), RONDE_E_WRITE);
+  assert_int_equal(stat(taken, &info), 0);
+  assert_true(S_ISFIFO(info.st_mode));
+  assert_int_equal(unlink(taken), 0);
   free(taken);
   ronde_log_set(NULL, NULL);
   ronde__prof_destroy(prof);

@@ -128,6 +128,9 @@ static ronde_status begin_file(ronde__trace *trace, const char *path) {
   trace->path = ronde__strdup(path);
   trace->temporary = ronde__format("%s.%ld.part", path, (long)getpid());
   if (!trace->path || !trace->temporary) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
+  struct stat info; /* a rename onto a device or a pipe would put a plain file in its place */
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return ronde__fail(RONDE_E_WRITE, "%s: cannot replace it: not a regular file", path);
   trace->file = fopen(trace->temporary, "we");
   return trace->file ? RONDE_OK : cannot_write(path, errno);
 }

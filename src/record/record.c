@@ -206,6 +206,7 @@ static json_t *workers_json(const ronde__record *record) {
     record_put(fields, "other_s", record_real(s[RONDE__PHASE_OTHER]));
     record_put(fields, "wall_s", record_real(row->wall_s));
     record_put(fields, "peak_rss_bytes", record_count(row->peak_rss_bytes));
+    record_put(fields, "needed_bytes", record_count(row->needed_bytes));
     record_put(fields, "optimizer_bytes", record_count(row->optimizer_bytes));
     record_put(fields, "late", late_json(row->late));
     json_array_append_new(workers, fields);
@@ -253,6 +254,28 @@ static json_t *communication_json(const ronde__record_communication *communicati
     for (const char *const *name = ronde__strategy_at(i)->records; name && *name; name++)
       record_put(json, *name, json_null());
   if (communication->of_strategy) json_object_update(json, communication->of_strategy);
+  return json;
+}
+
+/* The launcher knows how far each run had come, and where each but the present one began. */
+static void put_steps_lost(json_t *loss, bool is_last, int64_t resumed_step) {
+  if (is_last) json_object_set_new(loss, "resumed_step", json_integer(resumed_step));
+  const json_t *step = json_object_get(loss, "step"), *resumed = json_object_get(loss, "resumed_step");
+  bool known = json_is_integer(step) && json_is_integer(resumed);
+  json_int_t lost = json_integer_value(step) - json_integer_value(resumed);
+  if (!step) json_object_set_new(loss, "step", json_null());
+  if (!resumed) json_object_set_new(loss, "resumed_step", json_null());
+  json_object_set_new(loss, "steps_lost", known ? json_integer(lost > 0 ? lost : 0) : json_null());
+}
+
+static json_t *restarts_json(const char *text, int64_t resumed_step) {
+  json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+  if (!json_is_array(json)) {
+    json_decref(json);
+    return json_array();
+  }
+  for (size_t i = 0, n = json_array_size(json); i < n; i++)
+    put_steps_lost(json_array_get(json, i), i + 1 == n, resumed_step);
   return json;
 }
 
@@ -370,6 +393,7 @@ ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
   record_put(json, "ops", ops_json(record));
   record_put(json, "communication", communication_json(&record->communication));
   record_put(json, "resumed_from", resumed_json(&record->resumed));
+  record_put(json, "restarts", restarts_json(record->restarts, record->resumed.file ? record->resumed.step : 0));
   record_put(json, "checkpoints", checkpoints_json(&record->checkpoints));
   record_put(json, "totals", totals_json(record));
   record_put(json, "result", record_result_json(record));

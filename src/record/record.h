@@ -62,6 +62,7 @@ typedef struct ronde__record_worker {
   int64_t examples;
   double wall_s, phase_s[RONDE__N_PHASES];
   int64_t peak_rss_bytes;              /* < 0 where workers share a process */
+  int64_t needed_bytes;                /* memory, as foreseen in front of the run; < 0 of members that are no workers */
   int64_t optimizer_bytes;             /* of the state that it holds; < 0 where others do */
   const char *host;                    /* NULL: this one */
   const ronde__straggler_row *late;    /* NULL: nobody waits for it */
@@ -126,6 +127,7 @@ typedef struct ronde__record {
   int n_ops;
   ronde__record_communication communication;
   ronde__record_resumed resumed;
+  const char *restarts; /* a JSON array; NULL: there were none */
   ronde__record_checkpoints checkpoints;
   double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;

@@ -12,8 +12,10 @@
 
 enum { MAX_OPTIONS_TEXT = 8192 };
 
+/* stages: where they begin; "": there is one. */
 typedef struct card {
-  char host[64], build[96], kernels[32], start[64], model[80], train[80], test[80], options[MAX_OPTIONS_TEXT];
+  char host[64], build[96], kernels[32], start[64], model[80], train[80], test[80], stages[64],
+      options[MAX_OPTIONS_TEXT];
   uint32_t led; /* bit i: led_option(i) is given */
 } card;
 
@@ -34,6 +36,11 @@ static ronde_status fill(const ronde__job *job, card *c) {
   snprintf(c->train, sizeof c->train, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TRAIN], job->data->sha256);
   snprintf(c->test, sizeof c->test, "%" PRId64 " examples %.16s", n_examples[RONDE_SPLIT_TEST], job->data->test_sha256);
   if (job->file) snprintf(c->model, sizeof c->model, "%s", ronde__onnx_sha256(job->file));
+  int begins[RONDE__SET_RANKS];
+  for (int s = 0; s < job->n_stages && job->stages; s++) begins[s] = job->stages[s].begin;
+  if (job->stages)
+    snprintf(c->stages, sizeof c->stages, "%016" PRIx64,
+             ronde__checksum(begins, (size_t)job->n_stages * sizeof *begins));
   const ronde__resume *r = job->resume;
   if (r)
     snprintf(c->start, sizeof c->start, "step %" PRId64 " of checkpoint %016" PRIx64, r->progress.step,
@@ -95,6 +102,9 @@ static bool differs(const card *cards, int rank, char why[512]) {
   else if (strcmp(one->model, first->model))
     snprintf(why, left, "has another file for --model (sha256 %.16s) than rank 0 on host %s (%.16s)", one->model,
              first->host, first->model);
+  else if (strcmp(one->stages, first->stages))
+    snprintf(why, left, "cuts the network into other stages than rank 0 on host %s: give all the same --stage-costs",
+             first->host);
   else if (strcmp(one->train, first->train))
     snprintf(why, left, "has training data (%s...) that differ from those of rank 0 on host %s (%s...)", one->train,
              first->host, first->train);
@@ -113,7 +123,7 @@ static void close_texts(card *c) {
   c->host[sizeof c->host - 1] = c->build[sizeof c->build - 1] = c->kernels[sizeof c->kernels - 1] = 0;
   c->start[sizeof c->start - 1] = c->model[sizeof c->model - 1] = c->train[sizeof c->train - 1] =
       c->test[sizeof c->test - 1] = 0;
-  c->options[sizeof c->options - 1] = 0;
+  c->stages[sizeof c->stages - 1] = c->options[sizeof c->options - 1] = 0;
 }
 
 ronde_status ronde__all_agree(ronde__transport *transport, bool own, bool *all_out) {

@@ -65,6 +65,23 @@ static ronde_status targets_from_file(ronde__job *job) {
   return option_from_file(job, "huber-delta");
 }
 
+/* What it was trained to read, where that is tokens; a text is cut as it was. */
+static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
+  const char *vocabulary = ronde__safetensors_meta(job->weights, "vocabulary");
+  char *end;
+  if (!vocabulary) return RONDE_OK;
+  job->vocabulary = strtoll(vocabulary, &end, 10);
+  if (*end || job->vocabulary < 1 || job->vocabulary > INT32_MAX)
+    return ronde__fail(RONDE_E_INPUT, "%s: metadata vocabulary makes no sense: %s", job->weights_path,
+                       RONDE__SHOWN(vocabulary));
+  bool cuts = job->config->verb == RONDE__VERB_EVAL && !ronde_config_is_given(job->config, "window");
+  if (cuts && shape && ronde__data_is_of_text(job->options->data)) {
+    const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, "window");
+    return ronde__option_set(option, &job->config->options, shape, job->weights_path);
+  }
+  return RONDE_OK;
+}
+
 /* What the user left open, from what the weights' file says of itself. */
 static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
@@ -83,6 +100,7 @@ static ronde_status options_from_file(ronde__job *job) {
     o->padding = strcmp(padding, "valid") == 0 ? RONDE__PADDING_VALID : RONDE__PADDING_SAME;
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
+  RONDE_TRY(tokens_from_file(job, shape));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   bool asks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EXPORT;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
@@ -149,6 +167,7 @@ static ronde_status open_data(ronde__job *job) {
   RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
   ronde__columns_options columns = choose_columns(job);
   ronde__data_options options = {.spec = o->data,
+                                 .window = o->window,
                                  .columns = &columns,
                                  .cache = o->cache,
                                  .normalize = usual,
@@ -183,6 +202,7 @@ static void shape_from_data(ronde__job *job) {
                job->options->data, source->classes);
   job->shape.rank = source->rank;
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
+  job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
@@ -202,7 +222,8 @@ static ronde_status shape_from_options(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE, "a network that the calling program defines needs --data or --shape");
   }
   if (job->file) job->shape = *ronde__onnx_shape(job->file);
-  else job->shape = (ronde__shape){3, {job->model->shape[0], job->model->shape[1], job->model->shape[2]}};
+  else job->shape = ronde__model_shape(job->model);
+  if (job->vocabulary == 0) job->vocabulary = job->model->vocabulary;
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;
@@ -334,7 +355,11 @@ static ronde_status check_network(ronde__job *job) {
   if (status == RONDE_OK) status = ronde__check_effects(job, RONDE__KNOWN_NETWORK, graph);
   if (status == RONDE_OK) status = ronde__check_spans(job, graph);
   if (status == RONDE_OK && job->sampler) status = check_batch_norm(job, graph);
-  if (status == RONDE_OK) status = ronde__set_up_stages(job, graph);
+  if (status == RONDE_OK && job->config->verb == RONDE__VERB_TRAIN) {
+    status = ronde__set_up_stages(job, graph, ronde__memory_of_stage(job));
+    if (status == RONDE_OK) status = ronde__set_up_split(job, graph);
+    if (status == RONDE_OK) status = ronde__check_memory(job, graph);
+  }
   ronde_graph_destroy(graph);
   return status;
 }
@@ -394,6 +419,7 @@ static ronde_status agree(const ronde__job *job) {
 /* What is refused here may be refused for another reason, or not at all, on another rank. */
 static ronde_status refuse_together(const ronde__job *job, ronde_status status) {
   bool all = status == RONDE_OK;
+  if (status == RONDE_E_MEMORY) status = RONDE_E_USAGE; /* it does not fit: others may */
   if (!job->mpi || (status != RONDE_OK && status != RONDE_E_USAGE)) return status;
   RONDE_TRY(ronde__all_agree(job->mpi, all, &all));
   return all ? RONDE_OK : RONDE_E_USAGE;
@@ -442,6 +468,10 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__free(job->sim);
   ronde__free(job->sim_host_of);
   ronde__free(job->stages);
+  ronde__free(job->split);
+  ronde__free(job->memory);
+  ronde__free(job->rooms);
+  ronde__spans_destroy(job->stage_costs);
   ronde__spans_destroy(job->spans);
   free(job->new_head);
   free(job->init_path);

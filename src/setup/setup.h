@@ -54,6 +54,9 @@ ronde_status ronde__set_up_world(ronde__job *job);
 ronde_status ronde__set_up_sim(ronde__job *job);
 /* RONDE_E_USAGE where the replayed spans are of another network or batch. */
 ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph);
+/* Whether spans of a file that an option names are of the job's network. */
+ronde_status ronde__spans_fit(const ronde__job *job, const ronde_graph *graph, const ronde__spans *spans,
+                              const char *option, const char *path);
 /* Reads --choices into job->choices, on every rank the same; with the world known. */
 ronde_status ronde__set_up_choices(ronde__job *job);
 /* classes.c: the names of classes in a file of weights. RONDE_E_INPUT where they are no list of texts. */
@@ -64,10 +67,28 @@ void ronde__class_names_release(ronde__class_names *names);
 ronde_status ronde__set_up_classes(ronde__job *job);
 /* Once it is known whether the output layer is new: a line where classes could not be compared by name. */
 void ronde__tell_classes(const ronde__job *job);
+/* setup_memory.c: what the system lets the processes of all ranks have, with MPI joined; they call together. */
+ronde_status ronde__find_rooms(ronde__job *job);
+/* RONDE_E_MEMORY where ranks need more than they may have; names what is missing, and a plan that fits. With the stages
+ * known. */
+ronde_status ronde__check_memory(ronde__job *job, const ronde_graph *graph);
+/* Bytes that a stage may need, of limits that ranks do not share; INT64_MAX: any. */
+int64_t ronde__memory_of_stage(const ronde__job *job);
 /* setup_stages.c: how many stages a network is cut into, with the workers known; */
 ronde_status ronde__count_stages(ronde__job *job);
-/* and where, with the batch known. Nothing where the strategy does not cut. */
-ronde_status ronde__set_up_stages(ronde__job *job, const ronde_graph *graph);
+/* and where, with the batch known, so that a stage needs so many bytes at most, if that can be. Nothing where the strategy
+ * does not cut. */
+ronde_status ronde__set_up_stages(ronde__job *job, const ronde_graph *graph, int64_t bytes);
+/* Where a job's network would be cut, by its strategy and number of stages, so that each rank needs so many bytes at
+ * most. cut: of ronde__cut_alloc. */
+ronde_status ronde__cut_stages(const ronde__job *job, const ronde_graph *graph, int64_t bytes, ronde__cut *cut);
+ronde_status ronde__cut_alloc(int n_stages, ronde__cut *cut_out);
+void ronde__cut_free(ronde__cut *cut);
+/* What a rank would need for stage `stage` of it, of these nodes. */
+ronde_status ronde__stage_bytes(const ronde__job *job, const ronde_graph *graph, int stage, int begin, int end,
+                                int64_t *bytes_out);
+/* setup_split.c: which layers are split, with the batch known. Nothing where the strategy splits none. */
+ronde_status ronde__set_up_split(ronde__job *job, const ronde_graph *graph);
 /* With data and world known. */
 ronde_status ronde__set_up_training(ronde__job *job);
 /* drill.c: --drill, with workers and steps known. */

@@ -44,13 +44,22 @@ ronde_status ronde__set_up_sim(ronde__job *job) {
   return settle_replay(job);
 }
 
-static ronde_status check_param(const ronde__job *job, const ronde_graph *graph, int i) {
-  const ronde__param_span *span = &job->spans->params[i];
+static ronde_status check_param(const ronde__param_span *span, const ronde_graph *graph, int i, const char *option,
+                                const char *path) {
   const ronde__param *param = &graph->params[i];
   if (!strcmp(span->name, param->name) && span->elems == (uint64_t)ronde__shape_elems(&param->shape)) return RONDE_OK;
-  return ronde__fail(
-      RONDE_E_USAGE, "--sim-spans %s: parameter %d is %s with %" PRIu64 " elements, and here it is %s with %" PRId64,
-      job->options->sim_spans, i + 1, span->name, span->elems, param->name, ronde__shape_elems(&param->shape));
+  return ronde__fail(RONDE_E_USAGE,
+                     "--%s %s: parameter %d is %s with %" PRIu64 " elements, and here it is %s with %" PRId64, option,
+                     path, i + 1, span->name, span->elems, param->name, ronde__shape_elems(&param->shape));
+}
+
+ronde_status ronde__spans_fit(const ronde__job *job, const ronde_graph *graph, const ronde__spans *spans,
+                              const char *option, const char *path) {
+  if (strcmp(spans->model, job->model_name) || spans->n_params != graph->n_params)
+    return ronde__fail(RONDE_E_USAGE, "--%s %s: it is of %s with %d parameters, and this is %s with %d", option, path,
+                       spans->model, spans->n_params, job->model_name, graph->n_params);
+  for (int i = 0; i < graph->n_params; i++) RONDE_TRY(check_param(&spans->params[i], graph, i, option, path));
+  return RONDE_OK;
 }
 
 ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph) {
@@ -64,10 +73,7 @@ ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph)
         RONDE__SHOWN(path), job->strategy->name,
         job->options->optimizer == RONDE__OPTIMIZER_LBFGS ? " with --optimizer lbfgs" : "");
   if (!spans || !spans->params) return RONDE_OK;
-  if (strcmp(spans->model, job->model_name) || spans->n_params != graph->n_params)
-    return ronde__fail(RONDE_E_USAGE, "--sim-spans %s: it is of %s with %d parameters, and this is %s with %d", path,
-                       spans->model, spans->n_params, job->model_name, graph->n_params);
-  for (int i = 0; i < graph->n_params; i++) RONDE_TRY(check_param(job, graph, i));
+  RONDE_TRY(ronde__spans_fit(job, graph, spans, "sim-spans", path));
   if (spans->examples == job->local_batch) return RONDE_OK;
   return ronde__fail(RONDE_E_USAGE,
                      "--sim-spans %s: it is of %" PRId64 " examples a worker, and here a worker has %" PRId64

@@ -94,7 +94,7 @@ static ronde_status resolve_steps(ronde__job *job) {
     return ronde__fail(RONDE_E_INPUT, "%s: there are %s examples, but none to train on", ronde__job_data_name(job),
                        job->data->test_is_val ? "validation" : "test");
   /* A run that goes on keeps out what it did, though an older version drew it without a look at classes. */
-  job->splits_by_class = source->classes > 0 && (!job->resume || job->kept_out.by_class);
+  job->splits_by_class = ronde__source_classifies(source) && (!job->resume || job->kept_out.by_class);
   RONDE_TRY(ronde__split_sampler(job->data, job->splits_by_class, &sampler, &job->sampler));
   int64_t n_validation;
   ronde__sampler_validation(job->sampler, &n_validation);
@@ -144,6 +144,7 @@ ronde_status ronde__set_up_training(ronde__job *job) {
   RONDE_TRY(ronde__set_up_drills(job));
   job->fused_update = job->roles.n_workers == 1 && job->strategy->fuses_alone && !needs_whole_gradients(job) &&
                       o->exec != RONDE__EXEC_EAGER;
+  job->fuses_split = !needs_whole_gradients(job);
   return RONDE_OK;
 }
 
@@ -177,7 +178,7 @@ static ronde_status resolve_checkpoints(ronde__job *job) {
     return ronde__fail(RONDE_E_USAGE,
                        "--checkpoint-every %s: expected a number of steps, or a time such as 30s, 10m or 2h",
                        RONDE__SHOWN(text));
-  if (job->strategy->meets_to_save)
+  if (job->strategy->meets_to_save && !job->strategy->agrees_to_save)
     return ronde__fail(RONDE_E_USAGE,
                        "--checkpoint-every %s: with %s the workers must meet to save, so give a number of steps",
                        RONDE__SHOWN(text), job->strategy->meets_to_save);

@@ -23,9 +23,13 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   bool joins;
   RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
-  if (!job->mpi) RONDE_TRY(ronde__transport_mpi(ronde__lost_after_ns(job->config), &job->mpi));
+  ronde__mpi_options options = ronde__mpi_options_of(job->config);
+  if (!job->mpi) {
+    RONDE_TRY(ronde__transport_mpi(&options, &job->mpi));
+    if (job->hooks.joined) job->hooks.joined(job->hooks.user);
+  }
   job->config->options.transport = RONDE__TRANSPORT_MPI;
-  return RONDE_OK;
+  return job->rooms ? RONDE_OK : ronde__find_rooms(job);
 }
 
 static ronde__strategy_settings settings_of(const ronde__options *o) {
@@ -187,6 +191,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   suggest_workers(job);
   RONDE_TRY(count_workers(job, n_extra));
   RONDE_TRY(ronde__roles_make((int)o->workers, n_extra, &job->roles));
+  if (job->config->verb == RONDE__VERB_TRAIN && !job->mpi) RONDE_TRY(ronde__find_rooms(job));
   job->threads = o->threads ? (int)o->threads : default_threads(job);
   o->threads = job->threads;
   if (job->config->verb != RONDE__VERB_TRAIN) return RONDE_OK;

@@ -4,6 +4,7 @@
 
 #include "data/normalization.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct ronde_predictor {
   int threads;
   ronde__shape shape;
   int64_t outputs;
-  ronde__normalization normalization;
+  ronde__scaling scaling;
   char **class_names; /* [n_class_names] */
   int64_t n_class_names;
   pthread_rwlock_t values; /* calls read the parameters, ronde_predictor_set writes them */
@@ -148,7 +149,8 @@ ronde_status ronde__predictor_create(const ronde__job *job, const ronde__net *tr
                                      const ronde__normalization *normalization, ronde_predictor **predictor_out) {
   ronde_predictor *p;
   RONDE__ALLOC(p, sizeof *p, "predictor");
-  *p = (ronde_predictor){.threads = (int)job->options->threads, .shape = job->shape, .normalization = *normalization};
+  *p = (ronde_predictor){
+      .threads = (int)job->options->threads, .shape = job->shape, .scaling = ronde__scaling_of(normalization, 1)};
   pthread_rwlock_init(&p->values, NULL);
   pthread_mutex_init(&p->mutex, NULL);
   ronde_status status = fill(job, trained, parts, p);
@@ -175,17 +177,31 @@ static void give_worker(ronde_predictor *p, worker *w) {
   pthread_mutex_unlock(&p->mutex);
 }
 
-static ronde_status normalize(const ronde__normalization *by, const ronde__shape *shape, int64_t n, const float **x,
-                              worker *w) {
-  if (by->channels == 0) return RONDE_OK;
-  int64_t elems = n * ronde__shape_elems(shape);
+/* Numbers of tokens as int32. */
+static ronde_status take_tokens(int64_t vocabulary, int64_t n, const float *x, int32_t *tokens) {
+  for (int64_t i = 0; i < n; i++) {
+    if (!(x[i] >= 0 && x[i] < (float)vocabulary && x[i] == truncf(x[i])))
+      return ronde__fail(RONDE_E_INPUT, "predictor: element %lld is %g, not the number of a token, 0 to %lld",
+                         (long long)i, (double)x[i], (long long)vocabulary - 1);
+    tokens[i] = (int32_t)x[i];
+  }
+  return RONDE_OK;
+}
+
+/* x as the network reads it, in memory of the worker's where it changes. */
+static ronde_status convert(const ronde_predictor *p, int64_t n, const float **x, worker *w) {
+  const ronde__scaling *by = &p->scaling;
+  int64_t vocabulary = p->job->vocabulary, elems = n * ronde__shape_elems(&p->shape);
+  if (!by->changes && !vocabulary) return RONDE_OK;
   if (elems > w->room) {
     ronde__free(w->x);
     w->room = 0;
     RONDE__ALLOC(w->x, (size_t)elems * sizeof *w->x, "predictor");
     w->room = elems;
   }
-  ronde__normalization_apply(by, shape, n, *x, w->x);
+  if (vocabulary) RONDE_TRY(take_tokens(vocabulary, elems, *x, (int32_t *)(void *)w->x));
+  int64_t each = ronde__shape_elems(&p->shape);
+  for (int64_t i = 0; i < n && !vocabulary; i++) ronde__scaling_f32(by, each, *x + i * each, w->x + i * each);
   *x = w->x;
   return RONDE_OK;
 }
@@ -194,7 +210,7 @@ ronde_status ronde_predictor_run(ronde_predictor *p, int64_t n, const float *x, 
   worker *w;
   if (n < 1) return ronde__fail(RONDE_E_USAGE, "predictor: %lld examples: there must be one or more", (long long)n);
   RONDE_TRY(take_worker(p, &w));
-  ronde_status status = normalize(&p->normalization, &p->shape, n, &x, w);
+  ronde_status status = convert(p, n, &x, w);
   pthread_rwlock_rdlock(&p->values);
   if (status == RONDE_OK) status = ronde__net_predict(w->net, n, x, y_out);
   pthread_rwlock_unlock(&p->values);

@@ -237,6 +237,10 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
   if (ronde__job_activation(job)) meta[notes->n++] = (ronde__file_meta){"activation", ronde__job_activation(job)};
   describe_targets(job, notes);
+  if (job->vocabulary) {
+    snprintf(notes->vocabulary, sizeof notes->vocabulary, "%" PRId64, job->vocabulary);
+    meta[notes->n++] = (ronde__file_meta){"vocabulary", notes->vocabulary};
+  }
   if (job->options->resize) meta[notes->n++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;

@@ -1,4 +1,4 @@
-/* Synchronous data parallelism: every rank computes the gradient of its part of the batch; the parts are summed by an
+/* Synchronous data parallelism (of `hybrid` all but the layers that are split): every rank computes the gradient of its part of the batch; the parts are summed by an
  * all-reduce, in buckets from the last layer to the first, while backward still runs; every rank makes the same update,
  * of a bucket while the next ones are under way. Once all gradients are there, first layers' overtake, so that the next
  * forward pass can begin. Sources: Li et al., "PyTorch distributed: experiences on accelerating data parallel
@@ -10,6 +10,7 @@
 #include "strategy/allreduce.h"
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
+#include "strategy/undo.h"
 
 typedef struct state {
   ronde__worker *worker;
@@ -24,10 +25,33 @@ typedef struct state {
   float *residual;                     /* [trained] of a bfloat16 wire; NULL: the wire is f32 */
   ronde__local_result found, *results; /* [ranks] */
   ronde_status status;                 /* of what was done inside a hook */
+  int64_t step;                        /* the last that has ended; its update may be under way */
+  ronde__undo *undo;                   /* of the buckets that are updated while others are exchanged; NULL: none */
+  int n_kept;                          /* of them, in the order of updates */
   ronde__bus bus;
 } state;
 
-enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUCKETS };
+enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_NORMS, TAG_BUCKETS };
+
+/* The next part of a split parameter that is this rank's: its gradient is of the whole batch, and nobody else needs it.
+ * From *param on, 0 at first. */
+static bool next_part(const ronde__worker *worker, int *param, ronde__range *part_out) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(worker->net, &n_params);
+  while (*param < n_params) {
+    const ronde__net_param *p = &params[(*param)++];
+    if (!p->split) continue;
+    *part_out = ronde__net_part(p, worker->transport->rank, worker->transport->size);
+    if (part_out->n) return true;
+  }
+  return false;
+}
+
+static void update_parts(const state *s) {
+  ronde__range part;
+  for (int i = 0; !s->worker->fuses_split && next_part(s->worker, &i, &part);)
+    ronde__worker_update_range(s->worker, part);
+}
 
 /* The i-th that goes out; and the other way round, it is its own inverse. */
 static int bucket_at(const state *s, int i) {
@@ -108,11 +132,20 @@ static void rest(state *s) {
   s->n_before = ronde__comm_thread_submitted(s->thread);
 }
 
+/* Once all sums are here the update can be ended whoever is lost; up to there it may have to be undone. */
+static void keep(state *s, const ronde__bucket *cut) {
+  if (!s->undo || s->n_kept < s->n_updated) return;
+  if (ronde__comm_thread_done(s->thread) >= s->n_before + (uint64_t)s->cut.n) return;
+  ronde__undo_keep(s->undo, cut->begin, cut->end);
+  s->n_kept++;
+}
+
 /* Each bucket is updated while the next is under way; the ledger is in phase exchange, before and after. */
 static ronde_status update_up_to(state *s, int n) {
   for (; s->n_updated < n; s->n_updated++) {
     const ronde__bucket *cut = &s->cut.at[bucket_at(s, s->n_updated)];
     RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before + (uint64_t)s->n_updated + 1));
+    keep(s, cut);
     ronde__worker_update_range(s->worker, (ronde__range){cut->begin, cut->end - cut->begin});
   }
   if (n == s->cut.n) rest(s);
@@ -125,30 +158,103 @@ static ronde_status allreduce_settle(void *opaque) {
   return s->n_updated < s->cut.n ? update_up_to(s, s->cut.n) : RONDE_OK;
 }
 
-static void allreduce_param_needed(void *user, int param) {
+/* An update that is in the middle is ended where all sums have come, else undone. A bucket is not kept where they had. */
+static int64_t allreduce_recover(void *opaque) {
+  state *s = opaque;
+  if (s->n_updated == s->cut.n) return s->step;
+  if (s->status == RONDE_OK && ronde__comm_thread_drain(s->thread) == RONDE_OK)
+    return update_up_to(s, s->cut.n) == RONDE_OK ? s->step : -1;
+  if (!s->undo || s->n_kept < s->n_updated) return -1;
+  for (int i = 0; i < s->n_updated; i++) {
+    const ronde__bucket *cut = &s->cut.at[bucket_at(s, i)];
+    ronde__undo_restore(s->undo, cut->begin, cut->end);
+  }
+  if (s->n_updated == 0) ronde__undo_restore(s->undo, 0, 0);
+  return s->step - 1;
+}
+
+static ronde_status allreduce_param_needed(void *user, int param) {
   state *s = user;
   ronde__bucket_span span = s->cut.of_param[param];
   int n = 0;
-  if (s->n_updated == s->cut.n || s->status != RONDE_OK) return;
+  if (s->n_updated == s->cut.n || s->status != RONDE_OK) return s->status;
   for (int b = span.first; b <= span.last; b++) n = (int)ronde__max(n, bucket_at(s, b) + 1);
-  if (n <= s->n_updated) return;
+  if (n <= s->n_updated) return RONDE_OK;
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
   s->status = update_up_to(s, n);
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+  return s->status;
+}
+
+/* Of what is exchanged, which all have, and of the parts of all. */
+static ronde_status norm(const state *s, double *sum_out) {
+  const ronde__worker *worker = s->worker;
+  ronde__transport *transport = worker->transport;
+  const float *gradients = ronde__net_gradients(worker->net);
+  double *parts, sum = 0;
+  RONDE__ALLOC(parts, (size_t)transport->size * sizeof *parts, "all-reduce");
+  ronde__range part;
+  for (int i = 0; next_part(worker, &i, &part);)
+    parts[transport->rank] += worker->kernels->sum_squares(gradients + part.begin, (int64_t)part.n);
+  ronde_status status = ronde__allgather(transport, TAG_NORMS, parts, sizeof *parts);
+  for (int b = 0; b < s->cut.n; b++)
+    sum +=
+        worker->kernels->sum_squares(gradients + s->cut.at[b].begin, (int64_t)(s->cut.at[b].end - s->cut.at[b].begin));
+  for (int r = 0; r < transport->size; r++) sum += parts[r];
+  ronde__free(parts);
+  *sum_out = sum;
+  return status;
+}
+
+/* Everything is there. */
+static ronde_status update_clipped(state *s, double lr) {
+  ronde__worker *worker = s->worker;
+  float *gradients = ronde__net_gradients(worker->net);
+  double sum = 0;
+  ronde__range part;
+  if (!worker->peers) return ronde__worker_update(worker, lr), RONDE_OK;
+  RONDE_TRY(norm(s, &sum));
+  float factor = ronde__clip_factor(sum, worker->clip);
+  ronde__optim_begin(worker->optim, lr);
+  for (int b = 0; b < s->cut.n; b++) {
+    part = (ronde__range){s->cut.at[b].begin, s->cut.at[b].end - s->cut.at[b].begin};
+    if (factor != 1) worker->kernels->scale(gradients + part.begin, factor, (int64_t)part.n);
+    ronde__worker_update_range(worker, part);
+  }
+  for (int i = 0; factor != 1 && next_part(worker, &i, &part);)
+    worker->kernels->scale(gradients + part.begin, factor, (int64_t)part.n);
+  update_parts(s);
+  return RONDE_OK;
 }
 
 /* At once, where the step is broken or the norm of all of it counts; else while the next one's forward pass runs. */
-static ronde_status update(state *s, double lr, bool broken) {
+static ronde_status update(state *s, const ronde__step *step, bool broken) {
   ronde__worker *worker = s->worker;
   if (broken || worker->clip > 0) {
     RONDE_TRY(ronde__comm_thread_drain(s->thread));
-    if (!broken) ronde__worker_update(worker, lr);
+    if (!broken) RONDE_TRY(update_clipped(s, step->lr));
     rest(s);
+    s->step = step->step;
     return RONDE_OK;
   }
-  ronde__optim_begin(worker->optim, lr);
-  s->n_updated = 0;
+  if (s->undo) ronde__undo_begin(s->undo);
+  if (!worker->fuses_split) ronde__optim_begin(worker->optim, step->lr);
+  s->n_updated = s->n_kept = 0;
+  s->step = step->step;
+  update_parts(s);
   return s->settings->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
+}
+
+/* Where layers are split, NaN goes on from the rank where it began to all others: a loss was first, else the gradient of
+ * the last layer. */
+static void find_cause(const state *s, ronde__step_result *result) {
+  int cause = -1;
+  for (int r = 0; r < s->worker->transport->size; r++) {
+    int broken = s->results[r].broken, than = cause < 0 ? 0 : s->results[cause].broken;
+    if (broken && than != 1 && (broken == 1 || broken > than)) cause = r;
+  }
+  result->broken_rank = cause;
+  result->broken_param = cause < 0 ? -1 : s->results[cause].broken - 2;
 }
 
 /* Behind it the last buckets are under way. */
@@ -157,6 +263,7 @@ static ronde_status begin_exchange(state *s, const ronde__step *step, ronde__ste
       ronde__worker_gradients(s->worker, step, (ronde__gradient_listener){allreduce_gradient_final, s}, &s->found));
   RONDE_TRY(allreduce_meet(s));
   *result_out = ronde__local_results_join(s->results, s->worker->transport->size);
+  if (s->worker->peers) find_cause(s, result_out);
   return RONDE_OK;
 }
 
@@ -174,7 +281,7 @@ static ronde_status allreduce_step(void *opaque, const ronde__step *step, ronde_
   ronde__worker *worker = s->worker;
   if (worker->transport->size == 1) return ronde__worker_step(worker, step, result_out);
   RONDE_TRY(begin_exchange(s, step, result_out));
-  ronde_status status = update(s, step->lr, result_out->broken_rank >= 0);
+  ronde_status status = update(s, step, result_out->broken_rank >= 0);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   return status;
 }
@@ -184,6 +291,7 @@ static void allreduce_destroy(void *opaque) {
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
   ronde__buckets_free(&s->cut);
+  ronde__undo_destroy(s->undo);
   ronde__free(s->scratch);
   ronde__free(s->residual);
   ronde__free(s->results);
@@ -203,6 +311,14 @@ static ronde_status make_buckets(state *s) {
   return RONDE_OK;
 }
 
+static bool undoes(const ronde__strategy_settings *settings, int n_workers) {
+  return n_workers > 1 && settings->options->on_loss == RONDE__ON_LOSS_RESTART;
+}
+
+static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  return undoes(settings, settings->roles->n_workers) ? ronde__undo_bytes(gradients, optimizer, 0) : 0;
+}
+
 static ronde_status set_up(state *s) {
   ronde__transport *transport = s->worker->transport;
   if (transport->size == 1) return RONDE_OK;
@@ -210,6 +326,7 @@ static ronde_status set_up(state *s) {
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !s->settings->overlap, &s->thread));
   rest(s);
+  if (undoes(s->settings, transport->size) && !s->worker->peers) RONDE_TRY(ronde__undo_create(s->worker, 0, &s->undo));
   s->worker->param_needed = allreduce_param_needed;
   s->worker->needed_user = s;
   size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
@@ -269,6 +386,8 @@ const ronde__strategy ronde__strategy_allreduce = {
     .step = allreduce_step,
     .destroy = allreduce_destroy,
     .settle = allreduce_settle,
+    .recover = allreduce_recover,
+    .recovery_bytes = recovery_bytes,
     .facts_bytes = sizeof(ronde__bus),
     .facts = facts,
     .records = (const char *const[]){"collective", "busbw_bytes_per_s", NULL},

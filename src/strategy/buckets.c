@@ -27,7 +27,7 @@ static size_t overlap(size_t begin, size_t end, size_t other_begin, size_t other
 
 static int64_t n_pieces(const ronde__net_param *p, int64_t bucket_bytes) {
   int64_t bytes = (int64_t)(p->n_elems * sizeof(float)), least = LINE * sizeof(float);
-  return p->frozen ? 0 : ronde__max(1, bytes / ronde__max(bucket_bytes, least));
+  return p->frozen || p->split ? 0 : ronde__max(1, bytes / ronde__max(bucket_bytes, least));
 }
 
 /* Where piece k of n begins: with something live, behind something live. Pieces may be empty for that. */
@@ -48,7 +48,8 @@ static void append(ronde__buckets *b, int param, ronde__range piece, size_t pack
                    int64_t bucket_bytes) {
   ronde__bucket *last = &b->at[ronde__max(0, b->n - 1)];
   ronde__bucket_span *span = &b->of_param[param];
-  if (b->n == 0 || alone || (int64_t)((last->end - last->begin) * sizeof(float)) >= bucket_bytes) {
+  bool follows = b->n > 0 && last->begin == piece.begin + piece.n;
+  if (!follows || alone || (int64_t)((last->end - last->begin) * sizeof(float)) >= bucket_bytes) {
     last = &b->at[b->n++];
     *last = (ronde__bucket){.end = piece.begin + piece.n};
   }

@@ -1,4 +1,4 @@
-/* How the flat gradients are cut for an exchange: buckets, from the last parameter that trains to the first, so that
+/* How the flat gradients are cut for an exchange, all but those of split parameters: buckets, from the last parameter that trains to the first, so that
  * the exchange begins while backward runs; and the piece of each bucket that a parameter server keeps. Small parameters
  * share a bucket, large ones are cut, so that first layers need not wait for all of a large one. */
 #ifndef RONDE_BUCKETS_H

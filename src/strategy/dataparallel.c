@@ -39,20 +39,21 @@ typedef struct state {
   ronde__master master; /* the worker's */
   const ronde__step *step;
   move moves[N_MOVES];
-  ronde__batch batch;                   /* the master's, whole */
-  int64_t input_elems, output_elems;    /* of an example */
-  float *x;                             /* replica: its part of the batch */
-  float *outputs;                       /* of the batch, or of the part: then their gradient */
-  size_t gathered_bytes, reduced_bytes; /* on the master, for memory figures */
-  float *reduced;                       /* master: a replica's gradients, [trained] */
-  ronde__loss *loss;                    /* master */
-  ronde__local_result found, *results;  /* [workers] */
-  ronde__net_result *judged;            /* master: of each worker's examples in this step, [workers] */
-  int64_t *examples;                    /* master: how many that were, [workers] */
-  int64_t *words;                       /* [workers]: of heads */
-  ronde__request *requests;             /* [n_requests], under way */
+  ronde__batch batch;                             /* the master's, whole */
+  int64_t input_elems, output_elems, label_elems; /* of an example */
+  float *x;                                       /* replica: its part of the batch */
+  float *outputs;                                 /* of the batch, or of the part: then their gradient */
+  size_t gathered_bytes, reduced_bytes;           /* on the master, for memory figures */
+  float *reduced;                                 /* master: a replica's gradients, [trained] */
+  ronde__loss *loss;                              /* master */
+  ronde__local_result found, *results;            /* [workers] */
+  ronde__net_result *judged;                      /* master: of each worker's examples in this step, [workers] */
+  int64_t *examples;                              /* master: how many that were, [workers] */
+  int64_t *words;                                 /* [workers]: of heads */
+  ronde__request *requests;                       /* [n_requests], under way */
   int n_requests;
   ronde_status posted; /* whether all of them could begin */
+  int64_t ended;       /* the last step that has */
 } state;
 
 enum {
@@ -198,10 +199,10 @@ static ronde_status exchange_outputs(state *s, bool sends, uint32_t head, uint32
 static ronde_status judge(state *s, ronde__net_result *own_out) {
   *own_out = (ronde__net_result){0};
   for (int r = 0; r < transport_of(s)->size; r++) {
-    ronde__net_batch part = {.n = part_n(s, r)};
+    ronde__net_batch part = {.n = part_n(s, r), .label_weight = s->step->label_weight};
     ronde__net_result result;
     if (part.n == 0) break;
-    if (s->batch.labels) part.labels = s->batch.labels + part_begin(s, r);
+    if (s->batch.labels) part.labels = s->batch.labels + part_begin(s, r) * s->label_elems;
     if (s->batch.targets) part.targets = s->batch.targets + part_begin(s, r) * s->output_elems;
     ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
     RONDE_TRY(ronde__loss_run(s->loss, &part, (float)(1.0 / (double)s->step->examples), outputs_of(s, r), &result));
@@ -318,8 +319,15 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   RONDE_TRY(reduce(s));
   *result_out = ronde__local_results_join(s->results, n);
   if (is_master(s) && result_out->broken_rank < 0) ronde__worker_update(worker, step->lr);
+  s->ended = step->step;
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
+}
+
+/* The master alone has the optimizer's state, and its update waits for nobody. */
+static int64_t recover(void *opaque) {
+  const state *s = opaque;
+  return is_master(s) ? s->ended : -1;
 }
 
 static ronde_status refresh(void *opaque) {
@@ -370,6 +378,7 @@ static ronde_status set_up(state *s) {
   if (n == 1) return RONDE_OK;
   s->input_elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
   s->output_elems = ronde__loss_elems(graph);
+  s->label_elems = ronde__loss_labels(graph);
   for (int i = 0; i < N_MOVES; i++)
     s->moves[i].slot = ronde__prof_op_slot(worker->prof, move_names[i], RONDE__PHASE_EXCHANGE, "dataparallel");
   RONDE__ALLOC(s->results, n * sizeof *s->results, "data parallel");
@@ -438,6 +447,7 @@ const ronde__strategy ronde__strategy_dataparallel = {
     .create = create,
     .step = step,
     .destroy = destroy,
+    .recover = recover,
     .refresh = refresh,
     .records = (const char *const[]){"dataparallel", NULL},
     .record = record,

@@ -17,6 +17,7 @@
 #include "strategy/allreduce.h"
 #include "strategy/buckets.h"
 #include "strategy/strategy.h"
+#include "strategy/undo.h"
 
 /* What a rank has done for synchronisations: n of them; sums of buckets, in which nobody is waited for, their time and
  * the bytes that the algorithm must move; and how much of their time other steps have hidden. */
@@ -46,7 +47,9 @@ typedef struct state {
   int64_t n_local;              /* steps since the last began */
   bool averages; /* the last step was before --local-after: a synchronisation is the average, whatever is outer */
   bool under_way;
-  bool cancelled, broken; /* as all have learnt */
+  bool cancelled, broken;   /* as all have learnt */
+  int64_t step, equal_step; /* the last one; and that behind which all workers were equal last, */
+  ronde__undo *equal;       /* whose state this is; NULL: it is not kept */
   tally tally;
 } state;
 
@@ -170,6 +173,14 @@ static void clear_dead(const state *s) {
   for (int i = 0; i < n_dead && !s->begun; i++) memset(s->sum + dead[i].begin, 0, dead[i].n * sizeof *s->sum);
 }
 
+/* Weights are equal; the optimizer's state is this worker's own, unless workers have met. */
+static void keep_equal(state *s) {
+  if (!s->equal) return;
+  ronde__undo_begin(s->equal);
+  ronde__undo_keep(s->equal, 0, ronde__net_n_trained(s->worker->net));
+  s->equal_step = s->step;
+}
+
 static ronde_status end_sync(state *s) {
   ronde__worker *worker = s->worker;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
@@ -185,6 +196,7 @@ static ronde_status end_sync(state *s) {
   if (hidden_until > s->met_ns) s->tally.hidden_ns += hidden_until - s->met_ns;
   s->tally.n++;
   s->under_way = false;
+  if (!s->broken) keep_equal(s);
   return RONDE_OK;
 }
 
@@ -234,8 +246,10 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
     return RONDE_OK;
   }
   ronde__worker_update(worker, step->lr);
+  s->step = step->step;
   RONDE_TRY(sync_if_due(s));
   result_out->cancelled = s->cancelled || s->broken;
+  result_out->passing = s->equal_step != s->step;
   return RONDE_OK;
 }
 
@@ -268,12 +282,34 @@ static ronde_status refresh(void *opaque) {
   state *s = opaque;
   if (s->broken || s->worker->transport->size == 1) return RONDE_OK;
   RONDE_TRY(average_states(s));
-  return average_buffers(s);
+  RONDE_TRY(average_buffers(s));
+  keep_equal(s);
+  return RONDE_OK;
+}
+
+static int64_t recover(void *opaque) {
+  const state *s = opaque;
+  if (!s->equal || s->equal_step == 0) return -1;
+  ronde__undo_restore(s->equal, 0, ronde__net_n_trained(s->worker->net));
+  return s->equal_step;
 }
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------- */
 
 static bool has_outer(const ronde__options *o) { return o->outer_lr != 1 || o->outer_momentum > 0; }
+
+/* Overlapped, no two workers have the same weights between two meetings. */
+static bool keeps_equal(const ronde__strategy_settings *settings, int n_workers) {
+  const ronde__options *o = settings->options;
+  return n_workers > 1 && o->on_loss == RONDE__ON_LOSS_RESTART && !o->sync_overlap;
+}
+
+static int n_outer_arrays(const ronde__options *o) { return o->outer_momentum > 0; }
+
+static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  if (!keeps_equal(settings, settings->roles->n_workers)) return 0;
+  return ronde__undo_bytes(gradients, optimizer, n_outer_arrays(settings->options));
+}
 
 static ronde_status map(const state *s, float **values_out) {
   size_t bytes = ronde__net_n_trained(s->worker->net) * sizeof **values_out;
@@ -290,6 +326,7 @@ static void destroy(void *opaque) {
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
   ronde__buckets_free(&s->cut);
+  ronde__undo_destroy(s->equal);
   if (s->begun) unmap(s, s->sum);
   unmap(s, s->begun);
   unmap(s, s->global);
@@ -332,6 +369,7 @@ static ronde_status set_up(state *s) {
   RONDE__ALLOC(s->results, (size_t)transport->size * sizeof *s->results, "local SGD");
   RONDE_TRY(make_buckets(s));
   RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !o->sync_overlap, &s->thread));
+  if (keeps_equal(s->settings, transport->size)) RONDE_TRY(ronde__undo_create(s->worker, n_outer_arrays(o), &s->equal));
   size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
   RONDE_TRY(ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes));
   return make_arrays(s, o->sync_overlap);
@@ -366,7 +404,7 @@ static int64_t period(const ronde__strategy_settings *settings) {
 
 static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
   const ronde__options *o = settings->options;
-  size_t n_workers = (size_t)settings->roles->n_workers, n_arrays = o->outer_momentum > 0;
+  size_t n_workers = (size_t)settings->roles->n_workers, n_arrays = (size_t)n_outer_arrays(o);
   if (n_workers > 1 || has_outer(o)) n_arrays += o->sync_overlap ? 3 : 1;
   return n_workers * (optimizer + n_arrays * gradients);
 }
@@ -404,7 +442,8 @@ static bool has_outer_momentum(const ronde__strategy_settings *settings) {
 #define LOCALSGD                                                                                                       \
   .name = "localsgd", .options = options, .check = check, .min_workers = 1, .all_reduces = true, .asynchronous = true, \
   .meets_to_save = "--strategy localsgd", .period = period, .more_bytes = more_bytes, .create = create, .step = step,  \
-  .destroy = destroy, .settle = settle, .refresh = refresh, .facts_bytes = sizeof(tally), .facts = facts,              \
+  .destroy = destroy, .settle = settle, .recover = recover, .recovery_bytes = recovery_bytes, .refresh = refresh,      \
+  .facts_bytes = sizeof(tally), .facts = facts,                                                                        \
   .records = (const char *const[]){"collective", "busbw_bytes_per_s", "synchronisations", NULL}, .record = record
 
 const ronde__strategy ronde__strategy_localsgd_momentum = {LOCALSGD, .is_meant = has_outer_momentum,

@@ -21,9 +21,9 @@ enum { MAX_MESSAGES = 1 << 16, TAG_RESULTS = RONDE__TAG_STRATEGY + MAX_MESSAGES,
 
 typedef struct state {
   ronde__worker *worker;
-  int64_t n_micro, n_replicas;
-  int64_t input_elems, output_elems; /* of an example */
-  ronde__pass **passes;              /* [n_passes]: as many are under way at most; the first is the net's own */
+  int64_t n_micro, n_batches, n_replicas;         /* micro-batches of a batch, batches of a step; */
+  int64_t input_elems, output_elems, label_elems; /* of an example */
+  ronde__pass **passes; /* [n_passes]: as many are under way at most; the first is the net's own */
   int n_passes;
   const ronde__allreduce *collective; /* among replicas; NULL: there is one */
   float *scratch;
@@ -64,12 +64,13 @@ static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_
   int64_t of_batch = ronde__shard_begin(b->global_n, worker->transport->rank / worker->n_stages, s->n_replicas);
   f->part++;
   *batch_out = (ronde__net_batch){.n = end - begin,
+                                  .label_weight = f->step->label_weight,
                                   .training = true,
                                   .seed = worker->seed,
                                   .step = (uint64_t)f->step->step,
                                   .first_example = (f->n_loaded - 1) * worker->batch + of_batch + begin};
   if (b->x) batch_out->x = b->x + begin * s->input_elems;
-  if (b->labels) batch_out->labels = b->labels + begin;
+  if (b->labels) batch_out->labels = b->labels + begin * s->label_elems;
   if (b->targets) batch_out->targets = b->targets + begin * s->output_elems;
   return RONDE_OK;
 }
@@ -187,7 +188,7 @@ static ronde_status meet(state *s, ronde__step_result *result_out, double *sum_s
 static ronde_status pipeline_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   double sum_squares;
-  s->found = (ronde__local_result){.cancel = step->cancel};
+  s->found = (ronde__local_result){.cancel = step->cancel, .save = step->save};
   RONDE_TRY(compute(s, step));
   RONDE_TRY(meet(s, result_out, &sum_squares));
   if (result_out->broken_rank < 0) ronde__worker_update_part(s->worker, step->lr, sum_squares);
@@ -224,7 +225,7 @@ static ronde_status set_up_replicas(state *s) {
 }
 
 static ronde_status make_passes(state *s) {
-  int n = s->worker->n_stages - s->worker->stage;
+  int n = ronde__stage_passes(s->worker->n_stages, s->worker->stage, s->n_micro, s->n_batches);
   RONDE__ALLOC(s->passes, (size_t)n * sizeof *s->passes, "pipeline");
   s->passes[0] = ronde__net_pass(s->worker->net);
   for (s->n_passes = 1; s->n_passes < n; s->n_passes++)
@@ -243,8 +244,10 @@ static ronde_status set_up(state *s, const ronde__strategy_settings *settings) {
   const ronde__worker *worker = s->worker;
   const ronde_graph *graph = ronde__net_graph(worker->net);
   s->n_micro = settings->options->micro_batches;
+  s->n_batches = settings->options->accumulate;
   s->input_elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
   s->output_elems = ronde__loss_elems(graph);
+  s->label_elems = ronde__loss_labels(graph);
   RONDE__ALLOC(s->results, (size_t)worker->transport->size * sizeof *s->results, "pipeline");
   RONDE__ALLOC(s->sum_squares, (size_t)worker->transport->size * sizeof *s->sum_squares, "pipeline");
   RONDE_TRY(set_up_replicas(s));
@@ -291,18 +294,46 @@ static ronde_status n_micro(const ronde__strategy_settings *settings, int stages
   return RONDE_OK;
 }
 
-static ronde_status cut(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int stages,
-                        int *cuts_out, double *shares_out) {
+static ronde_status find_times(const ronde__cut_request *request, ronde__node_time *times) {
+  const ronde_graph *graph = request->graph;
+  int *node_of;
   ronde__node_cost *costs;
-  double all = 0;
-  RONDE__ALLOC(costs, (size_t)graph->n_nodes * sizeof *costs, "stages");
-  ronde_status status = ronde__graph_costs(graph, options, n, costs);
-  if (status == RONDE_OK) status = ronde__pipeline_cut(costs, graph->n_nodes, stages, cuts_out);
-  for (int s = 0; s < stages && status == RONDE_OK; s++)
-    all += shares_out[s] = ronde__pipeline_seconds(costs, graph->n_nodes, cuts_out[s], cuts_out[s + 1]);
-  for (int s = 0; s < stages && status == RONDE_OK; s++) shares_out[s] /= all;
+  RONDE__ALLOC(node_of, (size_t)graph->n_params * sizeof *node_of, "stages");
+  if (!(costs = ronde__alloc((size_t)graph->n_nodes * sizeof *costs))) {
+    ronde__free(node_of);
+    return ronde__fail(RONDE_E_MEMORY, "stages: no memory for %d nodes", graph->n_nodes);
+  }
+  ronde_status status = ronde__graph_costs(graph, request->options, request->n, costs, node_of);
+  if (status == RONDE_OK) ronde__pipeline_model(costs, graph->n_nodes, request->n_states, request->n_replicas, times);
+  if (status == RONDE_OK && request->spans)
+    status = ronde__pipeline_measured(request->spans, node_of, request->n, costs, graph->n_nodes, times);
   ronde__free(costs);
+  ronde__free(node_of);
   return status;
+}
+
+static ronde_status cut(const ronde__cut_request *request, ronde__cut *cut_out) {
+  int n_nodes = request->graph->n_nodes;
+  ronde__node_time *times;
+  RONDE__ALLOC(times, (size_t)n_nodes * sizeof *times, "stages");
+  ronde__cut_problem problem = {.times = times,
+                                .n_nodes = n_nodes,
+                                .n_stages = request->n_stages,
+                                .n_micro = request->n_micro,
+                                .fits = request->fits,
+                                .user = request->user};
+  ronde_status status = find_times(request, times);
+  if (status == RONDE_OK) status = ronde__pipeline_cut(&problem, cut_out->nodes, &cut_out->fits);
+  for (int s = 0; s < request->n_stages && status == RONDE_OK; s++)
+    cut_out->seconds[s] = ronde__pipeline_seconds(&problem, cut_out->nodes[s], cut_out->nodes[s + 1]);
+  if (status == RONDE_OK) status = ronde__pipeline_step(&problem, cut_out->nodes, &cut_out->step_s, &cut_out->bubble_s);
+  ronde__free(times);
+  return status;
+}
+
+/* Of replicas, a stretch that is summed. */
+static size_t stage_bytes(int n_replicas, size_t trained) {
+  return n_replicas > 1 ? (trained < STRETCH ? trained : STRETCH) * sizeof(float) : 0;
 }
 
 static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
@@ -337,7 +368,8 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
   if (s->collective) json_object_set_new(communication, "collective", json_string(s->collective->name));
 }
 
-static const char *const options[] = {"stages", "micro-batches", "skip-bad-steps", "clip", "sentinel", NULL};
+static const char *const options[] = {"stages", "micro-batches", "stage-costs", "skip-bad-steps",
+                                      "clip",   "sentinel",      NULL};
 
 const ronde__strategy ronde__strategy_pipeline = {
     .name = "pipeline",
@@ -347,15 +379,18 @@ const ronde__strategy ronde__strategy_pipeline = {
     .n_stages = n_stages,
     .n_micro = n_micro,
     .cut = cut,
+    .stage_bytes = stage_bytes,
     .usual_workers = usual_workers,
     .equals_one = true,
     .meets_to_save = "--strategy pipeline",
+    .agrees_to_save = true,
     .create = pipeline_create,
     .step = pipeline_step,
     .destroy = pipeline_destroy,
     .finish = finish,
     .facts_bytes = sizeof(uint64_t),
     .facts = facts,
-    .records = (const char *const[]){"bubble_s", "collective", NULL},
+    .records = (const char *const[]){"bubble_s", "collective", "predicted_step_s", "predicted_bubble_s",
+                                     "predicted_from", "step_s", NULL},
     .record = record,
 };

@@ -103,7 +103,7 @@ ronde_status ronde__ps_begin_pulls(state *s) {
   return RONDE_OK;
 }
 
-static void ps_param_needed(void *user, int param) {
+static ronde_status ps_param_needed(void *user, int param) {
   state *s = user;
   ronde__bucket_span span = s->cut.of_param[param];
   uint64_t job = 0;
@@ -111,10 +111,11 @@ static void ps_param_needed(void *user, int param) {
     if (s->buckets[b].pull_job > job) job = s->buckets[b].pull_job;
     s->buckets[b].pull_job = 0;
   }
-  if (job == 0 || s->status != RONDE_OK) return;
+  if (job == 0 || s->status != RONDE_OK) return s->status;
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
   s->status = ronde__comm_thread_reach(s->thread, job);
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+  return s->status;
 }
 
 ronde_status ronde__ps_settle(void *opaque) {

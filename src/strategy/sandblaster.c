@@ -143,7 +143,8 @@ static ronde_status compute(state *s, const ronde__step *step) {
   if (s->order.version != s->version) RONDE_TRY(fetch(s, s->order.version));
   ronde__net_batch part = {.n = p.n,
                            .x = batch->x + p.first * elems,
-                           .labels = batch->labels ? batch->labels + p.first : NULL,
+                           .labels = batch->labels ? batch->labels + p.first * ronde__loss_labels(graph) : NULL,
+                           .label_weight = step->label_weight,
                            .targets = batch->targets ? batch->targets + p.first * ronde__loss_elems(graph) : NULL,
                            .training = true,
                            .seed = worker->seed,

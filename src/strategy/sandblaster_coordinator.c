@@ -191,6 +191,13 @@ static int64_t examples_of(const coordinator *s, int64_t i) {
 static ronde_status take_answer(coordinator *s, int w) {
   client *c = &s->clients[w];
   const ronde__sandblaster_word *word = &c->word;
+  if (word->kind != RONDE__SANDBLASTER_DONE || word->evaluation != c->order.evaluation ||
+      word->portion != c->order.portion)
+    return ronde__fail(
+        RONDE_E_INTERNAL,
+        "worker %d answers portion %lld of evaluation %lld; portion %lld of evaluation %lld is its order", w,
+        (long long)word->portion, (long long)word->evaluation, (long long)c->order.portion,
+        (long long)c->order.evaluation);
   bool counts = word->evaluation == s->evaluation && !s->portions[word->portion].is_done;
   c->is_busy = false;
   if (counts) {

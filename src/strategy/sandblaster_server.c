@@ -106,6 +106,9 @@ static bool has_place(const server *s, int64_t portion) { return portion < s->ne
 
 static ronde_status take_piece(server *s, int w) {
   client *c = &s->clients[w];
+  if (c->head.portion < s->next)
+    return ronde__fail(RONDE_E_INTERNAL, "worker %d pushes portion %lld, but portion %lld is the next one", w,
+                       (long long)c->head.portion, (long long)s->next);
   c->state = has_place(s, c->head.portion) ? RECEIVING : HELD;
   if (c->state == HELD || s->n == 0) return RONDE_OK;
   return s->group->ops->irecv(s->group, w, tag_of(RONDE__SANDBLASTER_PIECE),

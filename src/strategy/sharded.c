@@ -212,13 +212,14 @@ static ronde_status reach(state *s, int b) {
   return RONDE_OK;
 }
 
-static void param_needed(void *user, int param) {
+static ronde_status param_needed(void *user, int param) {
   state *s = user;
   ronde__bucket_span span = s->cut.of_param[param];
-  if (span.last < span.first || span.first >= s->n_left || s->status != RONDE_OK) return;
+  if (span.last < span.first || span.first >= s->n_left || s->status != RONDE_OK) return s->status;
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
   s->status = reach(s, span.first);
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_FORWARD);
+  return s->status;
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
@@ -514,6 +515,7 @@ const ronde__strategy ronde__strategy_sharded = {
     .waits_for_all = true,
     .equals_one = true,
     .meets_to_save = "--strategy sharded",
+    .agrees_to_save = true,
     .shards_optimizer = true,
     .more_bytes = more_bytes,
     .create = create,

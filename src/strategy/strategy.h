@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
+#include "strategy/peers.h"
 #include "strategy/recorder.h"
 #include "strategy/straggler.h"
 #include "strategy/roles.h"
@@ -56,8 +57,8 @@ typedef struct ronde__worker {
   uint64_t seed;         /* of dropout */
   int64_t batch;         /* examples of a global batch */
   double clip;           /* 0: off */
-  /* Set by a strategy: the parameter is about to be read by a forward pass. NULL: no interest. */
-  void (*param_needed)(void *user, int param);
+  /* Set by a strategy: the parameter is about to be read by a forward pass, which an error ends. NULL: no interest. */
+  ronde_status (*param_needed)(void *user, int param);
   void *needed_user;
   const ronde__master *master; /* set by a strategy; NULL: it loads and judges for itself */
   /* Faults that --drill plants: what happens in front of each forward pass, NULL: nothing; and whether this step's
@@ -68,6 +69,8 @@ typedef struct ronde__worker {
   ronde__recorder *recorder; /* --record-spans; NULL: nothing is recorded */
   int update_slot;           /* of the optimizer, in the ledger */
   bool fused_update; /* the net's gradients are transient: each parameter is updated as soon as backward has its own */
+  const ronde__peer_ranks *peers; /* where layers of the net are split over the workers; NULL: none is */
+  bool fuses_split; /* the gradients of these are transient, whatever the others' are: each is updated at once */
   double *
       partials; /* [size][1 + partial_elems of the net]: what the ranks contribute to a synchronised op; NULL: there is none */
   /* When this rank last knew that all had come, by its own clock; and its ledger at the meeting of the last step. It is
@@ -99,16 +102,18 @@ typedef struct ronde__step {
   int64_t step, examples;
   int64_t own_examples; /* of this rank */
   int n_batches;
+  float label_weight; /* of each label, where examples have several (graph.h) */
   int n_averaged; /* workers whose weights are averaged: each gradient counts so many times; 0: gradients are summed */
   double lr;
   bool cancel; /* this rank wants to stop: heard by all, in this step */
+  bool save;   /* this rank wants a checkpoint behind the step: the same, of a strategy that agrees_to_save */
 } ronde__step;
 
 /* Equal on all ranks. */
 typedef struct ronde__step_result {
   double loss_sum; /* over the step's examples, before the update */
   int64_t n_correct;
-  bool cancelled;
+  bool cancelled, saves;
   /* The first rank whose loss or gradients are not finite, or -1. Then no rank has updated; only where updates are
    * fused and a gradient, not the loss, is broken, those parameters have that backward had met before: the weights are
    * no step's, and must not be kept. */
@@ -120,10 +125,33 @@ typedef struct ronde__step_result {
   int64_t n_left_out;
   bool missed;       /* this rank is one of them, and has not even made its part: the step had ended before */
   int n_evaluations; /* gradients of the step's examples, where a step may compute several; else 0 */
+  bool passing;      /* a step of this worker alone, behind which it has no state that it could recover to */
   /* Where the step itself hands out its examples: how many were this rank's, in place of the step's own_examples. */
   bool hands_out;
   int64_t n_own;
 } ronde__step_result;
+
+/* A network that is to be cut into stages, */
+typedef struct ronde__cut_request {
+  const ronde_graph *graph;
+  const ronde__net_options *options;
+  int64_t n, n_micro; /* examples of a micro-batch, and how many of these a step has */
+  int n_stages, n_replicas;
+  int n_states;              /* arrays of the optimizer */
+  const ronde__spans *spans; /* of one worker: what layers take; NULL: a model says it */
+  /* Whether the memory of a rank suffices for stage `stage` of these nodes; a part of what fits fits too. NULL: always. */
+  bool (*fits)(void *user, int stage, int begin, int end);
+  void *user;
+} ronde__cut_request;
+
+/* and where, arrays of the caller's. */
+typedef struct ronde__cut {
+  int *nodes;      /* [n_stages + 1]: the first of each, then the number of nodes */
+  double *seconds; /* [n_stages]: that each computes in a step */
+  double step_s;   /* from the end of a step to the end of the next */
+  double bubble_s; /* that a stage waits in it, the mean over the stages */
+  bool fits;       /* false: no cut does, and this is the best of the others */
+} ronde__cut;
 
 typedef struct ronde__strategy {
   const char *name;
@@ -151,6 +179,8 @@ typedef struct ronde__strategy {
   /* All workers must meet while a checkpoint is written: the option that makes it so, for messages. NULL: rank 0 alone
    * can write one after any step. */
   const char *meets_to_save;
+  bool
+      agrees_to_save; /* meeting workers hear in a step that one of them wants a checkpoint behind it, so that a clock may say so */
   /* Why a run must not go on from a checkpoint with another number of workers, or under another strategy. NULL: it may.
    * Both strategies are asked. */
   const char *keeps_workers, *keeps_strategy;
@@ -158,12 +188,16 @@ typedef struct ronde__strategy {
   /* Into how many stages the network is cut, which divides the workers: rank i has stage i % stages of replica
    * i / stages, and rank 0 the first. RONDE_E_USAGE where it cannot be. NULL: each worker has all of it. */
   ronde_status (*n_stages)(const ronde__strategy_settings *settings, int n_workers, int *n_out);
-  /* With it: how many micro-batches a replica's batch of at most n examples is; and for micro-batches of n examples the
-   * first node of each stage, then the number of nodes: cuts_out [n_stages + 1]; and of all that they compute the part
-   * that each does, by a model: shares_out [n_stages]. */
+  /* With it: how many micro-batches a replica's batch of at most n examples is; where the stages begin, RONDE_E_USAGE
+   * where there cannot be so many; and what a stage of so many trained elements has beside its parameters, gradients,
+   * optimizer and passes, in bytes. */
   ronde_status (*n_micro)(const ronde__strategy_settings *settings, int n_stages, int64_t n, int64_t *n_out);
-  ronde_status (*cut)(const ronde_graph *graph, const ronde__net_options *options, int64_t n, int n_stages,
-                      int *cuts_out, double *shares_out);
+  ronde_status (*cut)(const ronde__cut_request *request, ronde__cut *cut_out);
+  size_t (*stage_bytes)(int n_replicas, size_t trained);
+  /* Which linear layers are split over several workers by output feature, where they share batches of so many examples:
+   * split_out [nodes]. NULL: none, ever. */
+  ronde_status (*split)(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
+                        int64_t batch, bool *split_out);
   /* How many workers there are where the user says nothing of them. NULL: one. */
   int (*usual_workers)(const ronde__strategy_settings *settings);
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a
@@ -190,6 +224,12 @@ typedef struct ronde__strategy {
   /* Afterwards the net's parameters are those behind the last step, which may return before. NULL: they always are.
    * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
+  /* After an error of a step or between two, by this worker alone: makes parameters, optimizer and arrays those behind the
+   * newest step of which it has all, so that they can be saved although others are lost. That step, which has ended here
+   * (not `passing`), the last such one or the one before it; -1: it has none. No step follows. NULL: it never has. */
+  int64_t (*recover)(void *state);
+  /* What a worker holds for that alone, given the bytes of all gradients and of the optimizer's state. NULL: nothing. */
+  size_t (*recovery_bytes)(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
   /* When all ranks have met between two steps, behind settle: makes replicas equal. NULL: they are, once settled. */
   ronde_status (*refresh)(void *state);
   /* With several workers `create` leaves the worker's optimizer the state of a shard alone (ronde__optim_keep). The whole
@@ -225,6 +265,10 @@ typedef struct ronde__strategy {
 #define RONDE__OPTIONS_OF_LBFGS \
   "lbfgs-history", "lbfgs-iterations", "lbfgs-evaluations", "lbfgs-tolerance-grad", "lbfgs-tolerance-change"
 
+/* Passes that stage `stage` has under way at once, of a step of so many batches in so many micro-batches each. */
+static inline int ronde__stage_passes(int n_stages, int stage, int64_t n_micro, int64_t n_batches) {
+  return (int)ronde__min(n_stages - stage, n_micro * n_batches);
+}
 /* Whether batches are read whole, by one rank for all or by each. */
 static inline bool ronde__strategy_reads_whole(const ronde__strategy *s) {
   return s->rank_0_loads || s->each_loads_all;
@@ -250,7 +294,7 @@ typedef struct ronde__local_result {
   int64_t n_correct;
   uint64_t ready_ns;                            /* from when the ranks last met until its last gradient was ready */
   uint64_t spent_ns[RONDE__N_STRAGGLER_CAUSES]; /* the same from the last step's meeting, by what it did but wait */
-  int32_t cancel;
+  int32_t cancel, save;
   int32_t broken;  /* 0: all is finite; 1: the loss is not; 2 + i: the gradient of parameter i */
   int32_t n_begun; /* all-reduce: buckets whose turn can no longer be changed */
 } ronde__local_result;

@@ -42,11 +42,12 @@ static void update_concurrently(const ronde__worker *worker, const ronde__gradie
   ronde__optim_range(worker->optim, ronde__net_values(worker->net) + g->begin, g->data, g->begin, n);
 }
 
-static void worker_param_needed(void *user, int param) {
+static ronde_status worker_param_needed(void *user, int param) {
   const watch *w = user;
   ronde__worker *worker = w->worker;
-  if (worker->param_needed) worker->param_needed(worker->needed_user, param);
+  if (worker->param_needed) RONDE_TRY(worker->param_needed(worker->needed_user, param));
   ronde__recorder_needed(worker->recorder, param);
+  return RONDE_OK;
 }
 
 /* Of what has a gradient. */
@@ -71,6 +72,13 @@ void ronde__worker_ready(const ronde__worker *worker, ronde__local_result *own) 
   note_spent(worker, now, own->spent_ns);
 }
 
+/* Whether a gradient is used up as soon as it is there. */
+static bool is_fused(const ronde__worker *worker, int param) {
+  int n_params;
+  if (!worker->fuses_split) return worker->fused_update;
+  return ronde__net_params(worker->net, &n_params)[param].split;
+}
+
 /* Each gradient is looked at while it is still in cache, before it is mixed with those of other ranks: so a NaN has a
  * name. A fused update stops at the first broken number; what was updated before it stays so (see ronde__step_result). */
 static void worker_gradient_final(void *user, const ronde__gradient *g) {
@@ -88,7 +96,7 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
     if (!broken) update_concurrently(worker, g);
     return;
   }
-  if (worker->fused_update && !broken) update_one(worker, g);
+  if (!broken && is_fused(worker, g->param)) update_one(worker, g);
   w->own->broken = w->broken;
   ronde__worker_ready(worker, w->own);
   if (w->listener.final) w->listener.final(w->listener.user, g);
@@ -166,25 +174,26 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   int n_params;
   ronde__net_params(worker->net, &n_params);
   float loss_scale = (float)((double)ronde__max(1, step->n_averaged) / (double)step->examples);
-  if (batch->n > 0) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
+  bool takes_part = batch->n > 0 || batch->n_all > 0;
+  if (takes_part) RONDE_TRY(ronde__net_forward(worker->net, batch, loss_scale, &hooks, &result));
   else RONDE_TRY(ronde__net_pass_empty(worker->net, false, &hooks));
   w->own->loss_sum += result.loss_sum;
   w->own->n_correct += result.n_correct;
   if (!isfinite(result.loss_sum) && !w->broken) w->broken = w->own->broken = 1;
-  if (worker->fused_update && !w->broken) ronde__optim_begin(worker->optim, step->lr);
+  if ((worker->fused_update || worker->fuses_split) && !w->broken) ronde__optim_begin(worker->optim, step->lr);
   /* Backward writes all gradients; an exchange of the last ones may still be under way where a pass had no need of
    * them. */
-  for (int i = 0; i < n_params && worker->param_needed; i++) worker_param_needed(w, i);
+  for (int i = 0; i < n_params && worker->param_needed; i++) RONDE_TRY(worker_param_needed(w, i));
   enter(w, RONDE__PHASE_BACKWARD);
-  RONDE_TRY(batch->n > 0 ? ronde__net_backward(worker->net, accumulate, &hooks)
-                         : ronde__net_pass_empty(worker->net, true, &hooks));
+  RONDE_TRY(takes_part ? ronde__net_backward(worker->net, accumulate, &hooks)
+                       : ronde__net_pass_empty(worker->net, true, &hooks));
   w->own->broken = w->broken; /* also of a gradient that was told concurrently */
   return RONDE_OK;
 }
 
 ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *step, ronde__gradient_listener listener,
                                      ronde__local_result *own_out) {
-  *own_out = (ronde__local_result){.cancel = step->cancel};
+  *own_out = (ronde__local_result){.cancel = step->cancel, .save = step->save};
   watch w = {.worker = worker, .listener = listener, .own = own_out};
   bool any = false;
   for (int i = 0; i < step->n_batches; i++) {
@@ -198,23 +207,25 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     int64_t first =
         i * worker->batch + ronde__shard_begin(batch.global_n, worker->transport->rank, worker->transport->size);
     ronde__net_batch net_batch = {.n = batch.n,
+                                  .n_all = worker->peers ? batch.global_n : 0,
                                   .x = batch.x,
                                   .labels = batch.labels,
+                                  .label_weight = step->label_weight,
                                   .targets = batch.targets,
                                   .training = true,
                                   .seed = worker->seed,
                                   .step = (uint64_t)step->step,
                                   .first_example = first};
     RONDE_TRY(pass(&w, &net_batch, step, any));
-    any |= batch.n > 0;
-    if (w.last && batch.n == 0) all_final(&w, any);
+    any |= batch.n > 0 || net_batch.n_all > 0;
+    if (w.last && batch.n == 0 && net_batch.n_all == 0) all_final(&w, any);
   }
   return RONDE_OK;
 }
 
 ronde_status ronde__worker_gradients_on(ronde__worker *worker, const ronde__step *step, const ronde__net_batch *batch,
                                         ronde__local_result *own_out) {
-  *own_out = (ronde__local_result){.cancel = step->cancel};
+  *own_out = (ronde__local_result){.cancel = step->cancel, .save = step->save};
   watch w = {.worker = worker, .own = own_out, .last = true};
   enter(&w, RONDE__PHASE_FORWARD);
   ronde__recorder_begin(worker->recorder, batch->n);
@@ -228,6 +239,7 @@ ronde__step_result ronde__local_results_join(const ronde__local_result *results,
     result.loss_sum += results[r].loss_sum;
     result.n_correct += results[r].n_correct;
     result.cancelled |= results[r].cancel != 0;
+    result.saves |= results[r].save != 0;
     if (results[r].broken && result.broken_rank < 0) {
       result.broken_rank = r;
       result.broken_param = results[r].broken - 2;

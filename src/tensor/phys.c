@@ -31,6 +31,13 @@ ronde__phys ronde__phys_of_shape_in(ronde__layout layout, const ronde__shape *sh
   return ronde__phys_make(layout, n, rows.c, rows.h, rows.w);
 }
 
+ronde__phys ronde__phys_along(const ronde__shape *shape, int dim, int64_t n) {
+  int64_t inner = 1;
+  for (int d = 0; d < dim; d++) n *= shape->dim[d];
+  for (int d = dim + 1; d < shape->rank; d++) inner *= shape->dim[d];
+  return ronde__phys_make(RONDE__ROWS, n, shape->dim[dim], 1, inner);
+}
+
 int64_t ronde__phys_blocks(const ronde__phys *phys) {
   return phys->layout == RONDE__BLOCKS ? ronde__ceil_div(phys->c, phys->block) : 1;
 }
@@ -54,6 +61,20 @@ int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c, int64_t
 
 bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b) {
   return a->layout == b->layout && a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w && a->block == b->block;
+}
+
+bool ronde__phys_alike(const ronde__phys *a, const ronde__phys *b) {
+  int64_t pixels[] = {a->h * a->w, b->h * b->w};
+  if (a->layout != b->layout) return false;
+  switch (a->layout) {
+  case RONDE__ROWS: return a->n * a->c * pixels[0] == b->n * b->c * pixels[1];
+  case RONDE__LANES: return a->n == b->n && a->c * pixels[0] == b->c * pixels[1];
+  default: return a->n == b->n && a->c == b->c && pixels[0] == pixels[1];
+  }
+}
+
+int64_t ronde__phys_rows(const ronde__phys *phys, const ronde__shape *shape) {
+  return ronde__shape_elems(shape) / (phys->c * phys->h * phys->w);
 }
 
 /* Strides of c (within a block), p and n. */

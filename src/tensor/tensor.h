@@ -38,11 +38,18 @@ ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t
 ronde__phys ronde__phys_of_shape(const ronde__shape *shape, int64_t n);
 /* The same in another layout. */
 ronde__phys ronde__phys_of_shape_in(ronde__layout layout, const ronde__shape *shape, int64_t n);
+/* ROWS whose examples are the dimensions in front of `dim` too, and whose channels are that one. */
+ronde__phys ronde__phys_along(const ronde__shape *shape, int dim, int64_t n);
 int64_t ronde__phys_elems(const ronde__phys *phys); /* stored, padding included */
 int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c,
                           int64_t p);                /* c and p within a ROWS example too */
 int64_t ronde__phys_blocks(const ronde__phys *phys); /* BLOCKS: channel blocks; else 1 */
 bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b);
+/* Whether elements lie alike: how a layout does not tell dimensions apart, they may be split in other ways. */
+bool ronde__phys_alike(const ronde__phys *a, const ronde__phys *b);
+/* Examples times T: rows of a matrix that ROWS hold for each example, [T][F], which other layouts take as examples of F
+ * features. T is 1 where the form has examples of the whole shape. */
+int64_t ronde__phys_rows(const ronde__phys *phys, const ronde__shape *shape);
 /* Channels per block: at most 64, a multiple of the quantum, as little padding as the number of blocks allows. */
 int64_t ronde__channel_block(int64_t channels);
 

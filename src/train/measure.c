@@ -1,8 +1,9 @@
 /* Choosing the strategy by measurement. The candidates are the rows of the table of strategies; each is tried by the job
  * that its name would make, so what is refused of it by name is refused here, and is left out with that reason. A round
- * makes one short run of each, one behind the other, so that whatever slows a round slows all of them. The best has the
- * least median of the rounds; who cannot be told apart from it (the interval of the ratios within rounds covers 1) and
- * stands in front of it in the table is taken instead, so that chance decides less. */
+ * makes one short run of each, one behind the other, so that whatever slows a round slows all of them. Those that cannot be
+ * told apart from the best (the interval of the ratios within rounds covers 1) are measured in further rounds, unless these
+ * would take long. The best has the least median of its rounds; who comes as close as ALIKE and stands in front of it in the
+ * table is taken instead, so that chance decides less. */
 #include "train/measure.h"
 
 #include "base/json.h"
@@ -15,22 +16,24 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROUNDS = 5, LEAST_STEPS = 8, MOST_STEPS = 64, MAX_CANDIDATES = 32 };
-#define RUN_S 0.1 /* that a short run lasts at least, where MOST_STEPS allow it */
+enum { ROUNDS = 5, MOST_ROUNDS = 15, LEAST_STEPS = 4, MOST_STEPS = 64, MAX_CANDIDATES = 32 };
+#define RUN_S 0.1   /* that a short run lasts at least, where MOST_STEPS allow it */
+#define ROUND_S 1.0 /* that a further round takes at most */
+#define ALIKE 1.01  /* of medians: not worth another strategy */
 
 /* What rank 0 tells of a short run. */
 typedef struct cost {
   double step_s;                        /* behind the first step, which is still cold */
   double compute_s, exchange_s, wait_s; /* of a step, all of them, the mean over the workers */
-  ronde__net_memory memory;
-  size_t optimizer, all; /* of the whole state; of all ranks */
+  size_t memory;                        /* of all ranks */
 } cost;
 
 typedef struct candidate {
   const ronde__strategy *strategy;
   char left_out[256]; /* why; "": it is measured */
   int64_t period, n_steps;
-  double step_s[ROUNDS];
+  int n_rounds;
+  double step_s[MOST_ROUNDS];
   cost sum; /* of the rounds, but for memory */
   ronde_statistics ms;
 } candidate;
@@ -41,8 +44,6 @@ typedef struct choice {
   ronde__transport *mpi; /* NULL: all ranks are in this process */
   candidate candidates[MAX_CANDIDATES];
   int n_candidates;
-  bool knows_memory;
-  cost known; /* of one that has been measured: memory of its parts */
 } choice;
 
 /* ---- who is measured ---- */
@@ -101,24 +102,6 @@ static ronde_status try_job(const choice *c, candidate *one, ronde__job **job_ou
   return status == RONDE_E_USAGE ? RONDE_OK : status;
 }
 
-/* Whether this host has the memory for its ranks' part; in front of the first run nobody knows. */
-static bool has_memory(const choice *c, const ronde__job *job) {
-  int64_t here = ronde__host_memory_bytes();
-  int n_here = job->mpi ? ronde__transport_local(job->mpi) : job->roles.n_ranks;
-  if (!c->knows_memory || here < 0) return true;
-  double all = (double)ronde__memory_of(job, &c->known.memory, c->known.optimizer);
-  return all * n_here / job->roles.n_ranks <= (double)here;
-}
-
-static ronde_status check_memory(const choice *c, candidate *one, const ronde__job *job) {
-  bool all = has_memory(c, job);
-  if (job->mpi) RONDE_TRY(ronde__all_agree(job->mpi, all, &all));
-  if (all) return RONDE_OK;
-  snprintf(one->left_out, sizeof one->left_out, "it takes %.3g GB of memory",
-           (double)ronde__memory_of(job, &c->known.memory, c->known.optimizer) * 1e-9);
-  return RONDE_OK;
-}
-
 /* ---- a short run ---- */
 
 /* Nothing is written, nor told to the user. */
@@ -139,7 +122,9 @@ static cost cost_of(const ronde__run *r) {
   const ronde__job *job = r->job;
   const ronde__net *net = r->ranks[0].net;
   double wall = 0, n = (double)r->n_step_seconds, parts = n * job->roles.n_workers;
-  cost own = {.memory = ronde__net_memory_use(net)};
+  ronde__net_memory memory = ronde__net_memory_use(net);
+  cost own = {.memory =
+                  ronde__memory_of_run(r, &memory, ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(net)))};
   for (int w = 0; w < job->roles.n_workers; w++) {
     const double *s = r->workers[w].phase_s;
     wall = fmax(wall, r->workers[w].wall_s);
@@ -148,8 +133,6 @@ static cost cost_of(const ronde__run *r) {
     own.wait_s += s[RONDE__PHASE_WAIT] / parts;
   }
   own.step_s = n > 1 ? (wall - r->step_seconds[0]) / (n - 1) : wall / n;
-  own.optimizer = ronde__optim_state_bytes(&job->optim, ronde__net_n_trained(net));
-  own.all = ronde__memory_of_run(r, &own.memory, own.optimizer);
   return own;
 }
 
@@ -162,34 +145,29 @@ static ronde_status run_short(ronde__run *run, cost *cost_out) {
                        : RONDE_OK;
 }
 
-static void add(choice *c, candidate *one, int round, const cost *own) {
-  one->step_s[round] = own->step_s;
+static void add(candidate *one, const cost *own) {
+  one->step_s[one->n_rounds++] = own->step_s;
   one->sum.compute_s += own->compute_s;
   one->sum.exchange_s += own->exchange_s;
   one->sum.wait_s += own->wait_s;
-  one->sum.all = own->all;
-  if (!c->knows_memory) c->known = *own;
-  c->knows_memory = true;
+  one->sum.memory = own->memory;
   double steps = own->step_s > 0 ? RUN_S / own->step_s : MOST_STEPS;
   one->n_steps = (int64_t)fmax(LEAST_STEPS, fmin(MOST_STEPS, steps));
 }
 
-static ronde_status measure_one(choice *c, candidate *one, int round) {
+static ronde_status measure_one(choice *c, candidate *one) {
   ronde__run run = {.max_steps = 1 + ronde__ceil_div(one->n_steps, one->period) * one->period};
   cost own = {0};
   RONDE_TRY(try_job(c, one, &run.job));
   if (!run.job) return RONDE_OK;
   char *out = run.job->options->out;
-  ronde_status status = round == 0 ? check_memory(c, one, run.job) : RONDE_OK;
-  if (status == RONDE_OK && !*one->left_out) {
-    ronde__record_begin(&run.record);
-    ronde__guard_init(&run.guard);
-    make_short(run.job);
-    status = run_short(&run, &own);
-    ronde__run_tear_down(&run);
-    run.job->config->options.out = out;
-    if (status == RONDE_OK) add(c, one, round, &own);
-  }
+  ronde__record_begin(&run.record);
+  ronde__guard_init(&run.guard);
+  make_short(run.job);
+  ronde_status status = run_short(&run, &own);
+  ronde__run_tear_down(&run);
+  run.job->config->options.out = out;
+  if (status == RONDE_OK) add(one, &own);
   run.job->mpi = NULL;
   ronde__job_destroy(run.job);
   return status;
@@ -205,7 +183,7 @@ static int n_left(const choice *c) {
 }
 
 static ronde_status fail_none(const choice *c) {
-  char text[768] = "";
+  char text[896] = "";
   size_t used = 0;
   if (!speaks(c)) return RONDE_E_USAGE;
   for (int i = 0; i < c->n_candidates && used < sizeof text; i++) {
@@ -220,35 +198,70 @@ static ronde_status fail_none(const choice *c) {
   return ronde__fail(RONDE_E_USAGE, "--strategy measured: no strategy fits: %s", text);
 }
 
+/* Sets the statistics of all, and finds the least median. */
+static ronde_status find_least(choice *c, candidate **least_out) {
+  candidate *least = NULL, *one = c->candidates;
+  for (int i = 0; i < c->n_candidates; i++, one++) {
+    double ms[MOST_ROUNDS];
+    if (*one->left_out) continue;
+    for (int r = 0; r < one->n_rounds; r++) ms[r] = one->step_s[r] * 1e3;
+    RONDE_TRY(ronde_statistics_of_rounds(ms, one->n_rounds, &one->ms));
+    if (!least || one->ms.median < least->ms.median) least = one;
+  }
+  *least_out = least;
+  return RONDE_OK;
+}
+
+static ronde_status is_in_doubt(const candidate *one, const candidate *least, bool *is_out) {
+  double ratio[ROUNDS];
+  ronde_statistics ratios;
+  *is_out = one == least;
+  if (*is_out || *one->left_out || least->ms.median <= 0) return RONDE_OK; /* in virtual time a step may take none */
+  for (int r = 0; r < ROUNDS; r++) ratio[r] = one->step_s[r] / least->step_s[r];
+  RONDE_TRY(ronde_statistics_of_rounds(ratio, ROUNDS, &ratios));
+  *is_out = ratios.low <= 1;
+  return RONDE_OK;
+}
+
+/* Those that further rounds may tell apart; none where there is but one, or where it would take long. */
+static ronde_status find_doubtful(choice *c, candidate *doubtful[], int *n_out) {
+  candidate *least;
+  double round_s = 0;
+  int n = 0;
+  RONDE_TRY(find_least(c, &least));
+  for (int i = 0; i < c->n_candidates; i++) {
+    bool is;
+    RONDE_TRY(is_in_doubt(&c->candidates[i], least, &is));
+    if (!is) continue;
+    round_s += (double)(1 + c->candidates[i].n_steps) * c->candidates[i].ms.median * 1e-3;
+    doubtful[n++] = &c->candidates[i];
+  }
+  *n_out = n > 1 && round_s <= ROUND_S ? n : 0;
+  return RONDE_OK;
+}
+
 static ronde_status measure_all(choice *c) {
+  candidate *doubtful[MAX_CANDIDATES];
+  int n;
   for (int round = 0; round < ROUNDS; round++) {
     for (int i = 0; i < c->n_candidates; i++)
-      if (!*c->candidates[i].left_out) RONDE_TRY(measure_one(c, &c->candidates[i], round));
+      if (!*c->candidates[i].left_out) RONDE_TRY(measure_one(c, &c->candidates[i]));
     if (n_left(c) == 0) return fail_none(c);
   }
+  RONDE_TRY(find_doubtful(c, doubtful, &n));
+  for (int round = ROUNDS; round < MOST_ROUNDS; round++)
+    for (int i = 0; i < n; i++) RONDE_TRY(measure_one(c, doubtful[i]));
   return RONDE_OK;
 }
 
 /* ---- which is the best, and what is told ---- */
 
 static ronde_status find_best(choice *c, candidate **best_out) {
-  candidate *best = NULL, *one = c->candidates;
-  for (int i = 0; i < c->n_candidates; i++, one++) {
-    double ms[ROUNDS];
-    if (*one->left_out) continue;
-    for (int r = 0; r < ROUNDS; r++) ms[r] = one->step_s[r] * 1e3;
-    RONDE_TRY(ronde_statistics_of_rounds(ms, ROUNDS, &one->ms));
-    if (!best || one->ms.median < best->ms.median) best = one;
+  RONDE_TRY(find_least(c, best_out));
+  for (candidate *one = c->candidates; one < *best_out; one++) {
+    if (*one->left_out || one->n_rounds < (*best_out)->n_rounds) continue;
+    if (one->ms.median <= (*best_out)->ms.median * ALIKE) *best_out = one;
   }
-  for (one = c->candidates; one < best; one++) {
-    double ratio[ROUNDS];
-    ronde_statistics ratios;
-    if (*one->left_out) continue;
-    for (int r = 0; r < ROUNDS; r++) ratio[r] = one->step_s[r] / best->step_s[r];
-    RONDE_TRY(ronde_statistics_of_rounds(ratio, ROUNDS, &ratios));
-    if (ratios.low <= 1) best = one;
-  }
-  *best_out = best;
   return RONDE_OK;
 }
 
@@ -262,8 +275,8 @@ static void tell(const choice *c, const candidate *best) {
     if (*one->left_out) ronde__log(RONDE_LOG_INFO, "%-13s left out: %s", one->strategy->name, one->left_out);
     else
       ronde__log(RONDE_LOG_INFO, "%-13s %8.3f %19s %8.3f %8.3f %8.3f %5.0f MB", one->strategy->name, one->ms.median,
-                 interval, one->sum.compute_s * 1e3 / ROUNDS, one->sum.exchange_s * 1e3 / ROUNDS,
-                 one->sum.wait_s * 1e3 / ROUNDS, (double)one->sum.all * 1e-6);
+                 interval, one->sum.compute_s * 1e3 / one->n_rounds, one->sum.exchange_s * 1e3 / one->n_rounds,
+                 one->sum.wait_s * 1e3 / one->n_rounds, (double)one->sum.memory * 1e-6);
   }
   ronde__log(RONDE_LOG_INFO, "measured: --strategy %s", best->strategy->name);
 }
@@ -272,11 +285,11 @@ static json_t *row_of(const candidate *one) {
   const char *name = one->strategy->name;
   if (*one->left_out) return json_pack("{s:s, s:o}", "strategy", name, "left_out", ronde__json_text(one->left_out));
   json_t *rounds = json_array();
-  for (int r = 0; r < ROUNDS; r++) json_array_append_new(rounds, json_real(one->step_s[r]));
+  for (int r = 0; r < one->n_rounds; r++) json_array_append_new(rounds, json_real(one->step_s[r]));
   return json_pack("{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:I}", "strategy", name, "step_s", one->ms.median * 1e-3,
                    "low_s", one->ms.low * 1e-3, "high_s", one->ms.high * 1e-3, "rounds_s", rounds, "compute_s",
-                   one->sum.compute_s / ROUNDS, "exchange_s", one->sum.exchange_s / ROUNDS, "wait_s",
-                   one->sum.wait_s / ROUNDS, "memory_bytes", (json_int_t)one->sum.all);
+                   one->sum.compute_s / one->n_rounds, "exchange_s", one->sum.exchange_s / one->n_rounds, "wait_s",
+                   one->sum.wait_s / one->n_rounds, "memory_bytes", (json_int_t)one->sum.memory);
 }
 
 static json_t *table_of(const choice *c) {

@@ -8,6 +8,11 @@
 
 /* ---- steps ---- */
 
+/* For those who may find this rank lost. */
+static void note(ronde__rank *r, ronde__activity activity) {
+  ronde__transport_note(r->group, (ronde__doing){activity, r->progress.step});
+}
+
 /* Synchronous replicas that a strategy leaves unequal between steps; asynchronous ones are made equal where they meet. */
 static ronde_status rank_refresh(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
@@ -18,11 +23,19 @@ static ronde_status rank_refresh(ronde__rank *r) {
   return RONDE_OK;
 }
 
+/* Behind this step the strategy has a state that the run could go on from. */
+static void mark(ronde__rank *r) {
+  if (r->behind[0].step == r->progress.step) return;
+  r->behind[1] = r->behind[0];
+  r->behind[0] = r->progress;
+}
+
 static ronde_status rank_settle(ronde__rank *r) {
   const ronde__strategy *strategy = r->job->strategy;
   if (!strategy->settle) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(strategy->settle(r->strategy_state));
+  mark(r);
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -43,6 +56,13 @@ static void step_size(const ronde__job *job, int64_t index, ronde__step *step) {
   step->examples = ronde__min(end * job->batch, ronde__sampler_epoch_examples(job->sampler)) - first * job->batch;
 }
 
+/* Every rank counts for itself the labels that the step has on all of them. */
+static ronde_status weigh_labels(ronde__rank *r, int64_t epoch, int64_t index, ronde__step *step) {
+  const ronde__job *job = r->job;
+  return ronde__sampler_label_weight(job->sampler, job->data, epoch, index * job->options->accumulate, step->n_batches,
+                                     &r->ids, &step->label_weight);
+}
+
 static void describe(const ronde__rank *r, const ronde__step_result *result, char *text, size_t bytes) {
   if (result->broken_param < 0) snprintf(text, bytes, "the loss of rank %d is NaN or Inf", result->broken_rank);
   else
@@ -59,28 +79,9 @@ static ronde_status broken(ronde__rank *r, const ronde__step *step, const ronde_
   return ronde__fail(RONDE_E_NUMERIC, "step %" PRId64 ": %s", step->step, what);
 }
 
-/* What a forward pass changes, and a step that is left out must not have changed. */
-static void keep_buffers(ronde__rank *r) {
-  int n_buffers;
-  size_t n_elems;
-  const ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
-  const float *values = ronde__net_buffer_values(r->net, &n_elems);
-  if (n_elems) memcpy(r->kept_buffers, values, n_elems * sizeof *values);
-  for (int i = 0; i < n_buffers; i++) r->kept_counts[i] = buffers[i].count;
-}
-
-static void restore_buffers(ronde__rank *r) {
-  int n_buffers;
-  size_t n_elems;
-  ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
-  float *values = ronde__net_buffer_values(r->net, &n_elems);
-  if (n_elems) memcpy(values, r->kept_buffers, n_elems * sizeof *values);
-  for (int i = 0; i < n_buffers; i++) buffers[i].count = r->kept_counts[i];
-}
-
 /* No rank has updated; all go on as if the step had had no examples. */
 static void skip(ronde__rank *r, const ronde__step *step, const ronde__step_result *result) {
-  restore_buffers(r);
+  ronde__rank_restore_buffers(r);
   r->progress.skipped++;
   if (r->transport->rank != 0) return;
   char what[256];
@@ -114,13 +115,19 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
 }
 
 /* Whether a checkpoint is written after this step. last: nothing comes after it, as the run has been cancelled, or is
- * done; the end is saved once, with what its test has found. */
-static bool is_due(const ronde__rank *r, bool last) {
+ * done; the end is saved once, with what its test has found. agreed: all have heard that one wants it. */
+static bool is_due(const ronde__rank *r, bool last, bool agreed) {
   const ronde__job *job = r->job;
   if (last) return true;
   if (r->progress.step >= job->steps) return false;
   if (!job->strategy->meets_to_save) return r->saver && ronde__saver_due(r->saver, r->progress.step);
-  return job->checkpoint_steps > 0 && r->progress.step % job->checkpoint_steps == 0;
+  return agreed || (job->checkpoint_steps > 0 && r->progress.step % job->checkpoint_steps == 0);
+}
+
+/* Whether this rank's clock asks for a checkpoint that all must meet for. */
+static bool wants_to_save(const ronde__rank *r) {
+  return r->saver && r->job->checkpoint_ns && r->job->strategy->agrees_to_save &&
+         ronde__saver_due(r->saver, r->progress.step);
 }
 
 typedef struct saving {
@@ -147,6 +154,7 @@ static ronde_status gather_and_save(ronde__rank *r, bool last, bool hurried) {
 /* Where workers do not wait for each other, the others would go on meanwhile: all wait until it is done. */
 static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   const ronde__strategy *strategy = r->job->strategy;
+  note(r, RONDE__SAVING);
   RONDE_TRY(rank_settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   ronde_status status = r->saver ? ronde__rank_make_whole(r) : RONDE_OK;
@@ -159,9 +167,9 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   return RONDE_OK;
 }
 
-static ronde_status save(ronde__rank *r, bool last, bool cancelled) {
+static ronde_status save(ronde__rank *r, bool last, bool cancelled, bool agreed) {
   bool takes_part = r->saver || (r->job->strategy->meets_to_save && r->job->options->out);
-  return takes_part && is_due(r, last) ? write_state(r, last, cancelled) : RONDE_OK;
+  return takes_part && is_due(r, last, agreed) ? write_state(r, last, cancelled) : RONDE_OK;
 }
 
 /* ---- where asynchronous ranks meet ---- */
@@ -200,7 +208,7 @@ static ronde_status rank_meet(ronde__rank *r, const ronde__epoch *epoch, ronde_s
 static ronde_status meet_and_save(ronde__rank *r, const ronde__epoch *epoch) {
   ronde_status status = RONDE_OK;
   ronde__sums own = r->progress.sums;
-  if (r->progress.step % r->job->steps_per_epoch == 0 || !is_due(r, false)) return RONDE_OK;
+  if (r->progress.step % r->job->steps_per_epoch == 0 || !is_due(r, false, false)) return RONDE_OK;
   RONDE_TRY(rank_meet(r, epoch, &status));
   RONDE_TRY(status);
   r->progress.sums = sum_results(r->results, r->job->roles.n_workers, own.steps);
@@ -239,11 +247,13 @@ static double rate(const ronde__rank *r, int64_t step) {
 static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *step) {
   const ronde__job *job = r->job;
   ronde__step_result result;
+  ronde__transport_note(r->group, (ronde__doing){RONDE__TRAINING, step->step});
   step->lr = rate(r, step->step);
   step->own_examples = own_examples(r, step);
   step->cancel = r->reporter && r->reporter->cancel && r->reporter->cancel(r->reporter->user);
+  step->save = wants_to_save(r);
   uint64_t begin = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
-  if (job->options->skip_bad_steps) keep_buffers(r);
+  if (r->kept[0].counts) ronde__rank_keep_buffers(r);
   ronde__rank_drill(r, step->step);
   RONDE_TRY(job->strategy->step(r->strategy_state, step, &result));
   uint64_t end = ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -252,6 +262,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (skipped) skip(r, step, &result);
   int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
   count_step(r, epoch, step, &result, n, skipped);
+  if (!result.passing) mark(r);
   ronde__step_report report = {step->step,
                                epoch->epoch,
                                n,
@@ -263,7 +274,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
   RONDE_TRY(compare_replicas(r, step->step));
   /* Asynchronous ranks are at different steps when they hear of an end: that is no state of the run. */
-  if (!job->strategy->asynchronous) RONDE_TRY(save(r, result.cancelled, result.cancelled));
+  if (!job->strategy->asynchronous) RONDE_TRY(save(r, result.cancelled, result.cancelled, result.saves));
   else if (!result.cancelled) RONDE_TRY(meet_and_save(r, epoch));
   r->agreed = result.cancelled;
   return result.cancelled ? RONDE_E_CANCELLED : RONDE_OK;
@@ -297,6 +308,7 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
 
 /* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
 static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
+  note(r, RONDE__TESTING);
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
   RONDE_TRY(share_buffers(r));
   RONDE_TRY(evaluate(r, &r->results[r->transport->rank].score));
@@ -319,7 +331,7 @@ static ronde_status save_best(void *user) {
 static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   const ronde__job *job = r->job;
   const ronde__options *o = job->options;
-  double value = ronde__score_value(&epoch->score, job->data->source.classes > 0);
+  double value = ronde__score_value(&epoch->score, ronde__source_classifies(&job->data->source));
   ronde__plateau_add(&r->progress.plateau, value, o->min_delta,
                      o->lr_schedule == RONDE__LR_SCHEDULE_PLATEAU ? o->lr_patience : 0);
   epoch->gave_up = ronde__progress_gave_up(&r->progress, job);
@@ -398,6 +410,7 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
   for (int64_t i = first; i < job->steps_per_epoch && r->progress.step < last_step && status == RONDE_OK; i++) {
     ronde__step step = {.step = r->progress.step + 1};
     step_size(job, i, &step);
+    RONDE_TRY(weigh_labels(r, number, i, &step));
     status = one_step(r, &epoch, &step);
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
@@ -437,7 +450,7 @@ int64_t ronde__progress_epoch(const ronde__progress *progress, const ronde__job 
 /* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
 static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
   const ronde__job *job = r->job;
-  bool due = job->checkpoint_steps ? is_due(r, false) : job->options->save_last;
+  bool due = job->checkpoint_steps ? is_due(r, false, false) : job->options->save_last;
   bool saves = job->options->out && job->strategy->asynchronous && r->progress.step < last_step;
   return saves && due ? write_state(r, false, false) : RONDE_OK;
 }
@@ -453,6 +466,7 @@ ronde_status ronde__rank_train(ronde__rank *r) {
     status = one_epoch(r, epoch++, last, &ends);
     if (status == RONDE_OK && !ends) status = save_epoch(r, last);
   } while (r->progress.step < last && status == RONDE_OK && !ends);
+  note(r, RONDE__ENDING);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
-  return status == RONDE_OK && saves ? save(r, true, false) : status;
+  return status == RONDE_OK && saves ? save(r, true, false, false) : status;
 }

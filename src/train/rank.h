@@ -61,6 +61,13 @@ typedef struct ronde__rank_facts {
   uint64_t service_ns[RONDE__MAX_BESIDE][RONDE__N_PHASES]; /* of what it does besides; zeros: nothing */
 } ronde__rank_facts;
 
+/* What a forward pass changes besides its results, as it was behind a step: running statistics. */
+typedef struct ronde__kept {
+  int64_t step;
+  float *buffers;
+  int64_t *counts;
+} ronde__kept;
+
 typedef struct ronde__rank {
   const ronde__job *job;
   ronde__transport *group;     /* all ranks */
@@ -71,6 +78,7 @@ typedef struct ronde__rank {
   ronde__view same_stage;            /* else this, */
   int *same_ranks;                   /* of these */
   ronde__neighbour_ranks neighbours; /* in the replica */
+  ronde__peer_ranks peers;           /* where layers are split */
   const ronde__reporter *reporter;   /* rank 0 */
   int64_t max_steps;                 /* 0: as the job says; else stop there (--dry-run) */
   ronde__pool *pool;
@@ -80,6 +88,7 @@ typedef struct ronde__rank {
   ronde__optim *optim;
   ronde__state state;
   ronde__loader *loader;
+  ronde__epoch_ids ids;      /* of this epoch's examples, where their labels must be counted */
   ronde__recorder *recorder; /* rank 0, with --record-spans */
   ronde__worker worker;
   ronde__strategy_settings settings;
@@ -93,8 +102,11 @@ typedef struct ronde__rank {
   uint64_t late_ns;        /* by which the present step begins later */
   double *partials;        /* of the worker */
   ronde__progress progress;
-  float *kept_buffers; /* as they were before the step, where it may be left out */
-  int64_t *kept_counts;
+  /* Where the run could go on from after a loss: behind the last step whose state the strategy may recover, before its
+   * epoch's end, and behind the one before that. */
+  ronde__progress behind[2];
+  /* In front of the last step, and of an earlier one, where steps may be left out, or given up when a rank is lost. */
+  ronde__kept kept[2];
   ronde__saver *saver;      /* rank 0, where there is an --out; else NULL */
   ronde__rank_facts *facts; /* [ranks], once gathered; else NULL */
   void *strategy_facts;     /* the same of the strategy's */
@@ -116,6 +128,13 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
 ronde_status ronde__rank_list_state(ronde__rank *rank);
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
+/* A rank is lost, and the run is to start again (--on-loss restart): tells the hooks how far this rank has come, and saves
+ * the newest state that it has whole, unless another on the host of --out does so. Errors are logged: an older checkpoint
+ * is gone on from. */
+void ronde__rank_recover(ronde__rank *rank);
+/* Running statistics in front of a step, and back to these. */
+void ronde__rank_keep_buffers(ronde__rank *rank);
+void ronde__rank_restore_buffers(ronde__rank *rank);
 /* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
  * else nothing. */
 ronde_status ronde__rank_make_whole(ronde__rank *rank);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PREFETCH = 4 };
-
 static const char *optimizer_name(const ronde__job *job) {
   static const char *const names[] = {
       [RONDE__OPTIM_SGD] = "sgd",         [RONDE__OPTIM_ADAM] = "adam",       [RONDE__OPTIM_ADAMW] = "adamw",
@@ -30,6 +28,10 @@ static ronde_status make_net(ronde__rank *r) {
   options.taker_name = optimizer_name(job);
   if (job->spans) options.replay = &replay;
   options.stage = ronde__rank_stage(r);
+  if (job->split) {
+    RONDE_TRY(ronde__peer_ranks_set(&r->peers, r->transport, r->prof, &r->worker.met_ns));
+    options.split = (ronde__split){job->split, &r->peers.exchanges, job->fuses_split};
+  }
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
   if (!job->resume && !job->spans) RONDE_TRY(ronde__net_init(r->net, (uint64_t)job->options->seed));
   if (job->init) ronde__weights_load(r->net, job->init, job->new_head != NULL);
@@ -56,7 +58,8 @@ static ronde_status prepare_plans(ronde__rank *r) {
   for (int i = 0; i < 2; i++) {
     int64_t n = ronde__shard_begin(sizes[i], r->transport->rank + 1, job->roles.n_workers) -
                 ronde__shard_begin(sizes[i], r->transport->rank, job->roles.n_workers);
-    if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
+    if (job->split) RONDE_TRY(ronde__net_prepare_split(r->net, sizes[i]));
+    else if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }
   return RONDE_OK;
 }
@@ -110,8 +113,12 @@ static ronde_status make_kept(ronde__rank *r) {
   size_t n_elems;
   ronde__net_buffers(r->net, &n_buffers);
   ronde__net_buffer_values(r->net, &n_elems);
-  RONDE__ALLOC(r->kept_buffers, n_elems * sizeof *r->kept_buffers, "training");
-  RONDE__ALLOC(r->kept_counts, (size_t)n_buffers * sizeof *r->kept_counts, "training");
+  for (size_t i = 0; i < RONDE__COUNT(r->kept); i++) {
+    ronde__kept *kept = &r->kept[i];
+    kept->step = -1;
+    RONDE__ALLOC(kept->buffers, n_elems * sizeof *kept->buffers, "training");
+    RONDE__ALLOC(kept->counts, (size_t)n_buffers * sizeof *kept->counts, "training");
+  }
   return RONDE_OK;
 }
 
@@ -138,13 +145,6 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
   return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
-/* Batches that a step comes back to: all, or those whose micro-batches are under way in the stages behind. */
-static int kept_batches(const ronde__job *job) {
-  int64_t of_step = ronde__min(job->options->accumulate, job->batches_per_epoch);
-  if (job->strategy->rereads) return (int)of_step;
-  return (int)ronde__min(of_step, job->strategy->n_stages ? 1 + ronde__ceil_div(job->n_stages, job->micro_batches) : 1);
-}
-
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   if (job->roles.n_ranks > job->roles.n_workers)
@@ -157,22 +157,14 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   size_t partial_elems = ronde__net_partial_elems(r->net);
   if (partial_elems)
     RONDE__ALLOC(r->partials, (size_t)job->roles.n_workers * (1 + partial_elems) * sizeof *r->partials, "training");
-  if (job->options->skip_bad_steps) RONDE_TRY(make_kept(r));
+  if (job->options->skip_bad_steps || job->options->on_loss == RONDE__ON_LOSS_RESTART) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
-  bool whole = ronde__strategy_reads_whole(job->strategy);
-  ronde__loader_options loader = {.data = job->data,
-                                  .sampler = job->sampler,
-                                  .rank = whole ? 0 : r->replica,
-                                  .world = whole ? 1 : job->n_replicas,
-                                  .whole = job->options->shard == RONDE__SHARD_WHOLE,
-                                  .prefetch = job->spans ? 0 : PREFETCH,
-                                  .sizes_alone = job->spans != NULL || !ronde__rank_reads(r),
-                                  .keep = kept_batches(job),
-                                  .time = r->transport->time,
-                                  .delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0};
+  ronde__loader_options loader = ronde__job_loader(job, ronde__rank_reads(r), r->replica);
+  loader.time = r->transport->time;
+  loader.delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0;
   if (job->spans)
     loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
@@ -203,6 +195,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .batch = job->batch,
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
+                              .peers = job->split ? &r->peers : NULL,
+                              .fuses_split = job->split && job->fuses_split,
                               .partials = r->partials,
                               .straggler = r->straggler,
                               .optim_arrays = r->state.arrays,
@@ -228,6 +222,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
     if (r->services[i].member) r->services[i].member->role->destroy(r->services[i].state);
   }
   ronde__loader_destroy(r->loader);
+  ronde__free(r->ids.ids);
   ronde__parts_destroy(r->state.parts);
   ronde__rank_drop_state(r);
   ronde__optim_destroy(r->optim);
@@ -237,6 +232,7 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__prof_destroy(r->prof);
   ronde__straggler_destroy(r->straggler);
   ronde__recorder_destroy(r->recorder);
+  ronde__peer_ranks_release(&r->peers);
   ronde__free(r->partials);
   ronde__free(r->same_ranks);
   ronde__free(r->results);
@@ -245,6 +241,8 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__free(r->clocks);
   ronde__free(r->ops);
   ronde__free(r->op_rows);
-  ronde__free(r->kept_buffers);
-  ronde__free(r->kept_counts);
+  for (size_t i = 0; i < RONDE__COUNT(r->kept); i++) {
+    ronde__free(r->kept[i].buffers);
+    ronde__free(r->kept[i].counts);
+  }
 }

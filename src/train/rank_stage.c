@@ -24,15 +24,9 @@ ronde__stage ronde__rank_stage(ronde__rank *r) {
   return (ronde__stage){job->stages[r->stage].begin, job->stages[r->stage].end, &r->neighbours.messages};
 }
 
-bool ronde__rank_judges(const ronde__rank *r) {
-  const ronde__job *job = r->job;
-  if (job->n_stages == 1) return true;
-  const ronde__job_stage *stage = &job->stages[r->stage];
-  int loss = r->graph->tensors[r->graph->loss]->producer;
-  return loss >= stage->begin && loss < stage->end;
-}
+bool ronde__rank_judges(const ronde__rank *r) { return ronde__job_stage_judges(r->job, r->graph, r->stage); }
 
-bool ronde__rank_reads(const ronde__rank *r) { return r->stage == 0 || ronde__rank_judges(r); }
+bool ronde__rank_reads(const ronde__rank *r) { return ronde__job_stage_reads(r->job, r->graph, r->stage); }
 
 ronde_status ronde__rank_make_parts(ronde__rank *r) {
   if (r->job->n_stages == 1) return RONDE_OK;

@@ -2,6 +2,9 @@
 #include "setup/setup.h"
 #include "train/rank.h"
 
+#include <inttypes.h>
+#include <string.h>
+
 /* All but the parameters, which every strategy takes from rank 0. */
 static ronde_status share_state(ronde__rank *r) {
   int n_buffers;
@@ -69,4 +72,72 @@ ronde_status ronde__rank_take_state(ronde__rank *r) {
   RONDE_TRY(ronde__resume_load(r->job->resume, &r->state));
   if (r->state.parts && r->job->mpi) return ronde__parts_spread(r->state.parts, r->job->resume->file);
   return r->job->mpi ? share_state(r) : RONDE_OK;
+}
+
+/* What a forward pass changes, and a step that is left out must not have changed. Behind a step that nobody returns to,
+ * what the older one keeps stays. */
+void ronde__rank_keep_buffers(ronde__rank *r) {
+  int n_buffers;
+  size_t n_elems;
+  const ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
+  const float *values = ronde__net_buffer_values(r->net, &n_elems);
+  if (r->kept[0].step == r->behind[0].step || r->kept[0].step == r->behind[1].step) {
+    ronde__kept older = r->kept[1];
+    r->kept[1] = r->kept[0];
+    r->kept[0] = older;
+  }
+  ronde__kept *kept = &r->kept[0];
+  kept->step = r->progress.step;
+  if (n_elems) memcpy(kept->buffers, values, n_elems * sizeof *values);
+  for (int i = 0; i < n_buffers; i++) kept->counts[i] = buffers[i].count;
+}
+
+static void restore(ronde__rank *r, const ronde__kept *kept) {
+  int n_buffers;
+  size_t n_elems;
+  ronde__net_buffer *buffers = ronde__net_buffers(r->net, &n_buffers);
+  float *values = ronde__net_buffer_values(r->net, &n_elems);
+  if (n_elems) memcpy(values, kept->buffers, n_elems * sizeof *values);
+  for (int i = 0; i < n_buffers; i++) buffers[i].count = kept->counts[i];
+}
+
+void ronde__rank_restore_buffers(ronde__rank *r) { restore(r, &r->kept[0]); }
+
+/* In the middle of a step that is given up: as it was in front of it, or of an earlier one. */
+static void return_to(ronde__rank *r, int64_t step) {
+  for (size_t i = 0; i < RONDE__COUNT(r->kept); i++)
+    if (r->kept[i].step == step) {
+      restore(r, &r->kept[i]);
+      return;
+    }
+}
+
+static const ronde__progress *progress_behind(const ronde__rank *r, int64_t step) {
+  for (size_t i = 0; i < RONDE__COUNT(r->behind); i++)
+    if (step > 0 && r->behind[i].step == step) return &r->behind[i];
+  return NULL;
+}
+
+static void save_after_loss(ronde__rank *r, const ronde__progress *behind) {
+  ronde__transport *group = r->group;
+  if (!group->ops->claim || !group->ops->claim(group, behind->step)) return;
+  ronde__transport_note(group, (ronde__doing){RONDE__SAVING, behind->step});
+  return_to(r, behind->step);
+  if (!r->saver && ronde__saver_create(r->job, group->time, &r->state, &r->saver) != RONDE_OK) return;
+  if (r->reporter->saving && r->reporter->saving(r->reporter->user) != RONDE_OK) return;
+  if (ronde__saver_now(r->saver, behind, true) == RONDE_OK)
+    ronde__log(RONDE_LOG_WARNING, "rank %d has saved the state behind step %" PRId64, group->rank, behind->step);
+}
+
+/* Steps of this worker alone have ended too, although nothing goes on from them. */
+void ronde__rank_recover(ronde__rank *r) {
+  const ronde__job *job = r->job;
+  const ronde_hooks *hooks = &job->hooks;
+  int64_t begun = job->resume ? job->resume->progress.step : 0, ended = r->progress.step;
+  if (job->options->on_loss != RONDE__ON_LOSS_RESTART || !r->strategy_state) return;
+  int64_t step = job->strategy->recover ? job->strategy->recover(r->strategy_state) : -1;
+  const ronde__progress *behind = progress_behind(r, step);
+  if (behind && r->behind[0].step == ended) ended = step;
+  if (hooks->lost) hooks->lost(hooks->user, begun, ended);
+  if (behind && step > begun) save_after_loss(r, behind);
 }

@@ -20,6 +20,7 @@ ronde_status ronde__report_step(void *user, const ronde__step_report *report) {
   ronde__run *r = user;
   const ronde__job *job = r->job;
   r->steps_ns += report->ns;
+  if (r->n_steps++ == 0) r->cold_ns = report->ns;
   if (r->examples_done == 0) r->first_loss = report->loss;
   r->last_loss = report->loss;
   r->examples_done += report->examples;
@@ -83,7 +84,7 @@ static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_
 ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   ronde__run *r = user;
   const ronde__job *job = r->job;
-  bool has_classes = job->data->source.classes > 0;
+  bool has_classes = ronde__source_classifies(&job->data->source);
   double n = (double)ronde__max(1, e->sums.examples), n_score = (double)ronde__max(1, e->score.n);
   uint64_t cpu = ronde__cpu_ns();
   ronde__record_epoch row = {
@@ -175,9 +176,10 @@ static void fill_resumed(ronde__run *r) {
   r->record.resumed = (ronde__record_resumed){job->resume->path, job->resume->progress.step};
   if (r->record.best.epoch || !best->epoch) return;
   bool kept = job->best_path && access(job->best_path, R_OK) == 0;
-  r->record.best = (ronde__record_best){best->epoch, best->step, best->score.loss_sum / n,
-                                        job->data->source.classes > 0 ? (double)best->score.n_correct / n : NAN,
-                                        kept ? RONDE__BEST_NAME : NULL};
+  r->record.best =
+      (ronde__record_best){best->epoch, best->step, best->score.loss_sum / n,
+                           ronde__source_classifies(&job->data->source) ? (double)best->score.n_correct / n : NAN,
+                           kept ? RONDE__BEST_NAME : NULL};
 }
 
 static void fill_run(ronde__run *r) {
@@ -219,6 +221,7 @@ static void fill_run(ronde__run *r) {
       (ronde__record_world){job->roles.n_workers, n_servers,        job->threads,      r->transports[0]->ops->name,
                             job->strategy->name,  job->sim != NULL, job->spans != NULL};
   if (job->resume) fill_resumed(r);
+  record->restarts = job->hooks.restarts;
   record->skipped_steps = r->ranks[0].progress.skipped - (job->resume ? job->resume->progress.skipped : 0);
   if (r->ranks[0].saver) record->checkpoints = ronde__saver_written(r->ranks[0].saver);
   record->workers = r->workers;
@@ -231,7 +234,10 @@ static void fill_member(ronde__record_worker *row, const ronde__job *job, const 
   const ronde__rank_facts *own = &facts[member->rank];
   int nth = 0;
   row->host = own->host;
-  if (!ronde__member_is_beside(&job->roles, member)) row->peak_rss_bytes = own->peak_rss_bytes;
+  if (!ronde__member_is_beside(&job->roles, member)) {
+    row->peak_rss_bytes = own->peak_rss_bytes;
+    row->needed_bytes = ronde__memory_needed(job, member->rank);
+  }
   while (ronde__roles_at(&job->roles, member->rank, nth) != member) nth++;
   for (int p = 0; p < RONDE__N_PHASES; p++) {
     row->phase_s[p] = seconds(own->service_ns[nth][p]);
@@ -239,7 +245,14 @@ static void fill_member(ronde__record_worker *row, const ronde__job *job, const 
   }
 }
 
-/* What the strategy tells of it. */
+/* Of a network in stages, as it was foreseen before the run. */
+static void add_prediction(const ronde__job *job, json_t *object) {
+  json_object_set_new(object, "predicted_step_s", json_real(job->step_s));
+  json_object_set_new(object, "predicted_bubble_s", json_real(job->bubble_s));
+  json_object_set_new(object, "predicted_from", json_string(job->stage_costs ? "spans" : "model"));
+}
+
+/* What the strategy tells of it, and beside what was foreseen of a step what it took, but for the first, which is cold. */
 static void fill_strategy(ronde__run *r) {
   const ronde__strategy *strategy = r->job->strategy;
   const ronde__rank *first = &r->ranks[0];
@@ -247,12 +260,18 @@ static void fill_strategy(ronde__run *r) {
   r->record.communication.of_strategy = json_object();
   strategy->record(first->strategy_state, first->strategy_facts, first->strategy_facts ? r->job->roles.n_ranks : 0,
                    r->record.communication.of_strategy);
+  if (!r->job->stages) return;
+  add_prediction(r->job, r->record.communication.of_strategy);
+  if (r->n_steps > 1)
+    json_object_set_new(r->record.communication.of_strategy, "step_s",
+                        json_real(seconds(r->steps_ns - r->cold_ns) / (double)(r->n_steps - 1)));
 }
 
 /* What the ranks told of themselves; nothing where they could not meet at the end. */
 static void fill_facts(ronde__run *r) {
   const ronde__rank_facts *facts = r->ranks[0].facts;
   ronde__record_communication *communication = &r->record.communication;
+  for (int i = 0; i < r->job->roles.n_workers; i++) r->workers[i].needed_bytes = ronde__memory_needed(r->job, i);
   for (int i = 0; i < r->job->roles.n_workers && facts; i++) {
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
@@ -407,33 +426,24 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Of a stage: what it keeps, and the activations of the micro-batches that are under way at once. */
-static size_t memory_of_stage(const ronde__job *job, int s) {
-  const ronde__stage_size *size = &job->stages[s].size;
-  return (size->parameters + size->trained) * sizeof(float) + ronde__optim_state_bytes(&job->optim, size->trained) +
-         size->arena_bytes * (size_t)ronde__job_passes(job, s);
-}
-
-/* Of a replica. */
-static size_t memory_of_stages(const ronde__job *job) {
-  size_t bytes = 0;
-  for (int s = 0; s < job->n_stages; s++) bytes += memory_of_stage(job, s);
-  return bytes;
-}
-
-size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer) {
+/* Of all ranks together, given a worker's and the bytes of an optimizer's whole state. */
+static size_t memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer) {
   ronde__strategy_settings settings = {.options = job->options, .roles = &job->roles};
-  size_t n_workers = (size_t)job->roles.n_workers;
-  if (job->n_stages > 1) return memory_of_stages(job) * (size_t)job->n_replicas;
+  size_t n_workers = (size_t)job->roles.n_workers, bytes = 0;
+  for (int r = 0; r < job->roles.n_workers && job->stages; r++)
+    bytes += (size_t)ronde__rank_memory_sum(&job->memory[r]);
+  if (job->stages) return bytes;
   size_t more = job->strategy->more_bytes ? job->strategy->more_bytes(&settings, memory->gradients, optimizer)
                                           : optimizer * n_workers;
+  if (job->strategy->recovery_bytes)
+    more += job->strategy->recovery_bytes(&settings, memory->gradients, optimizer) * n_workers;
   return (memory->parameters + memory->gradients + memory->arena) * n_workers + more;
 }
 
 size_t ronde__memory_of_run(const ronde__run *r, const ronde__net_memory *memory, size_t optimizer) {
   const ronde__strategy *strategy = r->job->strategy;
   size_t master = strategy->master_bytes ? strategy->master_bytes(r->ranks[0].strategy_state) : 0;
-  return ronde__memory_of(r->job, memory, optimizer) + master;
+  return memory_of(r->job, memory, optimizer) + master;
 }
 
 static json_t *memory_json(const ronde__run *r) {
@@ -448,27 +458,30 @@ static json_t *memory_json(const ronde__run *r) {
                    "total", (json_int_t)total);
 }
 
-static json_t *stages_json(const ronde__run *r) {
+static json_t *stage_json(const ronde__job *job, const ronde_graph *graph, int s) {
+  const ronde__job_stage *stage = &job->stages[s];
+  const ronde__stage_size *size = &stage->size;
+  const ronde__rank_memory *m = &job->memory[s];
+  double all = 0, n = (double)job->local_batch;
+  for (int i = 0; i < job->n_stages; i++) all += job->stages[i].seconds;
+  json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->parameters,
+                             "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "arena",
+                             (json_int_t)m->activations, "loader", (json_int_t)m->loader, "exchange",
+                             (json_int_t)m->exchange, "total", (json_int_t)ronde__rank_memory_sum(m));
+  return json_pack("{s:i, s:s, s:s, s:f, s:f, s:I, s:o, s:I, s:i, s:I}", "stage", s, "first",
+                   graph->nodes[stage->begin].label, "last", graph->nodes[stage->end - 1].label, "share",
+                   stage->seconds / all, "predicted_s", stage->seconds, "parameters", (json_int_t)size->parameters,
+                   "memory_bytes", memory, "executed_flops_per_example", (json_int_t)(size->flops / n),
+                   "micro_batches_under_way", ronde__job_passes(job, s), "sent_bytes_per_example",
+                   (json_int_t)(size->sent_bytes / n));
+}
+
+static void add_stages(const ronde__run *r, json_t *plan) {
   const ronde__job *job = r->job;
-  const ronde_graph *graph = r->ranks[0].graph;
   json_t *list = json_array();
-  for (int s = 0; s < job->n_stages; s++) {
-    const ronde__job_stage *stage = &job->stages[s];
-    const ronde__stage_size *size = &stage->size;
-    size_t elem = sizeof(float);
-    json_array_append_new(
-        list, json_pack("{s:i, s:s, s:s, s:f, s:I, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:i, s:I}", "stage", s, "first",
-                        graph->nodes[stage->begin].label, "last", graph->nodes[stage->end - 1].label, "share",
-                        stage->share, "parameters", (json_int_t)size->parameters, "memory_bytes", "parameters",
-                        (json_int_t)(size->parameters * elem), "gradients", (json_int_t)(size->trained * elem),
-                        "optimizer", (json_int_t)ronde__optim_state_bytes(&job->optim, size->trained), "arena",
-                        (json_int_t)size->arena_bytes * ronde__job_passes(job, s), "total",
-                        (json_int_t)memory_of_stage(job, s), "executed_flops_per_example",
-                        (json_int_t)(size->flops / (double)job->local_batch), "micro_batches_under_way",
-                        ronde__job_passes(job, s), "sent_bytes_per_example",
-                        (json_int_t)(size->sent_bytes / (double)job->local_batch)));
-  }
-  return list;
+  for (int s = 0; s < job->n_stages; s++) json_array_append_new(list, stage_json(job, r->ranks[0].graph, s));
+  json_object_set_new(plan, "stages", list);
+  add_prediction(job, plan);
 }
 
 ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
@@ -485,7 +498,7 @@ ronde_status ronde__report_plan(const ronde__run *r, char **json_out) {
                 (json_int_t)job->steps, "memory_bytes", memory_json(r), "estimated_s",
                 s[r->n_step_seconds / 2] * (double)job->steps, "estimated_from_steps", (json_int_t)r->n_step_seconds);
   json_t *work = work_json(r);
-  if (plan && job->stages) json_object_set_new(plan, "stages", stages_json(r));
+  if (plan && job->stages) add_stages(r, plan);
   bool is_whole = plan && work && json_object_update(plan, work) == 0;
   char *text = is_whole ? json_dumps(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
   json_decref(work);

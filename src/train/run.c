@@ -65,6 +65,7 @@ static void train_rank(void *arg) {
   ronde_status status = train(rank);
   if (status != RONDE_OK) {
     note_failure(r, status);
+    if (status == RONDE_E_LOST && !rank->agreed) ronde__rank_recover(rank);
     if (!rank->agreed) rank->group->ops->abort(rank->group);
   }
   ronde__log_set_rank(-1);
@@ -106,8 +107,11 @@ ronde_status ronde__run_make(ronde__run *run) {
   RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
   RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
   for (int i = 0; i < roles->n_members; i++)
-    run->workers[i] = (ronde__record_worker){
-        .rank = roles->members[i].rank, .role = roles->members[i].name, .peak_rss_bytes = -1, .optimizer_bytes = -1};
+    run->workers[i] = (ronde__record_worker){.rank = roles->members[i].rank,
+                                             .role = roles->members[i].name,
+                                             .peak_rss_bytes = -1,
+                                             .needed_bytes = -1,
+                                             .optimizer_bytes = -1};
   if (job->mpi) {
     run->transports[0] = job->mpi;
     return RONDE_OK;

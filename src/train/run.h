@@ -28,7 +28,8 @@ typedef struct ronde__run {
   int64_t examples_done;
   double first_loss, last_loss; /* of the steps so far */
   bool warned_of_loss;
-  uint64_t steps_ns;    /* time of the steps so far */
+  uint64_t steps_ns, cold_ns; /* time of the steps so far, and of the first of them */
+  int64_t n_steps;
   double *step_seconds; /* --dry-run: [max_steps] */
   int64_t n_step_seconds, max_steps;
   ronde__guard guard; /* of failed and status */
@@ -49,10 +50,7 @@ void ronde__run_tear_down(ronde__run *run);
 /* Trains with all ranks; returns when all have ended. The first error that is not the echo of another. */
 ronde_status ronde__run_ranks(ronde__run *run);
 
-/* report.c: memory of all ranks together, given a worker's and the bytes of an optimizer's whole state; but for what the
- * strategy's `master_bytes` tells once there is one. */
-size_t ronde__memory_of(const ronde__job *job, const ronde__net_memory *memory, size_t optimizer);
-/* The same of ranks that are set up, with that. */
+/* report.c: memory of all ranks together, which are set up, given a worker's and the bytes of an optimizer's whole state. */
 size_t ronde__memory_of_run(const ronde__run *run, const ronde__net_memory *memory, size_t optimizer);
 /* Rank 0's ears, with the run as user. */
 ronde_status ronde__report_step(void *run, const ronde__step_report *report);

@@ -38,6 +38,7 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
   ronde__columns_options columns = {.target = o->target, .ignored = o->ignore_columns};
   ronde__data_options options = {.spec = o->data,
                                  .cache = true,
+                                 .window = o->window,
                                  .seed = 1,
                                  .columns = &columns,
                                  .skip_bad_images = o->skip_bad_images,
@@ -46,6 +47,7 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
   bool are_images = ronde__data_is_of_images(o->data);
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_is_of_text(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);
@@ -59,19 +61,25 @@ static json_t *describe_columns(const ronde__data *data) {
   return json;
 }
 
+static const char *type_of(ronde__stored stored) {
+  return !stored.f32 ? "uint8" : stored.are_tokens ? "int32" : "float32";
+}
+
 static json_t *describe_set(const ronde__data *data) {
   const ronde_source *source = &data->source;
   json_t *names = json_array();
   for (int64_t k = 0; ronde__data_class_name(data, k); ++k)
     json_array_append_new(names, ronde__json_text(ronde__data_class_name(data, k)));
   bool named = json_array_size(names) > 0;
-  json_t *json = json_pack("{s:o, s:I, s:I, s:o, s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name),
-                           "train_examples", (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
-                           (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape",
-                           ronde__json_dims(source->dims, source->rank), "classes", (json_int_t)source->classes, "type",
-                           ronde__data_stored(data, RONDE_SPLIT_TRAIN).f32 ? "float32" : "uint8", "sha256",
-                           data->sha256, "skipped_images", (json_int_t)data->n_skipped);
+  json_t *json =
+      json_pack("{s:o, s:I, s:I, s:o, s:I, s:s, s:s, s:I}", "name", ronde__json_text(source->name), "train_examples",
+                (json_int_t)source->n_examples[RONDE_SPLIT_TRAIN], "test_examples",
+                (json_int_t)source->n_examples[RONDE_SPLIT_TEST], "shape", ronde__json_dims(source->dims, source->rank),
+                "classes", (json_int_t)source->classes, "type", type_of(ronde__data_stored(data, RONDE_SPLIT_TRAIN)),
+                "sha256", data->sha256, "skipped_images", (json_int_t)data->n_skipped);
   if (json && source->target_elems) json_object_set_new(json, "target_values", json_integer(source->target_elems));
+  if (json && source->label_elems) json_object_set_new(json, "labels", json_integer(source->label_elems));
+  if (json && source->vocabulary) json_object_set_new(json, "vocabulary", json_integer(source->vocabulary));
   if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
   json_t *columns = describe_columns(data);
@@ -151,6 +159,20 @@ static ronde_status write_npy(const char *dir, const char *name, const char *des
   return status;
 }
 
+/* Tokens that are stored as bytes become int32: an array of bytes would be read as values. */
+static ronde_status write_inputs(const char *dir, const char *name, const char *shape, const ronde__stored *stored,
+                                 size_t n) {
+  const uint8_t *bytes = stored->x;
+  int32_t *tokens;
+  if (stored->f32) return write_npy(dir, name, stored->are_tokens ? "<i4" : "<f4", shape, stored->x, n * sizeof(float));
+  if (!stored->are_tokens) return write_npy(dir, name, "|u1", shape, stored->x, n);
+  RONDE__ALLOC(tokens, n * sizeof *tokens, name);
+  for (size_t i = 0; i < n; ++i) tokens[i] = bytes[i];
+  ronde_status status = write_npy(dir, name, "<i4", shape, tokens, n * sizeof *tokens);
+  ronde__free(tokens);
+  return status;
+}
+
 static ronde_status write_split(const ronde__data *data, ronde_split split, const char *dir, json_t *files) {
   static const char *const names[2][2] = {{"train_x.npy", "train_y.npy"}, {"test_x.npy", "test_y.npy"}};
   const ronde_source *s = &data->source;
@@ -164,13 +186,14 @@ static ronde_status write_split(const ronde__data *data, ronde_split split, cons
     used += snprintf(shape + used, sizeof shape - (size_t)used, ", %lld", (long long)s->dims[d]);
     elems *= (size_t)s->dims[d];
   }
-  RONDE_TRY(write_npy(dir, names[split][0], stored.f32 ? "<f4" : "|u1", shape, stored.x,
-                      elems * (stored.f32 ? sizeof(float) : 1)));
+  RONDE_TRY(write_inputs(dir, names[split][0], shape, &stored, elems));
   size_t n_targets = (size_t)(n * s->target_elems);
-  if (stored.labels) snprintf(shape, sizeof shape, "%lld,", n);
+  if (stored.labels && s->label_elems) snprintf(shape, sizeof shape, "%lld, %lld", n, (long long)s->label_elems);
+  else if (stored.labels) snprintf(shape, sizeof shape, "%lld,", n);
   else snprintf(shape, sizeof shape, "%lld, %lld", n, (long long)s->target_elems);
   if (stored.labels)
-    RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels, (size_t)n * sizeof(int64_t)));
+    RONDE_TRY(write_npy(dir, names[split][1], "<i8", shape, stored.labels,
+                        (size_t)(n * ronde__source_labels(s)) * sizeof(int64_t)));
   else RONDE_TRY(write_npy(dir, names[split][1], "<f4", shape, stored.targets, n_targets * sizeof(float)));
   for (int i = 0; i < 2; ++i) json_array_append_new(files, json_string(names[split][i]));
   return RONDE_OK;

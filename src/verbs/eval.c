@@ -227,6 +227,12 @@ static void eval_join_values(const ronde__job *job, const eval_rank *ranks, json
   else eval_tell_values(job, ranks[0].values, result);
 }
 
+/* Of a language model: what its mean loss, in nats a token, says. */
+static void eval_tell_sequences(double loss, bool are_bytes, json_t *result) {
+  json_object_set_new(result, "perplexity", json_real(exp(loss)));
+  json_object_set_new(result, are_bytes ? "bits_per_byte" : "bits_per_token", json_real(loss / log(2)));
+}
+
 static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, const ronde__verdicts *verdicts,
                                 char **json_out) {
   ronde__score sum = {0};
@@ -235,12 +241,15 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
     sum.n_correct += ranks[i].score.n_correct;
     sum.n += ranks[i].score.n;
   }
-  json_t *accuracy = job->data->source.classes ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
+  json_t *accuracy =
+      ronde__source_classifies(&job->data->source) ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
   json_t *result = json_pack("{s:f, s:o, s:I, s:s, s:s, s:o}", "loss", sum.loss_sum / (double)sum.n, "accuracy",
                              accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
+  if (job->data->source.label_elems)
+    eval_tell_sequences(sum.loss_sum / (double)sum.n, ronde__data_is_of_text(job->options->data), result);
   ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
@@ -250,7 +259,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
 static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **json_out) {
   job->local_batch = ronde__ceil_div(job->options->batch, job->roles.n_workers);
   ronde__verdicts verdicts = {job->data, part->split, part->ids, part->n, NULL};
-  bool has_classes = job->data->source.classes > 0;
+  bool has_classes = ronde__source_classifies(&job->data->source);
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, has_classes));
   eval_rank *ranks = ronde__alloc((size_t)job->roles.n_workers * sizeof *ranks);
   if (has_classes) verdicts.at = ronde__alloc((size_t)part->n * sizeof *verdicts.at);

@@ -52,12 +52,13 @@ static json_t *init_tensors_json(const ronde_graph *graph) {
 static ronde_status describe_model(const ronde__model *model, const char *name, bool with_tensors, json_t **json_out) {
   ronde_graph *graph;
   ronde__model_options options = {.padding_same = true, .dropout = model->dropout, .sizes = ronde__model_sizes(name)};
-  ronde__shape shape = {3, {model->shape[0], model->shape[1], model->shape[2]}};
-  RONDE_TRY(ronde__model_graph(model, &options, &shape, model->classes, &graph));
+  ronde__shape shape = ronde__model_shape(model);
+  RONDE_TRY(ronde__model_graph(model, &options, &shape, model->vocabulary, model->classes, &graph));
   json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:o, s:I}", "name", name, "about", model->about, "parameters",
                            (json_int_t)ronde_graph_parameters(graph), "forward_flops_per_example",
-                           (json_int_t)ronde_graph_forward_flops(graph), "shape", ronde__json_dims(model->shape, 3),
-                           "classes", (json_int_t)model->classes);
+                           (json_int_t)ronde_graph_forward_flops(graph), "shape",
+                           ronde__json_dims(shape.dim, shape.rank), "classes", (json_int_t)model->classes);
+  if (model->vocabulary) json_object_set_new(json, "vocabulary", json_integer(model->vocabulary));
   if (with_tensors) json_object_set_new(json, "tensors", init_tensors_json(graph));
   ronde_graph_destroy(graph);
   *json_out = json;

@@ -1,9 +1,10 @@
-/* The inputs of a prediction. Of pictures a chunk is decoded at once, one a thread; an array is held whole while its
- * examples are handed out; of a table in a csv file the next rows are read. */
+/* The inputs of a prediction. Of pictures a chunk is decoded at once, one a thread; of an array, or a
+ * table in a csv file, the next examples are read. */
 #include "verbs/inputs.h"
 
 #include "data/columns.h"
 #include "data/image.h"
+#include "data/normalization.h"
 #include "io/file.h"
 
 #include <dirent.h>
@@ -17,7 +18,7 @@
 /* A picture on its way into a chunk. */
 typedef struct picture {
   const char *path;
-  float *x; /* of one example; NULL: not read */
+  float *x; /* of one example, as stored; NULL: not read */
   int64_t sides[2];
   ronde_status status;
   char reason[RONDE__REASON_BYTES];
@@ -28,13 +29,15 @@ struct ronde__inputs {
   const ronde__kernels *kernels;
   char **path; /* [n] */
   int64_t n, room, at;
-  ronde__shape shape; /* rank 0: not known yet */
-  float *array;       /* of the file at `at`: [array_n][shape]; NULL: none is open */
+  ronde__shape shape;       /* rank 0: not known yet */
+  ronde__npy_inputs *array; /* the file at `at`; NULL: none is open */
+  ronde__shape array_shape; /* as they lie in it */
   int64_t array_n, array_at;
-  ronde__stream *stream; /* of the csv file at `at`, */
-  ronde__rows *rows;     /* NULL: none is open */
-  int64_t row;           /* the next one */
-  float *x;              /* [chunk][shape] */
+  ronde__stream *stream;              /* of the csv file at `at`, */
+  ronde__rows *rows;                  /* NULL: none is open */
+  int64_t row;                        /* the next one */
+  ronde__scaling of_bytes, of_floats; /* which make inputs of what is stored */
+  float *x;                           /* [chunk][shape] */
   const char **file;
   int64_t *index;
   picture *pictures; /* [chunk] */
@@ -137,11 +140,17 @@ ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inp
   ronde__inputs *in;
   RONDE__ALLOC(in, sizeof *in, "prediction");
   in->options = *options;
+  ronde__inputs_normalize(in, &(ronde__normalization){0});
   ronde_status status = ronde__kernels_get(&in->kernels);
   if (status == RONDE_OK) status = find_files(in, options->spec);
   if (status != RONDE_OK) ronde__inputs_close(in);
   else *inputs_out = in;
   return status;
+}
+
+void ronde__inputs_normalize(ronde__inputs *in, const ronde__normalization *by) {
+  in->of_bytes = ronde__scaling_of(by, 255);
+  in->of_floats = ronde__scaling_of(by, 1);
 }
 
 static void release_pictures(ronde__inputs *in) {
@@ -166,7 +175,7 @@ void ronde__inputs_close(ronde__inputs *in) {
   close_table(in);
   for (int64_t i = 0; i < in->n; i++) free(in->path[i]);
   free(in->path);
-  ronde__free(in->array);
+  ronde__npy_inputs_close(in->array);
   ronde__free(in->x);
   ronde__free(in->file);
   ronde__free(in->index);
@@ -206,7 +215,7 @@ static ronde_status decode(const ronde__inputs *in, picture *p) {
   p->sides[0] = image.height;
   p->sides[1] = image.width;
   p->x = ronde__alloc((size_t)elems * sizeof *p->x);
-  if (p->x) in->kernels->from_u8(planes, 1.0f / 255, 0, p->x, elems);
+  if (p->x) in->kernels->from_u8(planes, 1, 0, p->x, elems);
   ronde__free(planes);
   if (!p->x) return ronde__image_fail(RONDE_E_MEMORY, p->reason, "no memory for the image");
   return resize_planes(in, channels, p->sides, &p->x);
@@ -248,10 +257,10 @@ static ronde_status check_shape(ronde__inputs *in, const char *path, const ronde
 /* Opens the array at hand. */
 static ronde_status open_array(ronde__inputs *in) {
   const char *path = in->path[in->at];
-  ronde__shape shape;
-  RONDE_TRY(ronde__npy_read_inputs(path, in->options.layout, &in->array_n, &shape, &in->array));
-  if (shape.rank == 3) RONDE_TRY(resize_planes(in, in->array_n * shape.dim[0], shape.dim + 1, &in->array));
+  RONDE_TRY(ronde__npy_inputs_open(path, in->options.layout, &in->array_n, &in->array_shape, &in->array));
   in->array_at = 0;
+  ronde__shape shape = in->array_shape;
+  if (shape.rank == 3 && in->options.resize[0]) memcpy(shape.dim + 1, in->options.resize, sizeof in->options.resize);
   return check_shape(in, path, &shape);
 }
 
@@ -285,7 +294,7 @@ static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t 
     ronde__shape shape = {3, {in->options.channels, p->sides[0], p->sides[1]}};
     RONDE_TRY(check_shape(in, p->path, &shape));
     int64_t elems = ronde__shape_elems(&shape);
-    memcpy(in->x + *n * elems, p->x, (size_t)elems * sizeof *p->x);
+    ronde__scaling_f32(&in->of_bytes, elems, p->x, in->x + *n * elems);
     in->file[*n] = p->path;
     in->index[(*n)++] = 0;
   }
@@ -293,21 +302,41 @@ static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t 
   return RONDE_OK;
 }
 
-static void read_array(ronde__inputs *in, int64_t *n) {
-  int64_t elems = ronde__shape_elems(&in->shape),
-          taken = ronde__min(in->options.chunk - *n, in->array_n - in->array_at);
-  memcpy(in->x + *n * elems, in->array + in->array_at * elems, (size_t)(taken * elems) * sizeof *in->x);
+static const ronde__scaling *scaling_of_array(const ronde__inputs *in) {
+  return ronde__npy_inputs_unit(in->array) > 1 ? &in->of_bytes : &in->of_floats;
+}
+
+/* The next n examples of the array at hand: resized as they are stored, then scaled. */
+static ronde_status take_resized(ronde__inputs *in, int64_t n, float *x) {
+  static const ronde__scaling as_stored = {.n = 1, .factor[0] = 1};
+  int64_t elems = ronde__shape_elems(&in->shape), sides[2] = {in->array_shape.dim[1], in->array_shape.dim[2]};
+  float *own;
+  RONDE__ALLOC(own, (size_t)(n * ronde__shape_elems(&in->array_shape)) * sizeof *own, in->path[in->at]);
+  ronde_status status = ronde__npy_inputs_next(in->array, n, &as_stored, own);
+  if (status == RONDE_OK) status = resize_planes(in, n * in->shape.dim[0], sides, &own);
+  for (int64_t i = 0; i < n && status == RONDE_OK; i++)
+    ronde__scaling_f32(scaling_of_array(in), elems, own + i * elems, x + i * elems);
+  ronde__free(own);
+  return status;
+}
+
+static ronde_status read_array(ronde__inputs *in, int64_t *n) {
+  int64_t taken = ronde__min(in->options.chunk - *n, in->array_n - in->array_at);
+  float *x = in->x + *n * ronde__shape_elems(&in->shape);
+  bool fits = ronde__shape_equal(&in->array_shape, &in->shape);
+  RONDE_TRY(fits ? ronde__npy_inputs_next(in->array, taken, scaling_of_array(in), x) : take_resized(in, taken, x));
   for (int64_t i = 0; i < taken; i++) {
     in->file[*n + i] = in->path[in->at];
     in->index[*n + i] = in->array_at + i;
   }
   in->array_at += taken;
   if (in->array_at == in->array_n) {
-    ronde__free(in->array);
+    ronde__npy_inputs_close(in->array);
     in->array = NULL;
     in->at++;
   }
   *n += taken;
+  return RONDE_OK;
 }
 
 static ronde_status read_table(ronde__inputs *in, int64_t *n) {
@@ -316,6 +345,7 @@ static ronde_status read_table(ronde__inputs *in, int64_t *n) {
   while (any && *n < in->options.chunk) {
     RONDE_TRY(ronde__rows_next(in->rows, in->x + *n * elems, NULL, NULL, &any));
     if (!any) break;
+    if (in->of_floats.changes) ronde__scaling_f32(&in->of_floats, elems, in->x + *n * elems, in->x + *n * elems);
     in->file[*n] = in->path[in->at];
     in->index[(*n)++] = in->row++;
   }
@@ -367,7 +397,7 @@ ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inp
       RONDE_TRY(read_pictures(in, pool, &n));
     } else if (is_array(in->path[in->at])) {
       if (!in->array) RONDE_TRY(open_array(in));
-      read_array(in, &n);
+      RONDE_TRY(read_array(in, &n));
     } else {
       if (!in->rows) RONDE_TRY(open_table(in));
       RONDE_TRY(read_table(in, &n));

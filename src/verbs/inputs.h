@@ -24,6 +24,8 @@ ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inp
 void ronde__inputs_close(ronde__inputs *inputs); /* NULL is taken */
 bool ronde__inputs_have_arrays(const ronde__inputs *inputs);
 bool ronde__inputs_have_pictures(const ronde__inputs *inputs);
+/* What the next examples are normalised by; until then it is nothing. */
+void ronde__inputs_normalize(ronde__inputs *inputs, const ronde__normalization *by);
 /* Of one example [C][H][W], or of a row [F], as the first that can be read has it; all others must have it too. */
 ronde_status ronde__inputs_shape(ronde__inputs *inputs, ronde__shape *shape_out);
 
@@ -32,7 +34,7 @@ typedef struct ronde__inputs_chunk {
   int64_t n;         /* 0: that was all */
   const char **file; /* [n] */
   int64_t *index;    /* [n] within the file */
-  float *x;          /* [n][shape], pixels of pictures between 0 and 1; the caller may write there */
+  const float *x;    /* [n][shape], normalised; without a normalisation pixels are between 0 and 1 */
 } ronde__inputs_chunk;
 
 /* Pictures are decoded by the threads of the pool (may be NULL). RONDE_E_INPUT names the file. */

@@ -1,10 +1,12 @@
-/* ronde_predict: the most probable classes of images or rows, or the values that the network tells, one by one. */
+/* ronde_predict: the most probable classes of images or rows, or the values that the network tells, one by one; a text is
+ * continued (text.h). */
 #include "base/json.h"
 #include "data/columns.h"
 #include "job/normalize.h"
 #include "setup/setup.h"
 #include "state/weights.h"
 #include "verbs/inputs.h"
+#include "verbs/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +19,6 @@ typedef struct prediction {
   ronde__job *job;
   ronde__columns *columns; /* of the weights' table; NULL: it has no names */
   ronde__inputs *inputs;
-  ronde__normalization by;
   ronde_graph *graph;
   ronde__pool *pool;
   ronde__net *net;
@@ -82,10 +83,11 @@ static ronde_status predict_make_room(prediction *p) {
 }
 
 static ronde_status set_up(prediction *p) {
-  if (!p->job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(open_inputs(p));
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
-  RONDE_TRY(ronde__normalize_input(p->job, &p->by));
+  ronde__normalization by;
+  RONDE_TRY(ronde__normalize_input(p->job, &by));
+  ronde__inputs_normalize(p->inputs, &by);
   RONDE_TRY(make_net(p));
   return predict_make_room(p);
 }
@@ -187,23 +189,34 @@ static ronde_status predict_all(prediction *p) {
     if (hooks->cancel && hooks->cancel(hooks->user)) return RONDE_E_CANCELLED;
     RONDE_TRY(ronde__inputs_next(p->inputs, p->pool, &chunk));
     if (chunk.n == 0) return RONDE_OK;
-    if (p->by.channels) ronde__normalization_apply(&p->by, &p->job->shape, chunk.n, chunk.x, chunk.x);
     RONDE_TRY(ronde__net_predict(p->net, chunk.n, chunk.x, p->y));
     for (int64_t i = 0; i < chunk.n; i++)
       RONDE_TRY(tell_example(p, chunk.file[i], chunk.index[i], p->y + i * p->n_outputs));
   }
 }
 
-ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
-  prediction p = {.examples = json_out ? json_array() : NULL};
-  ronde_status status = ronde__job_create(config, hooks, &p.job);
-  if (status == RONDE_OK) status = set_up(&p);
+static ronde_status predict_examples(ronde__job *job, char **json_out) {
+  prediction p = {.job = job, .examples = json_out ? json_array() : NULL};
+  ronde_status status = set_up(&p);
   if (status == RONDE_OK) status = predict_all(&p);
   if (status == RONDE_OK && json_out)
     status = ronde__json_give(
         json_pack("{s:o, s:O}", "input", ronde__json_text(p.job->options->input), "examples", p.examples), "result",
         json_out);
   tear_down(&p);
-  ronde__job_destroy(p.job);
+  return status;
+}
+
+static ronde_status predict_job(ronde__job *job, char **json_out) {
+  if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TOKENS, job->vocabulary > 0));
+  return job->vocabulary ? ronde__text_continue(job, json_out) : predict_examples(job, json_out);
+}
+
+ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {
+  ronde__job *job;
+  RONDE_TRY(ronde__job_create(config, hooks, &job));
+  ronde_status status = predict_job(job, json_out);
+  ronde__job_destroy(job);
   return status;
 }

@@ -29,38 +29,59 @@ CASES = {
     "mnist-large-same-b7": ("mnist-large", "same", 1, 28, 10, 7),
     "mnist-large-valid-b7": ("mnist-large", "valid", 1, 28, 10, 7),
 }
+# name: model, steps, vocabulary and classes, batch, whether there is padding
+SEQUENCES = {
+    "transformer-tiny-t24-b3": ("transformer-tiny", 24, 256, 3, False),
+    "recurrent-t9-b5": ("recurrent", 9, 11, 5, True),
+}
+NETWORKS = {"transformer-tiny": models.TinyTransformer, "recurrent": models.Recurrent}
+SEQUENCE_SUMS = 16
 
 
-def tensors(pairs64, pairs32):
+def tensors(pairs64, pairs32, sums):
     out = {}
     for (name, a), (_, b) in zip(pairs64, pairs32):
         a, b = a.detach().numpy().astype(np.float64), b.detach().numpy().astype(np.float64)
         out[name] = {
-            "sketch": [float(v) for v in models.sketch(a)],
+            "sketch": [float(v) for v in models.sketch(a, sums)],
             "norm": float(np.linalg.norm(a)),
             "error": float(np.linalg.norm(a - b)),
         }
     return out
 
 
-def make(model, padding, channels, size, classes, batch):
+def make_images(model, padding, channels, size, classes, batch):
     n = 3 * batch - 2
     x = models.values(models.INPUT_STREAM, n * channels * size * size, 1.0).reshape(n, channels, size, size)
     y = torch.from_numpy(models.labels(n, classes))
     inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
 
+    facts = {"model": model, "padding": padding, "shape": [channels, size, size], "classes": classes}
+    return make(lambda: models.build(model, channels, size, classes, padding), facts, inputs, y, batch, models.SKETCH)
+
+
+def make_sequences(model, steps, vocabulary, batch, padded):
+    n = 3 * batch - 2
+    x = torch.from_numpy((models.padded_tokens if padded else models.tokens)(n, steps, vocabulary))
+    y = torch.from_numpy(models.sequence_labels(n, steps, vocabulary))
+    facts = {"model": model, "padding": "same", "shape": [steps], "classes": vocabulary, "vocabulary": vocabulary}
+    facts.update({"padded": True} if padded else {})
+    inputs = {torch.float64: x, torch.float32: x}
+    return make(lambda: NETWORKS[model](vocabulary, steps, vocabulary), facts, inputs, y, batch, SEQUENCE_SUMS)
+
+
+def make(build, facts, inputs, y, batch, sums):
+    n = len(y)
+
     def fresh(dtype):
-        net = models.build(model, channels, size, classes, padding)
+        net = build()
         scales = models.set_weights(net)
         return net.to(dtype), scales
 
     net, scales = fresh(torch.float32)
     case = {
         "schema": "ronde.golden.v1",
-        "model": model,
-        "padding": padding,
-        "shape": [channels, size, size],
-        "classes": classes,
+        **facts,
         "batch": batch,
         "examples": n,
         "parameters": sum(p.numel() for p in net.parameters()),
@@ -70,14 +91,14 @@ def make(model, padding, channels, size, classes, batch):
     losses, grads = {}, {}
     for dtype in inputs:
         net, _ = fresh(dtype)
-        loss = torch.nn.functional.cross_entropy(net(inputs[dtype][:batch]), y[:batch])
+        loss = models.cross_entropy(net(inputs[dtype][:batch]), y[:batch])
         loss.backward()
         losses[dtype] = loss.item()
         grads[dtype] = [(name, p.grad) for name, p in net.named_parameters()]
     case["gradient"] = {
         "loss_f64": losses[torch.float64],
         "loss_f32": losses[torch.float32],
-        "tensors": tensors(grads[torch.float64], grads[torch.float32]),
+        "tensors": tensors(grads[torch.float64], grads[torch.float32], sums),
     }
     for optimizer, factory in models.OPTIMIZERS.items():
         after = {}
@@ -88,7 +109,7 @@ def make(model, padding, channels, size, classes, batch):
         case[optimizer] = {
             "losses_f64": losses[torch.float64],
             "losses_f32": losses[torch.float32],
-            "tensors": tensors(after[torch.float64], after[torch.float32]),
+            "tensors": tensors(after[torch.float64], after[torch.float32], sums),
         }
     return case
 
@@ -96,8 +117,8 @@ def make(model, padding, channels, size, classes, batch):
 def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(__file__).resolve().parent
-    for name in sys.argv[1:] or CASES:
-        case = make(*CASES[name])
+    for name in sys.argv[1:] or [*CASES, *SEQUENCES]:
+        case = make_sequences(*SEQUENCES[name]) if name in SEQUENCES else make_images(*CASES[name])
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
         sgd, adam = case["sgd"], case["adam"]
         print(

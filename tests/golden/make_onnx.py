@@ -257,6 +257,24 @@ def branches():
     save(n, step=1e-4)  # the evaluator's GELU has constants in f32
 
 
+def windows():
+    """Dilation, padding of one side, sizes that are rounded up."""
+    n = Net("windows", [3, 11, 10])
+    n.add("Conv", ["input", n.weight("conv1.weight", 4, 3, 3, 3), n.weight("conv1.bias", 4)], "a", kernel_shape=[3, 3],
+          strides=[2, 2], auto_pad="SAME_UPPER")
+    n.add("Tanh", ["a"], "b")
+    n.add("Conv", ["b", n.weight("conv2.weight", 4, 2, 2, 3), n.weight("conv2.bias", 4)], "c", kernel_shape=[2, 3],
+          dilations=[3, 2], pads=[2, 0, 1, 3], group=2)
+    n.add("MaxPool", ["c"], "d", kernel_shape=[2, 2], strides=[1, 1], dilations=[2, 1], pads=[1, 1, 1, 0])
+    n.add("AveragePool", ["d"], "e", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, pads=[0, 0, 0, 1],
+          count_include_pad=1)
+    n.add("AveragePool", ["e"], "f", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    n.add("Conv", ["f", n.weight("conv3.weight", 8, 1, 2, 2)], "g", kernel_shape=[2, 2], auto_pad="SAME_LOWER", group=4)
+    n.add("Flatten", ["g"], "h")
+    n.add("Gemm", ["h", n.weight("fc.weight", CLASSES, 16), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    save(n)
+
+
 def pooled():
     """Means and maxima over all pixels; a constant that is a node; a weight beside the file."""
     n = Net("pooled", [2, 5, 4], opset=18)
@@ -332,9 +350,10 @@ def bad():
     n.nodes.reverse()
     put("order", n.model(), "reads a, which nothing in front of it computes")
 
-    put("dilation", image("Conv", dilations=[2, 2]).model(), "Conv /Conv_0: dilations of 2x2 are not supported")
-    put("padding", image("Conv", pads=[0, 0, 1, 1]).model(), "Conv /Conv_0: it pads 0 in front and 1 behind")
-    put("ceil", image("MaxPool", strides=[3, 3], ceil_mode=1).model(), "rounds up (ceil_mode)")
+    put("dilation", image("Conv", dilations=[3, 3]).model(), "the 3x3 kernel is larger than its input")
+    put("padding", image("MaxPool", pads=[0, 0, 3, 3], strides=[1, 1]).model(), "meets nothing but padding")
+    put("negative", image("Conv", pads=[0, 0, -1, 0]).model(), "Conv /Conv_0: its pads are negative or too large")
+    put("kernel", image("Conv", dilations=[1 << 28, 1]).model(), "Conv /Conv_0: its kernel has an impossible size")
     n = image("Conv", group=3)
     put("group", n.model(), "3 groups do not divide")
 
@@ -343,8 +362,9 @@ def bad():
     put("dynamic", model, "dimension 1 of its input input, width is open, but only the first one, the batch, may be")
 
     n = linear("a")
-    n.nodes[:0] = [helper.make_node("Mul", ["input", n.constant("factor", [2.0], np.float32)], ["a"], name="scale")]
-    put("constant", n.model(), "Mul scale: input 1 (factor) is a constant")
+    n.nodes[:0] = [helper.make_node("Mul", ["input", n.constant("factor", [[2.0] * 4] * 3, np.float32)], ["a"],
+                                    name="scale")]
+    put("constant", n.model(), "Mul scale: input 1 (factor) has other dimensions than the rest")
 
     model = linear().model()
     model.graph.initializer[0].data_type = TensorProto.FLOAT16
@@ -422,5 +442,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, pooled, sequence, bad):
+for make in (small, residual, branches, windows, pooled, sequence, bad):
     make()

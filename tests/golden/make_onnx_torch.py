@@ -1,7 +1,8 @@
-"""A small residual network as PyTorch's exporter writes it for training, with outputs, loss and gradients of PyTorch in f64:
-tests/golden/onnx/torch-resnet.onnx and .json. Needs PyTorch (2.15) and onnx, by hand:
+"""Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
+tests/golden/onnx/torch-*.onnx and .json: a residual one, and one with a gate of channels, a transformer's block, and
+arithmetic. Needs PyTorch (2.15; the second was made by 2.9) and onnx, by hand:
 
-    python tests/golden/make_onnx_torch.py tests/golden/onnx
+    python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
 """
 
 import json
@@ -42,24 +43,64 @@ class Net(nn.Module):
         return self.fc(self.drop(self.act(torch.flatten(x, 1))))
 
 
+class Attention(nn.Module):
+    """Patches of an image with a class token and positions, one block of a transformer, and moves of all kinds."""
+
+    def __init__(self, width=12, heads=3):
+        super().__init__()
+        self.conv, self.heads, self.width = nn.Conv2d(3, width, 4, 4), heads, width
+        self.squeeze, self.excite = nn.Conv2d(width, 4, 1), nn.Conv2d(4, width, 1)
+        self.token, self.position = nn.Parameter(torch.zeros(1, 1, width)), nn.Parameter(torch.randn(1, 17, width) / 4)
+        self.scale = nn.Parameter(torch.rand(width))
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 20), nn.Linear(20, width)
+        self.fc = nn.Linear(2 * width, CLASSES)
+
+    def attend(self, x):
+        q, k, v = [
+            y.reshape(-1, 17, self.heads, self.width // self.heads).permute(0, 2, 1, 3)
+            for y in self.qkv(x).chunk(3, dim=-1)]
+        weights = torch.softmax(q @ k.transpose(-2, -1) / (self.width // self.heads) ** 0.5, dim=-1)
+        return self.out((weights @ v).permute(0, 2, 1, 3).reshape(-1, 17, self.width))
+
+    def forward(self, x):
+        x = self.conv(x)
+        gate = torch.sigmoid(self.excite(nn.functional.relu(self.squeeze(x.mean((2, 3), keepdim=True)))))
+        x = (x * gate).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.position
+        x = x + self.attend(self.norm1(x)) * self.scale
+        x = x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+        y = x[:, 1:].transpose(1, 2).reshape(-1, self.width, 4, 4)
+        y = (y[:, :, ::2, 1:] ** 2).sum((2, 3)) / (1 + y.abs().amax((2, 3)))
+        return self.fc(torch.cat([x[:, 0], torch.log(1.5 - torch.exp(-y))], dim=1))
+
+
 def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
 
-torch.manual_seed(1)
-net, x, labels = Net(), torch.randn(BATCH, 3, 16, 16), torch.arange(BATCH)
-for part in net.modules():
-    if isinstance(part, nn.BatchNorm2d):
-        part.running_mean.uniform_(-0.3, 0.3)
-        part.running_var.uniform_(0.5, 1.5)
-        nn.init.uniform_(part.weight, 0.5, 1.5)
-        nn.init.uniform_(part.bias, -0.3, 0.3)
-torch.onnx.export(net.train(), (x,), FOLDER / "torch-resnet.onnx", training=torch.onnx.TrainingMode.TRAINING,
-                  do_constant_folding=False, dynamo=False, input_names=["input"], dynamic_axes={"input": {0: "batch"}})
-net.double()
-outputs = net.eval()(x.double())
-loss = nn.functional.cross_entropy(net.train()(x.double()), labels)
-loss.backward()
-expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs), "loss": loss.item(),
-            "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
-(FOLDER / "torch-resnet.json").write_text(json.dumps(expected, indent=0) + "\n")
+def save(name, net):
+    x, labels = torch.randn(BATCH, 3, 16, 16), torch.arange(BATCH)
+    for part in net.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.uniform_(-0.3, 0.3)
+            part.running_var.uniform_(0.5, 1.5)
+            nn.init.uniform_(part.weight, 0.5, 1.5)
+            nn.init.uniform_(part.bias, -0.3, 0.3)
+    torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
+                      opset_version=17, do_constant_folding=False, dynamo=False, input_names=["input"],
+                      dynamic_axes={"input": {0: "batch"}})
+    net.double()
+    outputs = net.eval()(x.double())
+    loss = nn.functional.cross_entropy(net.train()(x.double()), labels)
+    loss.backward()
+    expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs),
+                "loss": loss.item(), "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
+    (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
+
+
+for name, kind in {"torch-resnet": Net, "torch-attention": Attention}.items():
+    if name in (sys.argv[2:] or [name]):
+        torch.manual_seed(1)
+        save(name, kind())

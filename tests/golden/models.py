@@ -135,6 +135,72 @@ class Blocks(nn.Module):
         return self.fc(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
+class TinyTransformer(nn.Module):
+    """nanoGPT's GPT-2 with an output layer of its own; positions begin with zeros."""
+
+    class Layer(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads, self.ln_1, self.ln_2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attn = nn.ModuleDict({"c_attn": nn.Linear(width, 3 * width), "c_proj": nn.Linear(width, width)})
+            self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+
+        def forward(self, x):
+            n, t, width = x.shape
+            parts = self.attn["c_attn"](self.ln_1(x)).split(width, dim=2)
+            q, k, v = (part.view(n, t, self.heads, width // self.heads).transpose(1, 2) for part in parts)
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.attn["c_proj"](y.transpose(1, 2).reshape(n, t, width))
+            return x + self.mlp["c_proj"](nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x))))
+
+    def __init__(self, vocabulary, steps, classes, layers=4, heads=4, width=128):
+        super().__init__()
+        position = nn.Embedding(steps, width)
+        blocks = nn.ModuleList(self.Layer(width, heads) for _ in range(layers))
+        self.transformer = nn.ModuleDict(
+            {"wte": nn.Embedding(vocabulary, width), "wpe": position, "h": blocks, "ln_f": nn.LayerNorm(width)}
+        )
+        self.lm_head = nn.Linear(width, classes, bias=False)
+
+    def forward(self, x):
+        y = self.transformer["wte"](x) + self.transformer["wpe"].weight
+        for block in self.transformer["h"]:
+            y = block(y)
+        return self.lm_head(self.transformer["ln_f"](y))
+
+
+class Recurrent(nn.Module):
+    """No network of the product, but its ops: two layers of LSTM and of GRU in both directions over packed sequences,
+    which begin with states that are learnt."""
+
+    def __init__(self, vocabulary, steps, classes):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, 12)
+        self.lstm = nn.LSTM(12, 10, 2, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(20, 7, 2, batch_first=True, bidirectional=True)
+        self.hidden_0, self.cell_0 = nn.Parameter(torch.zeros(4, 10)), nn.Parameter(torch.zeros(4, 10))
+        self.gru_0 = nn.Parameter(torch.zeros(4, 7))
+        self.fc, self.of_cells = nn.Linear(14, classes), nn.Linear(40, classes)
+        self.of_states = nn.Linear(28, classes)
+
+    @staticmethod
+    def run(rnn, x, lengths, states):
+        def first(state):
+            return state[:, None].expand(-1, len(x), -1).contiguous()
+
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states = tuple(first(s) for s in states) if len(states) > 1 else first(states[0])
+        y, states = rnn(packed, states)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], states
+
+    def forward(self, x):
+        lengths = (x != 0).sum(1)  # no token in front of the padding is 0
+        y, (_, c) = self.run(self.lstm, self.embedding(x), lengths, (self.hidden_0, self.cell_0))
+        y, h = self.run(self.gru, y, lengths, (self.gru_0,))
+        ends = self.of_cells(c.transpose(0, 1).flatten(1)) + self.of_states(h.transpose(0, 1).flatten(1))
+        return self.fc(y) + ends[:, None]
+
+
 def build(model, channels, size, classes, padding="same"):
     """size: of the images, both sides or (height, width)."""
     sides = size if isinstance(size, tuple) else (size, size)
@@ -159,7 +225,7 @@ def build(model, channels, size, classes, padding="same"):
 
 # ---- numbers by hash: tests/golden_test.c has the same functions -----------------------------------------------------
 
-INPUT_STREAM, LABEL_STREAM, SKETCH_STREAM = 1000, 1001, 2000
+INPUT_STREAM, LABEL_STREAM, LENGTH_STREAM, SKETCH_STREAM = 1000, 1001, 1002, 2000
 
 
 def hash32(stream, n):
@@ -185,6 +251,31 @@ def labels(n, classes):
     return (hash32(LABEL_STREAM, n) % np.uint32(classes)).astype(np.int64)
 
 
+def tokens(n, steps, vocabulary):
+    return (hash32(INPUT_STREAM, n * steps) % np.uint32(vocabulary)).astype(np.int64).reshape(n, steps)
+
+
+def padded_tokens(n, steps, vocabulary):
+    """The same, but 0 behind the ends of sequences, and there alone."""
+    inside = sequence_labels(n, steps, vocabulary) != IGNORED
+    return np.where(inside, 1 + tokens(n, steps, vocabulary - 1), 0)
+
+
+IGNORED = -1
+
+
+def sequence_labels(n, steps, classes):
+    """Labels of sequences of different lengths, one of them 1, and nothing behind their ends."""
+    lengths = 1 + (hash32(LENGTH_STREAM, n) % np.uint32(steps)).astype(np.int64)
+    lengths[1] = 1
+    return np.where(np.arange(steps) < lengths[:, None], labels(n * steps, classes).reshape(n, steps), IGNORED)
+
+
+def cross_entropy(logits, y):
+    """Of sequences [N, T, K] the mean over all labels that are not ignored."""
+    return nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1), ignore_index=IGNORED)
+
+
 SKETCH = 64
 
 
@@ -205,7 +296,7 @@ def set_weights(net):
     scales = {}
     with torch.no_grad():
         for stream, (name, parameter) in enumerate(net.state_dict().items()):
-            weight = net.state_dict()[name.rsplit(".", 1)[0] + ".weight"]
+            weight = net.state_dict()[name.replace("bias", "weight")]
             fan_in = weight[0].numel()
             scales[name] = 2.0 ** round(np.log2(1 / np.sqrt(fan_in)))
             parameter.copy_(
@@ -259,7 +350,7 @@ def train(net, make_optimizer, x, y, batch, steps):
     optimizer, losses = make_optimizer(net.parameters()), []
     for (bx, by), _ in zip(batches(x, y, batch), range(steps)):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(bx), by)
+        loss = cross_entropy(net(bx), by)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -4,10 +4,15 @@
 char *folder;
 test_log lines;
 
-int make_folder_with_cache(void **state) {
+int make_folder_with_log(void **state) {
   folder = test_folder_create();
-  setenv("RONDE_CACHE_DIR", folder, 1);
   test_log_start(&lines);
+  return 0;
+}
+
+int make_folder_with_cache(void **state) {
+  make_folder_with_log(state);
+  setenv("RONDE_CACHE_DIR", folder, 1);
   return 0;
 }
 

@@ -7,7 +7,9 @@
 extern char *folder; /* of each test; where every run happens */
 extern test_log lines;
 
-/* For cmocka: makes it, and listens to the log; caches of data lie there too. */
+/* For cmocka: makes it, and listens to the log. */
+int make_folder_with_log(void **state);
+/* Caches of data lie there too. */
 int make_folder_with_cache(void **state);
 /* For cmocka: removes the folder, and no longer listens to the log. */
 int remove_folder(void **state);

@@ -10,7 +10,7 @@ static uint32_t hash32(uint32_t stream, uint32_t i) {
   return h ^ h >> 16;
 }
 
-static void fill_values(uint32_t stream, size_t n, double scale, float *x) {
+void fill_values(uint32_t stream, size_t n, double scale, float *x) {
   for (size_t i = 0; i < n; i++)
     x[i] = (float)((int32_t)(hash32(stream, (uint32_t)i) >> 8) - (1 << 23)) * (float)(scale / (1 << 23));
 }
@@ -40,6 +40,19 @@ double number(const json_t *object, const char *name) { return json_number_value
 
 int64_t whole(const json_t *object, const char *name) { return json_integer_value(field(object, name)); }
 
+/* Tokens, and labels up to the length of each example; where it is padded, behind that token 0, and there alone. */
+static void make_sequences(golden *g) {
+  int64_t steps = g->shape[0];
+  bool padded = json_object_get(g->json, "padded");
+  for (int64_t i = 0; i < g->examples * steps; i++) {
+    int32_t token = padded + (int32_t)(hash32(INPUT_STREAM, (uint32_t)i) % (uint32_t)(g->vocabulary - padded));
+    int64_t length = i / steps == 1 ? 1 : 1 + hash32(LENGTH_STREAM, (uint32_t)(i / steps)) % (uint32_t)steps;
+    if (padded && i % steps >= length) token = 0;
+    memcpy(&g->x[i], &token, sizeof token);
+    if (i % steps >= length) g->labels[i] = RONDE_IGNORED;
+  }
+}
+
 void golden_open(golden *g) {
   char path[1024];
   json_error_t error;
@@ -47,7 +60,10 @@ void golden_open(golden *g) {
   g->json = json_load_file(path, 0, &error);
   if (!g->json) fail_msg("%s:%d: %s", path, error.line, error.text);
   g->example_elems = 1;
-  for (int d = 0; d < 3; d++) {
+  const json_t *vocabulary = json_object_get(g->json, "vocabulary");
+  g->vocabulary = vocabulary ? json_integer_value(vocabulary) : 0;
+  g->rank = (int)json_array_size(field(g->json, "shape"));
+  for (int d = 0; d < g->rank; d++) {
     g->shape[d] = json_integer_value(json_array_get(field(g->json, "shape"), (size_t)d));
     g->example_elems *= g->shape[d];
   }
@@ -56,11 +72,14 @@ void golden_open(golden *g) {
   g->examples = whole(g->json, "examples");
   size_t elems = (size_t)(g->examples * g->example_elems);
   g->x = malloc(elems * sizeof *g->x);
-  g->labels = malloc((size_t)g->examples * sizeof *g->labels);
+  g->label_elems = g->vocabulary ? g->shape[0] : 1;
+  g->labels = malloc((size_t)(g->examples * g->label_elems) * sizeof *g->labels);
   assert_true(g->x && g->labels);
   const json_t *stream = json_object_get(g->json, "input_stream");
   fill_values(stream ? (uint32_t)json_integer_value(stream) : INPUT_STREAM, elems, 1, g->x);
-  for (int64_t i = 0; i < g->examples; i++) g->labels[i] = hash32(LABEL_STREAM, (uint32_t)i) % (uint32_t)g->classes;
+  for (int64_t i = 0; i < g->examples * g->label_elems; i++)
+    g->labels[i] = hash32(LABEL_STREAM, (uint32_t)i) % (uint32_t)g->classes;
+  if (g->vocabulary) make_sequences(g);
 }
 
 void golden_close(golden *g) {
@@ -89,16 +108,39 @@ static ronde_tensor *build_blocks(const ronde_tensor *x, int64_t classes) {
   return ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 1, 1)), "fc", classes, true);
 }
 
+/* Recurrent of tests/golden/models.py. */
+static ronde_tensor *build_recurrent(ronde_graph *graph, const ronde_tensor *x, int64_t classes) {
+  static const int64_t of_lstm[] = {4, 10}, of_gru[] = {4, 7};
+  const int64_t row[] = {1, classes};
+  ronde_tensor *h, *c;
+  ronde_recurrent_options lstm = {.hidden = 10, .layers = 2, .both_directions = true, .lengths = ronde_lengths(x, 0)};
+  ronde_recurrent_options gru = lstm;
+  lstm.hidden_0 = ronde_parameter(graph, "hidden_0", 2, of_lstm, NULL, false);
+  lstm.cell_0 = ronde_parameter(graph, "cell_0", 2, of_lstm, NULL, false);
+  gru.hidden = 7, gru.hidden_0 = ronde_parameter(graph, "gru_0", 2, of_gru, NULL, false);
+  ronde_tensor *y = ronde_lstm(ronde_embedding(x, "embedding", 12, 0), "lstm", &lstm, NULL, &c);
+  y = ronde_gru(y, "gru", &gru, &h);
+  ronde_tensor *ends = ronde_add(ronde_linear(ronde_flatten(c), "of_cells", classes, true),
+                                 ronde_linear(ronde_flatten(h), "of_states", classes, true));
+  return ronde_add(ronde_linear(y, "fc", classes, true), ronde_reshape(ends, 2, row));
+}
+
+static ronde_tensor *build_network(ronde_graph *graph, ronde_tensor *x, const char *name, const golden *g) {
+  const ronde__model *model = ronde__model_find(name);
+  ronde__model_options options = {.padding_same = !strcmp(json_string_value(field(g->json, "padding")), "same")};
+  if (!strcmp(name, "blocks")) return build_blocks(x, g->classes);
+  if (!strcmp(name, "recurrent")) return build_recurrent(graph, x, g->classes);
+  if (!model) fail_msg("no model %s", name);
+  return model->build(graph, x, g->classes, &options);
+}
+
 ronde_graph *make_graph(const golden *g) {
   ronde_graph *graph;
   const char *name = json_string_value(field(g->json, "model"));
-  const ronde__model *model = ronde__model_find(name);
-  bool blocks = !strcmp(name, "blocks");
-  if (!model && !blocks) fail_msg("no model %s", name);
-  ronde__model_options options = {.padding_same = !strcmp(json_string_value(field(g->json, "padding")), "same")};
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
-  ronde_tensor *x = ronde_input(graph, "x", 3, g->shape);
-  ronde_graph_set_output(graph, blocks ? build_blocks(x, g->classes) : model->build(graph, x, g->classes, &options));
+  ronde_tensor *x = g->vocabulary ? ronde_input_tokens(graph, "x", g->rank, g->shape, g->vocabulary)
+                                  : ronde_input(graph, "x", g->rank, g->shape);
+  ronde_graph_set_output(graph, build_network(graph, x, name, g));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
   return graph;
 }
@@ -150,8 +192,13 @@ void subject_destroy(subject *s) {
 }
 
 double gradients(const golden *g, subject *s, int64_t begin, int64_t end) {
-  ronde__net_batch batch = {
-      .n = end - begin, .x = g->x + begin * g->example_elems, .labels = g->labels + begin, .training = true};
+  ronde__net_batch batch = {.n = end - begin,
+                            .x = g->x + begin * g->example_elems,
+                            .labels = g->labels + begin * g->label_elems,
+                            .training = true};
+  int64_t counted = 0;
+  for (int64_t i = 0; i < batch.n * g->label_elems; i++) counted += batch.labels[i] >= 0;
+  batch.label_weight = (float)((double)batch.n / (double)counted);
   ronde__net_result result;
   assert_int_equal(ronde__net_forward(s->net, &batch, 1.0f / (float)batch.n, NULL, &result), RONDE_OK);
   assert_int_equal(ronde__net_backward(s->net, false, NULL), RONDE_OK);
@@ -188,6 +235,22 @@ int net_failures(const json_t *stage, const subject *s, bool gradient, bool quie
     (gradient ? ronde__net_get_gradient : ronde__net_get)(s->net, p, values);
     failures += tensor_failures(stage, s->text, params[p].name, values, elems, quiet);
     free(values);
+  }
+  return failures;
+}
+
+int loss_failures(const json_t *stage, const char *where, const double *losses, size_t n, bool quiet) {
+  const json_t *f64 = field(stage, "losses_f64"), *f32 = field(stage, "losses_f32");
+  double peer_error = 0;
+  int failures = 0;
+  for (size_t k = 0; k < n; k++)
+    peer_error =
+        fmax(peer_error, fabs(json_number_value(json_array_get(f32, k)) - json_number_value(json_array_get(f64, k))));
+  for (size_t k = 0; k < n; k++) {
+    char what[40];
+    double wanted = json_number_value(json_array_get(f64, k));
+    snprintf(what, sizeof what, "loss of step %zu", k + 1);
+    failures += !within(where, what, fabs(losses[k] - wanted), peer_error, fabs(wanted), quiet);
   }
   return failures;
 }

@@ -1,6 +1,8 @@
 /* Small networks, batches for them, and an interpreter of graphs by the naive references. */
 #include "graph/net_testing.h"
 
+#include "lib/window.h"
+
 ronde_tensor *conv(const ronde_tensor *x, const char *name, int64_t out, int kernel, int stride, int padding) {
   return ronde_conv2d(
       x, name,
@@ -210,6 +212,33 @@ static void build_split(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_loss(graph, ronde_cross_entropy(q[0], ronde_target(graph)));
 }
 
+/* In LANES, in BLOCKS with padded channels, in ROWS; with weights and without; what it reads is read again. */
+static void build_group_norms(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_group_norm(conv(x, "conv1", 6, 3, 1, 1), "gn1", &(ronde_group_norm_options){.groups = 2});
+  ronde_tensor *y = ronde_instance_norm(conv(ronde_relu(x), "conv2", 36, 3, 1, 1), "in1",
+                                        &(ronde_instance_norm_options){.affine = true});
+  y = ronde_group_norm(conv(ronde_tanh(ronde_add(y, conv(x, "conv3", 36, 1, 1, 0))), "conv4", 20, 3, 2, 1), "gn2",
+                       &(ronde_group_norm_options){.groups = 5, .no_affine = true});
+  y = ronde_group_norm(ronde_linear(ronde_flatten(y), "fc1", 12, true), "gn3",
+                       &(ronde_group_norm_options){.groups = 1, .eps = 1e-3f});
+  ronde_graph_set_output(graph, ronde_linear(ronde_tanh(y), "fc2", 5, true));
+}
+
+/* A decoder: the transposed convolution's input is read by itself too, and its output by a shortcut. */
+static void build_transposed(ronde_graph *graph, ronde_tensor *x) {
+  ronde_conv_transpose2d_options o = {
+      .out_channels = 20, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .output_padding = {0, 1}};
+  ronde_tensor *few = ronde_tanh(conv(x, "conv1", 6, 3, 2, 1)), *many = conv(few, "conv2", 36, 1, 1, 0);
+  x = ronde_add(ronde_conv_transpose2d(many, "up1", &o), conv(x, "conv3", 20, 1, 1, 0));
+  o = (ronde_conv_transpose2d_options){.out_channels = 3, .kernel = {2, 2}, .stride = {2, 2}, .no_bias = true};
+  x = ronde_concat(
+      (const ronde_tensor *const[]){ronde_tanh(ronde_conv_transpose2d(few, "up2", &o)),
+                                    ronde_conv_transpose2d(conv(ronde_tanh(x), "conv4", 6, 3, 2, 1), "up3", &o)},
+      2);
+  x = ronde_resize2d(x, &(ronde_resize2d_options){.size = {4, 9}, .linear = true});
+  classify(graph, x, "fc1");
+}
+
 const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -234,6 +263,8 @@ const network networks[] = {
     {"mixed_sum", 3, 5, 5, build_mixed_sum},
     {"busy_input", 3, 4, 4, build_busy_input},
     {"split", 3, 5, 4, build_split},
+    {"group_norms", 3, 5, 4, build_group_norms},
+    {"transposed", 3, 5, 6, build_transposed},
     {"shared", 20, 0, 0, build_shared},
     {"shared_few", 3, 5, 4, build_shared_few},
     {"shared_many", 36, 4, 4, build_shared_many},
@@ -288,15 +319,27 @@ void build_norm_apart(ronde_graph *graph, ronde_tensor *x) {
 /* What the first LSTM ends with is what the second begins with; the first one's state is also read by itself. */
 static void build_lstm(ronde_graph *graph, ronde_tensor *x) {
   ronde_tensor *h, *c, *last;
-  ronde_tensor *y = ronde_lstm(x, "lstm1", 10, true, NULL, NULL, &h, &c);
+  ronde_tensor *y = ronde_lstm(x, "lstm1", &(ronde_recurrent_options){.hidden = 10}, &h, &c);
   ronde_layer_norm_options over_features = {.dims = 1};
-  y = ronde_lstm(ronde_layer_norm(y, "ln1", &over_features), "lstm2", 10, true, h, c, &last, NULL);
+  ronde_recurrent_options second = {.hidden = 10, .hidden_0 = h, .cell_0 = c};
+  y = ronde_lstm(ronde_layer_norm(y, "ln1", &over_features), "lstm2", &second, &last, NULL);
   y = ronde_linear(ronde_flatten(ronde_multiply(y, ronde_softmax(y, 0))), "fc1", 7, true);
   const ronde_tensor *const all[] = {y, last, h};
   ronde_graph_set_output(graph, ronde_linear(ronde_concat(all, 3), "fc2", 5, true));
 }
 
-const network sequence_networks[1] = {{"lstm", 6, 0, 9, build_lstm}};
+/* Two layers in both directions, and what they end with; a GRU that goes on from there. */
+static void build_recurrent(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *h, *last;
+  ronde_recurrent_options both = {.hidden = 5, .layers = 2, .both_directions = true, .dropout = 0.25f};
+  ronde_tensor *y = ronde_lstm(x, "encoder", &both, &h, NULL);
+  both.hidden_0 = h, both.no_bias = true;
+  y = ronde_add(y, ronde_gru(y, "decoder", &both, &last));
+  const ronde_tensor *const all[] = {ronde_flatten(y), ronde_flatten(last)};
+  ronde_graph_set_output(graph, ronde_linear(ronde_concat(all, 2), "fc", 5, true));
+}
+
+const network sequence_networks[2] = {{"lstm", 6, 0, 9, build_lstm}, {"recurrent", 6, 0, 9, build_recurrent}};
 
 ronde_tensor *input_of(ronde_graph *graph, const network *network) {
   int64_t sequence[] = {network->c, network->w}, other[] = {network->c, network->h, network->w};
@@ -359,10 +402,7 @@ void examples_free(examples *e) { free(e->x), free(e->targets), free(e->labels);
 
 static ronde__ref_conv window_of(const ronde_graph *graph, const ronde__node *node, int64_t n) {
   const int64_t *d = graph->tensors[node->in[0]]->shape.dim;
-  const ronde__op_attr *a = &node->attr;
-  const int *kernel = a->kernel, *stride = a->stride, *padding = a->padding;
-  return (ronde__ref_conv){n,         d[0],      d[1],      d[2],       a->out_channels, kernel[0],
-                           kernel[1], stride[0], stride[1], padding[0], padding[1]};
+  return window_of_attr(&node->attr, n, d[0], d[1], d[2]);
 }
 
 /* By the batch's statistics in training, else by the running ones. */
@@ -380,6 +420,59 @@ static void interpret_norm(const ronde_graph *graph, const ronde__node *node, co
     y[i] = (float)((double)(x[i] - mean[k]) / sqrt((double)var[k] + eps) * (double)weight[k] + (double)bias[k]);
   }
   free(moments);
+}
+
+/* Without groups. */
+static void interpret_conv_transpose(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                                     float *const *params, float *y) {
+  const int64_t *from = graph->tensors[node->in[0]]->shape.dim, *to = graph->tensors[node->out[0]]->shape.dim;
+  const ronde__op_attr *a = &node->attr;
+  int64_t taps = (int64_t)a->kernel[0] * a->kernel[1], pixels = to[1] * to[2];
+  double *sums = calloc((size_t)(n * to[0] * pixels), sizeof *sums);
+  for (int64_t i = 0; i < n * from[0] * from[1] * from[2] * to[0] * taps; i++) {
+    int64_t at = i / (to[0] * taps), o = i / taps % to[0], t = i % taps, c = at / (from[1] * from[2]) % from[0];
+    int64_t row = at / from[2] % from[1] * a->stride[0] + t / a->kernel[1] - a->padding[0];
+    int64_t column = at % from[2] * a->stride[1] + t % a->kernel[1] - a->padding[1];
+    if (row < 0 || row >= to[1] || column < 0 || column >= to[2]) continue;
+    sums[((at / (from[0] * from[1] * from[2]) * to[0] + o) * to[1] + row) * to[2] + column] +=
+        (double)x[at] * (double)params[node->param[0]][(c * to[0] + o) * taps + t];
+  }
+  for (int64_t i = 0; i < n * to[0] * pixels; i++)
+    y[i] = (float)(sums[i] + (node->n_params > 1 ? (double)params[node->param[1]][i / pixels % to[0]] : 0));
+  free(sums);
+}
+
+/* Linear, with half pixels. */
+static void interpret_resize(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x, float *y) {
+  const int64_t *from = graph->tensors[node->in[0]]->shape.dim, *to = graph->tensors[node->out[0]]->shape.dim;
+  for (int64_t i = 0; i < n * elems_of(graph, node->out[0]); i++) {
+    const int64_t at[] = {i / to[2] % to[1], i % to[2]};
+    double sum = 0, place[2];
+    for (int d = 0; d < 2; d++) {
+      double scale = (double)to[1 + d] / (double)from[1 + d];
+      place[d] = fmin(fmax(((double)at[d] + 0.5) / scale - 0.5, 0), (double)(from[1 + d] - 1));
+    }
+    for (int64_t p = 0; p < from[1] * from[2]; p++)
+      sum += (double)x[i / (to[1] * to[2]) * from[1] * from[2] + p] *
+             fmax(0, 1 - fabs(place[0] - (double)(p / from[2]))) * fmax(0, 1 - fabs(place[1] - (double)(p % from[2])));
+    y[i] = (float)sum;
+  }
+}
+
+static void interpret_group_norm(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
+                                 float *const *params, float *y) {
+  int64_t channels = graph->tensors[node->in[0]]->shape.dim[0], elems = elems_of(graph, node->in[0]);
+  int64_t own = elems / node->attr.groups, pixels = elems / channels;
+  for (int64_t g = 0; g < n * node->attr.groups; g++) {
+    double mean = 0, variance = 0;
+    for (int64_t i = g * own; i < (g + 1) * own; i++) mean += (double)x[i] / (double)own;
+    for (int64_t i = g * own; i < (g + 1) * own; i++) variance += pow((double)x[i] - mean, 2) / (double)own;
+    for (int64_t i = g * own; i < (g + 1) * own; i++) {
+      int64_t c = i / pixels % channels;
+      double z = ((double)x[i] - mean) / sqrt(variance + (double)node->attr.eps);
+      y[i] = (float)(node->n_params ? z * (double)params[node->param[0]][c] + (double)params[node->param[1]][c] : z);
+    }
+  }
 }
 
 static void interpret_concat(const ronde_graph *graph, const ronde__node *node, int64_t n, float *const *values,
@@ -437,10 +530,13 @@ static void interpret_node(const ronde_graph *graph, const ronde__node *node, co
     p = window_of(graph, node, n), ronde__ref_avg_pool_forward(&p, node->attr.exclude_padding, x, y);
     break;
   case RONDE__OP_BATCH_NORM2D: interpret_norm(graph, node, batch, x, params, buffers, y); break;
+  case RONDE__OP_CONV_TRANSPOSE2D: interpret_conv_transpose(graph, node, n, x, params, y); break;
+  case RONDE__OP_GROUP_NORM: interpret_group_norm(graph, node, n, x, params, y); break;
   case RONDE__OP_ACTIVATION: ronde__ref_act_forward(node->attr.act, n * elems, x, y); break;
   case RONDE__OP_POINTWISE:
     for (int64_t i = 0; i < n * elems; i++) y[i] = (float)ronde__ref_pointwise(&node->attr.pointwise, (double)x[i]);
     break;
+  case RONDE__OP_RESIZE2D: interpret_resize(graph, node, n, x, y); break;
   case RONDE__OP_UPSAMPLE2D: interpret_upsample(graph, node, n, x, y); break;
   case RONDE__OP_FLATTEN: memcpy(y, x, (size_t)(n * elems) * sizeof *y); break;
   case RONDE__OP_ADD:

@@ -1,13 +1,15 @@
 /* What an op must give at a case, by the naive references, with its bound. */
 #include "ops_reference.h"
+#include "sequence_reference.h"
+#include "tensor_reference.h"
 
-static float *magnitudes_of(const float *x, int64_t n) {
+float *magnitudes_of(const float *x, int64_t n) {
   float *y = malloc((size_t)n * sizeof *y);
   for (int64_t i = 0; i < n; i++) y[i] = fabsf(x[i]);
   return y;
 }
 
-static expected expected_make(int64_t n, double length) {
+expected expected_make(int64_t n, double length) {
   return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length, false};
 }
 
@@ -18,12 +20,42 @@ double expected_bound(const expected *e, int64_t i) {
 
 int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
 
-int64_t input_channels(const op_case *c, int i) { return c->c + (c->kind == RONDE__OP_CONCAT ? 5 * i : 0); }
+int64_t input_channels(const op_case *c, int i) {
+  return c->c + (c->kind == RONDE__OP_CONCAT && c->attr.dim == 0 ? 5 * i : 0);
+}
 
-static bool is_lstm_state(const op_case *c, int i) { return c->kind == RONDE__OP_LSTM && i > 0; }
+static bool are_lengths(const op_case *c, int i) { return c->attr.lengths && i == c->attr.n_inputs - 1; }
+
+static bool is_state(const op_case *c, int i) {
+  return (c->kind == RONDE__OP_LSTM || c->kind == RONDE__OP_GRU) && i > 0 && !are_lengths(c, i);
+}
+
+/* One number an example; of CTC also in place of the target, which is labels. */
+static bool is_number(const op_case *c, int i) {
+  return are_lengths(c, i) || (c->kind == RONDE__OP_CTC_LOSS && i == 1);
+}
+
+ronde__shape shape_of_input(const op_case *c, int i) {
+  int64_t channels = input_channels(c, i);
+  if (is_number(c, i)) return (ronde__shape){1, {1}};
+  bool is_value = c->kind == RONDE__OP_ATTENTION && i == 2;
+  if ((i == 1 || is_value) && c->second[0]) {
+    ronde__shape shape = {c->rank ? c->rank : c->vector ? 1 : 3, {0}};
+    memcpy(shape.dim, c->second, sizeof shape.dim);
+    return shape;
+  }
+  if (is_state(c, i)) return (ronde__shape){1, {c->attr.out_channels}};
+  if (c->rank == 2) return (ronde__shape){2, {channels, c->w}};
+  if (c->rank == 4) return (ronde__shape){4, {channels, c->h, 2, c->w / 2}};
+  return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
+}
 
 ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout) {
-  if (is_lstm_state(c, i)) return ronde__phys_make(layout, c->n, c->attr.out_channels, 1, 1);
+  if (is_state(c, i)) return ronde__phys_make(layout, c->n, c->attr.out_channels, 1, 1);
+  if (((i == 1 || c->kind == RONDE__OP_ATTENTION) && c->second[0]) || c->rank == 4 || is_number(c, i)) {
+    ronde__shape shape = shape_of_input(c, i);
+    return ronde__phys_of_shape_in(layout, &shape, c->n);
+  }
   return ronde__phys_make(layout, c->n, input_channels(c, i), c->h, c->w);
 }
 
@@ -36,20 +68,20 @@ int64_t input_elems(const op_case *c) { return c->n * example_elems(c); }
 
 /* The output of a sliding window over [H, W]. */
 static ronde__shape window_shape(const op_case *c, int64_t channels) {
-  const ronde__op_attr *a = &c->attr;
-  return (ronde__shape){3,
-                        {channels, (c->h + 2 * a->padding[0] - a->kernel[0]) / a->stride[0] + 1,
-                         (c->w + 2 * a->padding[1] - a->kernel[1]) / a->stride[1] + 1}};
+  ronde__ref_conv p = window_of(c);
+  int64_t h, w;
+  ronde__ref_window(&p, &h, &w);
+  return (ronde__shape){3, {channels, h, w}};
 }
 
-static void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
+void make_output(const op_case *c, reference *r, ronde__shape shape, double length) {
   r->out_shape[0] = shape;
   r->out[0] = expected_make(c->n * ronde__shape_elems(&shape), length);
   r->n_outputs = 1;
   r->dout[0] = random_floats(r->out[0].n);
 }
 
-static void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
+void make_params(reference *r, int64_t n_weight, int64_t n_bias, double fan_in, double length) {
   r->n_params = n_bias ? 2 : 1;
   r->n_param[0] = n_weight, r->n_param[1] = n_bias;
   for (int i = 0; i < r->n_params; i++) {
@@ -104,19 +136,76 @@ static void conv_reference(const op_case *c, reference *r) {
   free(x), free(w), free(w_magnitude), free(dw), free(dw_magnitude), free(b), free(dy), free(dz);
 }
 
+/* One pixel of one input channel of an example, through all taps, into sums of y, dx and dw; absolute: of magnitudes. */
+static void conv_transpose_pixel(const op_case *c, const reference *r, int64_t at, bool absolute, double *y, double *dx,
+                                 double *dw) {
+  const ronde__op_attr *a = &c->attr;
+  int64_t groups = a->groups ? a->groups : 1, own = a->out_channels / groups, h = r->out_shape[0].dim[1],
+          w = r->out_shape[0].dim[2], channel = at / (c->h * c->w) % c->c, n = at / (c->c * c->h * c->w);
+  int dh = a->dilation[0] ? a->dilation[0] : 1, dw_ = a->dilation[1] ? a->dilation[1] : 1;
+#define OF(x) (absolute ? fabs((double)(x)) : (double)(x))
+  for (int64_t t = 0; t < own * a->kernel[0] * a->kernel[1]; t++) {
+    int64_t o = channel / (c->c / groups) * own + t / (a->kernel[0] * a->kernel[1]);
+    int64_t row = at / c->w % c->h * a->stride[0] + t / a->kernel[1] % a->kernel[0] * dh - a->padding[0];
+    int64_t column = at % c->w * a->stride[1] + t % a->kernel[1] * dw_ - a->padding[1];
+    if (row < 0 || row >= h || column < 0 || column >= w) continue;
+    int64_t to = ((n * a->out_channels + o) * h + row) * w + column;
+    int64_t weight = channel * own * a->kernel[0] * a->kernel[1] + t;
+    y[to] += OF(r->in[0][at]) * OF(r->param[0][weight]);
+    dx[at] += OF(r->dout[0][to]) * OF(r->param[0][weight]);
+    dw[weight] += OF(r->dout[0][to]) * OF(r->in[0][at]);
+  }
+#undef OF
+}
+
+static int64_t transposed_outputs(const op_case *c, int d, int64_t in) {
+  const ronde__op_attr *a = &c->attr;
+  int dilation = a->dilation[d] ? a->dilation[d] : 1;
+  return (in - 1) * a->stride[d] + dilation * (a->kernel[d] - 1) + 1 - 2 * a->padding[d] - a->padding_more[d] +
+         a->output_padding[d];
+}
+
+static void conv_transpose_reference(const op_case *c, reference *r) {
+  int64_t o = c->attr.out_channels, taps = (int64_t)c->attr.kernel[0] * c->attr.kernel[1];
+  int64_t groups = c->attr.groups ? c->attr.groups : 1, terms = c->c / groups * taps;
+  ronde__shape shape = {3, {o, transposed_outputs(c, 0, c->h), transposed_outputs(c, 1, c->w)}};
+  int64_t pixels = shape.dim[1] * shape.dim[2];
+  make_output(c, r, shape, (double)(terms + 1));
+  make_params(r, c->c * o / groups * taps, c->attr.bias ? o : 0, (double)terms, (double)(c->n * pixels));
+  r->din[0] = expected_make(input_elems(c), (double)(o / groups * taps));
+  for (int absolute = 0; absolute < 2; absolute++) {
+    double *y = calloc((size_t)r->out[0].n, sizeof *y), *dx = calloc((size_t)r->din[0].n, sizeof *dx);
+    double *dw = calloc((size_t)r->n_param[0], sizeof *dw);
+    for (int64_t i = 0; i < input_elems(c); i++) conv_transpose_pixel(c, r, i, absolute, y, dx, dw);
+    for (int64_t i = 0; i < r->out[0].n; i++) {
+      double bias = r->n_params > 1 ? (double)r->param[1][i / pixels % o] : 0, dy = (double)r->dout[0][i];
+      (absolute ? r->out[0].magnitude : r->out[0].exact)[i] = (float)(y[i] + (absolute ? fabs(bias) : bias));
+      if (r->n_params > 1)
+        (absolute ? r->dparam[1].magnitude : r->dparam[1].exact)[i / pixels % o] += (float)(absolute ? fabs(dy) : dy);
+    }
+    for (int64_t i = 0; i < r->din[0].n; i++) (absolute ? r->din[0].magnitude : r->din[0].exact)[i] = (float)dx[i];
+    for (int64_t i = 0; i < r->n_param[0]; i++)
+      (absolute ? r->dparam[0].magnitude : r->dparam[0].exact)[i] = (float)dw[i];
+    free(y), free(dx), free(dw);
+  }
+}
+
+/* Of a tensor that is no vector, over its last dimension. */
 static void linear_reference(const op_case *c, reference *r) {
-  int64_t features = example_elems(c), o = c->attr.out_channels;
-  make_output(c, r, (ronde__shape){1, {o}}, (double)(features + 1));
-  make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)c->n);
+  ronde__shape shape = shape_of_input(c, 0);
+  int64_t features = shape.dim[shape.rank - 1], o = c->attr.out_channels, rows = input_elems(c) / features;
+  shape.dim[shape.rank - 1] = o;
+  make_output(c, r, shape, (double)(features + 1));
+  make_params(r, o * features, c->attr.bias ? o : 0, (double)features, (double)rows);
   r->din[0] = expected_make(input_elems(c), (double)o);
   float *x = magnitudes_of(r->in[0], input_elems(c)), *w = magnitudes_of(r->param[0], r->n_param[0]);
   float *b = magnitudes_of(r->param[1], r->n_param[1]), *dy = magnitudes_of(r->dout[0], r->out[0].n);
-  ronde__ref_linear_forward(c->n, features, o, r->in[0], r->param[0], r->param[1], r->out[0].exact);
-  ronde__ref_linear_forward(c->n, features, o, x, w, r->param[1] ? b : NULL, r->out[0].magnitude);
+  ronde__ref_linear_forward(rows, features, o, r->in[0], r->param[0], r->param[1], r->out[0].exact);
+  ronde__ref_linear_forward(rows, features, o, x, w, r->param[1] ? b : NULL, r->out[0].magnitude);
   float *dz = activate(c, r);
-  ronde__ref_linear_backward(c->n, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
+  ronde__ref_linear_backward(rows, features, o, r->in[0], r->param[0], dz, r->din[0].exact, r->dparam[0].exact,
                              r->dparam[1].exact);
-  ronde__ref_linear_backward(c->n, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude,
+  ronde__ref_linear_backward(rows, features, o, x, w, dy, r->din[0].magnitude, r->dparam[0].magnitude,
                              r->dparam[1].magnitude);
   free(x), free(w), free(b), free(dy), free(dz);
 }
@@ -224,14 +313,6 @@ static bool is_dropped(float probability, int64_t example, int64_t element) {
   return (double)r[element % 4] < (double)probability * 4294967296.0;
 }
 
-static ronde__shape shape_of_input(const op_case *c, int i) {
-  int64_t channels = input_channels(c, i);
-  if (is_lstm_state(c, i)) return (ronde__shape){1, {c->attr.out_channels}};
-  if (c->rank == 2) return (ronde__shape){2, {channels, c->w}};
-  if (c->rank == 4) return (ronde__shape){4, {channels, c->h, 2, c->w / 2}};
-  return c->vector ? (ronde__shape){1, {channels * c->h * c->w}} : (ronde__shape){3, {channels, c->h, c->w}};
-}
-
 static ronde__shape input_shape(const op_case *c) { return shape_of_input(c, 0); }
 
 void shapes_of_inputs(const op_case *c, ronde__shape shapes_out[RONDE__OP_MAX_INPUTS]) {
@@ -279,6 +360,47 @@ static void upsample_reference(const op_case *c, reference *r) {
   free(dx);
 }
 
+/* How much of input i is in output o along axis d: linear interpolation is a tent of width 1 around the place, which is
+ * moved into the input where it lies outside. */
+static double resize_weight(const op_case *c, int d, int64_t o, int64_t i) {
+  const ronde__resize *r = &c->attr.resize;
+  int64_t in = d ? c->w : c->h, out = c->attr.kernel[d];
+  double scale = r->scale[d] ? (double)r->scale[d] : (double)out / (double)in, at = ((double)o + 0.5) / scale - 0.5;
+  if (r->coordinates == RONDE__RESIZE_ASYMMETRIC) at = (double)o / scale;
+  if (r->coordinates == RONDE__RESIZE_ALIGN_CORNERS) at = out == 1 ? 0 : (double)(o * (in - 1)) / (double)(out - 1);
+  if (r->coordinates == RONDE__RESIZE_PYTORCH_HALF_PIXEL && out == 1) at = 0;
+  if (!r->linear) {
+    double up = at - floor(at); /* from the lower neighbour */
+    bool higher = r->rounding == RONDE__RESIZE_CEIL                 ? up > 0
+                  : r->rounding == RONDE__RESIZE_ROUND_PREFER_CEIL  ? up >= 0.5
+                  : r->rounding == RONDE__RESIZE_ROUND_PREFER_FLOOR ? up > 0.5
+                                                                    : false;
+    at = floor(at) + higher;
+  }
+  return fmax(0, 1 - fabs(fmin(fmax(at, 0), (double)(in - 1)) - (double)i));
+}
+
+static void resize_reference(const op_case *c, reference *r) {
+  int64_t oh = c->attr.kernel[0], ow = c->attr.kernel[1];
+  make_output(c, r, (ronde__shape){3, {c->c, oh, ow}}, 4);
+  r->din[0] = expected_make(input_elems(c), (double)(4 * oh * ow));
+  double *dx = calloc((size_t)input_elems(c), sizeof *dx);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    double y = 0, magnitude = 0;
+    for (int64_t p = 0; p < c->h * c->w; p++) {
+      int64_t from = i / (oh * ow) * c->h * c->w + p;
+      double weight = resize_weight(c, 0, i / ow % oh, p / c->w) * resize_weight(c, 1, i % ow, p % c->w);
+      if (weight == 0) continue;
+      y += weight * (double)r->in[0][from], magnitude += fabs((double)r->in[0][from]);
+      dx[from] += weight * (double)r->dout[0][i];
+      r->din[0].magnitude[from] += fabsf(r->dout[0][i]);
+    }
+    r->out[0].exact[i] = (float)y, r->out[0].magnitude[i] = (float)magnitude;
+  }
+  for (int64_t i = 0; i < input_elems(c); i++) r->din[0].exact[i] = (float)dx[i];
+  free(dx);
+}
+
 /* Sums of the inputs; of one input, a copy. */
 static void sum_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
@@ -292,20 +414,28 @@ static void sum_reference(const op_case *c, reference *r) {
   }
 }
 
+/* Pieces along a dimension: [front][sizes of the pieces][behind]. */
+static int64_t behind(const ronde__shape *shape, int dim) {
+  int64_t n = 1;
+  for (int d = dim + 1; d < shape->rank; d++) n *= shape->dim[d];
+  return n;
+}
+
 static void concat_reference(const op_case *c, reference *r) {
   ronde__shape shape = input_shape(c);
-  int64_t pixels = c->h * c->w, channels = 0, first = 0;
-  for (int j = 0; j < r->n_inputs; j++) channels += input_channels(c, j);
-  shape.dim[0] = channels * (c->vector ? pixels : 1);
+  int64_t run = behind(&shape, c->attr.dim), whole = 0, first = 0;
+  for (int j = 0; j < r->n_inputs; j++) whole += shape_of_input(c, j).dim[c->attr.dim];
+  shape.dim[c->attr.dim] = whole;
   make_output(c, r, shape, 0);
-  for (int j = 0; j < r->n_inputs; first += input_channels(c, j++)) {
-    int64_t elems = input_channels(c, j) * pixels;
-    r->din[j] = expected_make(c->n * elems, 0);
-    for (int64_t i = 0; i < c->n * elems; i++) {
-      int64_t at = i / elems * channels * pixels + first * pixels + i % elems;
+  for (int j = 0; j < r->n_inputs; j++) {
+    int64_t n = shape_of_input(c, j).dim[c->attr.dim];
+    r->din[j] = expected_make(elems_of_input(c, j), 0);
+    for (int64_t i = 0; i < r->din[j].n; i++) {
+      int64_t at = (i / (n * run) * whole + first) * run + i % (n * run);
       r->out[0].exact[at] = r->in[j][i];
       r->din[j].exact[i] = r->dout[0][at];
     }
+    first += n;
   }
 }
 
@@ -334,17 +464,18 @@ static void multiply_reference(const op_case *c, reference *r) {
 }
 
 static void split_reference(const op_case *c, reference *r) {
-  int64_t pixels = c->h * c->w, first = 0;
+  ronde__shape shape = input_shape(c);
+  int64_t run = behind(&shape, c->attr.dim), whole = shape.dim[c->attr.dim], first = 0;
   r->n_outputs = c->attr.n_outputs;
   r->din[0] = expected_make(input_elems(c), 0);
   for (int k = 0; k < r->n_outputs; first += c->attr.sizes[k++]) {
-    int64_t elems = c->attr.sizes[k] * pixels;
-    r->out_shape[k] = input_shape(c);
-    r->out_shape[k].dim[0] = c->attr.sizes[k];
-    r->out[k] = expected_make(c->n * elems, 0);
+    int64_t n = c->attr.sizes[k];
+    r->out_shape[k] = shape;
+    r->out_shape[k].dim[c->attr.dim] = n;
+    r->out[k] = expected_make(c->n * ronde__shape_elems(&r->out_shape[k]), 0);
     r->dout[k] = random_floats(r->out[k].n);
     for (int64_t i = 0; i < r->out[k].n; i++) {
-      int64_t at = i / elems * example_elems(c) + first * pixels + i % elems;
+      int64_t at = (i / (n * run) * whole + first) * run + i % (n * run);
       if (c->unread >> k & 1) r->dout[k][i] = 0;
       r->out[k].exact[i] = r->in[0][at];
       r->din[0].exact[at] = r->dout[k][i];
@@ -417,115 +548,46 @@ static void layer_norm_reference(const op_case *c, reference *r) {
   free(sums);
 }
 
-/* What one example of an LSTM holds, in f64, for all steps. gates [T][4H] behind their functions, h and c [T + 1][H] from
- * the first state on. */
-typedef struct lstm_example {
-  double *gates, *h, *c;
-} lstm_example;
-
-static lstm_example lstm_example_forward(const op_case *c, const reference *r, int64_t n) {
-  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
-  lstm_example e = {calloc((size_t)(steps * 4 * h), sizeof(double)), calloc((size_t)((steps + 1) * h), sizeof(double)),
-                    calloc((size_t)((steps + 1) * h), sizeof(double))};
-  for (int64_t k = 0; k < h && r->n_inputs > 1; k++) e.h[k] = r->in[1][n * h + k], e.c[k] = r->in[2][n * h + k];
-  for (int64_t t = 0; t < steps; t++) {
-    double *gates = e.gates + t * 4 * h;
-    for (int64_t k = 0; k < 4 * h; k++) {
-      double z = c->attr.bias ? (double)r->param[2][k] + (double)r->param[3][k] : 0;
-      for (int64_t i = 0; i < f; i++) z += (double)r->param[0][k * f + i] * (double)r->in[0][(n * steps + t) * f + i];
-      for (int64_t i = 0; i < h; i++) z += (double)r->param[1][k * h + i] * e.h[t * h + i];
-      gates[k] = k / h == 2 ? tanh(z) : 1 / (1 + exp(-z));
-    }
-    for (int64_t k = 0; k < h; k++) {
-      e.c[(t + 1) * h + k] = gates[h + k] * e.c[t * h + k] + gates[k] * gates[2 * h + k];
-      e.h[(t + 1) * h + k] = gates[3 * h + k] * tanh(e.c[(t + 1) * h + k]);
-    }
-  }
-  return e;
-}
-
-/* Adds one example's gradients; absolute: of magnitudes, no term of which cancels another. sums: of x, h_0, c_0, then of
- * the parameters, each as it lies in files. */
-static void lstm_example_backward(const op_case *c, const reference *r, int64_t n, const lstm_example *e, bool absolute,
-                                  double *const *din, double *const *dparam) {
-  int64_t steps = c->c, f = c->w, h = c->attr.out_channels;
-#define OF(x) (absolute ? fabs((double)(x)) : (double)(x))
-  double *dh = calloc((size_t)(6 * h), sizeof *dh), *dc = dh + h, *d = dh + 2 * h;
-  for (int64_t k = 0; k < h; k++) dh[k] = OF(r->dout[1][n * h + k]), dc[k] = OF(r->dout[2][n * h + k]);
-  for (int64_t t = steps - 1; t >= 0; t--) {
-    const double *gates = e->gates + t * 4 * h;
-    for (int64_t k = 0; k < h; k++) {
-      double i = gates[k], ff = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k];
-      double y = tanh(e->c[(t + 1) * h + k]), of_h = dh[k] + OF(r->dout[0][(n * steps + t) * h + k]);
-      double of_c = dc[k] + of_h * o * (absolute ? 1 : 1 - y * y);
-      d[k] = of_c * OF(g) * i * (absolute ? 1 : 1 - i);
-      d[h + k] = of_c * OF(e->c[t * h + k]) * ff * (absolute ? 1 : 1 - ff);
-      d[2 * h + k] = of_c * i * (absolute ? 1 : 1 - g * g);
-      d[3 * h + k] = of_h * OF(y) * o * (absolute ? 1 : 1 - o);
-      dc[k] = of_c * ff;
-      dh[k] = 0;
-    }
-    for (int64_t k = 0; k < 4 * h; k++) {
-      for (int64_t i = 0; i < h; i++) {
-        dh[i] += d[k] * OF(r->param[1][k * h + i]);
-        dparam[1][k * h + i] += d[k] * OF(e->h[t * h + i]);
+/* A group, counted over all examples, is a stretch of n values. */
+static void group_norm_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t channels = shape.dim[0], pixels = ronde__shape_elems(&shape) / channels;
+  int64_t n = channels / c->attr.groups * pixels;
+  make_output(c, r, shape, (double)n);
+  if (c->attr.affine) make_params(r, channels, channels, 4, (double)(c->n * pixels));
+  r->din[0] = expected_make(r->out[0].n, (double)n);
+  double *sums = calloc((size_t)(4 * channels), sizeof *sums);
+  for (int64_t g = 0; g < r->out[0].n / n; g++) {
+    const float *x = r->in[0] + g * n, *dy = r->dout[0] + g * n;
+    double mean = 0, variance = 0, mean_e = 0, mean_ez = 0, large_e = 0, large_ez = 0;
+    for (int64_t i = 0; i < n; i++) mean += (double)x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) variance += pow((double)x[i] - mean, 2) / (double)n;
+    double rest = 1 / sqrt(variance + (double)c->attr.eps);
+    for (int again = 0; again < 2; again++)
+      for (int64_t i = 0; i < n; i++) {
+        int64_t at = g * n + i, k = at / pixels % channels;
+        double weight = c->attr.affine ? (double)r->param[0][k] : 1, bias = c->attr.affine ? (double)r->param[1][k] : 0;
+        double z = ((double)x[i] - mean) * rest, e = (double)dy[i] * weight;
+        double large = (fabs((double)x[i]) + fabs(mean)) * rest;
+        if (again) {
+          r->din[0].exact[at] = (float)(rest * (e - mean_e - z * mean_ez));
+          r->din[0].magnitude[at] = (float)(rest * (fabs(e) + large_e + large * large_ez));
+          continue;
+        }
+        mean_e += e / (double)n, mean_ez += e * z / (double)n;
+        large_e += fabs(e) / (double)n, large_ez += fabs(e) * large / (double)n;
+        sums[k] += (double)dy[i] * z, sums[channels + k] += (double)dy[i];
+        sums[2 * channels + k] += fabs((double)dy[i]) * large, sums[3 * channels + k] += fabs((double)dy[i]);
+        r->out[0].exact[at] = (float)(z * weight + bias);
+        r->out[0].magnitude[at] = (float)(large * fabs(weight) + fabs(bias));
       }
-      for (int64_t i = 0; i < f; i++) {
-        din[0][(n * steps + t) * f + i] += d[k] * OF(r->param[0][k * f + i]);
-        dparam[0][k * f + i] += d[k] * OF(r->in[0][(n * steps + t) * f + i]);
-      }
-      dparam[2][k] += d[k], dparam[3][k] += d[k];
-    }
   }
-  for (int64_t k = 0; k < h; k++) din[1][n * h + k] = dh[k], din[2][n * h + k] = dc[k];
-#undef OF
-  free(dh);
-}
-
-static void lstm_reference(const op_case *c, reference *r) {
-  int64_t steps = c->c, f = c->w, h = c->attr.out_channels, n_out[] = {c->n * steps * h, c->n * h, c->n * h};
-  int64_t n_in[] = {c->n * steps * f, c->n * h, c->n * h}, n_param[] = {4 * h * f, 4 * h * h, 4 * h, 4 * h};
-  double length = (double)(steps * (f + h) + 16), *din[2][3], *dparam[2][4];
-  r->n_outputs = 3, r->n_params = c->attr.bias ? 4 : 2;
-  for (int k = 0; k < 3; k++) {
-    r->out_shape[k] = k ? (ronde__shape){1, {h}} : (ronde__shape){2, {steps, h}};
-    r->out[k] = expected_make(n_out[k], length);
-    r->dout[k] = random_floats(n_out[k]);
-    if (c->unread >> k & 1) memset(r->dout[k], 0, (size_t)n_out[k] * sizeof(float));
-    if (k < r->n_inputs) r->din[k] = expected_make(n_in[k], length);
-  }
-  for (int p = 0; p < r->n_params; p++) {
-    r->n_param[p] = n_param[p];
-    r->param[p] = random_floats(n_param[p]);
-    r->dparam[p] = expected_make(n_param[p], length * (double)c->n);
-    for (int64_t i = 0; i < n_param[p]; i++) r->param[p][i] /= (float)sqrt((double)(f + h));
-  }
-  for (int a = 0; a < 2; a++) {
-    for (int k = 0; k < 3; k++) din[a][k] = calloc((size_t)n_in[k], sizeof(double));
-    for (int p = 0; p < 4; p++) dparam[a][p] = calloc((size_t)n_param[p], sizeof(double));
-  }
-  for (int64_t n = 0; n < c->n; n++) {
-    lstm_example e = lstm_example_forward(c, r, n);
-    for (int64_t i = 0; i < steps * h; i++) r->out[0].exact[n * steps * h + i] = (float)e.h[h + i];
-    for (int64_t i = 0; i < h; i++) {
-      r->out[1].exact[n * h + i] = (float)e.h[steps * h + i];
-      r->out[2].exact[n * h + i] = (float)e.c[steps * h + i];
-    }
-    for (int a = 0; a < 2; a++) lstm_example_backward(c, r, n, &e, a, din[a], dparam[a]);
-    free(e.gates), free(e.h), free(e.c);
-  }
-  for (int k = 0; k < 3; k++)
-    for (int64_t i = 0; i < n_out[k]; i++) r->out[k].magnitude[i] = 1 + fabsf(r->out[k].exact[i]);
-  for (int k = 0; k < r->n_inputs; k++)
-    for (int64_t i = 0; i < n_in[k]; i++)
-      r->din[k].exact[i] = (float)din[0][k][i], r->din[k].magnitude[i] = (float)din[1][k][i];
   for (int p = 0; p < r->n_params; p++)
-    for (int64_t i = 0; i < n_param[p]; i++)
-      r->dparam[p].exact[i] = (float)dparam[0][p][i], r->dparam[p].magnitude[i] = (float)dparam[1][p][i];
-  for (int a = 0; a < 2; a++) {
-    for (int k = 0; k < 3; k++) free(din[a][k]);
-    for (int p = 0; p < 4; p++) free(dparam[a][p]);
-  }
+    for (int64_t k = 0; k < channels; k++) {
+      r->dparam[p].exact[k] = (float)sums[p * channels + k];
+      r->dparam[p].magnitude[k] = (float)sums[(2 + p) * channels + k];
+    }
+  free(sums);
 }
 
 static void dropout_reference(const op_case *c, reference *r) {
@@ -539,21 +601,40 @@ static void dropout_reference(const op_case *c, reference *r) {
   }
 }
 
+static void reshape_reference(const op_case *c, reference *r) {
+  sum_reference(c, r);
+  r->out_shape[0] = c->attr.shape;
+}
+
 static void flatten_reference(const op_case *c, reference *r) {
   sum_reference(c, r);
   r->out_shape[0] = (ronde__shape){1, {example_elems(c)}};
 }
 
+/* The sum over the rows that have a label, each with the harness' weight, and its gradient by the mean over the examples. */
+static double judge_rows(const op_case *c, const reference *r, const int64_t *labels, float *gradient) {
+  int64_t k = r->n_classes, rows = input_elems(c) / k;
+  double sum = 0, weight = rows > c->n ? CALL_LABEL_WEIGHT : 1;
+  for (int64_t i = 0; i < rows; i++) {
+    memset(gradient + i * k, 0, (size_t)k * sizeof *gradient);
+    if (labels[i] < 0) continue;
+    sum += weight * ronde__ref_cross_entropy(1, k, r->in[0] + i * k, labels + i, gradient + i * k);
+    for (int64_t j = 0; j < k; j++) gradient[i * k + j] *= (float)(weight / (double)c->n);
+  }
+  return sum;
+}
+
 /* (1 - s) times the loss of the label, plus s times the mean of the losses that each class as the label would give. */
 static void smooth_cross_entropy(const op_case *c, reference *r) {
-  int64_t classes = example_elems(c), n = input_elems(c), *labels = malloc((size_t)c->n * sizeof *labels);
+  int64_t classes = r->n_classes, n = input_elems(c), rows = n / classes,
+          *labels = malloc((size_t)rows * sizeof *labels);
   double s = (double)c->attr.label_smoothing, *gradient = calloc((size_t)n, sizeof *gradient);
   float *part = malloc((size_t)n * sizeof *part);
   for (int64_t i = 0; i < n; i++) gradient[i] = (1 - s) * (double)r->din[0].exact[i];
   r->loss_sum *= 1 - s;
   for (int64_t k = 0; k < classes; k++) {
-    for (int64_t i = 0; i < c->n; i++) labels[i] = k;
-    r->loss_sum += s / (double)classes * (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], labels, part);
+    for (int64_t i = 0; i < rows; i++) labels[i] = r->labels[i] < 0 ? RONDE_IGNORED : k;
+    r->loss_sum += s / (double)classes * judge_rows(c, r, labels, part);
     for (int64_t i = 0; i < n; i++) gradient[i] += s / (double)classes * (double)part[i];
   }
   for (int64_t i = 0; i < n; i++) r->din[0].exact[i] = (float)gradient[i];
@@ -561,26 +642,171 @@ static void smooth_cross_entropy(const op_case *c, reference *r) {
 }
 
 static void cross_entropy_reference(const op_case *c, reference *r) {
-  int64_t classes = example_elems(c);
-  r->labels = malloc((size_t)c->n * sizeof *r->labels);
+  int64_t classes = c->rank == 2 ? c->w : example_elems(c), rows = input_elems(c) / classes;
+  r->n_classes = classes;
+  r->labels = malloc((size_t)rows * sizeof *r->labels);
   r->din[0] = expected_make(input_elems(c), 16); /* the exponent's own error */
   for (int64_t i = 0; i < input_elems(c); i++) r->in[0][i] *= 4;
-  for (int64_t n = 0; n < c->n; n++) {
+  for (int64_t n = 0; n < rows; n++) {
     const float *logits = r->in[0] + n * classes;
     int64_t best = 0;
     for (int64_t k = 1; k < classes; k++)
       if (logits[k] > logits[best]) best = k;
     r->labels[n] = n % 3 == 0 ? best : n * 5 % classes;
+    if (rows > c->n && n % 4 == 1) r->labels[n] = RONDE_IGNORED;
     r->n_correct += r->labels[n] == best;
   }
-  r->loss_sum = (double)c->n * ronde__ref_cross_entropy(c->n, classes, r->in[0], r->labels, r->din[0].exact);
+  r->loss_sum = judge_rows(c, r, r->labels, r->din[0].exact);
   if (c->attr.label_smoothing > 0) smooth_cross_entropy(c, r);
-  r->loss_bound = 1e-6 * (double)c->n;
+  r->loss_bound = 1e-6 * (double)rows;
   for (int64_t i = 0; i < input_elems(c); i++) {
+    if (r->labels[i / classes] < 0) continue;
     bool right = i % classes == r->labels[i / classes];
     r->din[0].magnitude[i] =
         fabsf(r->din[0].exact[i]) + (right ? 2 / (float)c->n : c->attr.label_smoothing / (float)c->n);
   }
+}
+
+static void lengths_reference(const op_case *c, reference *r) {
+  int64_t t = example_elems(c);
+  make_output(c, r, (ronde__shape){1, {1}}, 0);
+  r->din[0] = expected_make(input_elems(c), 0);
+  for (int64_t i = 0; i < input_elems(c); i++) {
+    int64_t padded = i / t % (t + 1); /* of the example, from none to all; padding in front counts */
+    int32_t token = i % t >= t - padded || i % t == 0 ? (int32_t)c->attr.begin[0] : (int32_t)(i % 5 + 3);
+    memcpy(&r->in[0][i], &token, sizeof token);
+    if (token != c->attr.begin[0]) r->out[0].exact[i / t] = (float)(i % t + 1);
+  }
+}
+
+/* Where feature e of row t of operand i (query, key, value) lies in its input. */
+static int64_t attention_place(const op_case *c, int i, int64_t n, int64_t t, int64_t e) {
+  bool packed = c->attr.n_inputs - c->attr.lengths == 1;
+  int64_t rows = i > 0 && !packed ? c->second[0] : c->c;
+  return (n * rows + t) * c->w + e + (packed ? i * (c->w / 3) : 0);
+}
+
+/* One head of one query by the definition, in f64. */
+static void attention_query(const op_case *c, reference *r, int64_t n, int64_t h, int64_t t, double *const sums[6]) {
+  bool packed = c->attr.n_inputs - c->attr.lengths == 1;
+  int64_t f = packed ? c->w / 3 : c->w, d = f / c->attr.heads, keys = packed ? c->c : c->second[0], e0 = h * d;
+  const float *x[3] = {r->in[0], r->in[packed ? 0 : 1], r->in[packed ? 0 : 2]};
+  double scale = 1 / sqrt((double)d), most = -INFINITY, sum = 0, dot = 0, large = 0, large_dot = 0;
+  if (c->attr.lengths) keys = ronde__min(keys, (int64_t)r->in[c->attr.n_inputs - 1][n]);
+  if (c->attr.causal) keys = ronde__min(keys, t + 1);
+  double *p = calloc((size_t)keys + 1, 2 * sizeof *p), *dp = p + keys + 1;
+#define AT(i, row, e) attention_place(c, i, n, row, e0 + (e))
+  for (int64_t s = 0; s < keys; s++) {
+    double magnitude = 0;
+    for (int64_t e = 0; e < d; e++) {
+      p[s] += scale * (double)x[0][AT(0, t, e)] * (double)x[1][AT(1, s, e)];
+      magnitude += scale * fabs((double)x[0][AT(0, t, e)] * (double)x[1][AT(1, s, e)]);
+    }
+    most = fmax(most, p[s]), large = fmax(large, magnitude);
+  }
+  for (int64_t s = 0; s < keys; s++) sum += p[s] = exp(p[s] - most);
+  large = 1 + 2 * large; /* the error of a score is one of the softmax, relative */
+  const float *dy = r->dout[0] + (n * c->c + t) * f + e0;
+  for (int64_t s = 0; s < keys; s++) {
+    p[s] /= sum;
+    double magnitude = 0;
+    for (int64_t e = 0; e < d; e++) {
+      double v = (double)x[2][AT(2, s, e)];
+      r->out[0].magnitude[(n * c->c + t) * f + e0 + e] += (float)(p[s] * fabs(v) * large);
+      sums[5][(n * c->c + t) * f + e0 + e] += p[s] * v;
+      dp[s] += (double)dy[e] * v, magnitude += fabs((double)dy[e] * v);
+    }
+    dot += p[s] * dp[s], large_dot += p[s] * magnitude;
+  }
+  for (int64_t s = 0; s < keys; s++) {
+    double ds = scale * p[s] * (dp[s] - dot), size = 0;
+    for (int64_t e = 0; e < d; e++) size += fabs((double)dy[e] * (double)x[2][AT(2, s, e)]);
+    size = scale * p[s] * (size + large_dot) * large;
+    for (int64_t e = 0; e < d; e++) {
+      int in_key = packed ? 0 : 1, in_value = packed ? 0 : 2;
+      sums[0][AT(0, t, e)] += ds * (double)x[1][AT(1, s, e)];
+      sums[in_key][AT(1, s, e)] += ds * (double)x[0][AT(0, t, e)];
+      sums[in_value][AT(2, s, e)] += p[s] * (double)dy[e];
+      r->din[0].magnitude[AT(0, t, e)] += (float)(size * fabs((double)x[1][AT(1, s, e)]));
+      r->din[in_key].magnitude[AT(1, s, e)] += (float)(size * fabs((double)x[0][AT(0, t, e)]));
+      r->din[in_value].magnitude[AT(2, s, e)] += (float)(p[s] * fabs((double)dy[e]) * large);
+    }
+  }
+#undef AT
+  free(p);
+}
+
+static void attention_reference(const op_case *c, reference *r) {
+  bool packed = c->attr.n_inputs - c->attr.lengths == 1;
+  int64_t f = packed ? c->w / 3 : c->w, keys = packed ? c->c : c->second[0];
+  double *sums[6] = {0};
+  make_output(c, r, (ronde__shape){2, {c->c, f}}, (double)(keys + f) + 16);
+  for (int i = 0; i < c->attr.n_inputs; i++) {
+    r->din[i] = expected_make(elems_of_input(c, i), (double)(keys + f + c->c) + 16);
+    sums[i] = calloc((size_t)elems_of_input(c, i), sizeof **sums);
+  }
+  sums[5] = calloc((size_t)r->out[0].n, sizeof **sums);
+  for (int64_t n = 0; n < c->n && c->attr.lengths; n++) /* 1, then others, one of them none, one too many */
+    r->in[c->attr.n_inputs - 1][n] = n == 0 ? 1 : (float)(n * 2 % (keys + 2));
+  for (int64_t i = 0; i < c->n * c->attr.heads * c->c; i++)
+    attention_query(c, r, i / c->c / c->attr.heads, i / c->c % c->attr.heads, i % c->c, sums);
+  for (int i = 0; i < c->attr.n_inputs; i++)
+    for (int64_t e = 0; e < r->din[i].n; e++) r->din[i].exact[e] = (float)sums[i][e];
+  for (int64_t e = 0; e < r->out[0].n; e++) r->out[0].exact[e] = (float)sums[5][e];
+  for (int i = 0; i < 6; i++) free(sums[i]);
+}
+
+static void rms_norm_reference(const op_case *c, reference *r) {
+  ronde__shape shape = input_shape(c);
+  int64_t n = shape.dim[shape.rank - 1];
+  make_output(c, r, shape, (double)n);
+  int64_t rows = r->out[0].n / n;
+  make_params(r, n, 0, 4, (double)rows);
+  r->din[0] = expected_make(r->out[0].n, (double)n);
+  double *sums = calloc((size_t)(2 * n), sizeof *sums);
+  for (int64_t g = 0; g < rows; g++) {
+    const float *x = r->in[0] + g * n, *dy = r->dout[0] + g * n, *w = r->param[0];
+    double squares = 0, mean = 0, large = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)x[i] * (double)x[i] / (double)n;
+    double rest = 1 / sqrt(squares + (double)c->attr.eps);
+    for (int64_t i = 0; i < n; i++) {
+      double z = (double)x[i] * rest, e = (double)dy[i] * (double)w[i];
+      mean += e * z / (double)n, large += fabs(e * z) / (double)n;
+      sums[i] += (double)dy[i] * z, sums[n + i] += fabs((double)dy[i] * z);
+      r->out[0].exact[g * n + i] = (float)(z * (double)w[i]);
+      r->out[0].magnitude[g * n + i] = (float)fabs(z * (double)w[i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+      double z = (double)x[i] * rest, e = (double)dy[i] * (double)w[i];
+      r->din[0].exact[g * n + i] = (float)(rest * (e - z * mean));
+      r->din[0].magnitude[g * n + i] = (float)(rest * (fabs(e) + fabs(z) * large));
+    }
+  }
+  for (int64_t i = 0; i < n; i++)
+    r->dparam[0].exact[i] = (float)sums[i], r->dparam[0].magnitude[i] = (float)sums[n + i];
+  free(sums);
+}
+
+static void embedding_reference(const op_case *c, reference *r) {
+  ronde__shape shape = shape_of_input(c, 0);
+  int64_t f = c->attr.out_channels, rows = c->attr.vocabulary, places = input_elems(c);
+  double *sums = calloc((size_t)(2 * rows * f), sizeof *sums);
+  shape.dim[shape.rank++] = f;
+  make_output(c, r, shape, 0);
+  make_params(r, rows * f, 0, 4, 1);
+  r->din[0] = expected_make(places, 0);
+  for (int64_t p = 0; p < places; p++) {
+    int32_t token = (int32_t)(p * p * 7 % rows);
+    memcpy(&r->in[0][p], &token, sizeof token);
+    for (int64_t i = 0; i < f; i++) {
+      double dy = (double)r->dout[0][p * f + i];
+      r->out[0].exact[p * f + i] = r->param[0][token * f + i];
+      sums[token * f + i] += dy, sums[(rows + token) * f + i] += fabs(dy);
+    }
+  }
+  for (int64_t i = 0; i < rows * f; i++)
+    r->dparam[0].exact[i] = (float)sums[i], r->dparam[0].magnitude[i] = (float)sums[rows * f + i];
+  free(sums);
 }
 
 static double value_loss(const op_case *c, const float *x, const float *t, float *dx) {
@@ -605,10 +831,16 @@ static void value_loss_reference(const op_case *c, reference *r) {
 static int n_inputs_of(const op_case *c) {
   switch (c->kind) {
   case RONDE__OP_LSTM:
+  case RONDE__OP_GRU:
+  case RONDE__OP_ATTENTION:
   case RONDE__OP_CONCAT: return c->attr.n_inputs;
+  case RONDE__OP_CTC_LOSS: return c->attr.lengths ? 3 : 1;
   case RONDE__OP_ADD:
   case RONDE__OP_SUBTRACT:
   case RONDE__OP_MULTIPLY:
+  case RONDE__OP_PAIR:
+  case RONDE__OP_PAIR_SUM:
+  case RONDE__OP_MATMUL:
   case RONDE__OP_MSE_LOSS:
   case RONDE__OP_L1_LOSS:
   case RONDE__OP_HUBER_LOSS:
@@ -620,6 +852,7 @@ static int n_inputs_of(const op_case *c) {
 /* An op without a row here fails the test. */
 static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = {
     [RONDE__OP_CONV2D] = conv_reference,
+    [RONDE__OP_CONV_TRANSPOSE2D] = conv_transpose_reference,
     [RONDE__OP_LINEAR] = linear_reference,
     [RONDE__OP_MAX_POOL2D] = max_pool_reference,
     [RONDE__OP_AVG_POOL2D] = avg_pool_reference,
@@ -629,6 +862,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_ACTIVATION] = activation_reference,
     [RONDE__OP_POINTWISE] = pointwise_reference,
     [RONDE__OP_UPSAMPLE2D] = upsample_reference,
+    [RONDE__OP_RESIZE2D] = resize_reference,
     [RONDE__OP_FLATTEN] = flatten_reference,
     [RONDE__OP_ADD] = sum_reference,
     [RONDE__OP_CONCAT] = concat_reference,
@@ -638,8 +872,25 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_SPLIT] = split_reference,
     [RONDE__OP_SOFTMAX] = softmax_reference,
     [RONDE__OP_LAYER_NORM] = layer_norm_reference,
-    [RONDE__OP_LSTM] = lstm_reference,
+    [RONDE__OP_GROUP_NORM] = group_norm_reference,
+    [RONDE__OP_LSTM] = recurrent_reference,
+    [RONDE__OP_GRU] = recurrent_reference,
+    [RONDE__OP_PAIR] = pair_reference,
+    [RONDE__OP_PAIR_SUM] = pair_reference,
+    [RONDE__OP_FUNCTION] = function_reference,
+    [RONDE__OP_REDUCE] = reduce_reference,
+    [RONDE__OP_REDUCE_SUM] = reduce_reference,
+    [RONDE__OP_RESHAPE] = reshape_reference,
+    [RONDE__OP_TRANSPOSE] = transpose_reference,
+    [RONDE__OP_SLICE] = slice_reference,
+    [RONDE__OP_PARAMETER] = parameter_reference,
+    [RONDE__OP_MATMUL] = matmul_reference,
+    [RONDE__OP_LENGTHS] = lengths_reference,
+    [RONDE__OP_ATTENTION] = attention_reference,
+    [RONDE__OP_RMS_NORM] = rms_norm_reference,
+    [RONDE__OP_EMBEDDING] = embedding_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
+    [RONDE__OP_CTC_LOSS] = ctc_reference,
     [RONDE__OP_MSE_LOSS] = value_loss_reference,
     [RONDE__OP_L1_LOSS] = value_loss_reference,
     [RONDE__OP_HUBER_LOSS] = value_loss_reference,

@@ -12,10 +12,12 @@ bool found(const op_run *run, const char *format, ...) {
   const ronde__op_attr *a = &c->attr;
   if (*finding) return false;
   size_t size = sizeof finding, used = 0;
-  used +=
-      (size_t)snprintf(finding, size, "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d, act %d",
-                       run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels, a->kernel[0],
-                       a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1], a->act);
+  used += (size_t)snprintf(finding, size,
+                           "%s n %d, %dx%dx%d -> %d, kernel %dx%d, stride %dx%d, padding %dx%d+%dx%d, dilation "
+                           "%dx%d, groups %d, act %d",
+                           run->v->op->name, (int)c->n, (int)c->c, (int)c->h, (int)c->w, (int)a->out_channels,
+                           a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1],
+                           a->padding_more[0], a->padding_more[1], a->dilation[0], a->dilation[1], a->groups, a->act);
   used +=
       (size_t)snprintf(finding + used, size - used,
                        " (%s %s, gemm %d, %d threads, %s, need %u, accumulate %d, in dout %d): ", run->v->kernels->isa,
@@ -217,6 +219,8 @@ void op_run_bind(op_run *run, bool backward) {
   for (int i = 0; i < run->ref->n_outputs; i++) run->call.out[i] = run->out[i].at;
   run->call.labels = run->ref->labels;
   run->call.loss_scale = 1 / (float)run->c->n;
+  run->call.label_weight =
+      run->ref->n_classes && elems_of_input(run->c, 0) > run->c->n * run->ref->n_classes ? (float)CALL_LABEL_WEIGHT : 1;
   for (int i = 0; i < run->ref->n_inputs; i++) run->call.in[i] = run->in[i].at;
   for (int i = 0; i < run->desc.n_params; i++) run->call.param[i] = run->param[i].at;
 }

@@ -1,6 +1,8 @@
 /* Trainings within a test's process, and what they leave behind. */
 #include "train_testing.h"
 
+#include "lib/folder.h"
+
 void (*observe_also)(ronde__run *run);
 ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out) = ronde__transport_threads;
 
@@ -254,16 +256,51 @@ ronde_status small_nan_read(void *user, ronde_split split, const int64_t *ids, i
                             float *targets) {
   RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
   for (int64_t i = 0; i < n; i++)
-    if (ids[i] == 13) x[i * SMALL_PIXELS] = NAN;
+    if (ids[i] == 13 && split == RONDE_SPLIT_TRAIN) x[i * SMALL_PIXELS] = NAN;
   return RONDE_OK;
 }
 
-ronde_status train_small_on(ronde_source source, const char *options, json_t **run_out) {
-  ronde_hooks hooks = {.model = small_model, .source = &source};
+ronde_status small_huge_read(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                             float *targets) {
+  RONDE_TRY(small_read(NULL, split, ids, n, x, labels, targets));
+  for (int64_t i = 0; i < n && split == RONDE_SPLIT_TRAIN; ++i)
+    if (ids[i] == 7) x[i * SMALL_PIXELS] = INFINITY;
+  return RONDE_OK;
+}
+
+ronde_tensor *saturating_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  return ronde_linear(ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 4, false)), "fc2", classes, false);
+}
+
+ronde_status train_on(const char *options, ronde_source source, ronde_model_fn model, json_t **run_out) {
+  ronde_hooks hooks = {.model = model, .source = &source};
   ronde_config *config = config_make("train", options);
   char *text = NULL;
+  test_log_start(&lines);
   ronde_status status = ronde_train(config, &hooks, &text);
   ronde_config_destroy(config);
-  *run_out = json_of(text);
+  *run_out = text ? json_of(text) : NULL;
   return status;
+}
+
+/* ---- small problems ---- */
+
+ronde__sim_options virtual_links = {.within = {10e-6, 1e-9}, .seed = 3};
+
+ronde_status make_virtual(int n_ranks, ronde__transport **transports_out) {
+  virtual_links.n = n_ranks;
+  return ronde__transport_sim(&virtual_links, transports_out);
+}
+
+observed observe_small(const small_problem *p, const char *format, ...) {
+  char more[256], options[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(more, sizeof more, format, args);
+  va_end(args);
+  snprintf(options, sizeof options, "%s threads=1 %s", p->options, more);
+  ronde_source source = p->values ? small_values(p->n_train, p->n_test) : small_source(p->n_train, p->n_test);
+  observed o = observe(options, p->model ? &source : NULL, p->model, NULL);
+  if (o.status != RONDE_OK) fail_msg("%s %s: status %d", p->name, options, o.status);
+  return o;
 }

@@ -1,0 +1,84 @@
+/* The gates of recurrent layers: one step of one example in one pass, from the sums of products to the new state. */
+#include "kernel/simd_math.h"
+
+/* Of h values at i, the gates of which lie h apart. */
+void NAME(lstm_step)(float *gates, const float *bias, const float *cell_before, float *cell, float *y, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec sum[4], c;
+    UNROLL
+    for (int g = 0; g < 4; g++) {
+      sum[g] = load_some(gates + g * h + i, live);
+      if (bias) sum[g] += load_some(bias + g * h + i, live);
+    }
+    vec open[3] = {sum[0], sum[1], sum[3]};
+    sigmoid_each(3, open);
+    tanh_each(1, &sum[2]);
+    c = open[0] * sum[2];
+    if (cell_before) c += open[1] * load_some(cell_before + i, live);
+    store_some(gates + i, open[0], live);
+    store_some(gates + h + i, open[1], live);
+    store_some(gates + 2 * h + i, sum[2], live);
+    store_some(gates + 3 * h + i, open[2], live);
+    store_some(cell + i, c, live);
+    tanh_each(1, &c);
+    store_some(y + i, open[2] * c, live);
+  }
+}
+
+void NAME(lstm_step_back)(const float *gates, const float *cell_before, const float *cell, const float *dy, float *dh,
+                          float *dcell, float *dgates, int64_t h) {
+  for (int64_t k = 0; k < h; k += LANES) {
+    int64_t live = ronde__min(LANES, h - k);
+    vec i = load_some(gates + k, live), f = load_some(gates + h + k, live), g = load_some(gates + 2 * h + k, live);
+    vec o = load_some(gates + 3 * h + k, live), y = load_some(cell + k, live), of_h = load_some(dh + k, live);
+    if (dy) of_h += load_some(dy + k, live);
+    tanh_each(1, &y);
+    vec of_c = load_some(dcell + k, live) + of_h * o * (1.0f - y * y), before = {0};
+    if (cell_before) before = load_some(cell_before + k, live);
+    store_some(dgates + k, of_c * g * i * (1.0f - i), live);
+    store_some(dgates + h + k, of_c * before * f * (1.0f - f), live);
+    store_some(dgates + 2 * h + k, of_c * i * (1.0f - g * g), live);
+    store_some(dgates + 3 * h + k, of_h * y * o * (1.0f - o), live);
+    store_some(dcell + k, of_c * f, live);
+    store_some(dh + k, (vec){0}, live);
+  }
+}
+
+void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec open[2], n = load_some(gates + 2 * h + i, live), q = load_some(sums + 2 * h + i, live);
+    UNROLL
+    for (int g = 0; g < 2; g++) {
+      open[g] = load_some(gates + g * h + i, live) + load_some(sums + g * h + i, live);
+      if (bias) open[g] += load_some(bias + g * h + i, live);
+    }
+    if (bias) n += load_some(bias + 2 * h + i, live);
+    if (bias) q += load_some(bias + 3 * h + i, live);
+    sigmoid_each(2, open);
+    n += open[0] * q;
+    tanh_each(1, &n);
+    store_some(gates + i, open[0], live);
+    store_some(gates + h + i, open[1], live);
+    store_some(gates + 2 * h + i, n, live);
+    store_some(gates + 3 * h + i, q, live);
+    store_some(y + i, n + open[1] * (load_some(y_before + i, live) - n), live);
+  }
+}
+
+void NAME(gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
+                         int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec r = load_some(gates + i, live), z = load_some(gates + h + i, live), n = load_some(gates + 2 * h + i, live);
+    vec q = load_some(gates + 3 * h + i, live), of_h = load_some(dh + i, live);
+    if (dy) of_h += load_some(dy + i, live);
+    vec of_n = of_h * (1.0f - z) * (1.0f - n * n), of_z = of_h * (load_some(y_before + i, live) - n);
+    store_some(dgates + i, of_n * q * r * (1.0f - r), live);
+    store_some(dgates + h + i, of_z * z * (1.0f - z), live);
+    store_some(dgates + 2 * h + i, of_n, live);
+    store_some(dgates + 3 * h + i, of_n * r, live);
+    store_some(dh + i, of_h * z, live);
+  }
+}

@@ -1,0 +1,369 @@
+/* Operators that take elements of an activation, or put some around it: by what the file alone decides. */
+#include "onnx/import.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
+}
+
+/* A list of axes as dimensions of an example; all of the file's, where there is none. */
+static ronde_status dims_of_axes(const ronde__onnx_import *im, const ronde__onnx_node *node,
+                                 const ronde__onnx_value *axes, int n, int rank, int *dims_out) {
+  for (int i = 0; i < n; i++) {
+    int lead = im->file->lead;
+    int64_t axis = axes ? axes->size[i] : i;
+    if (axis < 0) axis += rank + lead;
+    if (axis < 0 || axis >= rank + lead) return ronde__onnx_fail(im, node, "axis %" PRId64 " is not there", axis);
+    dims_out[i] = (int)axis - lead; /* -1: the batch */
+  }
+  return RONDE_OK;
+}
+
+/* ---- slices ---- */
+
+typedef struct cut {
+  int64_t begin[RONDE_MAX_RANK], step[RONDE_MAX_RANK], size[RONDE_MAX_RANK];
+} cut;
+
+static cut whole_of(int rank, const int64_t *dims) {
+  cut c = {{0}, {0}, {0}};
+  for (int d = 0; d < rank; d++) c.step[d] = 1, c.size[d] = dims[d];
+  return c;
+}
+
+static int64_t bounded(int64_t at, int64_t n, int64_t least, int64_t most) {
+  if (at < 0) at = at < -n ? -1 : at + n; /* what is below the first stays below it */
+  return ronde__max(least, ronde__min(most, at));
+}
+
+static ronde_status cut_dim(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t start, int64_t end,
+                            int64_t step, int64_t n, cut *c, int d) {
+  if (step == 0 || step < -INT32_MAX || step > INT32_MAX) return ronde__onnx_fail(im, node, "its step is impossible");
+  start = step > 0 ? bounded(start, n, 0, n) : bounded(start, n, -1, n - 1);
+  end = step > 0 ? bounded(end, n, 0, n) : bounded(end, n, -1, n - 1);
+  int64_t length = step > 0 ? end - start : start - end;
+  if (length <= 0) return ronde__onnx_fail(im, node, "nothing of dimension %d is left", d);
+  c->begin[d] = start;
+  c->step[d] = step;
+  c->size[d] = ronde__ceil_div(length, step > 0 ? step : -step);
+  return RONDE_OK;
+}
+
+/* A stretch of the channels is a piece of a split, which stays in the layout of an image. */
+static ronde_tensor *take(const ronde_tensor *x, const cut *c) {
+  int64_t dims[RONDE_MAX_RANK], sizes[3];
+  int rank = ronde_tensor_dims(x, dims), n = 0, own = 0;
+  ronde_tensor *pieces[3];
+  bool others = false, all = c->begin[0] == 0 && c->step[0] == 1 && c->size[0] == dims[0];
+  for (int d = 1; d < rank; d++) others |= c->begin[d] != 0 || c->step[d] != 1 || c->size[d] != dims[d];
+  if (others || all || c->step[0] != 1) return ronde_slice(x, c->begin, c->step, c->size);
+  if (c->begin[0] > 0) sizes[n++] = c->begin[0], own = 1;
+  sizes[n++] = c->size[0];
+  if (c->begin[0] + c->size[0] < dims[0]) sizes[n++] = dims[0] - c->begin[0] - c->size[0];
+  ronde_cut(x, n, sizes, pieces);
+  return pieces[own];
+}
+
+/* What is passed over: nothing is cut from the batch. */
+static bool keeps_batch(int64_t start, int64_t end, int64_t step, int64_t batch) {
+  return start == 0 && step == 1 && (end == RONDE__ONNX_BATCH || end >= INT32_MAX || (batch && end >= batch));
+}
+
+/* Starts, ends, axes and steps are inputs since opset 10, and attributes before. */
+static ronde_status read_list(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *name,
+                              ronde__onnx_value *list_out, bool *given_out) {
+  size_t n;
+  const int64_t *values = ronde__onnx_attr_ints(node, name, &n);
+  *given_out = values || ronde__onnx_in(im, node, i);
+  if (!values) return *given_out ? ronde__onnx_in_sizes(im, node, i, list_out) : RONDE_OK;
+  if (n > RONDE__ONNX_MAX_SIZES) return ronde__onnx_fail(im, node, "its %s are too many", name);
+  *list_out = (ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = (int)n};
+  memcpy(list_out->size, values, n * sizeof *values);
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_value starts, ends, axes, steps;
+  bool has_starts, has_ends, has_axes, has_steps;
+  int64_t dims[RONDE_MAX_RANK];
+  int of[RONDE__ONNX_MAX_SIZES];
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(read_list(im, node, 1, "starts", &starts, &has_starts));
+  RONDE_TRY(read_list(im, node, 2, "ends", &ends, &has_ends));
+  RONDE_TRY(read_list(im, node, 3, "axes", &axes, &has_axes));
+  RONDE_TRY(read_list(im, node, 4, "steps", &steps, &has_steps));
+  if (!has_starts || !has_ends || starts.n != ends.n || (has_axes && axes.n != starts.n) ||
+      (has_steps && steps.n != starts.n))
+    return ronde__onnx_fail(im, node, "its lists differ in length");
+  int rank = ronde_tensor_dims(x, dims);
+  cut c = whole_of(rank, dims);
+  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, starts.n, rank, of));
+  for (int i = 0; i < starts.n; i++) {
+    int64_t step = has_steps ? steps.size[i] : 1;
+    if (of[i] >= 0) RONDE_TRY(cut_dim(im, node, starts.size[i], ends.size[i], step, dims[of[i]], &c, of[i]));
+    else if (!keeps_batch(starts.size[i], ends.size[i], step, im->file->batch))
+      return ronde__onnx_fail(im, node, "it cuts the batch");
+  }
+  RONDE_TRY(name_next(im, node));
+  return ronde__onnx_set(im, node, 0, take(x, &c));
+}
+
+/* ---- gather ---- */
+
+/* How many indices from i on are an arithmetic progression. */
+static int run_of(const int64_t *at, int n, int i) {
+  int length = 1;
+  while (i + length < n && (length < 2 || at[i + length] - at[i + length - 1] == at[i + 1] - at[i]) &&
+         at[i + length] != at[i])
+    length++;
+  return length;
+}
+
+/* The slices of dimension d at these indices, one behind the other. */
+static const ronde_tensor *gather(const ronde_tensor *x, int d, const int64_t *at, int n) {
+  int64_t dims[RONDE_MAX_RANK];
+  int rank = ronde_tensor_dims(x, dims);
+  const ronde_tensor *parts[2] = {NULL, NULL};
+  for (int i = 0; i < n;) {
+    int length = run_of(at, n, i);
+    cut c = whole_of(rank, dims);
+    c.begin[d] = at[i];
+    c.step[d] = length > 1 ? at[i + 1] - at[i] : 1;
+    c.size[d] = length;
+    parts[1] = take(x, &c);
+    parts[0] = parts[0] ? ronde_concat_along(parts, 2, d) : parts[1];
+    if (!parts[0]) return NULL;
+    i += length;
+  }
+  return parts[0];
+}
+
+/* The dims of constant indices, which take the place of the dimension. */
+static ronde__shape dims_of_indices(const ronde__onnx_value *at) {
+  ronde__shape shape = {0};
+  if (at->kind == RONDE__ONNX_SIZES) return at->is_scalar ? shape : (ronde__shape){1, {at->n}};
+  for (size_t d = 0; d < at->constant->n_dims && d < RONDE_MAX_RANK; d++)
+    shape.dim[shape.rank++] = at->constant->dims[d];
+  return shape;
+}
+
+ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  enum { MAX_INDICES = 256 };
+  int64_t at[MAX_INDICES];
+  const ronde__onnx_value *given = ronde__onnx_in(im, node, 1);
+  ronde__shape own = {0}, to = {0};
+  int dim, n = 0;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  bool known = given && (given->kind == RONDE__ONNX_SIZES ||
+                         (given->kind == RONDE__ONNX_CONSTANT && given->constant->n_dims <= RONDE_MAX_RANK &&
+                          ronde__onnx_read_integers(given->constant, MAX_INDICES, at, &n)));
+  if (!known) return ronde__onnx_fail(im, node, "its indices are not up to %d numbers of the file", MAX_INDICES);
+  if (given->kind == RONDE__ONNX_SIZES) memcpy(at, given->size, (size_t)(n = given->n) * sizeof *at);
+  own.rank = ronde_tensor_dims(x, own.dim);
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), own.rank, &dim));
+  ronde__shape indices = dims_of_indices(given);
+  if (n < 1 || own.rank - 1 + indices.rank > RONDE_MAX_RANK)
+    return ronde__onnx_fail(im, node, "it has no indices, or too many dimensions");
+  for (int i = 0; i < n; i++) {
+    if (at[i] < 0) at[i] = at[i] < -own.dim[dim] ? -1 : at[i] + own.dim[dim];
+    if (at[i] < 0 || at[i] >= own.dim[dim]) return ronde__onnx_fail(im, node, "an index is not there");
+  }
+  for (int d = 0; d < own.rank; d++) {
+    if (d != dim) to.dim[to.rank++] = own.dim[d];
+    for (int k = 0; k < indices.rank && d == dim; k++) to.dim[to.rank++] = indices.dim[k];
+  }
+  if (to.rank == 0) to = (ronde__shape){1, {1}};
+  if (own.rank == 1 && indices.rank == 0 && im->file->lead)
+    return ronde__onnx_fail(im, node, "nothing of an example is left but one number without a dimension");
+  bool reshapes = indices.rank != 1;
+  if (!reshapes) RONDE_TRY(name_next(im, node));
+  x = gather(x, dim, at, n);
+  if (reshapes) RONDE_TRY(name_next(im, node));
+  return ronde__onnx_set(im, node, 0, reshapes ? ronde_reshape(x, to.rank, to.dim) : x);
+}
+
+/* ---- padding ---- */
+
+static ronde_status pad(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
+                        const int64_t *before, const int64_t *after, ronde_pad_mode mode, double value) {
+  RONDE_TRY(name_next(im, node));
+  return ronde__onnx_set(im, node, 0, ronde_pad(x, before, after, mode, (float)value));
+}
+
+/* As many as twice the axes: more than other lists have. */
+static ronde_status read_pads(ronde__onnx_import *im, const ronde__onnx_node *node, int64_t *pads, int max,
+                              int *n_out) {
+  size_t n;
+  const int64_t *given = ronde__onnx_attr_ints(node, "pads", &n);
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, 1);
+  *n_out = (int)ronde__min((int64_t)n, max + 1);
+  if (given && *n_out <= max) memcpy(pads, given, n * sizeof *given);
+  if (given) return RONDE_OK;
+  if (value && value->kind == RONDE__ONNX_SIZES) {
+    memcpy(pads, value->size, (size_t)value->n * sizeof *pads);
+    return *n_out = value->n, RONDE_OK;
+  }
+  if (value && value->kind == RONDE__ONNX_CONSTANT && ronde__onnx_read_integers(value->constant, max, pads, n_out))
+    return RONDE_OK;
+  return ronde__onnx_fail(im, node, "its pads do not follow from the file alone");
+}
+
+static ronde_status read_mode(const ronde__onnx_import *im, const ronde__onnx_node *node, ronde_pad_mode *mode_out) {
+  static const char *const words[] = {"constant", "edge", "reflect", "wrap"};
+  for (int i = 0; i < 4; i++)
+    if (ronde__onnx_attr_is(node, "mode", "constant", words[i])) return *mode_out = (ronde_pad_mode)i, RONDE_OK;
+  return ronde__onnx_fail(im, node, "its mode is unknown");
+}
+
+/* Pads, value and axes are inputs since opset 11, and attributes before. */
+ronde_status ronde__onnx_op_pad(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_value axes;
+  int64_t dims[RONDE_MAX_RANK], before[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
+  int of[2 * RONDE__ONNX_MAX_SIZES];
+  double value;
+  ronde_pad_mode mode = RONDE_PAD_VALUE;
+  bool has_axes = ronde__onnx_in(im, node, 3) != NULL;
+  int64_t pads[2 * RONDE__ONNX_MAX_SIZES];
+  int n_pads;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(read_pads(im, node, pads, 2 * RONDE__ONNX_MAX_SIZES, &n_pads));
+  RONDE_TRY(ronde__onnx_in_number(im, node, 2, ronde__onnx_attr_float(node, "value", 0), &value));
+  RONDE_TRY(read_mode(im, node, &mode));
+  if (has_axes) RONDE_TRY(ronde__onnx_in_sizes(im, node, 3, &axes));
+  int rank = ronde_tensor_dims(x, dims), n = n_pads / 2;
+  if (n_pads % 2 || n > RONDE__ONNX_MAX_SIZES || n != (has_axes ? axes.n : rank + im->file->lead))
+    return ronde__onnx_fail(im, node, "its pads are not two for each axis");
+  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, n, rank, of));
+  for (int i = 0; i < n; i++) {
+    if (of[i] >= 0) before[of[i]] = pads[i], after[of[i]] = pads[n + i];
+    else if (pads[i] || pads[n + i]) return ronde__onnx_fail(im, node, "it pads the batch");
+  }
+  return pad(im, node, x, before, after, mode, value);
+}
+
+/* To given sizes, in the middle: an odd element more or less is behind. */
+ronde_status ronde__onnx_op_center_crop_pad(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_value to, axes = {.kind = RONDE__ONNX_SIZES};
+  int64_t dims[RONDE_MAX_RANK], before[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
+  int of[RONDE__ONNX_MAX_SIZES];
+  size_t n;
+  const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
+  int rank = ronde_tensor_dims(x, dims);
+  if (to.n != (given ? (int)n : rank + im->file->lead) || (given && n > RONDE__ONNX_MAX_SIZES))
+    return ronde__onnx_fail(im, node, "it has not one size for each axis");
+  if (given) memcpy(axes.size, given, n * sizeof *given);
+  RONDE_TRY(dims_of_axes(im, node, given ? &axes : NULL, to.n, rank, of));
+  for (int i = 0; i < to.n; i++) {
+    if (of[i] < 0 && to.size[i] != RONDE__ONNX_BATCH) return ronde__onnx_fail(im, node, "it cuts or pads the batch");
+    if (of[i] < 0) continue;
+    int64_t more = to.size[i] - dims[of[i]];
+    if (to.size[i] < 1 || to.size[i] > INT32_MAX) return ronde__onnx_fail(im, node, "a size is impossible");
+    before[of[i]] = more / 2;
+    after[of[i]] = more - more / 2;
+  }
+  return pad(im, node, x, before, after, RONDE_PAD_VALUE, 0);
+}
+
+/* ---- repeating ---- */
+
+ronde_status ronde__onnx_op_tile(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_value times;
+  int64_t dims[RONDE_MAX_RANK], none[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
+  int lead = im->file->lead;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &times));
+  int rank = ronde_tensor_dims(x, dims);
+  if (times.n != rank + lead || (lead && times.size[0] != 1))
+    return ronde__onnx_fail(im, node, "it repeats the batch, or has not one number for each axis");
+  for (int d = 0; d < rank; d++) {
+    int64_t n = times.size[d + lead];
+    if (n < 1 || n > INT32_MAX / dims[d]) return ronde__onnx_fail(im, node, "a number of times is impossible");
+    after[d] = (n - 1) * dims[d];
+  }
+  return pad(im, node, x, none, after, RONDE_PAD_WRAP, 0);
+}
+
+/* Dimensions of 1 become larger; new ones come in front. */
+ronde_status ronde__onnx_expand_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_value to;
+  int64_t dims[RONDE_MAX_RANK], none[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
+  int lead = im->file->lead;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
+  int rank = ronde_tensor_dims(x, dims), wanted = (int)ronde__max(to.n - lead, rank);
+  bool batch = !lead || to.n < rank + lead || to.size[0] == RONDE__ONNX_BATCH || to.size[0] == 1 ||
+               (im->file->batch && to.size[0] == im->file->batch);
+  if (wanted > RONDE_MAX_RANK || (lead && wanted != rank) || !batch)
+    return ronde__onnx_fail(im, node, "the batch would not stay in front");
+  if (wanted > rank) {
+    memmove(dims + wanted - rank, dims, (size_t)rank * sizeof *dims);
+    for (int d = 0; d < wanted - rank; d++) dims[d] = 1;
+    x = ronde_reshape(x, wanted, dims);
+  }
+  for (int d = 0; d < wanted; d++) {
+    int at = to.n - wanted + d;
+    int64_t size = at >= lead ? to.size[at] : 1;
+    if (size != 1 && size != dims[d] && (dims[d] != 1 || size < 1 || size > INT32_MAX))
+      return ronde__onnx_fail(im, node, "dimension %d cannot be expanded so", d);
+    if (dims[d] == 1) after[d] = size - 1;
+  }
+  return pad(im, node, x, none, after, RONDE_PAD_EDGE, 0);
+}
+
+/* ---- depth and space ---- */
+
+static ronde_status turn(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x, int lead,
+                         const int64_t split[6], const int order[6], const int64_t *to) {
+  int64_t dims[RONDE_MAX_RANK];
+  int own[RONDE_MAX_RANK], n = 6 - lead;
+  for (int d = 0; d < n; d++) dims[d] = split[d + lead], own[d] = order[d + lead] - lead;
+  x = ronde_transpose(ronde_reshape(x, n, dims), own);
+  RONDE_TRY(name_next(im, node));
+  return ronde__onnx_set(im, node, 0, ronde_reshape(x, 4 - lead, to + lead));
+}
+
+static ronde_status read_image(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
+                               int64_t d[4], int64_t *block_out) {
+  int64_t dims[RONDE_MAX_RANK];
+  int lead = im->file->lead;
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
+  *block_out = ronde__onnx_attr_int(node, "blocksize", 0);
+  if (ronde_tensor_dims(*x_out, dims) + lead != 4 || *block_out < 1 || *block_out > INT16_MAX)
+    return ronde__onnx_fail(im, node, "its input has not 4 dimensions, or its blocksize is impossible");
+  d[0] = 1;
+  for (int i = lead; i < 4; i++) d[i] = dims[i - lead];
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_op_depth_to_space(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  static const int depth_first[] = {0, 3, 4, 1, 5, 2}, column_first[] = {0, 1, 4, 2, 5, 3};
+  const ronde_tensor *x;
+  int64_t d[4], b;
+  RONDE_TRY(read_image(im, node, &x, d, &b));
+  if (d[1] % (b * b)) return ronde__onnx_fail(im, node, "its blocks do not divide the channels");
+  bool column = ronde__onnx_attr_is(node, "mode", "DCR", "CRD");
+  const int64_t c = d[1] / b / b, to[] = {d[0], c, d[2] * b, d[3] * b};
+  const int64_t dcr[] = {d[0], b, b, c, d[2], d[3]}, crd[] = {d[0], c, b, b, d[2], d[3]};
+  return turn(im, node, x, im->file->lead, column ? crd : dcr, column ? column_first : depth_first, to);
+}
+
+ronde_status ronde__onnx_op_space_to_depth(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  static const int depth_first[] = {0, 3, 5, 1, 2, 4}, channel_first[] = {0, 1, 3, 5, 2, 4};
+  const ronde_tensor *x;
+  int64_t d[4], b;
+  RONDE_TRY(read_image(im, node, &x, d, &b));
+  if (d[2] % b || d[3] % b) return ronde__onnx_fail(im, node, "its blocks do not divide height and width");
+  bool channel = ronde__onnx_attr_is(node, "mode", "DCR", "CRD");
+  const int64_t split[] = {d[0], d[1], d[2] / b, b, d[3] / b, b}, to[] = {d[0], d[1] * b * b, d[2] / b, d[3] / b};
+  return turn(im, node, x, im->file->lead, split, channel ? channel_first : depth_first, to);
+}

@@ -1,0 +1,13 @@
+/* Arithmetic on two tensors of equal rank, each of which may have 1 in place of a dimension of the other one: it is repeated
+ * there (numpy's broadcasting). Two ops share it, since sums need neither operand in backward. */
+#ifndef RONDE_PAIR_H
+#define RONDE_PAIR_H
+
+#include "ops/op.h"
+
+ronde_status ronde__pair_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
+                               const char *const *in_labels, ronde__shape *out);
+void ronde__pair_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
+extern const ronde__form ronde__pair_form;
+
+#endif

@@ -1,0 +1,103 @@
+/* Every built-in network in 2, 3, 4 and 7 stages, as threads, as processes and in virtual time: the bits of one worker whose
+ * batches are the micro-batches; and a lost stage. */
+#include "mpi_testing.h"
+
+#include "models/models.h"
+#include "sanitized.h"
+
+typedef struct network {
+  const char *name, *options;
+  int most_stages; /* as many layers as can be apart */
+  bool is_large;   /* some seconds a run: not at each number of stages on each transport */
+} network;
+
+static const network networks[] = {
+    {"lenet5", "--model lenet5 --data synthetic:1x28x28:10:16", 4, false},
+    {"mnist-small", "--model mnist-small --data synthetic:1x28x28:10:16", 3, false},
+    {"mnist-large", "--model mnist-large --data synthetic:1x28x28:10:16", 4, false},
+    {"mlp", "--model mlp:40,30,30,30,20,20,10 --data synthetic:1x8x8:4:16", 7, false},
+    {"alexnet", "--model alexnet --data synthetic:3x64x64:10:16", 7, true},
+    {"resnet18", "--model resnet18 --data synthetic:3x32x32:10:16", 7, true},
+    {"resnet18-cifar", "--model resnet18-cifar --data synthetic:3x16x16:4:16", 7, false},
+    {"resnet50", "--model resnet50 --data synthetic:3x64x64:10:16", 7, true},
+    {"transformer-tiny", "--model transformer-tiny --data text:numbers.txt --window 16", 7, false},
+};
+
+#define TRAIN                                                                       \
+  "timeout 200 " RONDE                                                              \
+  " train --threads 1 --quiet --steps 2 --momentum 0.9 --lr 0.0001 --no-save-last " \
+  "--no-save-best "
+
+static char *hash_of(const char *name) {
+  json_t *run = left_by(name, "run.json");
+  char *hash = strdup(json_string_value(json_object_get(json_object_get(run, "result"), "state_sha256")));
+  json_decref(run);
+  return hash;
+}
+
+static void check_network(const network *n, const char *transport, int large_stages) {
+  static const int stages[] = {2, 3, 4, 7};
+  check_run(0, run(TRAIN "%s --batch 2 --accumulate 2 --overwrite --out one", n->options));
+  char *one = hash_of("one");
+  for (size_t i = 0; i < sizeof stages / sizeof *stages && stages[i] <= n->most_stages; i++) {
+    if (n->is_large && large_stages && stages[i] != large_stages) continue;
+    check_run(0, run(TRAIN "%s --batch 4 --micro-batches 2 --strategy pipeline --workers %d %s --overwrite --out many",
+                     n->options, stages[i], transport));
+    char *many = hash_of("many");
+    if (strcmp(one, many)) fail_msg("%s in %d stages %s: other bits than one worker", n->name, stages[i], transport);
+    free(many);
+  }
+  free(one);
+}
+
+/* large_stages: of large networks only so many; 0: all. */
+static void check_all(const char *transport, int large_stages) {
+  check_run(0, run("seq 400 >numbers.txt"));
+  for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+    if (!SANITIZED || !networks[i].is_large) check_network(&networks[i], transport, large_stages);
+}
+
+/* A network that is added is to be listed here. */
+static void every_network_is_there(void **state) {
+  const ronde__model *model;
+  for (int i = 0; (model = ronde__model_at(i)); i++) {
+    bool listed = false;
+    for (size_t j = 0; j < sizeof networks / sizeof *networks; j++) listed |= !strcmp(networks[j].name, model->name);
+    if (!listed) fail_msg("%s is in no list", model->name);
+  }
+}
+
+static void threads_have_the_bits_of_one_worker(void **state) { check_all("--transport threads", 0); }
+
+static void processes_have_the_bits_of_one_worker(void **state) {
+  need_mpi();
+  check_all("--transport mpi", 4);
+}
+
+static void ranks_in_virtual_time_have_the_bits_of_one_worker(void **state) {
+  check_run(0, run("echo hosts 7 ranks 1 >hosts.txt"));
+  check_all("--transport sim --sim-net hosts.txt", 7);
+}
+
+/* Of whatever stage; the others wait for its messages, and hear that it is gone. */
+static void a_killed_stage_is_named(void **state) {
+  need_mpi();
+  for (int rank = 0; rank < 3; rank++) {
+    check_run(4,
+              run(TRAIN "--model mlp:40,30,20 --data synthetic:1x8x8:4:64 --batch 16 --micro-batches 4 --steps 100000 "
+                        "--strategy pipeline --transport mpi --workers 3 --drill kill:%d@50 --overwrite --out killed",
+                  rank));
+    char text[64];
+    snprintf(text, sizeof text, "rank %d on host ", rank);
+    check_says(text);
+    check_says("was lost: killed by signal 9");
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_network_is_there), cmocka_unit_test(threads_have_the_bits_of_one_worker),
+      cmocka_unit_test(processes_have_the_bits_of_one_worker),
+      cmocka_unit_test(ranks_in_virtual_time_have_the_bits_of_one_worker), cmocka_unit_test(a_killed_stage_is_named)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

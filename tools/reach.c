@@ -1,0 +1,92 @@
+/* Hosts, by ssh or what takes its place. */
+#include "reach.h"
+
+#include "limits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct reach {
+  const char *host;
+  FILE *said;
+  char last[512]; /* line */
+} reach;
+
+/* The command there, as mpirun would start it, and its code. The words reach the shell here as arguments, never as its
+ * text. */
+static FILE *ask_host(const char *host, const char *command) {
+  const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
+  char limit[16];
+  int out[2];
+  if (pipe(out)) return NULL;
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(out[1], STDERR_FILENO);
+    close(out[0]), close(out[1]);
+    snprintf(limit, sizeof limit, "%d", TOOL_REACH_S);
+    execlp("timeout", "timeout", limit, "sh", "-c",
+           "agent=$1 host=$2 command=$3; $agent \"$host\" \"$command\"; echo $?", "sh",
+           agent ? agent : "ssh -o BatchMode=yes -o ConnectTimeout=10", host, command, (char *)NULL);
+    _exit(127);
+  }
+  close(out[1]);
+  return child < 0 ? (close(out[0]), NULL) : fdopen(out[0], "r");
+}
+
+/* The code of `ronde version` there, in `last` what was said before; -1: nothing came back in time. */
+static int read_answer(reach *r) {
+  char line[512], before[512] = "", code[512] = "";
+  while (r->said && fgets(line, sizeof line, r->said)) {
+    line[strcspn(line, "\r\n")] = 0;
+    memcpy(before, code, sizeof before);
+    memcpy(code, line, sizeof code);
+  }
+  if (r->said) fclose(r->said);
+  char *end;
+  long value = strtol(code, &end, 10);
+  bool is_code = end != code && !*end;
+  memcpy(r->last, is_code ? before : code, sizeof r->last);
+  return is_code ? (int)value : -1;
+}
+
+static int n_unreached(reach *hosts, int n) {
+  int missing = 0;
+  for (int i = 0; i < n; i++) {
+    int code = read_answer(&hosts[i]);
+    if (code == 0) continue;
+    missing++;
+    if (code == 126 || code == 127)
+      tool_fail(RONDE_E_LOST, "host %s was reached, but ronde cannot be run there by the path used here: %s",
+                hosts[i].host, hosts[i].last);
+    else if (code < 0) tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, TOOL_REACH_S);
+    else
+      tool_fail(RONDE_E_LOST, "host %s cannot be reached by ssh without a password: %s", hosts[i].host, hosts[i].last);
+  }
+  while (waitpid(-1, NULL, WNOHANG) > 0) {
+  }
+  return missing;
+}
+
+void tool_ask_host(const char *host, const char *command) {
+  reach one = {.host = host, .said = ask_host(host, command)};
+  int code = read_answer(&one);
+  if (code) tool_say("host %s: `%s` has failed: %s", host, command, one.last);
+  while (waitpid(-1, NULL, WNOHANG) > 0) {
+  }
+}
+
+ronde_status tool_reach_hosts(const tool_hosts *hosts) {
+  reach *all = calloc((size_t)hosts->n + 1, sizeof *all);
+  char self[4096], command[4110];
+  if (!all) return tool_fail(RONDE_E_MEMORY, "no memory");
+  snprintf(command, sizeof command, "%s version", tool_self_path(self, sizeof self) ? self : "ronde");
+  for (int i = 0; i < hosts->n; i++)
+    all[i] = (reach){.host = hosts->at[i].name, .said = ask_host(hosts->at[i].name, command)};
+  int missing = n_unreached(all, hosts->n);
+  free(all);
+  return missing ? tool_fail(RONDE_E_LOST, "%d of %d hosts cannot take part", missing, hosts->n) : RONDE_OK;
+}

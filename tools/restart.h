@@ -1,0 +1,24 @@
+/* A run that goes on after a loss (--on-loss restart): who is left, what they are told, and what is noted of it. */
+#ifndef TOOL_RESTART_H
+#define TOOL_RESTART_H
+
+#include "hosts.h"
+#include "launch.h"
+
+typedef struct tool_restarts {
+  int n;        /* so far */
+  json_t *list; /* run.json's `restarts` */
+} tool_restarts;
+
+/* RONDE_E_USAGE where a restart could not go on from the state in --out: it is an older one that was named. */
+ronde_status tool_restart_check(const tool_call *call);
+/* After a loss: whether the run is to be started again; then hosts are those that are left, n_ranks as many ranks as there
+ * were on them, the restart is said and noted, and TOOL_RESTARTS has it in the environment. Else why not is said, if it
+ * was wanted. */
+bool tool_restart_prepare(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
+                          tool_restarts *restarts);
+/* The ranks' command then: what is given, without what is of one start (--drill, --overwrite), resuming. NULL-terminated,
+ * to be freed by tool_rank_words_free. RONDE_E_MEMORY. */
+ronde_status tool_restart_words(const tool_call *call, int n_workers, char ***words_out);
+
+#endif
