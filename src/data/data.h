@@ -36,7 +36,8 @@ bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 bool ronde__data_is_of_text(const char *spec);
 
-#define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
+#define RONDE__INPUT_NAME_BYTES 64 /* of an input beside the first, with the 0 behind it */
+#define RONDE__NORMALIZED_MAX 512  /* channels, or columns, that may have a mean and a deviation of their own */
 
 /* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */
 typedef struct ronde__normalization {
@@ -50,7 +51,7 @@ typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
   int64_t n_beyond_unit;              /* target values outside of 0..1 */
-  int64_t n_skipped;                  /* images that were left out */
+  int64_t n_skipped;                  /* images, or pairs of texts, that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool augments;                      /* loaders change training images, read does not */
   int32_t *counted[2];  /* of examples with several labels, how many each has that count [n]; NULL: all of them */
@@ -69,6 +70,8 @@ void ronde__data_close(ronde__data *data);
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets);
 
+/* Of an example's row: of all its inputs. */
+int64_t ronde__source_elems(const ronde_source *source);
 /* Labels of an example; 0: it has targets. */
 static inline int64_t ronde__source_labels(const ronde_source *source) {
   return source->classes > 0 ? ronde__max(1, source->label_elems) : 0;
@@ -149,7 +152,7 @@ typedef struct ronde__batch {
   int64_t epoch, index;  /* from 1; index within the epoch, from 0 */
   int64_t global_n;      /* examples of the global batch */
   int64_t n;             /* of this rank; may be 0 */
-  const float *x;        /* [n][dims], ROWS */
+  const float *x;        /* [n][ronde__source_elems], ROWS */
   const int64_t *labels; /* [n][label_elems], where the source has classes */
   const float *targets;  /* [n][target_elems], where it has not */
 } ronde__batch;

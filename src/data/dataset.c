@@ -182,18 +182,39 @@ ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store 
   return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
 }
 
-static int64_t source_elems(const ronde_source *source) {
+static int64_t elems_of(int rank, const int64_t *dims) {
   int64_t elems = 1;
-  for (int d = 0; d < source->rank; ++d) elems *= source->dims[d];
+  for (int d = 0; d < rank; ++d) elems *= dims[d];
   return elems;
 }
 
-static ronde_status check_tokens(const ronde_source *source, const int64_t *ids, int64_t n, const int32_t *x) {
-  int64_t elems = source_elems(source);
-  for (int64_t i = 0; i < n * elems; ++i)
-    if (x[i] < 0 || x[i] >= source->vocabulary)
+int64_t ronde__source_elems(const ronde_source *source) {
+  int64_t elems = elems_of(source->rank, source->dims);
+  for (int i = 0; i < source->n_more; ++i) elems += elems_of(source->more[i].rank, source->more[i].dims);
+  return elems;
+}
+
+/* One input's tokens of an example. vocabulary 0: it is values. */
+static ronde_status check_tokens(const ronde_source *source, int64_t id, int64_t vocabulary, int64_t n,
+                                 const float *x) {
+  for (int64_t i = 0; i < n && vocabulary; ++i) {
+    int32_t token;
+    memcpy(&token, x + i, sizeof token);
+    if (token < 0 || token >= vocabulary)
       return ronde__fail(RONDE_E_INPUT, "%s: token %d of example %lld is not within the %lld of the vocabulary",
-                         source->name, x[i], (long long)ids[i / elems], (long long)source->vocabulary);
+                         source->name, token, (long long)id, (long long)vocabulary);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status check_row(const ronde_source *source, int64_t id, const float *x) {
+  int64_t n = elems_of(source->rank, source->dims);
+  RONDE_TRY(check_tokens(source, id, source->vocabulary, n, x));
+  for (int i = 0; i < source->n_more; ++i) {
+    x += n;
+    n = elems_of(source->more[i].rank, source->more[i].dims);
+    RONDE_TRY(check_tokens(source, id, source->more[i].vocabulary, n, x));
+  }
   return RONDE_OK;
 }
 
@@ -210,7 +231,9 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
       return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
                          source->name, (long long)labels[i], (long long)ids[i / l], (long long)source->classes,
                          (long long)source->classes - 1);
-  return data->impl || !source->vocabulary ? RONDE_OK : check_tokens(source, ids, n, (const int32_t *)(void *)x);
+  for (int64_t i = 0, elems = ronde__source_elems(source); i < n && !data->impl; ++i)
+    RONDE_TRY(check_row(source, ids[i], x + i * elems));
+  return RONDE_OK;
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -454,7 +477,7 @@ static ronde_status dataset_read_labels(const ronde__data *data, ronde_split spl
   const ronde_source *source = &data->source;
   int64_t ids[CHUNK], n = source->n_examples[split];
   float *x;
-  RONDE__ALLOC(x, CHUNK * (size_t)source_elems(source) * sizeof *x, source->name);
+  RONDE__ALLOC(x, CHUNK * (size_t)ronde__source_elems(source) * sizeof *x, source->name);
   ronde_status status = RONDE_OK;
   for (int64_t at = 0; at < n && status == RONDE_OK; at += CHUNK) {
     int64_t n_now = ronde__min(CHUNK, n - at);
@@ -533,14 +556,34 @@ ronde_status ronde__sampler_label_weight(const ronde__sampler *sampler, const ro
   return RONDE_OK;
 }
 
+/* NULL, or what is wrong with the shape of an input. elems: of all inputs in front of it; its own are added. */
+static const char *wrong_shape(int rank, const int64_t *dims, int64_t *elems) {
+  int64_t own = 1;
+  if (rank < 1 || rank > RONDE_MAX_RANK) return "its rank must lie in 1..6";
+  for (int d = 0; d < rank; ++d)
+    if (dims[d] < 1 || __builtin_mul_overflow(own, dims[d], &own)) return "its dims must be positive";
+  return __builtin_add_overflow(*elems, own, elems) ? "its dims are too large" : NULL;
+}
+
+static const char *wrong_inputs(const ronde_source *source) {
+  int64_t elems = 0;
+  const char *wrong = wrong_shape(source->rank, source->dims, &elems);
+  if (!wrong && (source->n_more < 0 || source->n_more >= RONDE_MAX_INPUTS)) wrong = "it has too many inputs";
+  for (int i = 0; !wrong && i < source->n_more; ++i) {
+    const ronde_source_input *more = &source->more[i];
+    const char *allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    wrong = wrong_shape(more->rank, more->dims, &elems);
+    if (ronde__is_empty(more->name) || more->name[strspn(more->name, allowed)] ||
+        strlen(more->name) >= RONDE__INPUT_NAME_BYTES)
+      wrong = "an input's name has 1 to 63 letters, digits, underscores, dots and hyphens";
+    if (more->vocabulary < 0 || more->vocabulary > INT32_MAX) wrong = "a vocabulary is too large";
+  }
+  return wrong;
+}
+
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
   const char *name = source->name ? source->name : "the source";
-  const char *wrong = NULL;
-  if (source->rank < 1 || source->rank > RONDE_MAX_RANK) wrong = "its rank must lie in 1..6";
-  int64_t elems = 1;
-  for (int d = 0; !wrong && d < source->rank; ++d)
-    if (source->dims[d] < 1 || __builtin_mul_overflow(elems, source->dims[d], &elems))
-      wrong = "its dims must be positive";
+  const char *wrong = wrong_inputs(source);
   if (!wrong && source->n_examples[RONDE_SPLIT_TRAIN] < 0) wrong = "n_examples must not be negative";
   if (!wrong && source->n_examples[RONDE_SPLIT_TEST] < 0) wrong = "n_examples must not be negative";
   if (!wrong && (source->classes < 0 || (source->classes == 0 && source->target_elems < 1)))

@@ -82,6 +82,13 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   return RONDE_OK;
 }
 
+static ronde_status more_inputs_from_file(ronde__job *job) {
+  const char *more = ronde__safetensors_meta(job->weights, RONDE__META_MORE_INPUTS);
+  if (!more || ronde__more_inputs_parse(more, &job->more)) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s makes no sense: %s", job->weights_path, RONDE__META_MORE_INPUTS,
+                     RONDE__SHOWN(more));
+}
+
 /* What the user left open, from what the weights' file says of itself. */
 static ronde_status options_from_file(ronde__job *job) {
   ronde__options *o = &job->config->options;
@@ -101,6 +108,7 @@ static ronde_status options_from_file(ronde__job *job) {
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   RONDE_TRY(tokens_from_file(job, shape));
+  RONDE_TRY(more_inputs_from_file(job));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   bool asks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EXPORT;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
@@ -203,6 +211,7 @@ static void shape_from_data(ronde__job *job) {
   job->shape.rank = source->rank;
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
+  ronde__more_inputs_of_data(source, &job->more);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
@@ -224,6 +233,7 @@ static ronde_status shape_from_options(ronde__job *job) {
   if (job->file) job->shape = *ronde__onnx_shape(job->file);
   else job->shape = ronde__model_shape(job->model);
   if (job->vocabulary == 0) job->vocabulary = job->model->vocabulary;
+  if (job->more.n == 0) job->more = ronde__model_more(job->model);
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;
