@@ -56,14 +56,14 @@ static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x, int64_t clas
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* model NULL: transformer-tiny. */
+/* model NULL: gpt-tiny. */
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...) {
   char more[256], options[512];
   va_list args;
   va_start(args, format);
   vsnprintf(more, sizeof more, format, args);
   va_end(args);
-  snprintf(options, sizeof options, "%s threads=1 %s", model ? "" : "model=transformer-tiny dropout=0", more);
+  snprintf(options, sizeof options, "%s threads=1 %s", model ? "" : "model=gpt-tiny dropout=0", more);
   ronde_source source = token_source(n_train, 0);
   observed o = observe(options, &source, model, NULL);
   if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
@@ -205,7 +205,7 @@ static void eager_passes_have_the_bits_of_the_plan(void **state) {
 static void a_predictor_takes_tokens(void **state) {
   ronde_source source = token_source(14, 0);
   ronde_hooks hooks = {.source = &source};
-  ronde_config *config = config_make("train", "model=transformer-tiny dropout=0 threads=1 steps=1 batch=7");
+  ronde_config *config = config_make("train", "model=gpt-tiny dropout=0 threads=1 steps=1 batch=7");
   ronde_predictor *predictor;
   float x[2][STEPS] = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3, 4, 11, 0, 0, 3, 3}}, y[2][STEPS][TOKENS];
   assert_int_equal(ronde_train_predictor(config, &hooks, &predictor, NULL), RONDE_OK);

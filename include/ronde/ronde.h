@@ -585,7 +585,9 @@ RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks 
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.
  * Of a network that tells the next token of a text: --tokens tokens behind --prompt, one by one. It sees as many of the last
- * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[]. */
+ * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[].
+ * Of a network that translates: the translation of --prompt, greedily, until it tells the end; the hook is told the token in
+ * front of it too, a TAB. JSON: the same. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----

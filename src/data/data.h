@@ -16,7 +16,7 @@ typedef struct ronde__data_options {
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
   bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;     /* of synthetic data */
-  int64_t window;    /* text: bytes of an example */
+  int64_t window;    /* text: bytes of an example; pairs: of each text of it */
   int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
   int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
@@ -30,11 +30,11 @@ typedef struct ronde__data_options {
 } ronde__data_options;
 
 /* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; csv:FILE, columns with names; or
- * folder:DIR, files of images; or text:FILE. */
+ * folder:DIR, files of images; or text:FILE or pairs:FILE, which --window is for. */
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
-bool ronde__data_is_of_text(const char *spec);
+bool ronde__data_has_window(const char *spec);
 
 #define RONDE__INPUT_NAME_BYTES 64 /* of an input beside the first, with the 0 behind it */
 #define RONDE__NORMALIZED_MAX 512  /* channels, or columns, that may have a mean and a deviation of their own */

@@ -2,6 +2,7 @@
 #include "data/catalog.h"
 #include "data/columns.h"
 #include "data/normalization.h"
+#include "data/source.h"
 #include "data/store.h"
 #include "data/transform.h"
 
@@ -22,11 +23,12 @@ typedef struct dataset_impl {
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
-  ronde__store store;    /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate; /* guards store: readers hold it, whoever closes the store waits for them */
-  pthread_mutex_t mutex; /* of kept */
-  ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
-  int64_t *train_labels; /* and [n] */
+  ronde__store store;               /* cached: both splits, mapped; none once the file was about to change */
+  pthread_rwlock_t gate;            /* guards store: readers hold it, whoever closes the store waits for them */
+  ronde_source_input decoder_input; /* pairs: the second input */
+  pthread_mutex_t mutex;            /* of kept */
+  ronde__store kept[2];             /* not cached, or no longer: a split that was asked for */
+  int64_t *train_labels;            /* and [n] */
 } dataset_impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -182,42 +184,6 @@ ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store 
   return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
 }
 
-static int64_t elems_of(int rank, const int64_t *dims) {
-  int64_t elems = 1;
-  for (int d = 0; d < rank; ++d) elems *= dims[d];
-  return elems;
-}
-
-int64_t ronde__source_elems(const ronde_source *source) {
-  int64_t elems = elems_of(source->rank, source->dims);
-  for (int i = 0; i < source->n_more; ++i) elems += elems_of(source->more[i].rank, source->more[i].dims);
-  return elems;
-}
-
-/* One input's tokens of an example. vocabulary 0: it is values. */
-static ronde_status check_tokens(const ronde_source *source, int64_t id, int64_t vocabulary, int64_t n,
-                                 const float *x) {
-  for (int64_t i = 0; i < n && vocabulary; ++i) {
-    int32_t token;
-    memcpy(&token, x + i, sizeof token);
-    if (token < 0 || token >= vocabulary)
-      return ronde__fail(RONDE_E_INPUT, "%s: token %d of example %lld is not within the %lld of the vocabulary",
-                         source->name, token, (long long)id, (long long)vocabulary);
-  }
-  return RONDE_OK;
-}
-
-static ronde_status check_row(const ronde_source *source, int64_t id, const float *x) {
-  int64_t n = elems_of(source->rank, source->dims);
-  RONDE_TRY(check_tokens(source, id, source->vocabulary, n, x));
-  for (int i = 0; i < source->n_more; ++i) {
-    x += n;
-    n = elems_of(source->more[i].rank, source->more[i].dims);
-    RONDE_TRY(check_tokens(source, id, source->more[i].vocabulary, n, x));
-  }
-  return RONDE_OK;
-}
-
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets) {
   const ronde_source *source = &data->source;
@@ -232,7 +198,7 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
                          source->name, (long long)labels[i], (long long)ids[i / l], (long long)source->classes,
                          (long long)source->classes - 1);
   for (int64_t i = 0, elems = ronde__source_elems(source); i < n && !data->impl; ++i)
-    RONDE_TRY(check_row(source, ids[i], x + i * elems));
+    RONDE_TRY(ronde__source_check_row(source, ids[i], x + i * elems));
   return RONDE_OK;
 }
 
@@ -399,6 +365,13 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   source->target_elems = facts->target_elems;
   source->label_elems = facts->label_elems;
   source->vocabulary = facts->are_tokens ? facts->largest_token + 1 : 0;
+  if (im->set.kind == &ronde__pairs_kind) { /* the other half of a row */
+    source->dims[0] /= 2;
+    im->decoder_input = (ronde_source_input){
+        .name = "decoder_input", .rank = 1, .dims = {source->dims[0]}, .vocabulary = source->vocabulary};
+    source->more = &im->decoder_input;
+    source->n_more = 1;
+  }
   if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -419,7 +392,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
-  im->set.window = im->set.kind == &ronde__text_kind ? options->window : 0;
+  bool has_window = im->set.kind == &ronde__text_kind || im->set.kind == &ronde__pairs_kind;
+  im->set.window = has_window ? options->window : 0;
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
   int64_t limit = has_names ? 0 : options->classes ? options->classes : im->set.class_limit;
@@ -436,7 +410,10 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     return status;
   }
   data->n_skipped = im->facts.n_skipped;
-  if (data->n_skipped)
+  if (data->n_skipped && im->set.kind == &ronde__pairs_kind)
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld pairs with a text of --window %lld or more bytes are left out",
+               im->set.name, (long long)data->n_skipped, (long long)im->set.window);
+  else if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
@@ -556,42 +533,9 @@ ronde_status ronde__sampler_label_weight(const ronde__sampler *sampler, const ro
   return RONDE_OK;
 }
 
-/* NULL, or what is wrong with the shape of an input. elems: of all inputs in front of it; its own are added. */
-static const char *wrong_shape(int rank, const int64_t *dims, int64_t *elems) {
-  int64_t own = 1;
-  if (rank < 1 || rank > RONDE_MAX_RANK) return "its rank must lie in 1..6";
-  for (int d = 0; d < rank; ++d)
-    if (dims[d] < 1 || __builtin_mul_overflow(own, dims[d], &own)) return "its dims must be positive";
-  return __builtin_add_overflow(*elems, own, elems) ? "its dims are too large" : NULL;
-}
-
-static const char *wrong_inputs(const ronde_source *source) {
-  int64_t elems = 0;
-  const char *wrong = wrong_shape(source->rank, source->dims, &elems);
-  if (!wrong && (source->n_more < 0 || source->n_more >= RONDE_MAX_INPUTS)) wrong = "it has too many inputs";
-  for (int i = 0; !wrong && i < source->n_more; ++i) {
-    const ronde_source_input *more = &source->more[i];
-    const char *allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-    wrong = wrong_shape(more->rank, more->dims, &elems);
-    if (ronde__is_empty(more->name) || more->name[strspn(more->name, allowed)] ||
-        strlen(more->name) >= RONDE__INPUT_NAME_BYTES)
-      wrong = "an input's name has 1 to 63 letters, digits, underscores, dots and hyphens";
-    if (more->vocabulary < 0 || more->vocabulary > INT32_MAX) wrong = "a vocabulary is too large";
-  }
-  return wrong;
-}
-
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
   const char *name = source->name ? source->name : "the source";
-  const char *wrong = wrong_inputs(source);
-  if (!wrong && source->n_examples[RONDE_SPLIT_TRAIN] < 0) wrong = "n_examples must not be negative";
-  if (!wrong && source->n_examples[RONDE_SPLIT_TEST] < 0) wrong = "n_examples must not be negative";
-  if (!wrong && (source->classes < 0 || (source->classes == 0 && source->target_elems < 1)))
-    wrong = "it needs classes, or target_elems where classes is 0";
-  if (!wrong && (source->label_elems < 0 || (source->label_elems && !source->classes)))
-    wrong = "label_elems are of labels, and need classes";
-  if (!wrong && (source->vocabulary < 0 || source->vocabulary > INT32_MAX)) wrong = "its vocabulary is too large";
-  if (!wrong && !source->read) wrong = "it needs a read function";
+  const char *wrong = ronde__source_wrong(source);
   if (wrong) return ronde__fail(RONDE_E_USAGE, "%s: %s", name, wrong);
   ronde__data *data;
   RONDE__ALLOC(data, sizeof *data, name);

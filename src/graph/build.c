@@ -1,4 +1,5 @@
 /* The recording of a graph: the public calls that define a network. */
+#include "graph/flops.h"
 #include "graph/graph.h"
 #include "ops/window.h"
 
@@ -635,13 +636,16 @@ int64_t ronde_graph_parameters(const ronde_graph *graph) {
   return n;
 }
 
+/* An op looks at the shapes of all its inputs. */
+int64_t ronde__node_flops(const ronde_graph *graph, const ronde__node *node) {
+  ronde__shape in[RONDE__OP_MAX_INPUTS];
+  const ronde__op *op = ronde__ops[node->kind];
+  for (int i = 0; i < node->n_inputs; i++) in[i] = graph->tensors[node->in[i]]->shape;
+  return op->flops ? op->flops(&node->attr, in, &graph->tensors[node->out[0]]->shape) : 0;
+}
+
 int64_t ronde_graph_forward_flops(const ronde_graph *graph) {
   int64_t n = 0;
-  for (int i = 0; i < graph->n_nodes; i++) {
-    const ronde__node *node = &graph->nodes[i];
-    const ronde__op *op = ronde__ops[node->kind];
-    if (op->flops)
-      n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out[0]]->shape);
-  }
+  for (int i = 0; i < graph->n_nodes; i++) n += ronde__node_flops(graph, &graph->nodes[i]);
   return n;
 }

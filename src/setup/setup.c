@@ -75,7 +75,7 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
     return ronde__fail(RONDE_E_INPUT, "%s: metadata vocabulary makes no sense: %s", job->weights_path,
                        RONDE__SHOWN(vocabulary));
   bool cuts = job->config->verb == RONDE__VERB_EVAL && !ronde_config_is_given(job->config, "window");
-  if (cuts && shape && ronde__data_is_of_text(job->options->data)) {
+  if (cuts && shape && ronde__data_has_window(job->options->data)) {
     const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, "window");
     return ronde__option_set(option, &job->config->options, shape, job->weights_path);
   }

@@ -47,7 +47,7 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
   bool are_images = ronde__data_is_of_images(o->data);
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(o->data)));
-  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_is_of_text(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);

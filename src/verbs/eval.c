@@ -249,7 +249,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
   if (job->data->source.label_elems)
-    eval_tell_sequences(sum.loss_sum / (double)sum.n, ronde__data_is_of_text(job->options->data), result);
+    eval_tell_sequences(sum.loss_sum / (double)sum.n, ronde__data_has_window(job->options->data), result);
   ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
