@@ -200,7 +200,7 @@ ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, rond
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name);
 /* The graph of a file's network by itself, with the loss for classes. */
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out);
-/* more_inputs.c: the inputs beside the first one, of the data; of a built-in model; and as text, for a file of weights:
+/* The inputs beside the first one: of the data; of a built-in model; and as text (more_inputs.c), for a file of weights:
  * NAME:DIMS:VOCABULARY, with commas between them. false: that is none. */
 void ronde__more_inputs_of_data(const ronde_source *source, ronde__more_inputs *more_out);
 ronde__more_inputs ronde__model_more(const ronde__model *model);

@@ -1,4 +1,4 @@
-/* Inputs beside the first one: as text in a file of weights, as a built-in network has them, as the data do. */
+/* Inputs beside the first one: as the data have them, and as text in a file of weights. */
 #include "job/job.h"
 
 #include <inttypes.h>
@@ -15,16 +15,6 @@ void ronde__more_inputs_of_data(const ronde_source *source, ronde__more_inputs *
     memcpy(more_out->at[i].shape.dim, from->dims, (size_t)from->rank * sizeof *from->dims);
     more_out->at[i].vocabulary = from->vocabulary;
   }
-}
-
-ronde__more_inputs ronde__model_more(const ronde__model *model) {
-  ronde__more_inputs more = {0};
-  if (!model->decoder_input) return more;
-  more.n = 1;
-  snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__DECODER_INPUT);
-  more.at[0].shape = ronde__model_shape(model);
-  more.at[0].vocabulary = model->vocabulary;
-  return more;
 }
 
 void ronde__more_inputs_text(const ronde__more_inputs *more, char *text, size_t bytes) {

@@ -102,6 +102,16 @@ ronde__shape ronde__model_shape(const ronde__model *model) {
   return shape;
 }
 
+ronde__more_inputs ronde__model_more(const ronde__model *model) {
+  ronde__more_inputs more = {0};
+  if (!model->decoder_input) return more;
+  more.n = 1;
+  snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__DECODER_INPUT);
+  more.at[0].shape = ronde__model_shape(model);
+  more.at[0].vocabulary = model->vocabulary;
+  return more;
+}
+
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t vocabulary, int64_t classes,
                                 ronde_graph **graph_out) {
