@@ -417,6 +417,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
+  data->has_other_val = im->set.other_val && !im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
     ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
   data->n_beyond_unit = im->facts.n_beyond_unit;

@@ -213,6 +213,21 @@ static void shape_from_data(ronde__job *job) {
                source->name, job->targets, job->targets > 1 ? "s" : "");
 }
 
+ronde_status ronde__check_input(const ronde__job *job) {
+  const char *trained = job->weights ? ronde__safetensors_meta(job->weights, "shape") : NULL;
+  char own[96];
+  ronde__shape_text(&job->shape, own, sizeof own);
+  if (!trained || job->vocabulary > 0 || !strcmp(trained, own)) return RONDE_OK;
+  const char *sides = strchr(trained, 'x');
+  bool same_channels = job->shape.rank == 3 && sides && !strncmp(trained, own, (size_t)(sides + 1 - trained));
+  if (!same_channels)
+    return ronde__fail(RONDE_E_INPUT, "%s was trained on inputs of %s, but these are %s", job->weights_path,
+                       RONDE__SHOWN(trained), own);
+  ronde__log(RONDE_LOG_WARNING, "%s was trained on images of %s, but these are %s: --resize %s brings them to that size",
+             job->weights_path, RONDE__SHOWN(trained), own, RONDE__SHOWN(sides + 1));
+  return RONDE_OK;
+}
+
 /* Without data, the model's usual input and classes are the default. */
 static ronde_status shape_from_options(ronde__job *job) {
   const ronde__options *o = job->options;
@@ -401,6 +416,7 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(open_data(job));
     RONDE_TRY(ronde__set_up_classes(job));
     shape_from_data(job);
+    if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__check_input(job));
   } else {
     RONDE_TRY(shape_from_options(job));
   }

@@ -85,6 +85,7 @@ static ronde_status predict_make_room(prediction *p) {
 static ronde_status set_up(prediction *p) {
   RONDE_TRY(open_inputs(p));
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
+  RONDE_TRY(ronde__check_input(p->job));
   ronde__normalization by;
   RONDE_TRY(ronde__normalize_input(p->job, &by));
   ronde__inputs_normalize(p->inputs, &by);
