@@ -208,7 +208,7 @@ static void shape_from_data(ronde__job *job) {
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
   if (job->targets == 0 || job->options->loss != RONDE__LOSS_AUTO) return;
   job->config->options.loss = RONDE__LOSS_MSE;
-  if (job->config->verb == RONDE__VERB_TRAIN)
+  if (job->config->verb == RONDE__VERB_TRAIN && !job->data->is_one_hot) /* which is refused (check_targets) */
     ronde__log(RONDE_LOG_INFO, "%s: the targets are floats: %" PRId64 " value%s an example, learnt with --loss mse",
                source->name, job->targets, job->targets > 1 ? "s" : "");
 }
@@ -223,7 +223,8 @@ ronde_status ronde__check_input(const ronde__job *job) {
   if (!same_channels)
     return ronde__fail(RONDE_E_INPUT, "%s was trained on inputs of %s, but these are %s", job->weights_path,
                        RONDE__SHOWN(trained), own);
-  ronde__log(RONDE_LOG_WARNING, "%s was trained on images of %s, but these are %s: --resize %s brings them to that size",
+  ronde__log(RONDE_LOG_WARNING,
+             "%s was trained on images of %s, but these are %s: --resize %s brings them to that size",
              job->weights_path, RONDE__SHOWN(trained), own, RONDE__SHOWN(sides + 1));
   return RONDE_OK;
 }
@@ -351,8 +352,16 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
-/* Targets of several labels are 0 or 1, or shares of them. */
-static ronde_status check_labels(const ronde__job *job) {
+/* Keras has classes as rows of one 1 and zeros; learnt as values unasked, they would give no accuracy. Targets of several labels
+ * are 0 or 1, or shares of them. */
+static ronde_status check_targets(const ronde__job *job) {
+  bool trains = job->config->verb == RONDE__VERB_TRAIN && job->data;
+  if (job->targets > 1 && trains && job->data->is_one_hot && !ronde__config_is_set(job->config, "loss"))
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: the %" PRId64
+                       " targets of each example are one 1 and zeros, which looks like classes: save them as "
+                       "integers, numpy.argmax(y, 1), or give --loss mse or bce to learn them as values",
+                       job->data->source.name, job->targets);
   if (job->targets == 0 || job->options->loss != RONDE__LOSS_BCE || !job->data || !job->data->n_beyond_unit)
     return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: %" PRId64 " target values are not within 0..1, as --loss bce needs",
@@ -362,7 +371,7 @@ static ronde_status check_labels(const ronde__job *job) {
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
-  RONDE_TRY(check_labels(job));
+  RONDE_TRY(check_targets(job));
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
