@@ -7,6 +7,8 @@
 #include "state/weights.h"
 #include "job/split.h"
 
+#include <ronde/measure.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +110,16 @@ static ronde_status options_from_file(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde_status refuse_model(const char *name) {
+  enum { MOST = 64 };
+  const char *names[MOST];
+  int n = 0;
+  for (const ronde__model *model; n < MOST && (model = ronde__model_at(n)); n++) names[n] = model->name;
+  int nearest = ronde_nearest_word(name, names, n);
+  return ronde__fail(RONDE_E_USAGE, "--model %s: no such network%s%s; `ronde models` lists them", RONDE__SHOWN(name),
+                     nearest < 0 ? "" : "; the nearest is ", nearest < 0 ? "" : names[nearest]);
+}
+
 /* The file that --model names, once. */
 static ronde_status open_file(ronde__job *job) {
   return job->file ? RONDE_OK : ronde__onnx_open(job->options->model, &job->file);
@@ -131,8 +143,7 @@ static ronde_status find_model(ronde__job *job) {
   if (!o->model)
     return ronde__fail(RONDE_E_USAGE, "--model NAME or FILE.onnx is needed: `ronde models` lists the built-in ones");
   if (ronde__onnx_named(o->model)) return take_file(job);
-  if (!(job->model = ronde__model_find(o->model)))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
+  if (!(job->model = ronde__model_find(o->model))) return refuse_model(o->model);
   job->model_name = o->model;
   return RONDE_OK;
 }
