@@ -158,6 +158,7 @@ static void find_values(prediction *p, float *y, ronde_prediction *told) {
   for (int64_t k = 0; k < p->n_outputs && are_labels; k++) y[k] = 1 / (1 + expf(-y[k]));
   told->n_values = (int)p->n_outputs;
   told->values = y;
+  if (p->columns && p->columns->n_targets == p->n_outputs) told->value_names = (const char *const *)p->columns->target;
 }
 
 /* The likeliest classes; y is used up. */
