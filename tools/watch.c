@@ -480,6 +480,11 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
   if (l->error_seen && (code != 4 || are_named(l))) return tool_status_of_exit(code);
   if (all_ended) return tool_fail(tool_status_of_exit(code), "%s", ronde_status_text(tool_status_of_exit(code)));
+  if (l->n_begun == 0)
+    return tool_fail(
+        RONDE_E_LOST,
+        "no rank has started, and what mpirun said of it is above: `ronde doctor` with the same hosts asks "
+        "each of them");
   return tool_fail(RONDE_E_LOST, "did not finish: %s", name_missing(l, NULL, missing));
 }
 

@@ -548,6 +548,8 @@ typedef struct ronde_prediction {
   const char *const *names; /* [n], each NULL where the weights do not name their classes */
   int n_values;             /* of networks that tell values; then n is 0 */
   const float *values;      /* [n_values]; of --loss bce the probability of each label */
+  const char *const
+      *value_names; /* [n_values], of the columns of a csv file that they stand in; NULL: they have none */
 } ronde_prediction;
 
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */

@@ -94,6 +94,9 @@ ronde_status ronde__set_up_training(ronde__job *job);
 /* drill.c: --drill, with workers and steps known. */
 ronde_status ronde__set_up_drills(ronde__job *job);
 ronde_status ronde__set_up_checkpoints(ronde__job *job);
+/* setup.c: with the shape of the inputs known. RONDE_E_INPUT where weights were trained on inputs of other channels or
+ * columns; a warning where on images of another size. */
+ronde_status ronde__check_input(const ronde__job *job);
 /* Instead of training: one step by itself, of a measurement. */
 ronde_status ronde__set_up_stepper(ronde__job *job);
 

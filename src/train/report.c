@@ -66,19 +66,35 @@ static void note_test(ronde__run *r, const ronde__epoch *e, const ronde__record_
   if (e->is_best)
     record->best = (ronde__record_best){e->epoch, e->last_step, row->test_loss, row->test_accuracy,
                                         r->job->best_path ? RONDE__BEST_NAME : NULL};
-  if (e->gave_up) {
+  if (e->gave_up)
     record->early_stop = (ronde__record_early_stop){r->job->options->patience, true, e->epoch, e->last_step};
-    ronde__log(RONDE_LOG_INFO,
-               "stopped after epoch %" PRId64 ": the last %" PRId64
-               " tests were no better than that of "
-               "epoch %" PRId64,
-               e->epoch, record->early_stop.patience, record->best.epoch);
-  }
   if (!e->reached) return;
   ronde__record_target *target = &record->target;
   *target = (ronde__record_target){.reached = true, .epoch = e->epoch, .step = e->last_step};
   for (int i = 0; i < record->n_epochs; i++) target->train_s += record->epochs[i].wall_s;
   target->wall_s = seconds(ronde__run_now(r) - r->first_step_ns);
+}
+
+static void tell_epoch(ronde__run *r, const ronde__epoch *e, const ronde__record_epoch *row) {
+  const ronde__job *job = r->job;
+  if (!job->hooks.progress || e->steps == 0) return;
+  int64_t resumed = resumed_step(job), step = resumed;
+  for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
+  double elapsed = seconds(ronde__run_now(r) - r->first_step_ns);
+  ronde_progress progress = {.step = step,
+                             .steps = job->steps,
+                             .epoch = e->epoch,
+                             .loss = row->train_loss,
+                             .lr = e->lr,
+                             .examples_per_s = row->wall_s > 0 ? (double)row->examples / row->wall_s : 0,
+                             .elapsed_s = elapsed,
+                             .left_s = elapsed / (double)(step - resumed) * (double)(job->steps - step),
+                             .epoch_end = true,
+                             .train_accuracy = isnan(row->train_accuracy) ? -1 : row->train_accuracy,
+                             .test_loss = row->test_loss,
+                             .test_accuracy = isnan(row->test_accuracy) ? -1 : row->test_accuracy,
+                             .tested_on = ronde__job_tests(job).name};
+  job->hooks.progress(job->hooks.user, &progress);
 }
 
 ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
@@ -117,24 +133,11 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   if (job->options->out) RONDE_TRY(ronde__epochs_add(job->options->out, &row, e->last_step));
   note_test(r, e, &row);
   warn_of_loss(r, &row);
-  if (!job->hooks.progress || e->steps == 0) return RONDE_OK;
-  int64_t resumed = resumed_step(job), step = resumed;
-  for (int i = 0; i < r->record.n_epochs; i++) step += r->record.epochs[i].steps;
-  double elapsed = seconds(ronde__run_now(r) - r->first_step_ns);
-  ronde_progress progress = {.step = step,
-                             .steps = job->steps,
-                             .epoch = e->epoch,
-                             .loss = row.train_loss,
-                             .lr = e->lr,
-                             .examples_per_s = row.wall_s > 0 ? (double)row.examples / row.wall_s : 0,
-                             .elapsed_s = elapsed,
-                             .left_s = elapsed / (double)(step - resumed) * (double)(job->steps - step),
-                             .epoch_end = true,
-                             .train_accuracy = isnan(row.train_accuracy) ? -1 : row.train_accuracy,
-                             .test_loss = row.test_loss,
-                             .test_accuracy = isnan(row.test_accuracy) ? -1 : row.test_accuracy,
-                             .tested_on = ronde__job_tests(job).name};
-  job->hooks.progress(job->hooks.user, &progress);
+  tell_epoch(r, e, &row);
+  if (e->gave_up)
+    ronde__log(RONDE_LOG_INFO,
+               "stopped after epoch %" PRId64 ": the last %" PRId64 " tests were no better than that of epoch %" PRId64,
+               e->epoch, r->record.early_stop.patience, r->record.best.epoch);
   return RONDE_OK;
 }
 
