@@ -22,7 +22,7 @@ static const network networks[] = {
     {"resnet50", "--model resnet50 --data synthetic:3x64x64:10:16", 7, true},
     {"gpt-tiny", "--model gpt-tiny --data text:numbers.txt --window 16", 7, false},
     {"transformer-tiny", "--model transformer-tiny --data pairs:pairs.tsv --window 8", 7, false},
-    {"transformer", "--model transformer --data pairs:pairs.tsv --window 8", 7, true},
+    {"transformer", "--model transformer --data pairs:pairs.tsv --window 8", 2, true},
 };
 
 #define TRAIN                                                                       \
