@@ -279,6 +279,8 @@ int main(void) {
       "resnet50-3x32x32-b42",
       "resnet50-3x48x48-b4",
       "resnet50-scaled-3x64x64-b4",
+      "vgg16-tiny-3x32x32-b4",
+      "inception-v3-tiny-3x107x107-b4",
       "blocks-3x16x16-b5",
   };
   struct CMUnitTest tests[RONDE__COUNT(cases) + RONDE__COUNT(plants) + 1];
