@@ -54,6 +54,8 @@ static bool has_text(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_text(job->options->data);
 }
 
+static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
+
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_columns(job->options->data);
 }
@@ -117,6 +119,7 @@ static const struct {
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},
     [RONDE__NEED_PARTS] = {RONDE__KNOWN_RANKS, has_parts},
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
+    [RONDE__NEED_MASK] = {RONDE__KNOWN_OPTIONS, has_mask},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
     [RONDE__NEED_VALUES] = {RONDE__KNOWN_NETWORK, has_values},
