@@ -216,6 +216,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   RONDE_TRY(ronde__set_up_choices(job));
   RONDE_TRY(resolve_collective(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_RANKS, NULL));
+  RONDE_TRY(ronde__set_up_losses(job));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE,
                        "--sync-bn needs --exec graph: eager workers may not all reach the same normalisation layers");

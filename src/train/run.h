@@ -17,6 +17,8 @@ typedef struct ronde__run {
   ronde__record_worker *workers; /* [members] */
   ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
   ronde__record_choice choices[6];
+  ronde__record_loss *losses; /* [workers of the run] */
+  ronde__loss *lost;          /* [workers of the run]: what they say */
   ronde__lock *lock; /* of --out */
   ronde__disk disk;  /* of the files of this run, where it is `drilled` */
   bool drilled;
