@@ -70,6 +70,7 @@ static void note_end(tool_launched *l, const char *words) {
   rank->ended = true;
   rank->code = code;
   l->n_ended++;
+  if (l->goes_on && number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
   bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }
@@ -207,6 +208,12 @@ static void set_end(tool_launched *l, double after_s, tool_reason reason) {
   l->reason = reason;
 }
 
+/* By a rank's word, and not because it was asked to end. */
+static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code < 128; }
+
+/* Those that are left have come to their end without the others. */
+static bool is_over(const tool_launched *l) { return l->goes_on && l->ranks[0].ended && !has_failed(l); }
+
 /* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
  * have not joined yet have nothing to save, and wait for the one that is gone. */
 static double last_words_s(const tool_launched *l) {
@@ -254,7 +261,7 @@ static void look_at_ranks(tool_launched *l) {
     const tool_rank *rank = &l->ranks[i];
     char state;
     unsigned long long pending;
-    if (rank->ended) continue;
+    if (rank->ended || (l->goes_on && i > 0)) continue;
     if (rank->gone) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
     if (rank->pid == 0) continue;
     if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
@@ -272,9 +279,6 @@ static void pass_requests_on(tool_launched *l) {
   if (l->stopped_s > 0) kill(l->mpirun, SIGCONT);
   set_end(l, l->n_begun < l->n_ranks ? 0 : n > 1 ? TOOL_AT_ONCE_S : l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
 }
-
-/* By a rank's word, and not because it was asked to end. */
-static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code < 128; }
 
 /* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
  * say how it did. */
@@ -312,6 +316,7 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_ranks(l);
   pass_requests_on(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
+  else if (is_over(l)) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
   else if (l->n_ended > 0) set_end(l, TOOL_END_TIMES * l->timeout_s, TOOL_BY_FAILURE);
   if (l->n_begun < l->n_ranks && tool_now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s)
     set_end(l, 0, TOOL_BY_START);
@@ -416,7 +421,7 @@ static void tell_said(tool_launched *l) {
     fputs(l->said, file);
     fclose(file);
   }
-  if (l->error_seen || *l->lost_host || l->stage != TOOL_RUNS) return;
+  if (l->error_seen || *l->lost_host || l->stage != TOOL_RUNS || is_over(l)) return;
   const char *at = l->said;
   for (int n = 0; *at && n < SHOWN_LINES; at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
     int length = (int)strcspn(at, "\n");
@@ -459,6 +464,7 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
   tell_said(l);
+  if (is_over(l)) return l->code == 0 ? RONDE_OK : tool_status_of_exit(l->code);
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   bool is_known = l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE);

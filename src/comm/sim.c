@@ -485,6 +485,7 @@ static void sim_group_free(group *g) {
       queue_free(&e->receives[source]);
     }
     ronde__free(e->sends);
+    ronde__free(e->head.may_lose);
   }
   ronde__virtual_end(&g->virtual);
   ronde__free(g->endpoints);
@@ -533,6 +534,7 @@ static ronde_status make_endpoints(group *g) {
     e->group = g;
     RONDE__ALLOC(e->sends, 2 * (size_t)n * sizeof *e->sends, "transport sim");
     e->receives = e->sends + n;
+    RONDE__ALLOC(e->head.may_lose, (size_t)n * sizeof *e->head.may_lose, "transport sim");
   }
   return RONDE_OK;
 }

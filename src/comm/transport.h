@@ -95,9 +95,7 @@ struct ronde__transport {
   const int *host_of;     /* [size]: each rank's host, from 0; NULL: all ranks are on one */
   uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
   uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
-  /* [size]: whose loss ends only what others await of them; set when all ranks are set up, read by all threads. NULL:
-   * every loss is everybody's end. Borrowed. */
-  const bool *may_lose;
+  bool *may_lose; /* [size], of those that have `lost`: see ronde__transport_lose. Read by all threads */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
   uint64_t doing;                                /* by ronde__transport_note, read by another thread */
 };
@@ -111,13 +109,11 @@ static inline ronde__doing ronde__transport_noted(const ronde__transport *transp
   return (ronde__doing){(ronde__activity)(word & 0xff), (int64_t)(word >> 8)};
 }
 
-/* From now on. */
-static inline void ronde__transport_lose(ronde__transport *transport, const bool *may_lose) {
-  __atomic_store_n(&transport->may_lose, may_lose, __ATOMIC_RELEASE);
-}
+/* From now on the loss of these ranks, may_lose [size], ends only what the others await of them. NULL: every loss is
+ * everybody's end, as at first. */
+void ronde__transport_lose(ronde__transport *transport, const bool *may_lose);
 static inline bool ronde__transport_may_lose(const ronde__transport *transport, int peer) {
-  const bool *may_lose = __atomic_load_n(&transport->may_lose, __ATOMIC_ACQUIRE);
-  return may_lose && may_lose[peer];
+  return transport->may_lose && __atomic_load_n(&transport->may_lose[peer], __ATOMIC_RELAXED);
 }
 static inline bool ronde__transport_lost(ronde__transport *transport, int peer) {
   return transport->ops->lost && transport->ops->lost(transport, peer, NULL);

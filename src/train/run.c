@@ -134,6 +134,8 @@ ronde_status ronde__run_make(ronde__run *run) {
 }
 
 void ronde__run_tear_down(ronde__run *run) {
+  for (int i = 0; run->transports && i < run->n_ranks && run->transports[i]; i++)
+    ronde__transport_lose(run->transports[i], NULL);
   for (int i = 0; run->ranks && i < run->n_ranks; i++)
     if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
   if (run->drilled) ronde__disk_set(NULL);
