@@ -214,6 +214,13 @@ static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code <
 /* Those that are left have come to their end without the others. */
 static bool is_over(const tool_launched *l) { return l->goes_on && l->ranks[0].ended && !has_failed(l); }
 
+/* All that are left have ended, and mpirun alone may not know it. */
+static bool are_all_over(const tool_launched *l) {
+  bool all = is_over(l);
+  for (int i = 0; i < l->n_ranks; i++) all &= l->ranks[i].ended || l->ranks[i].gone;
+  return all;
+}
+
 /* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
  * have not joined yet have nothing to save, and wait for the one that is gone. */
 static double last_words_s(const tool_launched *l) {
@@ -301,7 +308,7 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
     l->stage = TOOL_ABORTED;
-    l->end_by_s = tool_now_s() + (is_explained(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
+    l->end_by_s = tool_now_s() + (is_explained(l) || is_over(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {
@@ -316,7 +323,8 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_ranks(l);
   pass_requests_on(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
-  else if (is_over(l)) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
+  else if (is_over(l) && l->n_ended < l->n_ranks)
+    set_end(l, are_all_over(l) ? TOOL_NAMED_MS * 1e-3 : TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
   else if (l->n_ended > 0) set_end(l, TOOL_END_TIMES * l->timeout_s, TOOL_BY_FAILURE);
   if (l->n_begun < l->n_ranks && tool_now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s)
     set_end(l, 0, TOOL_BY_START);

@@ -427,6 +427,7 @@ static void *watch(void *arg) {
   ronde__life *l = arg;
   uint64_t last = ronde__now_ns(), told = 0;
   ronde__log_set_rank(l->rank);
+  if (tells(l)) tell(l, false); /* a host that is lost at once must have been heard */
   while (!atomic_load(&l->ends)) {
     beat(l);
     bool ended = doze(l, last + (any_in_doubt(l) ? MIN_TICK_NS : l->tick_ns), ronde__now_ns());

@@ -37,6 +37,7 @@ static ronde_status keep_parts(ronde__rank *rank, ronde__run *run, ronde_status 
 static ronde_status train(ronde__rank *rank) {
   ronde__run *r = rank->reporter->user;
   if (rank->group->rank >= r->job->roles.n_workers) {
+    if (r->job->may_lose) ronde__transport_lose(rank->group, r->job->may_lose);
     RONDE_TRY(ronde__rank_serve(rank));
     return ronde__rank_gather(rank);
   }
