@@ -49,7 +49,7 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;     /* others than rank 0 may be lost, and the rest go on: how it ends is what rank 0 says */
+  bool goes_on;     /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
   bool restarts;    /* survivors of a loss may be saving, */
   bool joined;      /* if all had joined */
   const char *out;  /* the run's folder, or NULL */

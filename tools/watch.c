@@ -268,7 +268,7 @@ static void look_at_ranks(tool_launched *l) {
     const tool_rank *rank = &l->ranks[i];
     char state;
     unsigned long long pending;
-    if (rank->ended || (l->goes_on && i > 0)) continue;
+    if (rank->ended || (l->goes_on && l->joined && i > 0)) continue;
     if (rank->gone) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
     if (rank->pid == 0) continue;
     if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
@@ -472,7 +472,10 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
   tell_said(l);
-  if (is_over(l)) return l->code == 0 ? RONDE_OK : tool_status_of_exit(l->code);
+  if (is_over(l)) {
+    if (l->code && l->error_seen) tool_error_shown();
+    return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
+  }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   bool is_known = l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE);
