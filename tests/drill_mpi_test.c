@@ -218,17 +218,17 @@ static void asynchronous_workers_go_on_without_a_lost_one(void **state) {
   for (int i = 0; i < 3; i++) {
     char name[8];
     snprintf(name, sizeof name, "g%d", i);
-    check_run(0, run("sed 's/--quiet//' <<'END' | sh\n" ASYNC "--out %s --drill kill:%d@25\nEND", strategies[i],
+    check_run(0, run("sed 's/--quiet//' <<'END' | sh\n" ASYNC "--out %s --drill kill:%d@15\nEND", strategies[i],
                      name, 1 + i % 2));
     check_says("the process has gone; the others go on without it");
     check_says("the others have gone on without it");
     check_lost(name, 1 + i % 2);
   }
-  check_run(0, run(ASYNC "--timeout 2 --out gs --drill stop:2@25", "ps-ssp"));
+  check_run(0, run(ASYNC "--timeout 2 --out gs --drill stop:2@15", "ps-ssp"));
   check_lost("gs", 2);
-  check_run(4, run(ASYNC "--out g0 --drill kill:0@25", "ps-async"));
+  check_run(4, run(ASYNC "--out gz --drill kill:0@15", "ps-async"));
   check_says("ronde: error: rank 0 on host ");
-  check_run(4, run(ASYNC "--servers 2 --out g3 --drill kill:1@25", "ps-async"));
+  check_run(4, run(ASYNC "--servers 2 --out g3 --drill kill:1@15", "ps-async"));
   check_says("ronde: error: rank 1 on host ");
   check_run(2, run(ASYNC "--out g4 --on-loss continue", "allreduce"));
   check_says("with this strategy no step can be made without all ranks");
