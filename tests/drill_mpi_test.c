@@ -218,8 +218,8 @@ static void asynchronous_workers_go_on_without_a_lost_one(void **state) {
   for (int i = 0; i < 3; i++) {
     char name[8];
     snprintf(name, sizeof name, "g%d", i);
-    check_run(0, run("sed 's/--quiet//' <<'END' | sh\n" ASYNC "--out %s --drill kill:%d@15\nEND", strategies[i],
-                     name, 1 + i % 2));
+    check_run(0, run("sed 's/--quiet//' <<'END' | sh\n" ASYNC "--out %s --drill kill:%d@15\nEND", strategies[i], name,
+                     1 + i % 2));
     check_says("the process has gone; the others go on without it");
     check_says("the others have gone on without it");
     check_lost(name, 1 + i % 2);

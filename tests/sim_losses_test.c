@@ -42,8 +42,7 @@ static struct {
 
 static void keep_lines(void *user, ronde_log_level level, const char *line) {
   size_t used = strlen(lines);
-  if (level == RONDE_LOG_ERROR || level == RONDE_LOG_WARNING)
-    snprintf(lines + used, sizeof lines - used, "%s\n", line);
+  if (level == RONDE_LOG_ERROR || level == RONDE_LOG_WARNING) snprintf(lines + used, sizeof lines - used, "%s\n", line);
 }
 
 static ronde_tensor *tiny_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {

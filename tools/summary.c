@@ -63,7 +63,9 @@ static void say_losses(const json_t *run) {
     size_t used = strlen(names);
     snprintf(names + used, sizeof names - used, "%s%.0f", i ? ", " : "", tool_number(one, "rank"));
   }
-  if (i) tool_say("  %-10s  rank%s %s: the others have gone on without %s", "lost", i > 1 ? "s" : "", names, i > 1 ? "them" : "it");
+  if (i)
+    tool_say("  %-10s  rank%s %s: the others have gone on without %s", "lost", i > 1 ? "s" : "", names,
+             i > 1 ? "them" : "it");
 }
 
 static void say_speed(const json_t *run) {

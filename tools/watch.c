@@ -85,9 +85,16 @@ static void note_lost(tool_launched *l, const char *words) {
   rank->step = step;
 }
 
+static void note_without(tool_launched *l, const char *words) {
+  tool_rank *rank = rank_of(l, (int)strtol(words, NULL, 10));
+  if (rank) rank->gone = true;
+}
+
 static void note_mark(tool_launched *l, const char *mark) {
   size_t begin = sizeof TOOL_MARK_BEGIN - 1, lost = sizeof TOOL_MARK_LOST - 1, end = sizeof TOOL_MARK_END - 1;
+  size_t without = sizeof TOOL_MARK_WITHOUT - 1;
   if (!strncmp(mark, TOOL_MARK_LOST, lost)) note_lost(l, mark + lost);
+  else if (!strncmp(mark, TOOL_MARK_WITHOUT, without)) note_without(l, mark + without);
   else if (!strncmp(mark, TOOL_MARK_BEGIN, begin)) note_begin(l, mark + begin);
   else if (!strncmp(mark, TOOL_MARK_END, end)) note_end(l, mark + end);
   else if (!strcmp(mark, TOOL_MARK_JOINED)) l->joined = true;

@@ -31,14 +31,14 @@ typedef struct peer {
   ronde__doing doing;
   uint64_t since_ns; /* of the state */
   ronde__life_offer offer;
-  bool is_near;         /* on this host, and seen */
-  int end;              /* of one that is: its pidfd, or -1 */
-  int probe;            /* a connection to one that is not heard, or -1 */
-  uint64_t probed_ns;   /* when one was begun, */
-  uint64_t answered_ns; /* and was seen to be there */
-  uint64_t sequence;    /* of its last word */
-  bool warned;          /* that it is stopped */
-  _Atomic bool left;    /* by its own word */
+  bool is_near;          /* on this host, and seen */
+  int end;               /* of one that is: its pidfd, or -1 */
+  int probe;             /* a connection to one that is not heard, or -1 */
+  uint64_t probed_ns;    /* when one was begun, */
+  uint64_t answered_ns;  /* and was seen to be there */
+  uint64_t sequence;     /* of its last word */
+  bool warned;           /* that it is stopped */
+  _Atomic bool left;     /* by its own word */
   _Atomic bool given_up; /* others know that it is lost */
   _Atomic bool lost;     /* and this has been said */
   ronde__loss loss;      /* then */

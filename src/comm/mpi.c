@@ -166,7 +166,8 @@ static void list_rank(const ronde__mpi_endpoint *self, char *list, size_t size, 
 static ronde_status someone_silent(const ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   char silent[512] = "";
   for (int r = 0; r < self->head.size; r++) {
-    if (ronde__mpi_beat_silent_ns(&self->beat, r) < self->head.lost_after_ns || !waits_for(self, requests, n, r)) continue;
+    if (ronde__mpi_beat_silent_ns(&self->beat, r) < self->head.lost_after_ns || !waits_for(self, requests, n, r))
+      continue;
     if (ronde__transport_may_lose(&self->head, r)) ronde__life_give_up(self->life, r);
     else list_rank(self, silent, sizeof silent, r);
   }

@@ -214,7 +214,8 @@ static bool is_missed(endpoint *self, int peer) {
   const ronde__virtual_rank *rank = &self->group->times[peer];
   if (!self->group->options.n_faults || !ronde__transport_may_lose(&self->head, peer)) return false;
   if (peer == self->head.rank) return other->missed || is_dead(self);
-  bool dies = rank->goes_on_ns == UINT64_MAX, misses = missed_ns && now_ns >= missed_ns && (dies || now_ns < rank->goes_on_ns);
+  bool dies = rank->goes_on_ns == UINT64_MAX,
+       misses = missed_ns && now_ns >= missed_ns && (dies || now_ns < rank->goes_on_ns);
   if (misses && !dies && !other->missed) wake_waiting(self->group, peer);
   other->missed |= misses && !dies;
   if (misses) say_loss(other);
@@ -225,8 +226,8 @@ static bool sim_lost(ronde__transport *transport, int peer, ronde__loss *loss_ou
   endpoint *self = endpoint_of(transport);
   bool lost = is_missed(self, peer);
   if (!lost || !loss_out) return lost;
-  *loss_out = (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head),
-                            self->group->times[peer].stops_ns, ""};
+  *loss_out =
+      (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head), self->group->times[peer].stops_ns, ""};
   snprintf(loss_out->host, sizeof loss_out->host, "%d", transport->host_of ? transport->host_of[peer] : 0);
   return true;
 }

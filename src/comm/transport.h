@@ -95,7 +95,7 @@ struct ronde__transport {
   const int *host_of;     /* [size]: each rank's host, from 0; NULL: all ranks are on one */
   uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
   uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
-  bool *may_lose; /* [size], of those that have `lost`: see ronde__transport_lose. Read by all threads */
+  bool *may_lose;         /* [size], of those that have `lost`: see ronde__transport_lose. Read by all threads */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
   uint64_t doing;                                /* by ronde__transport_note, read by another thread */
 };

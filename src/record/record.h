@@ -114,7 +114,7 @@ typedef struct ronde__record_loss {
   const char *host;
   int64_t step;   /* the last that it was known to have begun; 0: none */
   double after_s; /* from the run's first step to the loss, */
-  char at[32];    /* which was then, ISO 8601, UTC; "": in virtual time */
+  double ago_s;   /* and since then; NAN: in virtual time */
 } ronde__record_loss;
 
 /* A run. Begin clears it and notes the time. Then fill in what is known; texts are borrowed until _end. */
@@ -136,7 +136,7 @@ typedef struct ronde__record {
   int n_ops;
   ronde__record_communication communication;
   ronde__record_resumed resumed;
-  const char *restarts; /* a JSON array; NULL: there were none */
+  const char *restarts;             /* a JSON array; NULL: there were none */
   const ronde__record_loss *losses; /* [n_losses]: without whom the others have gone on */
   int n_losses;
   ronde__record_checkpoints checkpoints;

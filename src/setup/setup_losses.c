@@ -14,7 +14,8 @@ static bool any_dispensable(const ronde__job *job) {
 
 /* NULL: they can. */
 static const char *why_not_continue(const ronde__job *job) {
-  if (!job->strategy->goes_on) return "with this strategy no step can be made without all ranks (see --on-loss restart)";
+  if (!job->strategy->goes_on)
+    return "with this strategy no step can be made without all ranks (see --on-loss restart)";
   if (job->roles.n_workers > 1 && !any_dispensable(job))
     return "every rank has a server, without which nobody can go on (fewer --servers, or --placement dedicated)";
   if (job->mpi && job->options->lost_after == 0) return "with --lost-after 0 nobody notices who is lost";

@@ -160,8 +160,8 @@ static ronde_status take_states(state *s, float *packed) {
   int64_t n_updates = 0;
   for (int i = 0; i < s->n_servers; i++) {
     int64_t n;
-    RONDE_TRY(ronde__transport_receive(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_UPDATES), &n,
-                                       sizeof n));
+    RONDE_TRY(
+        ronde__transport_receive(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_UPDATES), &n, sizeof n));
     n_updates = ronde__max(n_updates, n);
   }
   for (int i = 0; i < ronde__optim_n_states(optim); i++) {

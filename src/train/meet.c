@@ -33,8 +33,7 @@ ronde_status ronde__rank_hear_all(ronde__transport *transport, uint32_t tag, voi
 ronde_status ronde__rank_tell_all(ronde__transport *transport, uint32_t tag, void *data, size_t bytes) {
   const ronde__transport_ops *ops = transport->ops;
   int n = transport->size;
-  if (transport->rank != 0)
-    return ronde__transport_receive(transport, 0, RONDE__WIRE_TAG(tag, DOWN), data, bytes);
+  if (transport->rank != 0) return ronde__transport_receive(transport, 0, RONDE__WIRE_TAG(tag, DOWN), data, bytes);
   ronde__request *requests;
   RONDE__ALLOC(requests, (size_t)n * sizeof *requests, "meeting");
   ronde_status status = RONDE_OK;
@@ -57,11 +56,15 @@ ronde_status ronde__rank_meet(ronde__rank *r) {
     RONDE_TRY(ronde__rank_hear_all(r->transport, RONDE__TAG_EPOCH, r->results, bytes));
     RONDE_TRY(ronde__rank_tell_all(r->transport, RONDE__TAG_EPOCH, r->results, (size_t)n * bytes));
   }
+  const ronde_hooks *hooks = &r->job->hooks;
+  int n_before = r->n_there;
   r->n_there = r->place = 0;
   for (int i = 0; i < n; i++) {
     r->n_there += r->results[i].here;
     r->place += r->results[i].here && i < r->transport->rank;
   }
+  for (int i = 0; i < n && r->n_there < n_before && r->transport->rank == 0; i++)
+    if (!r->results[i].here && hooks->left_out) hooks->left_out(hooks->user, i);
   return RONDE_OK;
 }
 

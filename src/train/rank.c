@@ -160,8 +160,7 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   if (status == RONDE_OK && (strategy->meets_to_save || r->saver)) status = gather_and_save(r, last, hurried);
   if (r->saver) ronde__rank_drop_whole(r);
   RONDE_TRY(status);
-  if (strategy->meets_to_save && !last)
-    RONDE_TRY(ronde__rank_meet(r));
+  if (strategy->meets_to_save && !last) RONDE_TRY(ronde__rank_meet(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }

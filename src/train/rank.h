@@ -100,7 +100,8 @@ typedef struct ronde__rank {
   ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
   ronde__epoch_result *results;                           /* [workers] */
   int n_there, place; /* workers that were at the last meeting, and how many of them come before this one */
-  int share, n_shares; /* of the batches of this epoch, which part is this worker's: of those that were there before it */
+  int share,
+      n_shares; /* of the batches of this epoch, which part is this worker's: of those that were there before it */
   ronde__epoch_result own; /* what it has done of this epoch: examples, dropped, missed */
   uint64_t late_ns;        /* by which the present step begins later */
   double *partials;        /* of the worker */

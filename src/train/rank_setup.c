@@ -56,8 +56,8 @@ static ronde_status prepare_plans(ronde__rank *r) {
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
           sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
-    int64_t n = ronde__shard_begin(sizes[i], r->share + 1, r->n_shares) -
-                ronde__shard_begin(sizes[i], r->share, r->n_shares);
+    int64_t n =
+        ronde__shard_begin(sizes[i], r->share + 1, r->n_shares) - ronde__shard_begin(sizes[i], r->share, r->n_shares);
     if (job->split) RONDE_TRY(ronde__net_prepare_split(r->net, sizes[i]));
     else if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }

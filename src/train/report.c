@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static double seconds(uint64_t ns) { return (double)ns * 1e-9; }
@@ -242,9 +241,7 @@ static void fill_losses(ronde__run *r) {
     if (first->results[w].here || !first->transport->ops->lost(first->transport, w, loss)) continue;
     *row = (ronde__record_loss){.rank = w, .host = loss->host, .step = loss->doing.step};
     row->after_s = loss->at_ns > r->first_step_ns ? seconds(loss->at_ns - r->first_step_ns) : 0;
-    time_t at = time(NULL) - (time_t)(seconds(now_ns - loss->at_ns) + 0.5);
-    struct tm utc;
-    if (!r->job->sim && gmtime_r(&at, &utc)) strftime(row->at, sizeof row->at, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    row->ago_s = r->job->sim ? NAN : seconds(now_ns - loss->at_ns);
     r->workers[w].host = loss->host;
     r->record.n_losses++;
   }
