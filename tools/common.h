@@ -161,6 +161,7 @@ bool tool_is_ours(void);
 void tool_mark_begin(void);
 void tool_mark_joined(void *user);
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step);
+void tool_mark_without(void *user, int rank);
 void tool_mark_end(int code);
 
 /* ---- launch.c: training by several processes ------------------------------------------------------------------- */

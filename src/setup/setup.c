@@ -524,6 +524,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__free(job->sim_host_of);
   ronde__free(job->stages);
   ronde__free(job->split);
+  ronde__free(job->may_lose);
   ronde__free(job->memory);
   ronde__free(job->rooms);
   ronde__spans_destroy(job->stage_costs);
