@@ -51,8 +51,10 @@ typedef struct ronde__data {
   ronde_source source;
   ronde__normalization normalization; /* that read applies */
   int64_t n_beyond_unit;              /* target values outside of 0..1 */
+  bool is_one_hot;                    /* each example's targets are one 1 and zeros */
   int64_t n_skipped;                  /* images that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
+  bool has_other_val;                 /* the folder has a val/ beside the test/ that is the test split */
   bool augments;                      /* loaders read training examples as an epoch sees them */
   ronde__masking masking;             /* that is applied to what is read; by read as in epoch 0 */
   int32_t *counted[2];  /* of examples with several labels, how many each has that count [n]; NULL: all of them */

@@ -310,6 +310,7 @@ static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
     im->facts.largest_token = ronde__max(im->facts.largest_token, store.facts.largest_token);
     im->facts.n_beyond_unit += store.facts.n_beyond_unit;
+    im->facts.n_one_hot += store.facts.n_one_hot;
     if (train) im->standard = table_standard(&store);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = dataset_check_labels(im, &store, limit);
@@ -430,9 +431,11 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
+  data->has_other_val = im->set.other_val && !im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
     ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
   data->n_beyond_unit = im->facts.n_beyond_unit;
+  data->is_one_hot = im->facts.n_one_hot > 0 && im->facts.n_one_hot == im->facts.n[0] + im->facts.n[1];
   data->augments = options->crop || options->flip;
   im->scaling = ronde__scaling_of(&data->normalization, im->facts.f32 ? 1 : 255);
   fill_source(im, options->classes, &data->source);
