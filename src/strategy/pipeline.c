@@ -35,7 +35,8 @@ typedef struct feed {
   int n_loaded;             /* batches */
   ronde__batch batch;       /* the last of them, */
   int64_t part, n_parts;    /* and its next micro-batch */
-  int64_t n_begun, n_ended; /* forward, backward */
+  int64_t n_begun, n_ended; /* forward, backward; */
+  int64_t n_expected;       /* those whose inputs are coming, or have come */
 } feed;
 
 /* ---- micro-batches ---- */
@@ -50,6 +51,22 @@ static ronde_status load(state *s, feed *f) {
   return worker->before_forward ? worker->before_forward(worker->before_forward_arg) : RONDE_OK;
 }
 
+static ronde__pass *pass_of(const state *s, int64_t micro_batch) { return s->passes[micro_batch % s->n_passes]; }
+
+static int64_t part_begin(const feed *f, int64_t part) { return ronde__shard_begin(f->batch.n, part, f->n_parts); }
+
+/* Receives are posted before they are needed, for the forward passes of this batch up to the next one of each pass, so that
+ * the stage in front never waits for this one to ask. */
+static ronde_status expect(const state *s, feed *f) {
+  int64_t end = f->n_begun + ronde__min(s->n_passes, f->n_parts - f->part);
+  bool any = true;
+  for (f->n_expected = ronde__max(f->n_expected, f->n_begun); f->n_expected < end && any; f->n_expected += any) {
+    int64_t part = f->part + f->n_expected - f->n_begun;
+    RONDE_TRY(ronde__pass_expect(pass_of(s, f->n_expected), part_begin(f, part + 1) - part_begin(f, part), &any));
+  }
+  return RONDE_OK;
+}
+
 /* any_out false: the step has no more. */
 static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_out, bool *any_out) {
   const ronde__worker *worker = s->worker;
@@ -57,8 +74,8 @@ static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_
   while (f->part == f->n_parts && f->n_loaded < f->step->n_batches) RONDE_TRY(load(s, f));
   *any_out = f->part < f->n_parts;
   if (!*any_out) return RONDE_OK;
-  int64_t begin = ronde__shard_begin(b->n, f->part, f->n_parts),
-          end = ronde__shard_begin(b->n, f->part + 1, f->n_parts);
+  RONDE_TRY(expect(s, f));
+  int64_t begin = part_begin(f, f->part), end = part_begin(f, f->part + 1);
   int64_t of_batch = ronde__shard_begin(b->global_n, worker->transport->rank / worker->n_stages, s->n_replicas);
   f->part++;
   *batch_out = (ronde__net_batch){.n = end - begin,
@@ -72,8 +89,6 @@ static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_
   if (b->targets) batch_out->targets = b->targets + begin * s->output_elems;
   return RONDE_OK;
 }
-
-static ronde__pass *pass_of(const state *s, int64_t micro_batch) { return s->passes[micro_batch % s->n_passes]; }
 
 static ronde_status run_forward(state *s, feed *f, const ronde__net_batch *batch) {
   ronde__net_result result;
