@@ -271,6 +271,14 @@ static ronde_status propose(const ronde__job *job, const ronde_graph *graph, con
 
 /* ---- what is said ---- */
 
+/* The one that splits layers over workers; each still keeps all of their parameters. */
+static const char *splitting_strategy(void) {
+  const ronde__strategy *s;
+  int i = 0;
+  while ((s = ronde__strategy_at(i)) && !s->split) i++;
+  return s ? s->name : "";
+}
+
 static void say_proposal(const ronde__job *job, const lack *l, const proposal *p, char *text, size_t bytes) {
   const char *where = l->is_users || job->mpi  ? ""
                       : is_of_process(l->kind) ? ", each a process (--transport mpi)"
@@ -281,8 +289,10 @@ static void say_proposal(const ronde__job *job, const lack *l, const proposal *p
              p->strategy->name, p->n_stages, p->micro_batches, p->bytes, where);
   else if (*p->too_large)
     snprintf(text, bytes,
-             "; the parameters of %s alone need %" PRId64 " bytes, more than a stage of any pipeline may have",
-             p->too_large, p->layer_bytes);
+             "; the parameters of %s alone need %" PRId64
+             " bytes, more than a stage of any pipeline may have (--strategy %s splits what such a layer computes, but "
+             "leaves each worker all of its parameters)",
+             p->too_large, p->layer_bytes, splitting_strategy());
   else snprintf(text, bytes, "; no pipeline fits either: use a smaller --batch or --local-batch, or more memory");
 }
 
