@@ -327,7 +327,7 @@ ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_optio
 typedef struct ronde__stage_size {
   size_t parameters, trained; /* elements */
   size_t arena_bytes;         /* of one pass, */
-  size_t kept_bytes;          /* and of all: what backward keeps of parameters */
+  size_t kept_bytes;          /* and of all: what backward keeps of parameters where the net keeps_turned */
   double flops;               /* executed, forward and backward */
   double sent_bytes;          /* to neighbours, gradients included */
 } ronde__stage_size;

@@ -54,7 +54,7 @@ ronde__rank_memory ronde__stage_memory(const ronde__job *job, const ronde__stage
   ronde__strategy_settings settings = {.options = job->options, .roles = &job->roles};
   bool whole = job->n_stages == 1;
   return (ronde__rank_memory){
-      .parameters = (int64_t)size->parameters * elem + (int64_t)size->kept_bytes,
+      .parameters = (int64_t)size->parameters * elem + (job->keeps_turned ? (int64_t)size->kept_bytes : 0),
       .gradients = job->fused_update ? 0 : (int64_t)size->trained * elem,
       .optimizer =
           whole && job->strategy->more_bytes ? 0 : (int64_t)ronde__optim_state_bytes(&job->optim, size->trained),

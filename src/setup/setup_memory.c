@@ -316,11 +316,23 @@ static ronde_status refuse(const ronde__job *job, const ronde_graph *graph, cons
                      m->activations, m->loader, m->exchange, m->checkpoint, program, more);
 }
 
+/* Where a step sums the gradients of several batches, of the same weights. */
+static bool may_keep_turned(const ronde__job *job) {
+  return job->strategy && job->strategy->equals_one && job->options->exec != RONDE__EXEC_EAGER && !job->spans &&
+         job->micro_batches * job->options->accumulate > 1;
+}
+
 ronde_status ronde__check_memory(ronde__job *job, const ronde_graph *graph) {
   if (!job->mpi) RONDE_TRY(ronde__find_rooms(job));
   RONDE__ALLOC(job->memory, (size_t)job->roles.n_ranks * sizeof *job->memory, "ranks");
+  job->keeps_turned = may_keep_turned(job);
   RONDE_TRY(ronde__job_memory(job, graph, job->memory));
   lack worst = find_lack(job);
+  if (worst.bytes > 0 && job->keeps_turned) {
+    job->keeps_turned = false;
+    RONDE_TRY(ronde__job_memory(job, graph, job->memory));
+    worst = find_lack(job);
+  }
   if (worst.bytes <= 0) return RONDE_OK;
   /* All processes see it; one says it. */
   return job->mpi && job->mpi->rank != 0 ? RONDE_E_MEMORY : refuse(job, graph, &worst);
