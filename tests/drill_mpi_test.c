@@ -311,6 +311,5 @@ int main(void) {
       cmocka_unit_test(a_full_disk_ends_all_processes),
       cmocka_unit_test(help_lists_every_kind),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -723,6 +723,5 @@ int main(void) {
       cmocka_unit_test(a_character_model_comes_to_the_bits_of_threads),
       cmocka_unit_test(split_layers_come_to_the_bits_of_threads),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

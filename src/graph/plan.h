@@ -13,6 +13,8 @@ typedef struct ronde__value {
   bool has_gradient;
   int gradient_home;              /* the value in whose gradient's place this one's lies; itself */
   size_t offset, gradient_offset; /* bytes in the arena */
+  size_t next_offset;             /* of what is received: where that of the pass's next forward comes in the meantime,
+                                     behind offset; 0: it is not received */
 } ronde__value;
 
 typedef struct ronde__plan_step {
@@ -30,7 +32,7 @@ typedef struct ronde__plan_step {
   size_t work_offset[2], work_bytes[2]; /* forward, backward */
   int forward_slot, backward_slot;      /* in the ledger, -1: none */
   int node;                             /* in whose place it runs */
-  int under_way;                        /* of a send or receive: what of a pass it has begun to send */
+  int under_way;                        /* of a send or receive: what of a pass it has begun to send, or receive */
   double forward_flops, backward_flops; /* executed */
 } ronde__plan_step;
 
@@ -50,7 +52,8 @@ typedef struct ronde__plan {
   int *param_of, *buffer_of; /* in the graph, ascending: all of it, or the stage's */
   int n_steps, n_values, n_params, n_buffers;
   int input, target, output; /* values; -1: none */
-  int n_under_way;           /* sends and receives of a stage */
+  int n_under_way;           /* sends and receives of a stage; */
+  int n_received;            /* receives, which are the first of these, and of the steps */
   size_t arena_bytes;
   int n_passes; /* which backward of may follow */
 } ronde__plan;
@@ -142,6 +145,9 @@ static inline bool ronde__loss_is_apart(const ronde__plan_step *step, const rond
 ronde_status ronde__loss_ask(const ronde_graph *recorded, const ronde__plan_step *step, const ronde__op_call *call,
                              const ronde__net_hooks *hooks, ronde__net_result *result_out);
 void ronde__loss_take(const ronde__plan_step *step, const ronde__op_call *call, const ronde__net_hooks *hooks);
+
+/* Whether its backward may keep the weight that it reads turned: that of this step alone. */
+bool ronde__plan_keeps_turned(const ronde__plan *plan, const ronde__plan_step *step);
 
 /* plan_memory.c: the offsets of all that lies in the arena, and its size; the steps are prepared. */
 ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *graph, bool transient_gradients);

@@ -26,11 +26,21 @@ static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *gr
                 2 * plan->n_steps, 2 * plan->n_steps, &plan->params[i].gradient_offset);
 }
 
-/* What is sent, forward or backward, may still be on its way when the pass has ended. */
-static void keep_sent(const ronde__plan *plan, int *last, int *gradient_last) {
+/* What is sent, forward or backward, may still be on its way when the pass has ended. What comes is there before it is
+ * needed: the gradient of what was sent from that moment on, and what is received while the pass has what came before. */
+static void keep_messages(ronde__plan *plan, int *first, int *last, int *gradient_first, int *gradient_last) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
+    int home = plan->values[step->in[0]].gradient_home;
     if (step->op == &ronde__op_send) last[step->in[0]] = 2 * plan->n_steps;
+    if (step->op == &ronde__op_send && step->has_backward)
+      gradient_first[home] = (int)ronde__min(gradient_first[home], i);
+    if (step->op == &ronde__op_receive) {
+      ronde__value *value = &plan->values[step->out[0]];
+      first[step->out[0]] = 0;
+      last[step->out[0]] = 2 * plan->n_steps;
+      value->next_offset = (size_t)ronde__ceil_div(ronde__phys_elems(&value->phys), 16) * 64;
+    }
     if (step->op == &ronde__op_receive && step->has_backward)
       gradient_last[plan->values[step->out[0]].gradient_home] = 2 * plan->n_steps;
   }
@@ -78,11 +88,12 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
     add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
   }
   if (plan->output >= 0) last[plan->output] = (int)ronde__max(last[plan->output], s);
-  keep_sent(plan, last, gradient_last);
+  keep_messages(plan, first, last, gradient_first, gradient_last);
   for (int i = 0; i < v; i++) {
     ronde__value *value = &plan->values[i];
     size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
-    if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
+    if (!value->external && first[i] <= last[i])
+      add_block(&l, value->next_offset + bytes, first[i], last[i], &value->offset);
     if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
       add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
   }

@@ -52,6 +52,7 @@ static void add_receives(ronde__plan *plan, const ronde__plan_options *options, 
     ronde__plan_step step = ronde__step_of_receive(&plan->values[v].phys, message++, options);
     step.out[0] = v;
     add_message(plan, steps, n_steps, step, &c);
+    plan->n_received++;
   }
 }
 

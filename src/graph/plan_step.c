@@ -87,6 +87,14 @@ size_t ronde__plan_step_partial_elems(const ronde__plan_step *step) {
   return form->partial_elems ? form->partial_elems(&step->desc) : 0;
 }
 
+bool ronde__plan_keeps_turned(const ronde__plan *plan, const ronde__plan_step *step) {
+  if (!step->desc.form->turns_weight || !step->has_backward || !step->desc.need_dinput[0]) return false;
+  int n = 0;
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) n += plan->steps[i].param[j] == step->param[0];
+  return n == 1;
+}
+
 void ronde__plan_step_release(ronde__plan_step *step) {
   const ronde__form *form = step->desc.form; /* NULL where the plan was given up before it was chosen */
   if (form && form->release) form->release(&step->desc, step->state);

@@ -97,6 +97,7 @@ typedef struct ronde__job {
   int n_stages,
       n_replicas;        /* of the network, and of the whole of it: their product are the workers; 1: it is not cut */
   int64_t micro_batches; /* that a replica's batch is */
+  bool keeps_turned;     /* as in ronde__net_options: where it helps, and memory suffices */
   ronde__job_stage *stages;   /* [n_stages], owned; NULL: 1 */
   bool *split;                /* [nodes], owned: linear layers that are split over the workers; NULL: none is */
   bool fuses_split;           /* their gradients are used up as soon as they are there */

@@ -194,6 +194,7 @@ static ronde_status define_pass(void *job, ronde_graph *graph) { return define_j
 
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training) {
   ronde__net_options options = {.compute = job->compute, .pool = pool, .prof = prof, .training = training};
+  options.keeps_turned = training && job->keeps_turned;
   if (job->options->exec != RONDE__EXEC_EAGER) return options;
   options.define = define_pass;
   options.define_user = (void *)job;

@@ -172,7 +172,10 @@ typedef struct ronde__neighbours {
   ronde_status (*send)(void *user, ronde__side side, int message, const float *x, size_t n, void **under_way_out);
   /* Waits until x [n] is there. */
   ronde_status (*receive)(void *user, ronde__side side, int message, float *x, size_t n);
-  /* Waits until it has been sent; it is NULL then, and where it was NULL before. */
+  /* Begins to receive x [n], which must be left alone until wait() or cancel(). Messages of one number come into what was
+   * asked for first. */
+  ronde_status (*expect)(void *user, ronde__side side, int message, float *x, size_t n, void **under_way_out);
+  /* Waits until it has been sent, or received; it is NULL then, and where it was NULL before. */
   ronde_status (*wait)(void *user, void **under_way);
   void (*cancel)(void *user, void **under_way); /* the same without waiting: for giving up */
   void *user;
@@ -270,7 +273,11 @@ typedef struct ronde__op_call {
   int64_t *n_correct;       /* are added here; n_correct is untouched where there are no classes */
   double *partial;          /* [partial_elems] of a synchronised op: its own contribution, */
   ronde__partials partials; /* and everybody's */
-  void **under_way;         /* the pass's, of what this op has begun to send: from forward, or backward, on */
+  void **under_way;         /* the pass's, of what this op has begun to send: from forward, or backward, on; */
+  void **coming;            /* and of what it has begun to receive */
+  bool expected;            /* forward: a receive is `coming` already */
+  float *turned;            /* [param[0]], of a form that turns_weight: where it is to be kept; NULL: nowhere */
+  bool is_turned;           /* it is there, of the same weight */
   ronde__pool *pool;
 } ronde__op_call;
 
@@ -307,6 +314,7 @@ struct ronde__form {
   ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   bool gives_pieces; /* knows desc.in_pieces */
+  bool turns_weight; /* backward reads param[0] with each block transposed, and can keep that (call.turned) */
   /* For the per-op table, behind the form's name: the GEMM or the instruction set. */
   const char *(*implementation)(const ronde__op_desc *desc, const void *state);
   /* Executed operations of a call, taps in the padding left out. NULL: 0. */

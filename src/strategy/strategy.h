@@ -195,7 +195,7 @@ typedef struct ronde__strategy {
    * optimizer and passes, in bytes. */
   ronde_status (*n_micro)(const ronde__strategy_settings *settings, int n_stages, int64_t n, int64_t *n_out);
   ronde_status (*cut)(const ronde__cut_request *request, ronde__cut *cut_out);
-  size_t (*stage_bytes)(int n_replicas, size_t trained);
+  size_t (*stage_bytes)(const ronde__strategy_settings *settings, int n_replicas, size_t trained);
   /* Which linear layers are split over several workers by output feature, where they share batches of so many examples:
    * split_out [nodes]. NULL: none, ever. */
   ronde_status (*split)(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
