@@ -27,7 +27,7 @@ typedef struct planned_pass {
   ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
-  void **under_way; /* [n_under_way]: what a stage's sends and receives have begun to send; of all sizes as many */
+  void **under_way; /* [n_under_way]: what sends, receives and exchanges have begun to send */
   int n_under_way;
 } planned_pass;
 
@@ -124,7 +124,28 @@ static void unmap_arena(planned_pass *p) {
 /* The arena is the pass's own again when all of it has been sent. */
 static ronde_status wait_for_sends(planned_pass *p) {
   const ronde__neighbours *to = p->shared->options.stage.neighbours;
-  for (int i = 0; i < p->n_under_way; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  for (int i = 0; i < p->n_under_way && to; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  return RONDE_OK;
+}
+
+/* Exchanges are under way within a pass alone. */
+static void give_up_sends(planned_pass *p) {
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  const ronde__peers *peers = p->shared->options.split.peers;
+  for (int i = 0; i < p->n_under_way; i++)
+    if (to) to->cancel(to->user, &p->under_way[i]);
+    else peers->cancel(peers->user, &p->under_way[i]);
+  ronde__free(p->under_way);
+  p->under_way = NULL;
+  p->n_under_way = 0;
+}
+
+/* For as many as the plan has. */
+static ronde_status make_under_way(planned_pass *p, const ronde__plan *plan) {
+  if (plan->n_under_way <= p->n_under_way) return RONDE_OK;
+  give_up_sends(p);
+  RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
+  p->n_under_way = plan->n_under_way;
   return RONDE_OK;
 }
 
@@ -134,10 +155,7 @@ static ronde_status planned_open(planned_pass *p, int64_t n, int64_t n_all, rond
   hold_plan(p, NULL);
   RONDE_TRY(wait_for_sends(p));
   RONDE_TRY(plan_for(p->shared, n, n_all, &plan));
-  if (plan->n_under_way && !p->under_way) {
-    RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
-    p->n_under_way = plan->n_under_way;
-  }
+  RONDE_TRY(make_under_way(p, plan));
   if (plan->arena_bytes > p->arena_bytes) {
     char *arena = ronde__pages_map(plan->arena_bytes);
     if (!arena)
@@ -162,10 +180,8 @@ static ronde_status planned_pass_create(void *execution, void **pass_out) {
 
 static void planned_pass_destroy(void *pass) {
   planned_pass *p = pass;
-  const ronde__neighbours *to = p->shared->options.stage.neighbours;
   hold_plan(p, NULL);
-  for (int i = 0; i < p->n_under_way; i++) to->cancel(to->user, &p->under_way[i]);
-  ronde__free(p->under_way);
+  give_up_sends(p);
   unmap_arena(p);
   ronde__free(p);
 }

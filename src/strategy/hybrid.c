@@ -141,9 +141,13 @@ static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool 
 }
 
 static ronde_status split(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
-                          int64_t batch, bool *split_out) {
+                          int64_t batch, bool *split_out, ronde__turn_scheme *turns_out) {
+  static const ronde__turn_scheme named[] = {[RONDE__HYBRID_SCHEME_A] = RONDE__TURNS_A,
+                                             [RONDE__HYBRID_SCHEME_B] = RONDE__TURNS_B,
+                                             [RONDE__HYBRID_SCHEME_C] = RONDE__TURNS_C};
   const char *names = settings->options->hybrid_layers;
   RONDE_TRY(names ? ronde__hybrid_name(graph, names, split_out) : ronde__hybrid_choose(graph, ranks, batch, split_out));
+  *turns_out = named[settings->options->hybrid_scheme];
   say(graph, ranks, split_out);
   return RONDE_OK;
 }
@@ -210,7 +214,7 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
 }
 
 static const char *const options[] = {"skip-bad-steps", "clip",       "sentinel", RONDE__OPTIONS_OF_BUCKETS,
-                                      "hybrid-layers",  "collective", "wire",     NULL};
+                                      "hybrid-layers",  "hybrid-scheme", "collective", "wire", NULL};
 
 const ronde__strategy ronde__strategy_hybrid = {
     .name = "hybrid",
