@@ -25,11 +25,10 @@ static int peer_of(const void *arg, int rank) {
   return (rank + s->by) % s->n;
 }
 
-/* Each rank sends each other so many floats. */
-static double exchange_s(const walk *w, int64_t floats) {
+double ronde__hybrid_exchange_s(const ronde__ranks *ranks, int64_t floats) {
   double seconds = 0;
-  for (int by = 1; by < w->ranks->n; by++)
-    seconds += ronde__round_s(w->ranks, peer_of, &(shifted){w->ranks->n, by}, (double)floats * sizeof(float));
+  for (int by = 1; by < ranks->n; by++)
+    seconds += ronde__round_s(ranks, peer_of, &(shifted){ranks->n, by}, (double)floats * sizeof(float));
   return seconds;
 }
 
@@ -37,7 +36,7 @@ static int64_t features_of(const walk *w, int tensor) { return ronde__shape_elem
 
 /* Forward, and its gradient back. */
 static double around_s(const walk *w, int tensor, int64_t floats) {
-  return exchange_s(w, floats) * (1 + w->trains[tensor]);
+  return ronde__hybrid_exchange_s(w->ranks, floats) * (1 + w->trains[tensor]);
 }
 
 static double gather_s(const walk *w, int tensor) {
