@@ -141,9 +141,9 @@ static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool 
   else
     ronde__log(RONDE_LOG_INFO,
                "hybrid: split over %d ranks by output feature: %s (%.3g MB of gradients stay at home); scheme %s (by the "
-               "model, a step waits %.3g ms by a, %.3g by b, %.3g by c)",
-               ranks->n, names, (double)bytes * 1e-6, scheme_names[turns], costs[0].wait_s * 1e3,
-               costs[1].wait_s * 1e3, costs[2].wait_s * 1e3);
+               "model they take %.3g ms by a, %.3g by b, %.3g by c)",
+               ranks->n, names, (double)bytes * 1e-6, scheme_names[turns], costs[0].step_s * 1e3,
+               costs[1].step_s * 1e3, costs[2].step_s * 1e3);
 }
 
 static ronde_status split(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
