@@ -370,7 +370,7 @@ static void settle_dtype(ronde__job *job) {
   const char *isa = job->compute.kernels->isa;
   if (asked == RONDE__DTYPE_F32) return;
   const ronde__bf16 *bf16 = ronde__bf16_get(job->compute.kernels);
-  if (bf16 && (bf16->pays || asked == RONDE__DTYPE_BF16)) job->compute.bf16 = bf16;
+  if (bf16 && (ronde__bf16_pays(bf16) || asked == RONDE__DTYPE_BF16)) job->compute.bf16 = bf16;
   if (job->compute.bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in bfloat16 (%s)", bf16->name);
   else if (bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in f32, which is faster than bfloat16 by %s", bf16->name);
   else if (asked == RONDE__DTYPE_AUTO) ronde__log(RONDE_LOG_INFO, "layers multiply in f32: %s has no bfloat16", isa);
