@@ -117,8 +117,7 @@ static void check_worlds(const problem *p, const char *how) { check_schemes(p, h
 /* Of the short last batch, 24 = 2 x 11 + 2, most workers have no example; and of a layer some have no output. */
 static void a_step_is_that_of_one_worker(void **state) {
   for (size_t i = 0; i < N_PROBLEMS; ++i)
-    if (!SANITIZED || !problems[i].large)
-      check_schemes(&problems[i], "lr=0.05 momentum=0.9 weight-decay=0.01", "abc");
+    if (!SANITIZED || !problems[i].large) check_schemes(&problems[i], "lr=0.05 momentum=0.9 weight-decay=0.01", "abc");
 }
 
 static void the_same_in_virtual_time(void **state) {

@@ -62,8 +62,9 @@ static void look_at_phases(ronde__run *run) {
 
 static spent spent_in(const char *what, int n_hosts, char scheme, int steps) {
   char options[256];
-  snprintf(options, sizeof options, "strategy=hybrid hybrid-scheme=%c eval-every=0 threads=1 workers=%d steps=%d batch=%d %s",
-           scheme, n_hosts, steps, 42 * n_hosts, what);
+  snprintf(options, sizeof options,
+           "strategy=hybrid hybrid-scheme=%c eval-every=0 threads=1 workers=%d steps=%d batch=%d %s", scheme, n_hosts,
+           steps, 42 * n_hosts, what);
   observe_on = make_hosts;
   observe_also = look_at_phases;
   test_log_start(&lines);
@@ -102,8 +103,9 @@ static void the_same_of_alexnet(void **state) {
   flops_per_s = 50e9;
   spent a = spent_in(what, HOSTS, 'a', STEPS), c = spent_in(what, HOSTS, 'c', STEPS);
   double less_s = (a.waited_s - c.waited_s) / STEPS;
-  print_message("alexnet, 42 examples on each of %d hosts: a step that computes %.0f ms waits %.1f ms less by c than by a\n",
-                HOSTS, a.computed_s / STEPS * 1e3, less_s * 1e3);
+  print_message(
+      "alexnet, 42 examples on each of %d hosts: a step that computes %.0f ms waits %.1f ms less by c than by a\n",
+      HOSTS, a.computed_s / STEPS * 1e3, less_s * 1e3);
   assert_true(less_s > 20e-3);
 }
 
@@ -116,8 +118,9 @@ static void costs_of(const char *name, const char *layers, int side, int n, int 
   bool split[256];
   for (int r = 0; r < n; ++r) hosts[r] = r;
   ronde__ranks ranks = {n, apart ? hosts : NULL};
-  assert_int_equal(ronde__model_graph(ronde__model_find(name), &options, &(ronde__shape){3, {3, side, side}}, 0, 10, &graph),
-                   RONDE_OK);
+  assert_int_equal(
+      ronde__model_graph(ronde__model_find(name), &options, &(ronde__shape){3, {3, side, side}}, 0, 10, &graph),
+      RONDE_OK);
   assert_true(graph->n_nodes <= (int)RONDE__COUNT(split));
   assert_int_equal(ronde__hybrid_name(graph, layers, split), RONDE_OK);
   assert_int_equal(ronde__hybrid_turns_cost(graph, &ranks, (int64_t)n * n_each, split, costs), RONDE_OK);
@@ -166,8 +169,9 @@ static void the_scheme_is_recorded(void **state) {
     assert_string_equal(text_at(run, "communication.split_scheme"), i < 3 ? schemes[i] : "a"); /* one host */
     json_decref(run);
   }
-  assert_int_equal(train_on("strategy=allreduce hybrid-scheme=c workers=2 batch=8 threads=1", source, small_model, &run),
-                   RONDE_E_USAGE);
+  assert_int_equal(
+      train_on("strategy=allreduce hybrid-scheme=c workers=2 batch=8 threads=1", source, small_model, &run),
+      RONDE_E_USAGE);
   assert_non_null(strstr(lines.error, "hybrid-scheme"));
   json_decref(run);
 }

@@ -95,12 +95,11 @@ ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__ph
 }
 
 int ronde__plan_add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
-  plan->values[plan->n_values] =
-      (ronde__value){.phys = phys,
-                                                 .external = external,
-                                                 .has_gradient = has_gradient,
-                                                 .gradient_home = plan->n_values,
-                                                 .whole = plan->n_values,
-                                                 .turns = -1};
+  plan->values[plan->n_values] = (ronde__value){.phys = phys,
+                                                .external = external,
+                                                .has_gradient = has_gradient,
+                                                .gradient_home = plan->n_values,
+                                                .whole = plan->n_values,
+                                                .turns = -1};
   return plan->n_values++;
 }

@@ -53,7 +53,8 @@ static int in_turn(const ronde__plan *plan, int value, int turn) {
 
 /* ---- exchanges ---- */
 
-static void add_exchange(ronde__plan *plan, const ronde__plan_options *options, const ronde__plan_step *common, int number) {
+static void add_exchange(ronde__plan *plan, const ronde__plan_options *options, const ronde__plan_step *common,
+                         int number) {
   ronde__plan_step begin = *common, end;
   ronde__op_desc *desc = &begin.desc;
   desc->turn = turn_of(options, number);
@@ -96,11 +97,8 @@ static int between_ranks(ronde__plan *plan, const ronde__plan_options *options, 
                            .split = true,
                            .exchange = last + 1,
                            .value = value};
-  step.desc = (ronde__op_desc){.compute = options->compute,
-                               .threads = options->threads,
-                               .from = from,
-                               .to = to,
-                               .need_dinput = {gradient}};
+  step.desc = (ronde__op_desc){
+      .compute = options->compute, .threads = options->threads, .from = from, .to = to, .need_dinput = {gradient}};
   step.result = to == RONDE__WHOLE ? ronde__plan_add_whole(plan, options, *result, gradient)
                                    : ronde__plan_add_value(plan, *result, false, gradient);
   for (int t = 0; t < ronde__n_turns(options->split.peers); t++) add_exchange(plan, options, &step, t);

@@ -76,7 +76,8 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
     step->backward_flops = form->executed_flops(desc, step->state, true);
   }
   step->forward_slot = step->backward_slot = -1;
-  if (!options->prof || desc->neighbours || ronde__step_exchanges(step)) return RONDE_OK; /* what travels is no computation */
+  if (!options->prof || desc->neighbours || ronde__step_exchanges(step))
+    return RONDE_OK; /* what travels is no computation */
   if (form->forward) add_row(step, options, false);
   if (step->has_backward) add_row(step, options, true);
   return RONDE_OK;

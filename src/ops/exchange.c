@@ -29,7 +29,8 @@ static exchange_place exchange_value_place(const ronde__op_desc *desc, int rank)
   const ronde__turn *turn = &desc->turn;
   int own = turn->peers->rank;
   exchange_place place = {.n_outer = ronde__rows_of(exchange_value(desc)).outer, .n_rows = ronde__turn_rows(turn)};
-  if (desc->from == RONDE__EXAMPLES) place.row = ronde__turn_first(turn, own), place.n_rows = ronde__turn_share(turn, own);
+  if (desc->from == RONDE__EXAMPLES)
+    place.row = ronde__turn_first(turn, own), place.n_rows = ronde__turn_share(turn, own);
   else if (desc->to == RONDE__EXAMPLES)
     place.row = ronde__turn_row(turn, rank), place.n_rows = ronde__turn_share(turn, rank);
   return place;
@@ -41,7 +42,8 @@ static exchange_place exchange_result_place(const ronde__op_desc *desc, int rank
   const ronde__phys *y = &desc->out[0];
   int own = turn->peers->rank;
   exchange_place place = {.n_outer = ronde__rows_of(y).outer, .n_rows = ronde__turn_rows(turn)};
-  if (desc->from == RONDE__EXAMPLES) place.row = ronde__turn_row(turn, rank), place.n_rows = ronde__turn_share(turn, rank);
+  if (desc->from == RONDE__EXAMPLES)
+    place.row = ronde__turn_row(turn, rank), place.n_rows = ronde__turn_share(turn, rank);
   else if (desc->to == RONDE__EXAMPLES)
     place.row = ronde__turn_first(turn, own), place.n_rows = ronde__turn_share(turn, own);
   if (desc->from == RONDE__FEATURES) {
@@ -102,8 +104,8 @@ static ronde_status exchange_prepare(const ronde__op_desc *desc, void **state_ou
 static void exchange_release(const ronde__op_desc *desc, void *state) { ronde__free(state); }
 
 /* Between a place of a value and the same as a piece of its own. */
-static void exchange_pack(const ronde__op_desc *desc, const ronde__phys *x, const float *at, const exchange_place *place,
-                          float *piece) {
+static void exchange_pack(const ronde__op_desc *desc, const ronde__phys *x, const float *at,
+                          const exchange_place *place, float *piece) {
   ronde__rows rows = ronde__rows_of(x);
   const float *from = at + place->outer * x->n * rows.inner;
   rows.outer = place->n_outer;
@@ -126,7 +128,8 @@ static void exchange_own(const ronde__op_desc *desc, const exchange_memory *m, b
   const ronde__phys *x = exchange_value(desc), *y = &desc->out[0];
   exchange_place at_value = exchange_value_place(desc, own), at_result = exchange_result_place(desc, own);
   ronde__rows rows = {at_value.n_outer, ronde__rows_of(x).inner};
-  float *value = m->value + at_value.outer * x->n * rows.inner, *result = m->result + at_result.outer * y->n * rows.inner;
+  float *value = m->value + at_value.outer * x->n * rows.inner,
+        *result = m->result + at_result.outer * y->n * rows.inner;
   ronde__row_copy forth = {value, result, x->n, at_value.row, y->n, at_result.row, at_value.n_rows},
                   back = {result, value, y->n, at_result.row, x->n, at_value.row, at_value.n_rows};
   ronde__rows_copy(desc, rows, backward ? &back : &forth, accumulate);
@@ -184,8 +187,7 @@ static ronde_status exchange_begin_backward(const ronde__op_desc *desc, const vo
   for (int r = 0; r < peers->size; r++) {
     exchange_place place = exchange_value_place(desc, r);
     if (r == peers->rank) continue;
-    exchange_unpack(desc, exchange_value(desc), p->from[r].at, m.value, &place,
-                    accumulate || desc->to == RONDE__WHOLE);
+    exchange_unpack(desc, exchange_value(desc), p->from[r].at, m.value, &place, accumulate || desc->to == RONDE__WHOLE);
   }
   return RONDE_OK;
 }

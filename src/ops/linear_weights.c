@@ -52,7 +52,8 @@ static void linear_weights_join(const ronde__op_desc *desc, const ronde__phys *x
   }
 }
 
-static ronde_status linear_weights_backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
+static ronde_status linear_weights_backward(const ronde__op_desc *desc, const void *opaque,
+                                            const ronde__op_call *call) {
   const linear_weights_state *s = opaque;
   ronde__op_call of_layer = *call;
   float *x = call->work, *dy = x + ronde__phys_elems(&desc->in[0]);

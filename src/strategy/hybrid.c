@@ -139,11 +139,12 @@ static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool 
         "is split over %d ranks than its gradient's all-reduce; the run is allreduce",
         ranks->n);
   else
-    ronde__log(RONDE_LOG_INFO,
-               "hybrid: split over %d ranks by output feature: %s (%.3g MB of gradients stay at home); scheme %s (by the "
-               "model they take %.3g ms by a, %.3g by b, %.3g by c)",
-               ranks->n, names, (double)bytes * 1e-6, scheme_names[turns], costs[0].step_s * 1e3,
-               costs[1].step_s * 1e3, costs[2].step_s * 1e3);
+    ronde__log(
+        RONDE_LOG_INFO,
+        "hybrid: split over %d ranks by output feature: %s (%.3g MB of gradients stay at home); scheme %s (by the "
+        "model they take %.3g ms by a, %.3g by b, %.3g by c)",
+        ranks->n, names, (double)bytes * 1e-6, scheme_names[turns], costs[0].step_s * 1e3, costs[1].step_s * 1e3,
+        costs[2].step_s * 1e3);
 }
 
 static ronde_status split(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
@@ -224,8 +225,9 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
   json_object_set_new(communication, "scattered_bytes_per_step", json_real(bytes[1] / steps));
 }
 
-static const char *const options[] = {"skip-bad-steps", "clip",       "sentinel", RONDE__OPTIONS_OF_BUCKETS,
-                                      "hybrid-layers",  "hybrid-scheme", "collective", "wire", NULL};
+static const char *const options[] = {
+    "skip-bad-steps", "clip", "sentinel", RONDE__OPTIONS_OF_BUCKETS, "hybrid-layers", "hybrid-scheme",
+    "collective",     "wire", NULL};
 
 const ronde__strategy ronde__strategy_hybrid = {
     .name = "hybrid",
@@ -246,7 +248,7 @@ const ronde__strategy ronde__strategy_hybrid = {
     .gather_state = gather_state,
     .facts_bytes = sizeof(hybrid_facts),
     .facts = facts,
-    .records = (const char *const[]){"collective", "busbw_bytes_per_s", "split_parameters", "split_scheme", "gathered_bytes_per_step",
-                                     "scattered_bytes_per_step", NULL},
+    .records = (const char *const[]){"collective", "busbw_bytes_per_s", "split_parameters", "split_scheme",
+                                     "gathered_bytes_per_step", "scattered_bytes_per_step", NULL},
     .record = record,
 };

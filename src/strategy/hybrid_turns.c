@@ -34,12 +34,14 @@ typedef struct walk {
 
 static void add_exchange(walk *w, int tensor, bool returns) {
   int64_t n = w->ranks->n, features = ronde__shape_elems(&w->graph->tensors[tensor]->shape);
-  int64_t own = ronde__ceil_div(w->n_all, n), part = ronde__ceil_div(own, n), own_features = ronde__ceil_div(features, n);
+  int64_t own = ronde__ceil_div(w->n_all, n), part = ronde__ceil_div(own, n),
+          own_features = ronde__ceil_div(features, n);
   int64_t floats[3]; /* that a rank sends each other in a turn; by B only one rank sends, or gets, but as long */
   item *at = &w->items[w->n_items++];
   *at = (item){.returns = returns, .trains = w->trains[tensor]};
   if (!w->split[tensor]) memcpy(floats, (int64_t[3]){own * features, own * features, part * features}, sizeof floats);
-  else if (returns) memcpy(floats, (int64_t[3]){own * own_features, own * own_features, part * own_features}, sizeof floats);
+  else if (returns)
+    memcpy(floats, (int64_t[3]){own * own_features, own * own_features, part * own_features}, sizeof floats);
   else memcpy(floats, (int64_t[3]){w->n_all * own_features, own * own_features, own * own_features}, sizeof floats);
   for (int s = 0; s < 3; s++) at->exchange_s[s] = ronde__hybrid_exchange_s(w->ranks, floats[s]);
 }
@@ -61,7 +63,8 @@ static void walk_node(walk *w, int i, bool is_split) {
     else if (w->split[in] && !keeps) add_exchange(w, in, true);
     split |= w->split[in] && keeps;
   }
-  if (is_split) w->items[w->n_items++] = (item){.is_layer = true, .trains = w->trains[node->in[0]], .elems = elems / w->ranks->n};
+  if (is_split)
+    w->items[w->n_items++] = (item){.is_layer = true, .trains = w->trains[node->in[0]], .elems = elems / w->ranks->n};
   for (int j = 0; j < node->n_outputs; j++) {
     w->split[node->out[j]] = split;
     w->trains[node->out[j]] = trains;

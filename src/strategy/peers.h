@@ -16,8 +16,8 @@ typedef struct ronde__peer_ranks {
   ronde__comm_thread *thread; /* what is under way goes on beside the computation */
   ronde__peer_exchange *all;  /* made so far, in use or not */
   int n_under_way;
-  uint64_t bytes[2];       /* sent forward, and backward */
-  ronde__peers exchanges;  /* for ronde__net_options.split; points to this struct, which must stay where it is */
+  uint64_t bytes[2];      /* sent forward, and backward */
+  ronde__peers exchanges; /* for ronde__net_options.split; points to this struct, which must stay where it is */
 } ronde__peer_ranks;
 
 /* What it points at must outlive it. */
