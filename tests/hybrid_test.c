@@ -429,6 +429,23 @@ static void shared_weights_stay_whole(void **state) {
   json_decref(run);
 }
 
+/* A linear layer over the last of several dimensions has more rows than there are examples. */
+static ronde_tensor *over_rows(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_tanh(ronde_linear(x, "rows", 80, true));
+  return ronde_linear(ronde_flatten(x), "last", classes, true);
+}
+
+static void layers_over_sequences_stay_whole(void **state) {
+  const problem p = {"rows", "", "last", over_rows, false, false};
+  json_t *run;
+  check_worlds(&p, "lr=0.1");
+  assert_int_equal(
+      train_on(STRATEGY "hybrid-layers=rows workers=2 batch=8 threads=1", small_source(24, 0), over_rows, &run),
+      RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "rows reads a sequence"));
+  json_decref(run);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, make_folder_with_log, remove_folder)
 
 int main(void) {
@@ -450,6 +467,7 @@ int main(void) {
       TEST(the_record_says_what_travels),
       TEST(what_cannot_be_is_refused),
       TEST(shared_weights_stay_whole),
+      TEST(layers_over_sequences_stay_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

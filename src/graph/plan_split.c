@@ -14,7 +14,7 @@ bool ronde__node_keeps_features(const ronde__node *node) {
 
 bool ronde__graph_can_split(const ronde_graph *graph, int node) {
   const ronde__node *own = &graph->nodes[node];
-  if (own->kind != RONDE__OP_LINEAR) return false;
+  if (own->kind != RONDE__OP_LINEAR || graph->tensors[own->in[0]]->shape.rank > 1) return false;
   for (int i = 0; i < graph->n_nodes; i++)
     for (int j = 0; i != node && j < graph->nodes[i].n_params; j++)
       if (graph->nodes[i].param[j] == own->param[0]) return false;

@@ -152,6 +152,9 @@ static ronde_status name_one(const ronde_graph *graph, const char *name, size_t 
   if (node < 0) return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: the network has no layer %s", RONDE__SHOWN(text));
   if (graph->nodes[node].kind != RONDE__OP_LINEAR)
     return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s is no linear layer, and only these are split", text);
+  if (graph->tensors[graph->nodes[node].in[0]]->shape.rank > 1)
+    return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s reads a sequence, and only layers over vectors are split",
+                       text);
   if (!ronde__graph_can_split(graph, node))
     return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s shares its weight with another layer, and cannot be split",
                        text);
