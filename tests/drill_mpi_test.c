@@ -55,8 +55,8 @@ static void a_kill_ends_one_process_and_is_named(void **state) {
   check_goes_on("km");
   check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy ps-async --on-loss stop --out ka --drill kill:2@15"));
   check_says("ronde: error: rank 2 on host ");
-  check_run(
-      4, run(TRAIN "--workers 3 --transport mpi --strategy hybrid --hybrid-layers fc1,fc2 --out kh --drill kill:2@9"));
+  check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy hybrid --hybrid-layers fc1,fc2 --hybrid-scheme c "
+                         "--out kh --drill kill:2@9"));
   check_says("ronde: error: rank 2 on host ");
   check_run(4, run(TRAIN "--workers 3 --transport mpi --strategy sandblaster --out ks --drill kill:2@2"));
   check_says("ronde: error: rank 2 on host ");

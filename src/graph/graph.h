@@ -113,7 +113,7 @@ typedef struct ronde__split {
   bool fuses;                /* gradients of these layers are transient (op.h) */
 } ronde__split;
 
-/* Whether a layer can be split: one whose parameters nobody else has. */
+/* Whether a layer can be split: one over vectors whose parameters nobody else has. */
 bool ronde__graph_can_split(const ronde_graph *graph, int node);
 /* Whether a node behind a split layer can be executed on a rank's features alone. */
 bool ronde__node_keeps_features(const ronde__node *node);

@@ -76,8 +76,9 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
     step->backward_flops = form->executed_flops(desc, step->state, true);
   }
   step->forward_slot = step->backward_slot = -1;
-  if (!options->prof || desc->neighbours || desc->peers) return RONDE_OK; /* what travels is no computation */
-  add_row(step, options, false);
+  if (!options->prof || desc->neighbours || ronde__step_exchanges(step))
+    return RONDE_OK; /* what travels is no computation */
+  if (form->forward) add_row(step, options, false);
   if (step->has_backward) add_row(step, options, true);
   return RONDE_OK;
 }

@@ -35,9 +35,7 @@ typedef struct planned_pass {
   ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
-  void **under_way,
-      **coming; /* [n_under_way]: what a stage's sends and receives have begun to send, and to receive; of all
-                                 sizes as many */
+  void **under_way, **coming; /* [n_under_way]: what sends, receives and exchanges have begun to send, and to receive */
   int n_under_way;
   bool next;    /* what the present forward has received lies at next_offset; */
   bool expects; /* what the next one needs is coming to the other place; */
@@ -152,7 +150,7 @@ static void unmap_arena(planned_pass *p) {
 /* The arena is the pass's own again when all of it has been sent. */
 static ronde_status wait_for_sends(planned_pass *p) {
   const ronde__neighbours *to = p->shared->options.stage.neighbours;
-  for (int i = 0; i < p->n_under_way; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  for (int i = 0; i < p->n_under_way && to; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
   return RONDE_OK;
 }
 
@@ -163,6 +161,29 @@ static void give_up_coming(planned_pass *p, const ronde__plan *plan, bool kept) 
     if (p->coming[i]) from->cancel(from->user, &p->coming[i]);
 }
 
+/* Exchanges are under way within a pass alone. */
+static void give_up_under_way(planned_pass *p) {
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  const ronde__peers *peers = p->shared->options.split.peers;
+  for (int i = 0; i < p->n_under_way; i++)
+    if (to) to->cancel(to->user, &p->under_way[i]);
+    else peers->cancel(peers->user, &p->under_way[i]);
+  give_up_coming(p, NULL, false);
+  ronde__free(p->under_way);
+  p->under_way = p->coming = NULL;
+  p->n_under_way = 0;
+}
+
+/* For as many as the plan has. */
+static ronde_status make_under_way(planned_pass *p, const ronde__plan *plan) {
+  if (plan->n_under_way <= p->n_under_way) return RONDE_OK;
+  give_up_under_way(p);
+  RONDE__ALLOC(p->under_way, 2 * (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
+  p->coming = p->under_way + plan->n_under_way;
+  p->n_under_way = plan->n_under_way;
+  return RONDE_OK;
+}
+
 /* Begins something new: the plan for n examples, of n_all where layers are split, and room for it. What the last forward has left is lost. */
 static ronde_status planned_open(planned_pass *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
   ronde__plan *plan, *before = p->plan;
@@ -171,11 +192,7 @@ static ronde_status planned_open(planned_pass *p, int64_t n, int64_t n_all, rond
   RONDE_TRY(plan_for(p->shared, n, n_all, &plan));
   p->expects &= plan == before;
   give_up_coming(p, plan, p->expects);
-  if (plan->n_under_way && !p->under_way) {
-    RONDE__ALLOC(p->under_way, 2 * (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
-    p->coming = p->under_way + plan->n_under_way;
-    p->n_under_way = plan->n_under_way;
-  }
+  RONDE_TRY(make_under_way(p, plan));
   if (plan->arena_bytes > p->arena_bytes) {
     char *arena = ronde__pages_map(plan->arena_bytes);
     if (!arena)
@@ -200,11 +217,8 @@ static ronde_status planned_pass_create(void *execution, void **pass_out) {
 
 static void planned_pass_destroy(void *pass) {
   planned_pass *p = pass;
-  const ronde__neighbours *to = p->shared->options.stage.neighbours;
   hold_plan(p, NULL);
-  for (int i = 0; i < p->n_under_way; i++) to->cancel(to->user, &p->under_way[i]);
-  give_up_coming(p, NULL, false);
-  ronde__free(p->under_way);
+  give_up_under_way(p);
   unmap_arena(p);
   ronde__free(p);
 }

@@ -100,6 +100,7 @@ typedef struct ronde__job {
   bool keeps_turned;     /* as in ronde__net_options: where it helps, and memory suffices */
   ronde__job_stage *stages;   /* [n_stages], owned; NULL: 1 */
   bool *split;                /* [nodes], owned: linear layers that are split over the workers; NULL: none is */
+  ronde__turn_scheme turns;   /* in which the examples go through them */
   bool fuses_split;           /* their gradients are used up as soon as they are there */
   double step_s, bubble_s;    /* of its steps, as foreseen; with stages */
   ronde__spans *stage_costs;  /* by which it was cut and foreseen; NULL: by a model */

@@ -197,9 +197,9 @@ typedef struct ronde__strategy {
   ronde_status (*cut)(const ronde__cut_request *request, ronde__cut *cut_out);
   size_t (*stage_bytes)(const ronde__strategy_settings *settings, int n_replicas, size_t trained);
   /* Which linear layers are split over several workers by output feature, where they share batches of so many examples:
-   * split_out [nodes]. NULL: none, ever. */
+   * split_out [nodes]; and in which turns these go through them. NULL: none, ever. */
   ronde_status (*split)(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
-                        int64_t batch, bool *split_out);
+                        int64_t batch, bool *split_out, ronde__turn_scheme *turns_out);
   /* How many workers there are where the user says nothing of them. NULL: one. */
   int (*usual_workers)(const ronde__strategy_settings *settings);
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a

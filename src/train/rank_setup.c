@@ -29,7 +29,7 @@ static ronde_status make_net(ronde__rank *r) {
   if (job->spans) options.replay = &replay;
   options.stage = ronde__rank_stage(r);
   if (job->split) {
-    RONDE_TRY(ronde__peer_ranks_set(&r->peers, r->transport, r->prof, &r->worker.met_ns));
+    RONDE_TRY(ronde__peer_ranks_set(&r->peers, r->transport, job->turns, r->prof, &r->worker.met_ns));
     options.split = (ronde__split){job->split, &r->peers.exchanges, job->fuses_split};
   }
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
