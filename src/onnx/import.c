@@ -27,6 +27,21 @@ static bool is_done(const ronde__onnx_import *im, const ronde__onnx_node *node) 
 }
 
 /* Of a file without a batch the output may be known from the file alone. */
+static ronde_status known_as_output(ronde__onnx_import *im, ronde__onnx_value *y) {
+  const ronde__onnx_known *known = y->known;
+  static const int64_t one = 1;
+  float *values;
+  RONDE__ALLOC(values, (size_t)known->n * sizeof *values, im->file->path);
+  for (int64_t i = 0; i < known->n; i++) values[i] = (float)known->values[i];
+  bool has_dims = known->rank > 0;
+  *y = (ronde__onnx_value){
+      .kind = RONDE__ONNX_TENSOR,
+      .at = RONDE__ONNX_ALIKE,
+      .x = ronde_parameter(im->graph, "known", has_dims ? known->rank : 1, has_dims ? known->dim : &one, values, true)};
+  ronde__free(values);
+  return ronde_graph_status(im->graph);
+}
+
 static ronde_status sizes_as_output(ronde__onnx_import *im, ronde__onnx_value *y) {
   float values[RONDE__ONNX_MAX_SIZES];
   const int64_t n = y->n;
@@ -44,6 +59,8 @@ static ronde_status build_nodes(ronde__onnx_import *im) {
   }
   ronde__onnx_value *y = &im->values[im->file->output];
   if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
+  if (!im->file->lead && y->kind == RONDE__ONNX_KNOWN && y->known->n > 0 && y->known->rank <= RONDE_MAX_RANK)
+    RONDE_TRY(known_as_output(im, y));
   if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_AS_EVER && !y->merged && !y->transposed &&
       y->at == (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
     return RONDE_OK;

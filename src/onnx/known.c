@@ -158,7 +158,7 @@ static bool common_dims(const known *const *in, int n, int *rank_out, int64_t di
 
 /* ---- arithmetic ---- */
 
-typedef enum kind { ADD, SUBTRACT, MULTIPLY, DIVIDE, REST, POWER, SAME, LESS, MORE, BOTH, EITHER } kind;
+typedef enum kind { ADD, SUBTRACT, MULTIPLY, DIVIDE, REST, FMOD, POWER, SAME, LESS, MORE, BOTH, EITHER } kind;
 
 static double calculate(kind kind, double a, double b, bool integers) {
   switch (kind) {
@@ -167,6 +167,7 @@ static double calculate(kind kind, double a, double b, bool integers) {
   case MULTIPLY: return a * b;
   case DIVIDE: return integers ? (b != 0 ? trunc(a / b) : 0) : a / b;
   case REST: return b != 0 ? a - floor(a / b) * b : 0;
+  case FMOD: return b != 0 ? fmod(a, b) : 0;
   case POWER: return pow(a, b);
   case SAME: return a == b;
   case LESS: return a < b;
@@ -549,7 +550,9 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
     if (!value && i < acts[k].least) return false;
   }
   switch (acts[k].act) {
-  case PAIR: y = pair(im, in, (kind)acts[k].what); break;
+  case PAIR:
+    y = pair(im, in, acts[k].what == REST && ronde__onnx_attr_int(node, "fmod", 0) ? FMOD : (kind)acts[k].what);
+    break;
   case UNARY: y = unary(im, in[0], node->proto->op_type); break;
   default: y = other_act(im, node, in, (other)acts[k].what);
   }
