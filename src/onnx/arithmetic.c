@@ -1,6 +1,7 @@
 /* Arithmetic on tensors, parameters and numbers; reductions; functions of one number. */
 #include "onnx/import.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -357,7 +358,8 @@ static ronde_status reduce(ronde__onnx_import *im, const ronde__onnx_node *node,
   if (first == OF_EXP) x = ronde_function(x, RONDE_EXP, 0, 0);
   if (last == NOTHING) RONDE_TRY(name_next(im, node));
   if (!r.none) x = ronde_reduce(x, kind, r.n, r.dims, keep);
-  if (last == ROOT) x = ronde_function(x, RONDE_SQRT, 0, 0);
+  /* Where all elements are 0, their gradients are too, as PyTorch's are: the bound keeps the root's slope finite. */
+  if (last == ROOT) x = ronde_function(ronde_clip(x, FLT_MIN, INFINITY), RONDE_SQRT, 0, 0);
   if (last == LOGARITHM) x = ronde_function(x, RONDE_LOG, 0, 0);
   return ronde__onnx_set_place(im, node, 0, x, &r.place);
 }
