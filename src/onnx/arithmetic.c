@@ -284,7 +284,7 @@ static bool begins_gelu(ronde__onnx_import *im, const ronde__onnx_node *node, ro
     return false;
   if (!find_gelu(im, node, node->in[at], nodes)) return false;
   *status_out = ronde__onnx_in_place(im, node, at, &x, &place);
-  if (*status_out == RONDE_OK) *status_out = name_next(im, nodes[4]);
+  if (*status_out == RONDE_OK) *status_out = name_next(im, nodes[0]);
   if (*status_out != RONDE_OK) return true;
   x = ronde_gelu(x, false);
   for (int i = 0; i < 5 && *status_out == RONDE_OK; i++) *status_out = ronde__onnx_set_place(im, nodes[i], 0, x, &place);

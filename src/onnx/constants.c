@@ -72,6 +72,8 @@ static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node
   RONDE_TRY(ronde__onnx_check_floats(im->file, tensor));
   for (size_t d = 0; d < tensor->n_dims; d++) shape.dim[shape.rank++] = tensor->dims[d];
   if (shape.rank == 0) shape = (ronde__shape){1, {1}};
+  layer.label = ronde__strdup(tensor->name ? tensor->name : "");
+  if (!layer.label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
   ronde_status status =
       ronde__onnx_take_tensor(im, node, tensor, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
   if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
