@@ -14,8 +14,7 @@
 static int count(const json_t *c, const char *name) { return (int)json_array_size(json_object_get(c, name)); }
 
 static void read_list(const json_t *list, float *values_out) {
-  for (size_t i = 0; i < json_array_size(list); i++)
-    values_out[i] = (float)json_number_value(json_array_get(list, i));
+  for (size_t i = 0; i < json_array_size(list); i++) values_out[i] = (float)json_number_value(json_array_get(list, i));
 }
 
 static float *list_of(const json_t *c, const char *name) {
@@ -138,7 +137,8 @@ static bool check_norm(const json_t *c, double error) {
   ronde__net_batch batch = {.n = dims[0], .x = x, .targets = zeros, .training = true, .predictions = y};
   assert_int_equal(ronde__net_forward(net, &batch, 1, NULL, &result), RONDE_OK);
   bool right = check_running(c, net, dims);
-  for (int k = 0; k < n; k++) right = right && fabs((double)y[k] - (double)wanted[k]) <= 1e-5 + 1e-4 * fabs((double)wanted[k]);
+  for (int k = 0; k < n; k++)
+    right = right && fabs((double)y[k] - (double)wanted[k]) <= 1e-5 + 1e-4 * fabs((double)wanted[k]);
   ronde__net_destroy(net);
   ronde_graph_destroy(graph);
   for (int i = 0; i < 4; i++) free(lists[i]);

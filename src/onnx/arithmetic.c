@@ -64,8 +64,8 @@ ronde_status ronde__onnx_op_prelu(ronde__onnx_import *im, const ronde__onnx_node
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(ronde__onnx_operand(im, node, 1, &place, &slope));
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set_place(
-      im, node, 0, ronde_add(ronde_relu(x), ronde_multiply(ronde_clip(x, -INFINITY, 0), slope)), &place);
+  return ronde__onnx_set_place(im, node, 0,
+                               ronde_add(ronde_relu(x), ronde_multiply(ronde_clip(x, -INFINITY, 0), slope)), &place);
 }
 
 /* ---- on sizes ---- */
@@ -287,7 +287,8 @@ static bool begins_gelu(ronde__onnx_import *im, const ronde__onnx_node *node, ro
   if (*status_out == RONDE_OK) *status_out = name_next(im, nodes[0]);
   if (*status_out != RONDE_OK) return true;
   x = ronde_gelu(x, false);
-  for (int i = 0; i < 5 && *status_out == RONDE_OK; i++) *status_out = ronde__onnx_set_place(im, nodes[i], 0, x, &place);
+  for (int i = 0; i < 5 && *status_out == RONDE_OK; i++)
+    *status_out = ronde__onnx_set_place(im, nodes[i], 0, x, &place);
   return true;
 }
 

@@ -64,8 +64,8 @@ static ronde_status make_constant(ronde__onnx_import *im, const char *name, cons
 }
 
 /* A tensor as a parameter of its own dims, which training changes unless it is fixed; of a scalar, [1]. */
-static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node *node,
-                                  const Onnx__TensorProto *tensor, bool fixed, const ronde_tensor **x_out) {
+static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, const Onnx__TensorProto *tensor,
+                                  bool fixed, const ronde_tensor **x_out) {
   ronde__onnx_layer layer = {0};
   ronde__shape shape = {0};
   ronde_tensor *y = NULL;
@@ -74,8 +74,7 @@ static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node
   if (shape.rank == 0) shape = (ronde__shape){1, {1}};
   layer.label = ronde__strdup(tensor->name ? tensor->name : "");
   if (!layer.label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
-  ronde_status status =
-      ronde__onnx_take_tensor(im, node, tensor, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
+  ronde_status status = ronde__onnx_take_tensor(im, node, tensor, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
   if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
   if (status == RONDE_OK && fixed) status = add_fixed(im, tensor, layer.label, &shape, &y);
   else if (status == RONDE_OK) y = ronde_parameter(im->graph, layer.label, shape.rank, shape.dim, NULL, false);

@@ -66,7 +66,8 @@ ronde_status ronde__onnx_op_einsum(ronde__onnx_import *im, const ronde__onnx_nod
     if (ronde__onnx_place_of(ronde__onnx_in(im, node, i)).rank != t.n[i])
       return ronde__onnx_fail(im, node, "its equation has another number of labels than input %d dimensions", i);
   RONDE_TRY(ronde__onnx_common(im, node, 0, 2, &place));
-  if (place.at >= place.rank - 2) return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are multiplied");
+  if (place.at >= place.rank - 2)
+    return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are multiplied");
   RONDE_TRY(ronde__onnx_operand(im, node, 0, &place, &a));
   RONDE_TRY(ronde__onnx_operand(im, node, 1, &place, &b));
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));

@@ -32,8 +32,8 @@ typedef enum ronde__onnx_merged {
 /* How the dimensions of a tensor stand in the file: those of an example in their order, and the batch among them. Ronde's have
  * the batch in front. */
 typedef struct ronde__onnx_place {
-  int rank;    /* in the file */
-  int at;      /* of the batch; RONDE__ONNX_ALIKE: there is none, and all examples have the same */
+  int rank; /* in the file */
+  int at;   /* of the batch; RONDE__ONNX_ALIKE: there is none, and all examples have the same */
   ronde__onnx_merged merged;
 } ronde__onnx_place;
 
@@ -67,7 +67,7 @@ typedef struct ronde__onnx_value {
   int n;                             /* SIZES: a list of so many, */
   bool is_scalar;                    /* or one by itself */
   int64_t size[RONDE__ONNX_MAX_SIZES];
-  double number; /* NUMBER: floats, all alike */
+  double number;                  /* NUMBER: floats, all alike */
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 
@@ -142,7 +142,7 @@ struct ronde__onnx_import {
   ronde__onnx_value *values; /* [names] */
   int64_t outputs;
   ronde__onnx_end end;
-  ronde__onnx *records; /* the file, where its weights are to be noted; else NULL */
+  ronde__onnx *records;     /* the file, where its weights are to be noted; else NULL */
   ronde__onnx_known *known; /* all of them, */
   int64_t n_known;          /* and their elements */
 };

@@ -199,7 +199,8 @@ static known *choose(ronde__onnx_import *im, const known *const *in) {
   int64_t dims[MAX_RANK];
   int rank;
   if (!common_dims(in, 3, &rank, dims)) return NULL;
-  const known *c = spread(im, in[0], rank, dims), *a = spread(im, in[1], rank, dims), *b = spread(im, in[2], rank, dims);
+  const known *c = spread(im, in[0], rank, dims), *a = spread(im, in[1], rank, dims),
+              *b = spread(im, in[2], rank, dims);
   known *y = c && a && b ? make(im, rank, dims, in[1]->integers && in[2]->integers) : NULL;
   for (int64_t i = 0; y && i < y->n; i++) y->values[i] = c->values[i] != 0 ? a->values[i] : b->values[i];
   return y;
@@ -274,7 +275,8 @@ static known *transpose(ronde__onnx_import *im, const ronde__onnx_node *node, co
 }
 
 /* Dimensions of 1 come or go at the axes of input 1, or of the attribute of older opsets. */
-static known *squeeze(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *list, bool away) {
+static known *squeeze(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *list,
+                      bool away) {
   size_t n;
   const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
   int64_t dims[MAX_RANK];
@@ -444,7 +446,19 @@ static known *scatter(ronde__onnx_import *im, const ronde__onnx_node *node, cons
 
 typedef enum act { PAIR, UNARY, OTHER } act;
 typedef enum other {
-  CAST, WHERE, RESHAPE, TRANSPOSE, SQUEEZE, UNSQUEEZE, EXPAND, SLICE, GATHER, CONCAT, RANGE, FILL, SCATTER
+  CAST,
+  WHERE,
+  RESHAPE,
+  TRANSPOSE,
+  SQUEEZE,
+  UNSQUEEZE,
+  EXPAND,
+  SLICE,
+  GATHER,
+  CONCAT,
+  RANGE,
+  FILL,
+  SCATTER
 } other;
 
 static const struct {
@@ -453,15 +467,33 @@ static const struct {
   int what;  /* kind, or other */
   int least; /* inputs */
 } acts[] = {
-    {"Add", PAIR, ADD, 2},          {"Sub", PAIR, SUBTRACT, 2},       {"Mul", PAIR, MULTIPLY, 2},
-    {"Div", PAIR, DIVIDE, 2},       {"Mod", PAIR, REST, 2},           {"Pow", PAIR, POWER, 2},
-    {"Equal", PAIR, SAME, 2},       {"Less", PAIR, LESS, 2},          {"Greater", PAIR, MORE, 2},
-    {"And", PAIR, BOTH, 2},         {"Or", PAIR, EITHER, 2},          {"Sqrt", UNARY, 0, 1},
-    {"Not", UNARY, 0, 1},           {"Neg", UNARY, 0, 1},             {"Identity", UNARY, 0, 1},
-    {"Cast", OTHER, CAST, 1},       {"Where", OTHER, WHERE, 3},       {"Reshape", OTHER, RESHAPE, 2},
-    {"Transpose", OTHER, TRANSPOSE, 1}, {"Squeeze", OTHER, SQUEEZE, 1}, {"Unsqueeze", OTHER, UNSQUEEZE, 1},
-    {"Expand", OTHER, EXPAND, 2},   {"Slice", OTHER, SLICE, 3},       {"Gather", OTHER, GATHER, 2},
-    {"Concat", OTHER, CONCAT, 1},   {"Range", OTHER, RANGE, 3},       {"ConstantOfShape", OTHER, FILL, 1},
+    {"Add", PAIR, ADD, 2},
+    {"Sub", PAIR, SUBTRACT, 2},
+    {"Mul", PAIR, MULTIPLY, 2},
+    {"Div", PAIR, DIVIDE, 2},
+    {"Mod", PAIR, REST, 2},
+    {"Pow", PAIR, POWER, 2},
+    {"Equal", PAIR, SAME, 2},
+    {"Less", PAIR, LESS, 2},
+    {"Greater", PAIR, MORE, 2},
+    {"And", PAIR, BOTH, 2},
+    {"Or", PAIR, EITHER, 2},
+    {"Sqrt", UNARY, 0, 1},
+    {"Not", UNARY, 0, 1},
+    {"Neg", UNARY, 0, 1},
+    {"Identity", UNARY, 0, 1},
+    {"Cast", OTHER, CAST, 1},
+    {"Where", OTHER, WHERE, 3},
+    {"Reshape", OTHER, RESHAPE, 2},
+    {"Transpose", OTHER, TRANSPOSE, 1},
+    {"Squeeze", OTHER, SQUEEZE, 1},
+    {"Unsqueeze", OTHER, UNSQUEEZE, 1},
+    {"Expand", OTHER, EXPAND, 2},
+    {"Slice", OTHER, SLICE, 3},
+    {"Gather", OTHER, GATHER, 2},
+    {"Concat", OTHER, CONCAT, 1},
+    {"Range", OTHER, RANGE, 3},
+    {"ConstantOfShape", OTHER, FILL, 1},
     {"ScatterND", OTHER, SCATTER, 3},
 };
 
@@ -507,8 +539,8 @@ static ronde__onnx_value value_of(const known *y) {
 
 /* Operators of arrays alone, where it has not been possible. */
 ronde_status ronde__onnx_op_known_only(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  return ronde__onnx_fail(im, node, "it is supported where its inputs follow from the file alone and have up to %d numbers",
-                          MAX_ELEMS);
+  return ronde__onnx_fail(
+      im, node, "it is supported where its inputs follow from the file alone and have up to %d numbers", MAX_ELEMS);
 }
 
 /* Into a tensor that is not known, at indices and with updates that are: x keep + put, of which an element of one is 0. */
@@ -520,7 +552,8 @@ ronde_status ronde__onnx_op_scatter_nd(ronde__onnx_import *im, const ronde__onnx
   if (!at || !updates) return ronde__onnx_op_known_only(im, node);
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   shape.rank = ronde_tensor_dims(x, shape.dim);
-  known *ones = ronde__onnx_make_known(im, shape.rank, shape.dim), *zeros = ronde__onnx_make_known(im, shape.rank, shape.dim);
+  known *ones = ronde__onnx_make_known(im, shape.rank, shape.dim),
+        *zeros = ronde__onnx_make_known(im, shape.rank, shape.dim);
   known *none = ronde__onnx_make_known(im, updates->rank, updates->dim);
   for (int64_t i = 0; ones && i < ones->n; i++) ones->values[i] = 1;
   const known *kept = ones && none ? scatter(im, node, (const known *[]){ones, at, none}) : NULL;
@@ -541,8 +574,7 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   size_t k = 0;
   while (k < RONDE__COUNT(acts) && strcmp(acts[k].type, node->proto->op_type) != 0) k++;
-  if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out ||
-      !reads_known(im, node))
+  if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out || !reads_known(im, node))
     return false;
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);

@@ -163,7 +163,8 @@ static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_
   if (is_constant && !ronde__onnx_read_integers(given->constant, (int)n, p->at, &p->n))
     return ronde__onnx_fail(im, node, "its indices are not integers of the file");
   p->n = (int)n;
-  for (int64_t i = 0; i < n && !is_constant; i++) p->at[i] = is_known ? (int64_t)given->known->values[i] : given->size[i];
+  for (int64_t i = 0; i < n && !is_constant; i++)
+    p->at[i] = is_known ? (int64_t)given->known->values[i] : given->size[i];
   p->dims.rank = rank;
   for (int d = 0; d < rank; d++) p->dims.dim[d] = dims[d];
   return RONDE_OK;

@@ -104,8 +104,7 @@ ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *nod
   ronde__onnx_value *value = ronde__onnx_out(im, node, i);
   if (!x) return ronde_graph_status(im->graph);
   if (value)
-    *value = (ronde__onnx_value){
-        .kind = RONDE__ONNX_TENSOR, .at = im->file->lead ? 0 : RONDE__ONNX_ALIKE, .x = x};
+    *value = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .at = im->file->lead ? 0 : RONDE__ONNX_ALIKE, .x = x};
   return RONDE_OK;
 }
 

@@ -12,9 +12,7 @@ int64_t ronde__onnx_batches(int64_t size) {
   return size >= RONDE__ONNX_BATCH && size < RONDE__ONNX_BATCH + MAX_BATCHES ? size - RONDE__ONNX_BATCH + 1 : 0;
 }
 
-static bool has_own_dim(const ronde__onnx_place *place) {
-  return place->at != RONDE__ONNX_ALIKE && !place->merged;
-}
+static bool has_own_dim(const ronde__onnx_place *place) { return place->at != RONDE__ONNX_ALIKE && !place->merged; }
 
 /* How many dimensions an example has. */
 static int own_rank(const ronde__onnx_place *place) { return place->rank - has_own_dim(place); }
@@ -111,8 +109,9 @@ ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node 
   if (own.at == RONDE__ONNX_ALIKE && has_own_dim(place) && place->at < n && file[place->at] == 1)
     memmove(file + place->at, file + place->at + 1, (size_t)(--n - place->at) * sizeof *file);
   if (n != rank || rank > RONDE_MAX_RANK)
-    return ronde__onnx_fail(im, node, "input %d (%s) has other dimensions than the rest: the batch must be the first of all",
-                            i, RONDE__SHOWN(im->file->names[node->in[i]]));
+    return ronde__onnx_fail(im, node,
+                            "input %d (%s) has other dimensions than the rest: the batch must be the first of all", i,
+                            RONDE__SHOWN(im->file->names[node->in[i]]));
   memcpy(wanted, file, (size_t)n * sizeof *file);
   if (n == has && !memcmp(wanted, dims, (size_t)n * sizeof *dims)) return RONDE_OK;
   *x_out = ronde_reshape(*x_out, rank, wanted);
@@ -127,9 +126,7 @@ void ronde__onnx_sizes_of(const ronde_tensor *x, const ronde__onnx_place *place,
   int rank = ronde_tensor_dims(x, dims), d = 0;
   for (int axis = 0; axis < rank + has_own_dim(place); axis++) {
     bool is_batch = axis == place->at;
-    sizes.size[sizes.n++] = !is_batch        ? dims[d]
-                            : place->merged ? RONDE__ONNX_BATCHES(dims[d])
-                                            : RONDE__ONNX_BATCH;
+    sizes.size[sizes.n++] = !is_batch ? dims[d] : place->merged ? RONDE__ONNX_BATCHES(dims[d]) : RONDE__ONNX_BATCH;
     d += !is_batch || place->merged;
   }
   *sizes_out = sizes;
@@ -201,8 +198,7 @@ ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onn
   int64_t elems = ronde__shape_elems(&has), before = 1;
   int64_t front = product_of(has.dim, place.at + (place.merged == RONDE__ONNX_INNER));
   bool alike = place.at == RONDE__ONNX_ALIKE;
-  bool right = alike ? fill_alike(&own, zeros, elems, &to)
-                     : fill_sizes(im, &own, zeros, front, elems, &to, &target.at);
+  bool right = alike ? fill_alike(&own, zeros, elems, &to) : fill_sizes(im, &own, zeros, front, elems, &to, &target.at);
   for (int i = 0; i < to.n && right; i++) {
     int64_t k = ronde__onnx_batches(to.size[i]), size = k ? k : to.size[i];
     if (i < target.at) before *= size;

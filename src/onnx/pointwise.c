@@ -55,7 +55,8 @@ ronde_status ronde__onnx_op_swish(ronde__onnx_import *im, const ronde__onnx_node
   float alpha = (float)ronde__onnx_attr_float(node, "alpha", 1);
   if (alpha == 1) return build_unary(im, node, ronde_silu);
   RONDE_TRY(begin_unary(im, node, &x, &place));
-  return ronde__onnx_set_place(im, node, 0, ronde_multiply(x, ronde_sigmoid(ronde_function(x, RONDE_AFFINE, alpha, 0))), &place);
+  return ronde__onnx_set_place(im, node, 0, ronde_multiply(x, ronde_sigmoid(ronde_function(x, RONDE_AFFINE, alpha, 0))),
+                               &place);
 }
 
 ronde_status ronde__onnx_op_gelu(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -81,7 +82,8 @@ ronde_status ronde__onnx_op_leaky_relu(ronde__onnx_import *im, const ronde__onnx
   const ronde_tensor *x;
   ronde__onnx_place place = {0};
   RONDE_TRY(begin_unary(im, node, &x, &place));
-  return ronde__onnx_set_place(im, node, 0, ronde_leaky_relu(x, (float)ronde__onnx_attr_float(node, "alpha", 0.01)), &place);
+  return ronde__onnx_set_place(im, node, 0, ronde_leaky_relu(x, (float)ronde__onnx_attr_float(node, "alpha", 0.01)),
+                               &place);
 }
 
 ronde_status ronde__onnx_op_elu(ronde__onnx_import *im, const ronde__onnx_node *node) {

@@ -47,8 +47,7 @@ static ronde_status join_tensors(ronde__onnx_import *im, const ronde__onnx_node 
     if (n > 1 && !(inputs[0] = ronde_concat_along(inputs, n, dim))) return ronde_graph_status(im->graph);
     n = 1;
   }
-  return n ? ronde__onnx_set_place(im, node, 0, inputs[0], place)
-           : ronde__onnx_fail(im, node, "it has no inputs");
+  return n ? ronde__onnx_set_place(im, node, 0, inputs[0], place) : ronde__onnx_fail(im, node, "it has no inputs");
 }
 
 ronde_status ronde__onnx_op_concat(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -231,7 +230,8 @@ static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_n
     if (axes >> axis & 1) to.dim[to.rank++] = 1;
     else if (from++ == place.at) to_place.at = axis;
     if (axes >> axis & 1 || (from - 1 == place.at && !place.merged)) continue;
-    to.dim[to.rank++] = own.dim[place.merged || place.at == RONDE__ONNX_ALIKE || from - 1 < place.at ? from - 1 : from - 2];
+    to.dim[to.rank++] =
+        own.dim[place.merged || place.at == RONDE__ONNX_ALIKE || from - 1 < place.at ? from - 1 : from - 2];
   }
   return reshape_to(im, node, x, &to, &to_place);
 }
