@@ -110,26 +110,7 @@ ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *n
   return status == RONDE_OK ? add_parameter(im, node, made, true, x_out) : status;
 }
 
-/* One that was made for another node. */
-static const Onnx__TensorProto *find_picks(const ronde__onnx *file, const int64_t *at, int n, int64_t width) {
-  for (int k = 0; k < file->n_made; k++) {
-    const Onnx__TensorProto *made = file->made[k];
-    size_t length = strlen(made->name);
-    bool same = length > 6 && !strcmp(made->name + length - 6, ".picks") && made->n_dims == 2 && made->dims[0] == n &&
-                made->dims[1] == width;
-    for (int i = 0; i < n && same; i++) same = made->float_data[i * width + at[i]] == 1;
-    if (same) return made;
-  }
-  return NULL;
-}
-
-ronde_status ronde__onnx_picks(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *at, int n,
-                               int64_t width, const ronde_tensor **x_out) {
-  const Onnx__TensorProto *made = find_picks(im->file, at, n, width);
-  if (made) return add_parameter(im, node, made, true, x_out);
-  ronde__onnx_known *picks = ronde__onnx_make_known(im, 2, (int64_t[]){n, width});
-  if (!picks)
-    return ronde__onnx_fail(im, node, "it picks %d times one of %lld elements, which is too many", n, (long long)width);
-  for (int i = 0; i < n; i++) picks->values[i * width + at[i]] = 1;
-  return ronde__onnx_fixed(im, node, ".picks", picks, x_out);
+ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                      const Onnx__TensorProto *tensor, const ronde_tensor **x_out) {
+  return add_parameter(im, node, tensor, true, x_out);
 }

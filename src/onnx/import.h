@@ -12,6 +12,12 @@ enum { RONDE__ONNX_MAX_SIZES = RONDE_MAX_RANK + 2 };
 /* The batch's size, where sizes are computed, and so many times the batch's. */
 #define RONDE__ONNX_BATCH (-(INT64_C(1) << 62))
 #define RONDE__ONNX_BATCHES(k) (RONDE__ONNX_BATCH + ((k)-1))
+#define RONDE__ONNX_MAX_BATCHES (INT64_C(1) << 32)
+/* How often the batch: 1 of RONDE__ONNX_BATCH, 0 of a size without it. */
+static inline int64_t ronde__onnx_batches(int64_t size) {
+  return size >= RONDE__ONNX_BATCH && size < RONDE__ONNX_BATCH + RONDE__ONNX_MAX_BATCHES ? size - RONDE__ONNX_BATCH + 1
+                                                                                         : 0;
+}
 
 /* Whether dims of an activation stand as in front of, or behind, an LSTM. */
 typedef enum ronde__onnx_order {
@@ -194,9 +200,9 @@ ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_nod
 /* An array as a fixed parameter, called by the node. */
 ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
                                const ronde__onnx_known *known, const ronde_tensor **x_out);
-/* A fixed matrix [n,width] whose row i has a one at at[i] and zeros else. */
-ronde_status ronde__onnx_picks(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *at, int n,
-                               int64_t width, const ronde_tensor **x_out);
+/* A tensor as a fixed parameter. */
+ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                      const Onnx__TensorProto *tensor, const ronde_tensor **x_out);
 /* Whether input i is one number that no training changes. */
 bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double *number_out);
 /* Of integers, in sizes or in a constant. */
@@ -227,8 +233,6 @@ void ronde__onnx_release_known(ronde__onnx_import *im);
 
 /* ---- place.c: tensors whose batch stands anywhere ---- */
 
-/* How often the batch: 1 of RONDE__ONNX_BATCH, 0 of a size without it. */
-int64_t ronde__onnx_batches(int64_t size);
 /* Of an activation, or of a constant. */
 ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value);
 /* Of input i wherever its batch stands, a constant of floats becoming a parameter: the tensor of an example. */
@@ -251,8 +255,6 @@ ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_nod
 /* Output 0 is input 0 with other sizes, which stand so in the file. */
 ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
                                         const ronde__onnx_value *sizes);
-ronde_status ronde__onnx_transpose_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *perm,
-                                          size_t n);
 /* The sizes of a tensor in the file. */
 void ronde__onnx_sizes_of(const ronde_tensor *x, const ronde__onnx_place *place, ronde__onnx_value *sizes_out);
 

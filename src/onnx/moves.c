@@ -170,6 +170,31 @@ static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_
   return RONDE_OK;
 }
 
+/* One that was made for another node. */
+static const Onnx__TensorProto *find_picks(const ronde__onnx *file, const int64_t *at, int n, int64_t width) {
+  for (int k = 0; k < file->n_made; k++) {
+    const Onnx__TensorProto *made = file->made[k];
+    size_t length = strlen(made->name);
+    bool same = length > 6 && !strcmp(made->name + length - 6, ".picks") && made->n_dims == 2 && made->dims[0] == n &&
+                made->dims[1] == width;
+    for (int i = 0; i < n && same; i++) same = made->float_data[i * width + at[i]] == 1;
+    if (same) return made;
+  }
+  return NULL;
+}
+
+/* A fixed matrix [n,width] whose row i has a one at at[i] and zeros else. */
+static ronde_status add_picks(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *at, int n,
+                              int64_t width, const ronde_tensor **x_out) {
+  const Onnx__TensorProto *made = find_picks(im->file, at, n, width);
+  if (made) return ronde__onnx_fixed_tensor(im, node, made, x_out);
+  ronde__onnx_known *picks = ronde__onnx_make_known(im, 2, (int64_t[]){n, width});
+  if (!picks)
+    return ronde__onnx_fail(im, node, "it picks %d times one of %lld elements, which is too many", n, (long long)width);
+  for (int i = 0; i < n; i++) picks->values[i * width + at[i]] = 1;
+  return ronde__onnx_fixed(im, node, ".picks", picks, x_out);
+}
+
 /* Many slices are a product with a matrix that has a one in each row: exact, and so is its gradient. */
 static ronde_status gather_many(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x, int d,
                                 const places *p, const ronde_tensor **y_out) {
@@ -177,7 +202,7 @@ static ronde_status gather_many(ronde__onnx_import *im, const ronde__onnx_node *
   int rank = ronde_tensor_dims(x, dims);
   const ronde_tensor *picks;
   for (int k = 0; k < rank; k++) three[k < d ? 0 : k == d ? 1 : 2] *= dims[k];
-  RONDE_TRY(ronde__onnx_picks(im, node, p->at, p->n, dims[d], &picks));
+  RONDE_TRY(add_picks(im, node, p->at, p->n, dims[d], &picks));
   x = ronde_matmul(ronde_reshape(picks, 3, (int64_t[]){1, p->n, dims[d]}), ronde_reshape(x, 3, three), false, false);
   dims[d] = p->n;
   *y_out = ronde_reshape(x, rank, dims);

@@ -5,13 +5,6 @@
 
 #include <string.h>
 
-/* Sizes this far above RONDE__ONNX_BATCH are so many times the batch. */
-static const int64_t MAX_BATCHES = INT64_C(1) << 32;
-
-int64_t ronde__onnx_batches(int64_t size) {
-  return size >= RONDE__ONNX_BATCH && size < RONDE__ONNX_BATCH + MAX_BATCHES ? size - RONDE__ONNX_BATCH + 1 : 0;
-}
-
 static bool has_own_dim(const ronde__onnx_place *place) { return place->at != RONDE__ONNX_ALIKE && !place->merged; }
 
 /* How many dimensions an example has. */
@@ -160,7 +153,7 @@ static bool fill_sizes(const ronde__onnx_import *im, const ronde__onnx_value *ow
   else if (product != elems) return false;
   to->size[at] = RONDE__ONNX_BATCHES(k);
   *at_out = at;
-  return k < MAX_BATCHES;
+  return k < RONDE__ONNX_MAX_BATCHES;
 }
 
 /* The same without a batch. */
@@ -213,50 +206,4 @@ ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onn
   if (ronde__shape_equal(&has, &shape)) return ronde__onnx_set_place(im, node, 0, x, &target);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
   return ronde__onnx_set_place(im, node, 0, ronde_reshape(x, shape.rank, shape.dim), &target);
-}
-
-/* ---- turning ---- */
-
-/* Whether only products of matrices read it, which can take it as it lies. */
-static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
-                           int rank, const int *order) {
-  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
-  if (!next || next->build != ronde__onnx_op_matmul || rank < 2 || place->at > place->rank - 3) return false;
-  for (int d = 0; d < rank - 2; d++)
-    if (order[d] != d) return false;
-  return order[rank - 2] == rank - 1;
-}
-
-ronde_status ronde__onnx_transpose_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *perm,
-                                          size_t n) {
-  const ronde_tensor *x;
-  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
-  ronde__onnx_place place = {0}, to;
-  int64_t dims[RONDE_MAX_RANK];
-  int order[RONDE_MAX_RANK + 1], rank = 0;
-  unsigned seen = 0;
-  bool moves = false;
-  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
-  if (perm && n != (size_t)place.rank) return ronde__onnx_fail(im, node, "its perm has another length");
-  to = place;
-  for (int axis = 0; axis < place.rank; axis++) {
-    int64_t from = perm ? perm[axis] : place.rank - 1 - axis;
-    if (from < 0 || from >= place.rank || seen >> from & 1)
-      return ronde__onnx_fail(im, node, "its perm names a dimension that is not there, or one twice");
-    seen |= 1u << from;
-    if (from == place.at) to.at = axis;
-    if (from == place.at && !place.merged) continue;
-    order[rank] = (int)from - (has_own_dim(&place) && from > place.at);
-    moves |= order[rank] != rank;
-    rank++;
-  }
-  ronde_tensor_dims(x, dims);
-  if (!moves) return ronde__onnx_set_place(im, node, 0, x, &to);
-  if (out && is_for_product(im, node, &to, rank, order)) {
-    RONDE_TRY(ronde__onnx_set_place(im, node, 0, x, &to));
-    out->transposed = true;
-    return RONDE_OK;
-  }
-  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-  return ronde__onnx_set_place(im, node, 0, ronde_transpose(x, order), &to);
 }

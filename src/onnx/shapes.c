@@ -245,6 +245,50 @@ ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_
   return set_sizes(im, node, &sizes);
 }
 
+/* Whether only products of matrices read it, which can take it as it lies. */
+static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
+                           int rank, const int *order) {
+  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
+  if (!next || next->build != ronde__onnx_op_matmul || rank < 2 || place->at > place->rank - 3) return false;
+  for (int d = 0; d < rank - 2; d++)
+    if (order[d] != d) return false;
+  return order[rank - 2] == rank - 1;
+}
+
+static ronde_status transpose_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *perm,
+                                     size_t n) {
+  const ronde_tensor *x;
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  ronde__onnx_place place = {0}, to;
+  int64_t dims[RONDE_MAX_RANK];
+  int order[RONDE_MAX_RANK + 1], rank = 0;
+  unsigned seen = 0;
+  bool moves = false;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  if (perm && n != (size_t)place.rank) return ronde__onnx_fail(im, node, "its perm has another length");
+  to = place;
+  for (int axis = 0; axis < place.rank; axis++) {
+    int64_t from = perm ? perm[axis] : place.rank - 1 - axis;
+    if (from < 0 || from >= place.rank || seen >> from & 1)
+      return ronde__onnx_fail(im, node, "its perm names a dimension that is not there, or one twice");
+    seen |= 1u << from;
+    if (from == place.at) to.at = axis;
+    if (from == place.at && !place.merged) continue;
+    order[rank] = from == place.at ? (int)from : ronde__onnx_dim_at(&place, (int)from);
+    moves |= order[rank] != rank;
+    rank++;
+  }
+  ronde_tensor_dims(x, dims);
+  if (!moves) return ronde__onnx_set_place(im, node, 0, x, &to);
+  if (out && is_for_product(im, node, &to, rank, order)) {
+    RONDE_TRY(ronde__onnx_set_place(im, node, 0, x, &to));
+    out->transposed = true;
+    return RONDE_OK;
+  }
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set_place(im, node, 0, ronde_transpose(x, order), &to);
+}
+
 ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_node *node) {
   static const int64_t matrix[] = {1, 0};
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
@@ -252,8 +296,7 @@ ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_
   size_t n;
   const int64_t *perm = ronde__onnx_attr_ints(node, "perm", &n);
   bool turns = (!perm || (n == 2 && !memcmp(perm, matrix, sizeof matrix)));
-  if (!KIND(in, CONSTANT) || in->constant->n_dims != 2 || !turns || !out)
-    return ronde__onnx_transpose_tensor(im, node, perm, n);
+  if (!KIND(in, CONSTANT) || in->constant->n_dims != 2 || !turns || !out) return transpose_tensor(im, node, perm, n);
   *out = *in;
   out->transposed = !in->transposed;
   return RONDE_OK;
