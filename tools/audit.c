@@ -38,6 +38,7 @@ static const audit_field fields[] = {
     {"repeat", ""},
     {"drop-last", ""},
     {"val-split", ""},
+    {"train-examples", ""},
     {"augment", ""},
     {"normalize", ""},
     {"resize", ""},

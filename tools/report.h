@@ -63,6 +63,8 @@ void report_add_runs(json_t *page, const char *const *names, const char *const *
 /* Pictures within a part: the operators of runs; their loss and accuracy over steps and time. */
 void report_operators(json_t *part, const char *const *names, json_t *const *runs, int n);
 void report_curves(json_t *part, const char *const *names, const char *const *folders, json_t *const *runs, int n);
+/* report_batches.c: steps to a target over batch sizes, where a record has them. */
+void report_batches(json_t *part, const json_t *bench);
 /* report_suite.c: the groups of a suite, each by its own bench.json. */
 void report_add_suite(json_t *page, const report_source *source);
 

@@ -151,6 +151,7 @@ char *report_answer(const json_t *bench) {
     fprintf(out, "These cases are not ranked, because they are not the same work: %s.",
             tool_string(json_array_get(differences, 0), "text"));
   else if (json_is_true(json_object_get(bench, "ranked")) && json_array_size(cases) > 1) put_ranking(out, bench);
+  else if (json_object_get(bench, "regimes")) fputs(tool_string(json_object_get(bench, "regimes"), "text"), out);
   else if (median(bench, "step_s") > 0) put_kernels(out, bench);
   else if (has(cases, "time_s")) put_collectives(out, bench);
   else if (json_array_size(cases) == 1) {
@@ -613,10 +614,11 @@ void report_add_bench(json_t *page, const json_t *record, const char *folder, co
       add_runs(part, cases, folder);
     }
   }
+  report_batches(part, bench);
   add_roofline(part, bench, cases);
   add_bandwidth(part, cases);
   add_left_out(part, bench);
-  if (trains) add_audit(part, bench, cases);
+  if (trains || json_object_get(bench, "regimes")) add_audit(part, bench, cases);
   report_command(part, "all of it", json_object_get(bench, "command"));
   json_array_foreach((json_t *)cases, i, one)
       report_command(part, tool_string(one, "name"), json_object_get(one, "command"));

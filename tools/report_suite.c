@@ -80,6 +80,16 @@ static void say_answer(json_t *page, json_t *tallies, int n_groups) {
                n_groups);
 }
 
+/* What counts of steps over batch sizes say: they are no race, and have an answer of their own. */
+static void say_regimes(json_t *page, const json_t *groups, const report_source *of) {
+  const json_t *group;
+  size_t i;
+  json_array_foreach((json_t *)groups, i, group) {
+    const char *text = tool_string(json_object_get(of[i].bench, "regimes"), "text");
+    if (*text) report_say(page, "answer", "%s: %s", tool_string(group, "title"), text);
+  }
+}
+
 /* ---- the table -------------------------------------------------------------------------------------------------------- */
 
 static json_t *row_of(const json_t *group, const json_t *bench, const json_t *one) {
@@ -272,6 +282,7 @@ void report_add_suite(json_t *page, const report_source *source) {
     json_decref(bench);
   }
   say_answer(page, tallies, (int)n);
+  if (of) say_regimes(page, groups, of);
   if (of) warn_of_load(page, of, n);
   add_texts(page, part, source->suite);
   add_summary(part, rows);

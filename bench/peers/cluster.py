@@ -35,7 +35,7 @@ SYSTEMS = {
 STUCK_S = 120
 PHASES = ["load_s", "forward_s", "backward_s", "exchange_s", "wait_s", "update_s", "other_s"]
 # What a peer does not follow, as Ronde has it by default.
-DEFAULTS = {"normalize": "off", "shard": "static", "repeat": 1, "val-split": 0.0, "augment": "off", "nesterov": False,
+DEFAULTS = {"normalize": "off", "shard": "static", "repeat": 1, "val-split": 0.0, "train-examples": 0, "augment": "off", "nesterov": False,
             "weight-decay": 0.0, "clip": 0.0, "accumulate": 1, "lr-schedule": "constant", "warmup": 0, "label-smoothing": 0.0,
             "dropout": 0.0, "init": None, "freeze": None, "dtype": "f32", "wire": "f32", "sync-bn": False,
             "lr-scale-workers": False, "skip-bad-images": False, "target": None, "layout": "auto"}
