@@ -310,6 +310,16 @@ static ronde_status set_found(search *s, int batch) {
   return tool_bench_set(s->record, batch, "reached", json_sprintf("%d of %d", found->n_reached, found->n_seeds));
 }
 
+static void say_batch(const search *s, int batch) {
+  const tool_batch *found = &s->found[batch];
+  if (found->rate < 0)
+    tool_say("batch %" PRId64 "  no learning rate of %d reached the target", found->batch, s->rates->n_values);
+  else
+    tool_say("batch %" PRId64 "  best learning rate %g of %d%s  %.0f steps (%d of %d seeds)", found->batch, found->lr,
+             s->rates->n_values, found->is_at_edge ? ", at the edge" : "",
+             ronde_measurement_statistics(s->record, batch, "steps_to_target").median, found->n_reached, found->n_seeds);
+}
+
 static ronde_status run_batches(search *s) {
   int start = s->rates->n_values / 2;
   for (int i = 0; i < s->batches->n_values; i++) {
@@ -319,10 +329,7 @@ static ronde_status run_batches(search *s) {
       start = s->found[i].rate;
     }
     TOOL_TRY(set_found(s, i));
-    const tool_batch *found = &s->found[i];
-    tool_say("batch %" PRId64 "  best learning rate %g of %d%s  %.0f steps (%d of %d seeds)", found->batch, found->lr,
-             s->rates->n_values, found->is_at_edge ? ", at the edge" : "",
-             ronde_measurement_statistics(s->record, i, "steps_to_target").median, found->n_reached, found->n_seeds);
+    say_batch(s, i);
   }
   return RONDE_OK;
 }

@@ -15,13 +15,13 @@
 /* Why nothing can be concluded from a batch; NULL: it can. */
 static json_t *open_of(const tool_batch *one) {
   if (!isfinite(one->lr)) return json_string("no learning rate of the grid reached the target within the budget");
+  if (one->n_coarse)
+    return json_sprintf("%d of %d seeds reached the target by their first test: fewer --train-examples test more often",
+                        one->n_coarse, one->n_seeds);
   if (one->is_at_edge)
     return json_sprintf("the best learning rate, %g, is at the edge of the grid: a better one may lie outside", one->lr);
   if (one->n_reached < one->n_seeds)
     return json_sprintf("only %d of %d seeds reached the target within the budget", one->n_reached, one->n_seeds);
-  if (one->n_coarse)
-    return json_sprintf("%d of %d seeds reached the target by their first test: fewer --train-examples test more often",
-                        one->n_coarse, one->n_seeds);
   return one->n_seeds < 2 ? json_string("one seed has no interval: --rounds 3 or more") : NULL;
 }
 
@@ -79,7 +79,7 @@ static json_t *batch_json(const tool_batch *batches, int i) {
 static void put_end(FILE *out, const tool_batch *batches, const char *what, const char *ends, int from, int to, int last) {
   if (to >= 0)
     fprintf(out, "%s %s between batch %" PRId64 " and %" PRId64 ". ", what, ends, batches[from].batch, batches[to].batch);
-  else if (from == last) fprintf(out, "%s holds up to batch %" PRId64 ", the largest. ", what, batches[from].batch);
+  else if (from == last) fprintf(out, "%s holds up to batch %" PRId64 ", the largest that counts. ", what, batches[from].batch);
   else
     fprintf(out, "%s is certain up to batch %" PRId64 "; by which one it %s cannot be told. ", what, batches[from].batch,
             ends);
@@ -97,8 +97,8 @@ static json_t *text_of(const tool_batch *batches, int n_closed, int n, const reg
   }
   if (n_closed < n) {
     json_t *open = open_of(&batches[n_closed]);
-    fprintf(out, "%satch %" PRId64 " and above %s open: %s.", n_closed < 2 ? "b" : "B", batches[n_closed].batch,
-            n_closed < n - 1 ? "are" : "is", json_string_value(open));
+    fprintf(out, "%satch %" PRId64 "%s open: %s.", n_closed < 2 ? "b" : "B", batches[n_closed].batch,
+            n_closed < n - 1 ? " and above are" : " is", json_string_value(open));
     json_decref(open);
   }
   fclose(out);

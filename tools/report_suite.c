@@ -111,6 +111,12 @@ static void add_group(json_t *rows, json_t *tallies, const json_t *group, const 
                                      tool_string(group, "reason"))));
     return;
   }
+  const json_t *regimes = json_object_get(bench, "regimes");
+  if (regimes) { /* its batches are no race, and have a table of their own */
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "group", tool_string(group, "title"), "name",
+                                          "steps to a target", "state", tool_string(regimes, "text")));
+    return;
+  }
   json_array_foreach((json_t *)cases, i, one) {
     json_t *row = row_of(group, bench, one);
     json_object_set_new(row, "is_first", json_boolean(i == 0));
