@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#define SMALL                                                                                              \
-  RONDE " bench batches --model mlp:32 --data synthetic:1x4x4:2:600 --train-examples 160 --batch 8,16,32 " \
-        "--threads 1 --rounds 3 --steps 400 "
+#define SMALL                                                                                            \
+  RONDE                                                                                                  \
+      " bench batches --model mlp:32 --data synthetic:1x4x4:2:600 --train-examples 160 --batch 8,16,32 " \
+      "--threads 1 --rounds 3 --steps 400 "
 #define BATCHES SMALL "--lr 0.000001,0.05,1e9 --target-accuracy 0.8 --out out"
 enum { N_BATCHES = 3, N_SEEDS = 3, FIRST_SEED = 4 /* behind the three of the search */ };
 
@@ -39,7 +40,9 @@ static const char *text(const json_t *object, const char *key) {
   return value ? value : "";
 }
 static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
-static const json_t *one_of(const json_t *bench, size_t i) { return json_array_get(json_object_get(bench, "cases"), i); }
+static const json_t *one_of(const json_t *bench, size_t i) {
+  return json_array_get(json_object_get(bench, "cases"), i);
+}
 
 /* ---- what it searches and counts ---- */
 
@@ -85,7 +88,8 @@ static void the_best_rate_is_found_and_measured_with_other_seeds(void **state) {
     samples = json_object_get(json_object_get(one, "steps_to_target"), "samples");
     assert_int_equal(json_array_size(samples), N_SEEDS);
     for (int k = 0; k < N_SEEDS; k++) {
-      double expected = steps_of(batches[b], FIRST_SEED + k), is = json_number_value(json_array_get(samples, (size_t)k));
+      double expected = steps_of(batches[b], FIRST_SEED + k),
+             is = json_number_value(json_array_get(samples, (size_t)k));
       assert_true(fabs(is - expected) < 1e-9 * expected);
     }
     assert_true(json_is_object(json_object_get(one, "audit")));
@@ -103,10 +107,10 @@ static void plant(int batch, const double steps[N_SEEDS]) {
     snprintf(name, sizeof name, "out/batch=%d,lr=0.05,seed=%d/run.json", batch, FIRST_SEED + k);
     json_t *run = load(name);
     /* tests at 2/3 and 4/3 of the steps: the target is in the middle between their accuracies */
-    json_object_set_new(run, "epochs",
-                        json_pack("[{s:f, s:f, s:i}, {s:f, s:f, s:i}]", "steps", steps[k] * 2 / 3, "test_accuracy", 0.7,
-                                  "examples", 160, "steps", steps[k] * 2 / 3, "test_accuracy", steps[k] ? 0.9 : 0.75,
-                                  "examples", 160));
+    json_object_set_new(
+        run, "epochs",
+        json_pack("[{s:f, s:f, s:i}, {s:f, s:f, s:i}]", "steps", steps[k] * 2 / 3, "test_accuracy", 0.7, "examples",
+                  160, "steps", steps[k] * 2 / 3, "test_accuracy", steps[k] ? 0.9 : 0.75, "examples", 160));
     snprintf(name, sizeof name, "%s/out/batch=%d,lr=0.05,seed=%d/run.json", folder, batch, FIRST_SEED + k);
     assert_int_equal(json_dump_file(run, name, JSON_REAL_PRECISION(17)), 0);
     json_decref(run);
@@ -137,7 +141,8 @@ static void check_regimes(const double steps[N_BATCHES][N_SEEDS], const int expe
 static void regimes_are_what_the_counts_say(void **state) {
   /* half the steps, then no fewer */
   check_regimes((const double[N_BATCHES][N_SEEDS]){{800, 808, 792}, {400, 404, 396}, {396, 400, 392}},
-                (const int[]){16, 32, 16, 32}, "Perfect scaling ends between batch 16 and 32. Gain by larger batches stops between batch 16 and 32.");
+                (const int[]){16, 32, 16, 32},
+                "Perfect scaling ends between batch 16 and 32. Gain by larger batches stops between batch 16 and 32.");
   /* half the steps twice */
   check_regimes((const double[N_BATCHES][N_SEEDS]){{800, 808, 792}, {400, 404, 396}, {200, 202, 198}},
                 (const int[]){32, 0, 32, 0}, "Perfect scaling holds up to batch 32, the largest that counts.");
@@ -163,7 +168,8 @@ static void numbers_stand_in_the_report(void **state) {
     double median = number(json_object_get(one_of(bench, (size_t)b), "steps_to_target"), "median");
     check_run(0, run("cd %s && grep -q '>%.1f<' out.html && grep -q '| %.1f |' out.md", folder, median, median));
   }
-  check_run(0, run("cd %s && grep -q 'data-chart=\"batches\"' out.html && grep -q 'data-chart=\"rates\"' out.html", folder));
+  check_run(
+      0, run("cd %s && grep -q 'data-chart=\"batches\"' out.html && grep -q 'data-chart=\"rates\"' out.html", folder));
   check_run(0, run("cd %s && grep -q 'Perfect scaling ends between batch 16 and 32' out.html", folder));
   json_decref(bench);
 }
@@ -178,7 +184,8 @@ static void check_open(const char *options, const char *says) {
 
 static void it_refuses_to_conclude(void **state) {
   check_open("--lr 0.05,1e8,1e9 --target-accuracy 0.8", "the best learning rate, 0.05, is at the edge of the grid");
-  check_open("--lr 0.000001,0.000002,0.000003 --target-accuracy 0.8", "no learning rate of the grid reached the target");
+  check_open("--lr 0.000001,0.000002,0.000003 --target-accuracy 0.8",
+             "no learning rate of the grid reached the target");
   check_open("--lr 0.000001,0.05,1e9 --target-accuracy 0.2", "reached the target by their first test");
   check_open("--lr 0.000001,0.05,1e9 --target-accuracy 0.8 --rounds 1", "--rounds 3 or more");
   /* broken numbers are an outcome of a rate, not an end of the search */
@@ -204,8 +211,9 @@ static int made(const char *more) {
 static void it_goes_on_where_it_was_broken_off(void **state) {
   enum { N_ALL = N_BATCHES * (5 + N_SEEDS) };
   assert_int_equal(made(""), 0);
-  check_run(0, run("cd %s/out && rm -r bench.json batch=16,lr=0.05,seed=4 && echo '{' >batch=32,lr=0.05,seed=5/run.json",
-                   folder));
+  check_run(0,
+            run("cd %s/out && rm -r bench.json batch=16,lr=0.05,seed=4 && echo '{' >batch=32,lr=0.05,seed=5/run.json",
+                folder));
   assert_int_equal(made(""), 2);
   assert_int_equal(made("--overwrite"), N_ALL);
 }
@@ -213,14 +221,15 @@ static void it_goes_on_where_it_was_broken_off(void **state) {
 static void what_cannot_be_is_refused(void **state) {
   static const struct {
     const char *options, *says;
-  } cases[] = {{"--lr 0.01,0.1,1 --target-accuracy 0.8", "--out is missing"},
-               {"--lr 0.01,0.1,1 --out x", "--target-accuracy is missing"},
-               {"--lr 0.01,0.1 --target-accuracy 0.8 --out x", "a grid of three ascending learning rates"},
-               {"--lr 0.1,0.01,1 --target-accuracy 0.8 --out x", "ascending"},
-               {"--lr 0.01,0.1,1 --seed 1,2 --target-accuracy 0.8 --out x", "--seed: only --batch and --lr"},
-               {"--lr 0.01,0.1,1 --lr-schedule cosine --target-accuracy 0.8 --out x", "--lr-schedule cannot be combined"},
-               {"--lr 0.01,0.1,1 --val-split 0.5 --target-accuracy 0.8 --out x", "--train-examples and --val-split"},
-               {"--lr 0.01,0.1,1 --steps 0 --target-accuracy 0.8 --out x", "--steps is missing"}};
+  } cases[] = {
+      {"--lr 0.01,0.1,1 --target-accuracy 0.8", "--out is missing"},
+      {"--lr 0.01,0.1,1 --out x", "--target-accuracy is missing"},
+      {"--lr 0.01,0.1 --target-accuracy 0.8 --out x", "a grid of three ascending learning rates"},
+      {"--lr 0.1,0.01,1 --target-accuracy 0.8 --out x", "ascending"},
+      {"--lr 0.01,0.1,1 --seed 1,2 --target-accuracy 0.8 --out x", "--seed: only --batch and --lr"},
+      {"--lr 0.01,0.1,1 --lr-schedule cosine --target-accuracy 0.8 --out x", "--lr-schedule cannot be combined"},
+      {"--lr 0.01,0.1,1 --val-split 0.5 --target-accuracy 0.8 --out x", "--train-examples and --val-split"},
+      {"--lr 0.01,0.1,1 --steps 0 --target-accuracy 0.8 --out x", "--steps is missing"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     check_run(2, run("cd %s && " SMALL "%s", folder, cases[i].options));
     check_says(cases[i].says);

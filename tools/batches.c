@@ -15,7 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define CLOCK "steps to the target, between the last test below it and the first one that reached it in proportion to their accuracies"
+#define CLOCK                                                                                                     \
+  "steps to the target, between the last test below it and the first one that reached it in proportion to their " \
+  "accuracies"
 
 enum { SEARCH_SEEDS = 3 }; /* of the rates that are near the best */
 #define NEAR 1.3           /* times the steps of the best */
@@ -29,7 +31,7 @@ typedef struct search {
   int64_t seed, budget; /* of the search; steps of a training at most */
   double target;
   int64_t epoch_examples; /* of an epoch; 0: not known yet */
-  bool is_anew;         /* --overwrite: nothing is taken over */
+  bool is_anew;           /* --overwrite: nothing is taken over */
   int n_made, n_taken_over;
   ronde_measurement *record;
   tool_batch found[TOOL_MAX_VALUES];
@@ -39,7 +41,7 @@ typedef struct search {
 /* ---- one training ------------------------------------------------------------------------------------------------ */
 
 typedef struct trial {
-  int batch;  /* index */
+  int batch; /* index */
   double lr;
   const char *lr_text;
   int64_t seed, steps; /* steps: at most */
@@ -159,8 +161,13 @@ static json_t *trial_json(const trial *t, const outcome *o) {
 
 /* A rate with one of the seeds of the search. steps_out: to the target, INFINITY where it was not reached; limit: of a
  * training, which gets less as better ones are found. */
-static ronde_status try_rate(search *s, int batch, int rate, int seed, int64_t *limit, json_t *tried, double *steps_out) {
-  trial t = {batch, strtod(s->rates->values[rate], NULL), s->rates->values[rate], s->seed + seed, *limit,
+static ronde_status try_rate(search *s, int batch, int rate, int seed, int64_t *limit, json_t *tried,
+                             double *steps_out) {
+  trial t = {batch,
+             strtod(s->rates->values[rate], NULL),
+             s->rates->values[rate],
+             s->seed + seed,
+             *limit,
              s->found[batch].every};
   outcome o;
   ronde_status status = try(s, &t, &o);
@@ -266,8 +273,8 @@ static ronde_status set_facts(search *s, int batch, const outcome *o) {
   for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
     if (facts[i].value)
       TOOL_TRY(tool_bench_set(s->record, batch, facts[i].name, json_incref((json_t *)facts[i].value)));
-  json_array_append_new(s->audited, json_pack("{s:o, s:O}", "name",
-                                              json_sprintf("batch=%s", s->batches->values[batch]), "audit", audit));
+  json_array_append_new(
+      s->audited, json_pack("{s:o, s:O}", "name", json_sprintf("batch=%s", s->batches->values[batch]), "audit", audit));
   TOOL_TRY(tool_bench_set(s->record, batch, "audit", audit));
   return tool_bench_set(s->record, RONDE_WHOLE, "machine", json_incref(json_object_get(o->run, "machine")));
 }
@@ -317,7 +324,8 @@ static void say_batch(const search *s, int batch) {
   else
     tool_say("batch %" PRId64 "  best learning rate %g of %d%s  %.0f steps (%d of %d seeds)", found->batch, found->lr,
              s->rates->n_values, found->is_at_edge ? ", at the edge" : "",
-             ronde_measurement_statistics(s->record, batch, "steps_to_target").median, found->n_reached, found->n_seeds);
+             ronde_measurement_statistics(s->record, batch, "steps_to_target").median, found->n_reached,
+             found->n_seeds);
 }
 
 static ronde_status run_batches(search *s) {
@@ -399,11 +407,11 @@ static ronde_status check_lists(const tool_call *call) {
   if (!batches || !is_ascending(batches))
     return tool_fail(RONDE_E_USAGE, "--batch: ascending batch sizes are needed, such as --batch 16,32,64,128");
   if (!rates || !is_ascending(rates) || rates->n_values < 3)
-    return tool_fail(RONDE_E_USAGE, "--lr: a grid of three ascending learning rates or more is needed, such as --lr "
-                                    "0.01,0.02,0.04,0.08");
+    return tool_fail(RONDE_E_USAGE,
+                     "--lr: a grid of three ascending learning rates or more is needed, such as --lr "
+                     "0.01,0.02,0.04,0.08");
   if (call->n_axes > 2)
-    return tool_fail(RONDE_E_USAGE, "--%s: only --batch and --lr can have a list of values here",
-                     call->axes[2].name);
+    return tool_fail(RONDE_E_USAGE, "--%s: only --batch and --lr can have a list of values here", call->axes[2].name);
   return RONDE_OK;
 }
 
@@ -447,7 +455,8 @@ static search search_of(const tool_call *call) {
               .is_anew = is_set(call, "overwrite", "off"),
               .audited = json_array()};
   for (int i = 0; i < s.batches->n_values; i++)
-    s.found[i] = (tool_batch){.batch = strtoll(s.batches->values[i], NULL, 10), .rate = -1, .lr = NAN, .least = NAN, .n_seeds = s.n_seeds};
+    s.found[i] = (tool_batch){
+        .batch = strtoll(s.batches->values[i], NULL, 10), .rate = -1, .lr = NAN, .least = NAN, .n_seeds = s.n_seeds};
   return s;
 }
 

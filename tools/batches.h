@@ -7,11 +7,11 @@
 /* What was found of a batch size: whether it may be concluded from, and why not. */
 typedef struct tool_batch {
   int64_t batch;
-  int rate;        /* index of the best learning rate; -1: the target was reached with none */
-  double lr;       /* that rate, or NAN */
-  double least;    /* steps to the target that it took in the search; NAN: not reached */
-  int64_t every;   /* epochs between the tests of its trainings; 0: as the call says */
-  bool is_at_edge; /* of the grid: a better one may lie outside */
+  int rate;                         /* index of the best learning rate; -1: the target was reached with none */
+  double lr;                        /* that rate, or NAN */
+  double least;                     /* steps to the target that it took in the search; NAN: not reached */
+  int64_t every;                    /* epochs between the tests of its trainings; 0: as the call says */
+  bool is_at_edge;                  /* of the grid: a better one may lie outside */
   int n_seeds, n_reached, n_coarse; /* coarse: reached by the first test */
 } tool_batch;
 

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PERFECT 0.8   /* of the examples that the smallest batch needs, over those that this one needs */
-#define NO_GAIN 1.1   /* times fewer steps than the batch in front of it, for twice the batch */
+#define PERFECT 0.8 /* of the examples that the smallest batch needs, over those that this one needs */
+#define NO_GAIN 1.1 /* times fewer steps than the batch in front of it, for twice the batch */
 
 /* Why nothing can be concluded from a batch; NULL: it can. */
 static json_t *open_of(const tool_batch *one) {
@@ -19,7 +19,8 @@ static json_t *open_of(const tool_batch *one) {
     return json_sprintf("%d of %d seeds reached the target by their first test: fewer --train-examples test more often",
                         one->n_coarse, one->n_seeds);
   if (one->is_at_edge)
-    return json_sprintf("the best learning rate, %g, is at the edge of the grid: a better one may lie outside", one->lr);
+    return json_sprintf("the best learning rate, %g, is at the edge of the grid: a better one may lie outside",
+                        one->lr);
   if (one->n_reached < one->n_seeds)
     return json_sprintf("only %d of %d seeds reached the target within the budget", one->n_reached, one->n_seeds);
   return one->n_seeds < 2 ? json_string("one seed has no interval: --rounds 3 or more") : NULL;
@@ -76,13 +77,16 @@ static json_t *batch_json(const tool_batch *batches, int i) {
 }
 
 /* "Perfect scaling ends between batch 64 and 256"; last: the largest batch that was concluded from. */
-static void put_end(FILE *out, const tool_batch *batches, const char *what, const char *ends, int from, int to, int last) {
+static void put_end(FILE *out, const tool_batch *batches, const char *what, const char *ends, int from, int to,
+                    int last) {
   if (to >= 0)
-    fprintf(out, "%s %s between batch %" PRId64 " and %" PRId64 ". ", what, ends, batches[from].batch, batches[to].batch);
-  else if (from == last) fprintf(out, "%s holds up to batch %" PRId64 ", the largest that counts. ", what, batches[from].batch);
+    fprintf(out, "%s %s between batch %" PRId64 " and %" PRId64 ". ", what, ends, batches[from].batch,
+            batches[to].batch);
+  else if (from == last)
+    fprintf(out, "%s holds up to batch %" PRId64 ", the largest that counts. ", what, batches[from].batch);
   else
-    fprintf(out, "%s is certain up to batch %" PRId64 "; by which one it %s cannot be told. ", what, batches[from].batch,
-            ends);
+    fprintf(out, "%s is certain up to batch %" PRId64 "; by which one it %s cannot be told. ", what,
+            batches[from].batch, ends);
 }
 
 static json_t *text_of(const tool_batch *batches, int n_closed, int n, const regimes *found) {
@@ -117,12 +121,12 @@ ronde_status tool_batches_conclude(ronde_measurement *record, const tool_batch *
   json_t *text = is_same ? text_of(batches, n_closed, n, &found)
                          : json_sprintf("Nothing can be concluded, because it is not the same work: %s.",
                                         ronde_measurement_difference(record));
-  return tool_bench_set(record, RONDE_WHOLE, "regimes",
-                        json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "perfect_is", PERFECT, "no_gain_is", NO_GAIN,
-                                  "perfect_to", batch_json(batches, found.perfect_to), "perfect_ended_by",
-                                  batch_json(batches, found.perfect_ended_by), "gains_to",
-                                  batch_json(batches, found.gains_to), "gain_stopped_by",
-                                  batch_json(batches, found.gain_stopped_by), "text", text));
+  return tool_bench_set(
+      record, RONDE_WHOLE, "regimes",
+      json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "perfect_is", PERFECT, "no_gain_is", NO_GAIN, "perfect_to",
+                batch_json(batches, found.perfect_to), "perfect_ended_by", batch_json(batches, found.perfect_ended_by),
+                "gains_to", batch_json(batches, found.gains_to), "gain_stopped_by",
+                batch_json(batches, found.gain_stopped_by), "text", text));
 }
 
 void tool_batches_print(const json_t *bench) {
@@ -139,8 +143,8 @@ void tool_batches_print(const json_t *bench) {
       {"[95 % interval]", TOOL_CELL_INTERVAL, "fewer_steps", 2, 1},
       {"open, because", TOOL_CELL_TEXT, "open", 0, 1},
   };
-  printf("%s on %s: steps to an accuracy of %g, of at most %.0f\n", tool_string(bench, "model"), tool_string(bench, "data"),
-         tool_number(bench, "target_accuracy"), tool_number(bench, "budget_steps"));
+  printf("%s on %s: steps to an accuracy of %g, of at most %.0f\n", tool_string(bench, "model"),
+         tool_string(bench, "data"), tool_number(bench, "target_accuracy"), tool_number(bench, "budget_steps"));
   tool_table(json_object_get(bench, "cases"), columns, sizeof columns / sizeof columns[0]);
   printf("\n%s\n", tool_string(json_object_get(bench, "regimes"), "text"));
 }

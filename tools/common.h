@@ -9,9 +9,9 @@
 enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16, TOOL_LINE = 1024, TOOL_SHOWN = 84 };
 
 /* Hands on what is not RONDE_OK. */
-#define TOOL_TRY(expr)                     \
-  do {                                     \
-    ronde_status tool_try_status = (expr); \
+#define TOOL_TRY(expr)                           \
+  do {                                           \
+    ronde_status tool_try_status = (expr);       \
     if (tool_try_status) return tool_try_status; \
   } while (0)
 

@@ -16,11 +16,9 @@ static void add_perfect(json_t *values, const json_t *cases) {
   double examples = NAN;
   size_t i;
   json_array_foreach((json_t *)cases, i, one) {
-    double batch = tool_number(one, "batch"),
-           steps = tool_number(json_object_get(one, "steps_to_target"), "median");
+    double batch = tool_number(one, "batch"), steps = tool_number(json_object_get(one, "steps_to_target"), "median");
     if (!isfinite(examples)) examples = batch * steps;
-    if (isfinite(examples) && isfinite(batch))
-      add_point(values, "perfect scaling", batch, examples / batch, NAN, NAN);
+    if (isfinite(examples) && isfinite(batch)) add_point(values, "perfect scaling", batch, examples / batch, NAN, NAN);
   }
 }
 
@@ -55,12 +53,13 @@ static void add_steps(json_t *part, const json_t *bench, const json_t *cases) {
   };
   const json_t *regimes = json_object_get(bench, "regimes");
   char about[512];
-  snprintf(about, sizeof about,
-           "Steps to an accuracy of %g, medians over %.0f seeds with 95 %% intervals; dashed: half the steps for twice the "
-           "batch. Scaling counts as perfect from %g of that on, and a doubling gains if it makes the steps more than %g "
-           "times fewer. A training made at most %.0f steps.",
-           tool_number(bench, "target_accuracy"), tool_number(bench, "rounds"), tool_number(regimes, "perfect_is"),
-           tool_number(regimes, "no_gain_is"), tool_number(bench, "budget_steps"));
+  snprintf(
+      about, sizeof about,
+      "Steps to an accuracy of %g, medians over %.0f seeds with 95 %% intervals; dashed: half the steps for twice the "
+      "batch. Scaling counts as perfect from %g of that on, and a doubling gains if it makes the steps more than %g "
+      "times fewer. A training made at most %.0f steps.",
+      tool_number(bench, "target_accuracy"), tool_number(bench, "rounds"), tool_number(regimes, "perfect_is"),
+      tool_number(regimes, "no_gain_is"), tool_number(bench, "budget_steps"));
   json_t *picture = report_picture(part, "batches", "Steps to the target over the batch size", about, steps_of(cases));
   report_table(picture, cases, COLUMNS(columns));
   report_samples(picture, cases, "steps_to_target", 1, "steps, by seed");
@@ -94,11 +93,12 @@ static void add_search(json_t *part, const json_t *cases) {
   json_array_foreach(rows, i, row) {
     if (isfinite(tool_number(row, "steps"))) json_array_append(values, row);
   }
-  report_table(report_picture(part, "rates", "The search for the learning rate",
-                              "One seed for each rate, three for those near the best. A training ends where it is no longer "
-                              "near the best one so far, so rates that are worse have no steps.",
-                              values),
-               rows, COLUMNS(columns));
+  report_table(
+      report_picture(part, "rates", "The search for the learning rate",
+                     "One seed for each rate, three for those near the best. A training ends where it is no longer "
+                     "near the best one so far, so rates that are worse have no steps.",
+                     values),
+      rows, COLUMNS(columns));
   json_decref(rows);
 }
 

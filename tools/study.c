@@ -157,9 +157,9 @@ static void add_group(study *s, const json_t *block, json_t *values) {
   if (json_object_get(block, "peers") && !*peers_of(s, block, peers)) return;
   json_t *command = command_of(s, block, values, *set ? data : NULL);
   const json_t *seconds = json_object_get(json_object_get(block, "seconds"), s->size);
-  json_array_append_new(s->groups, json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:O*}", "name", name, "title", title,
-                                             "folder", name, "command", command, "status", "waiting", "reason", "",
-                                             "estimated_s", seconds));
+  json_array_append_new(s->groups,
+                        json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:O*}", "name", name, "title", title, "folder", name,
+                                  "command", command, "status", "waiting", "reason", "", "estimated_s", seconds));
 }
 
 /* Every combination of what a block varies; those of the last field stand beside each other. fields: those left. */

@@ -110,7 +110,8 @@ static ronde_status sampler_split_off(ronde__sampler *s) {
 ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampler **sampler_out) {
   RONDE_TRY(sampler_check(o));
   /* The margin lets 0.29 of 100 be 29, whose product in doubles lies just below. */
-  int64_t n_validation = o->n_drawn ? o->n_train - o->n_drawn : (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
+  int64_t n_validation =
+      o->n_drawn ? o->n_train - o->n_drawn : (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
   int64_t n_kept = o->n_train - n_validation, n_list;
   if (__builtin_mul_overflow(n_kept, o->repeat, &n_list))
     return ronde__fail(RONDE_E_USAGE, "repeat %lld: more examples than can be counted", (long long)o->repeat);
