@@ -20,10 +20,8 @@ static bool has(const json_t *cases, const char *name) {
   }
   return false;
 }
-/* Of the interval; without one, the figure itself. */
 static double bound_of(const json_t *one, const char *bound) {
-  double value = figure(one, "times_as_fast", bound);
-  return isfinite(value) ? value : median(one, "times_as_fast");
+  return report_bound(json_object_get(one, "times_as_fast"), bound);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------------ */
@@ -199,7 +197,7 @@ static void add_speed(json_t *part, const json_t *bench, const json_t *cases) {
   char about[512];
   if (is_ranked)
     snprintf(about, sizeof about,
-             "Compared with %s by %s; lines are 95 %% intervals, right of the dashed line is faster.",
+             "Compared with %s by %s; lines are 95 %% intervals (cut at four times), right of the dashed line is faster.",
              tool_string(json_array_get(cases, 0), "name"), tool_string(bench, "ranked_by"));
   else snprintf(about, sizeof about, "Not ranked: %.400s", tool_string(bench, "not_ranked"));
   json_t *picture = report_picture(part, "speed", "Which case is the fastest", about, values);
@@ -291,7 +289,7 @@ static void add_scaling(json_t *part, const json_t *cases) {
                                           most, "low", most, "high", most, "ideal", 1));
   json_t *picture =
       report_picture(part, "scaling", "Scaling beside the ideal",
-                     "Strong: the same batch, divided among the workers. Weak: the same batch of each worker.", values);
+                     "Strong: the same batch, divided among the workers. Weak: the same batch of each worker. Lines are 95 % intervals (cut at four times).", values);
   report_table(picture, cases, COLUMNS(columns));
   report_samples(picture, cases, "efficiency", 1, "by round");
 }

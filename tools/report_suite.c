@@ -155,16 +155,17 @@ static void add_summary(json_t *part, const json_t *rows) {
   size_t i;
   json_array_foreach((json_t *)rows, i, row) {
     const json_t *ratio = json_object_get(row, "times_as_fast");
-    double median = tool_number(ratio, "median"), low = tool_number(ratio, "low"), high = tool_number(ratio, "high");
+    double median = tool_number(ratio, "median");
     if (!isfinite(median) || json_is_true(json_object_get(row, "is_first"))) continue;
     json_array_append_new(
         values, json_pack("{s:o, s:f, s:f, s:f}", "case",
                           json_sprintf("%s\n%s", tool_string(row, "group"), tool_string(row, "name")), "ratio", median,
-                          "low", isfinite(low) ? low : median, "high", isfinite(high) ? high : median));
+                          "low", report_bound(ratio, "low"), "high", report_bound(ratio, "high")));
   }
   report_table(
       report_picture(part, "speeds", "All comparisons of the suite",
-                     "Each case beside the first one of its comparison; times of phases in ms a step.", values),
+                     "Each case beside the first one of its comparison, with 95 % intervals (cut at four times); times of "
+                     "phases in ms a step.", values),
       rows, COLUMNS(columns));
 }
 
