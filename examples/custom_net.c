@@ -72,6 +72,7 @@ static ronde_tensor *build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
 static void on_log(void *user, ronde_log_level level, const char *line) {
+  (void)user;
   if (level <= RONDE_LOG_WARNING) fprintf(stderr, "custom_net: %s\n", line);
 }
 

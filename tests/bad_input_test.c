@@ -121,6 +121,13 @@ static void write_npy_files(void) {
   float real_labels[4] = {0, 1, 2, 3};
   with_nan[PIXELS + 5] = NAN;
   const char *f64 = "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 1, 28, 28), }";
+  const char *f16 = "{'descr': '<f2', 'fortran_order': False, 'shape': (4, 1, 28, 28), }";
+  const char *f64_nhwc = "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 28, 28, 1), }";
+  const char *one_hot = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), }";
+  const char *one_hot_integers = "{'descr': '<i8', 'fortran_order': False, 'shape': (4, 2), }";
+  const char *column = "{'descr': '<i8', 'fortran_order': False, 'shape': (4, 1), }";
+  float rows[12] = {[0] = 1, [4] = 1, [8] = 1, [11] = 1}, other_rows[12] = {[0] = 1, [4] = 1, [8] = 1, [11] = 0.5f};
+  int64_t integer_rows[8] = {1, 0, 0, 1, 1, 0, 0, 1};
   const char *flat = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 784), }";
   const char *fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (4, 1, 28, 28), }";
   const char *many = "{'descr': '<f4', 'fortran_order': False, 'shape': (4000000000, 1, 28, 28), }";
@@ -128,6 +135,12 @@ static void write_npy_files(void) {
   const char *f4_labels = "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }";
   write_npy_set("npy-good", X_GOOD, x, sizeof x, Y_GOOD, y, sizeof y);
   write_npy_set("npy-f64", f64, doubles, sizeof doubles, Y_GOOD, y, sizeof y);
+  write_npy_set("npy-f64-nhwc", f64_nhwc, doubles, sizeof doubles, Y_GOOD, y, sizeof y);
+  write_npy_set("npy-f16", f16, x, sizeof x / 2, Y_GOOD, y, sizeof y);
+  write_npy_set("npy-one-hot", X_GOOD, x, sizeof x, one_hot, rows, sizeof rows);
+  write_npy_set("npy-shares", X_GOOD, x, sizeof x, one_hot, other_rows, sizeof other_rows);
+  write_npy_set("npy-one-hot-integers", X_GOOD, x, sizeof x, one_hot_integers, integer_rows, sizeof integer_rows);
+  write_npy_set("npy-column", X_GOOD, x, sizeof x, column, y, sizeof y);
   write_npy_set("npy-flat", flat, x, sizeof x, Y_GOOD, y, sizeof y);
   write_npy_set("npy-fortran", fortran, x, sizeof x, Y_GOOD, y, sizeof y);
   write_npy_set("npy-many", many, x, sizeof x, Y_GOOD, y, sizeof y);
@@ -145,7 +158,9 @@ static void write_npy_files(void) {
 
 static void test_npy_files(void **state) {
   static const bad cases[] = {
-      {TRAIN_NPY "npy-f64", 3, "npy-f64/train_x.npy", "float64"},
+      {TRAIN_NPY "npy-f16", 3, "npy-f16/train_x.npy", "float16; float32, float64 or uint8 is needed"},
+      {TRAIN_NPY "npy-one-hot", 3, "the 3 targets of each example are one 1 and zeros", "numpy.argmax(y, 1)"},
+      {TRAIN_NPY "npy-one-hot-integers", 3, "npy-one-hot-integers/train_y.npy", "numpy.argmax(y, 1)"},
       {TRAIN_NPY "npy-flat", 2, "lenet5 takes images", "--model mlp"},
       {TRAIN_NPY "npy-fortran", 3, "npy-fortran/train_x.npy", "ortran"},
       {TRAIN_NPY "npy-many", 3, "npy-many/train_x.npy", ""},
@@ -168,11 +183,18 @@ static void test_npy_files(void **state) {
       {TRAIN_NPY "npy-nan --cache off", 3, "npy-nan/train_x.npy: offset", "NaN"},
       {TRAIN_NPY "nowhere", 3, "nowhere/train_x.npy", "not found"},
   };
-  static const char *const turned[] = {"train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc",
-                                       "data info npy:npy-nhwc --layout nhwc",
-                                       "predict weights npy-nhwc/train_x.npy --layout nhwc",
-                                       "train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc --cache off"};
-  for (size_t i = 0; i < RONDE__COUNT(turned); ++i) assert_int_equal(finish(start(turned[i], NULL), turned[i]), 0);
+  static const char *const good[] = {"train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc",
+                                     "data info npy:npy-nhwc --layout nhwc",
+                                     "train --model lenet5 --batch 2 --data npy:npy-f64",
+                                     "train --model lenet5 --batch 2 --data npy:npy-f64-nhwc --layout nhwc",
+                                     "predict weights npy-f64/train_x.npy",
+                                     "train --model lenet5 --batch 2 --data npy:npy-column",
+                                     "train --model lenet5 --batch 2 --data npy:npy-shares",
+                                     "train --model lenet5 --batch 2 --data npy:npy-one-hot --loss mse",
+                                     "train --model lenet5 --batch 2 --data npy:npy-one-hot --loss bce",
+                                     "predict weights npy-nhwc/train_x.npy --layout nhwc",
+                                     "train --model lenet5 --batch 2 --data npy:npy-nhwc --layout nhwc --cache off"};
+  for (size_t i = 0; i < RONDE__COUNT(good); ++i) assert_int_equal(finish(start(good[i], NULL), good[i]), 0);
   check_all(cases, RONDE__COUNT(cases)); /* also where a cache holds the set as --layout nhwc reads it */
 }
 

@@ -18,7 +18,7 @@
 
 typedef struct outcome {
   int exit_code; /* -1: ended by a signal */
-  char out[16384], err[16384];
+  char out[32768], err[16384]; /* --help of train is the longest */
 } outcome;
 
 static void read_back(int fd, char *text, size_t bytes) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "command_testing.h"
+#include "sanitized.h"
 
 #define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
 #define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
@@ -167,6 +168,13 @@ static void hosts_of_a_network_are_measured(void **state) {
   json_decref(json);
 }
 
+/* Each goes through twenty runs of `train` and kills their ranks, which other suites do under sanitizers. */
+static void leave_out_sanitized(void) {
+  if (!SANITIZED) return;
+  print_message("SKIP: a minute of drills under a sanitizer\n");
+  skip();
+}
+
 /* Rows of `ronde doctor --drill --json`, of which so many were survived. */
 static void check_drills(size_t n_survived) {
   json_error_t error;
@@ -194,6 +202,7 @@ static void faults_are_rehearsed(void **state) {
   need_mpi();
   check_run(2, run("timeout 60 " RONDE " doctor --drill --workers 1"));
   check_says("--drill needs two workers");
+  leave_out_sanitized();
   char path[] = "/tmp/ronde-XXXXXX";
   assert_non_null(mkdtemp(path));
   check_run(0, run("TMPDIR=%s timeout 200 " RONDE " doctor --drill --json", path));
@@ -204,6 +213,7 @@ static void faults_are_rehearsed(void **state) {
 /* No run can be gone on with. */
 static void what_is_not_survived_is_said(void **state) {
   need_mpi();
+  leave_out_sanitized();
   char path[] = "/tmp/ronde-XXXXXX", front[200];
   assert_non_null(mkdtemp(path));
   check_run(0, run("cat >%s/mpirun.openmpi <<'END' && chmod +x %s/mpirun.openmpi\n"
@@ -221,6 +231,7 @@ static void what_is_not_survived_is_said(void **state) {
 
 static void faults_are_rehearsed_on_hosts(void **state) {
   need_mpi();
+  leave_out_sanitized();
   if (geteuid() != 0 || run(HOSTS " with 1 -- 'unshare --uts true'")) {
     print_message("SKIP: no right to make network namespaces\n");
     skip();

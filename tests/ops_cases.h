@@ -476,6 +476,8 @@ static const op_case op_cases[] = {
     LSTM(42, 3, 3, 10, false, false, false, 6),
     LSTM(16, 8, 5, 32, false, true, true, 0),
     LSTM(7, 5, 6, 3, true, true, false, 2),
+    LSTM(3, 24, 70, 66, true, true, true, 0), /* narrow last panels; whole ones */
+    LSTM(2, 3, 64, 128, false, false, false, 5),
     GRU(1, 1, 1, 1, false, false, false, 0),
     GRU(7, 5, 10, 6, true, false, false, 0),
     GRU(7, 6, 5, 17, false, true, false, 0),
@@ -483,6 +485,8 @@ static const op_case op_cases[] = {
     GRU(5, 4, 67, 20, true, true, true, 0),
     GRU(42, 3, 3, 10, false, false, false, 2),
     GRU(16, 8, 5, 32, false, true, true, 0),
+    GRU(3, 24, 70, 66, true, true, false, 0),
+    GRU(2, 3, 128, 64, false, false, true, 2),
     {RONDE__OP_GRU, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2}, .rank = 2},
     {RONDE__OP_LSTM, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 3}, .rank = 2},
 

@@ -155,6 +155,7 @@ static const struct {
                              "sim-net=/dev/null sim-spans=none"},
     [RONDE__NEED_MPI] = {RUN "steps=1"},
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},
+    [RONDE__NEED_LOSSES] = {RUN "steps=1 workers=2"},
     [RONDE__NEED_RANKS] = {RUN "steps=1"},
     [RONDE__NEED_WORKERS] = {RUN "steps=1"},
     [RONDE__NEED_PARTS] = {RUN "steps=1 workers=2 strategy=dataparallel"},

@@ -2,7 +2,7 @@
  * batches are the micro-batches; and a lost stage. */
 #include "mpi_testing.h"
 
-#include "models/models.h"
+#include "models_testing.h"
 #include "sanitized.h"
 
 typedef struct network {
@@ -20,7 +20,10 @@ static const network networks[] = {
     {"resnet18", "--model resnet18 --data synthetic:3x32x32:10:16", 7, true},
     {"resnet18-cifar", "--model resnet18-cifar --data synthetic:3x16x16:4:16", 7, false},
     {"resnet50", "--model resnet50 --data synthetic:3x64x64:10:16", 7, true},
+    {"vgg16-tiny", "--model vgg16-tiny --data synthetic:3x32x32:10:16", 7, false},
+    {"inception-v3-tiny", "--model inception-v3-tiny --data synthetic:3x75x75:10:16", 7, true},
     {"transformer-tiny", "--model transformer-tiny --data text:numbers.txt --window 16", 7, false},
+    {"bert-tiny", "--model bert-tiny --data text:numbers.txt --window 16", 1, false}, /* see below */
 };
 
 #define TRAIN                                                                       \
@@ -57,11 +60,19 @@ static void check_all(const char *transport, int large_stages) {
     if (!SANITIZED || !networks[i].is_large) check_network(&networks[i], transport, large_stages);
 }
 
-/* A network that is added is to be listed here. */
+/* Its first layer and its last one share their weights. */
+static void a_network_that_cannot_be_cut_is_refused(void **state) {
+  check_run(0, run("seq 400 >numbers.txt"));
+  check_run(2, run(TRAIN "--model bert-tiny --data text:numbers.txt --window 16 --batch 4 --micro-batches 2 --strategy "
+                         "pipeline --workers 2 --out refused"));
+  check_says("layers that share a parameter");
+}
+
+/* A network that is added is to be listed here, or its tiny form, which is the same code. */
 static void every_network_is_there(void **state) {
   const ronde__model *model;
   for (int i = 0; (model = ronde__model_at(i)); i++) {
-    bool listed = false;
+    bool listed = tiny_form_of(model) != NULL;
     for (size_t j = 0; j < sizeof networks / sizeof *networks; j++) listed |= !strcmp(networks[j].name, model->name);
     if (!listed) fail_msg("%s is in no list", model->name);
   }
@@ -95,9 +106,11 @@ static void a_killed_stage_is_named(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_network_is_there), cmocka_unit_test(threads_have_the_bits_of_one_worker),
-      cmocka_unit_test(processes_have_the_bits_of_one_worker),
-      cmocka_unit_test(ranks_in_virtual_time_have_the_bits_of_one_worker), cmocka_unit_test(a_killed_stage_is_named)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_network_is_there),
+                                     cmocka_unit_test(a_network_that_cannot_be_cut_is_refused),
+                                     cmocka_unit_test(threads_have_the_bits_of_one_worker),
+                                     cmocka_unit_test(processes_have_the_bits_of_one_worker),
+                                     cmocka_unit_test(ranks_in_virtual_time_have_the_bits_of_one_worker),
+                                     cmocka_unit_test(a_killed_stage_is_named)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -165,12 +165,33 @@ static void test_other_sizes_need_resize(void **state) {
   assert_int_equal(a.n, 13);
 }
 
+/* Of a folder with val/ and test/ the examples of both are told; training tests on the one, eval on the other. */
+static void test_both_validation_and_test_are_counted(void **state) {
+  (void)state;
+  for (int k = 0; k < TREE_CLASSES; ++k) {
+    put_class("both/train", k, 5, 0);
+    put_class("both/val", k, 3, 5);
+    put_class("both/test", k, 2, 8);
+  }
+  char *options = ronde__format("data=folder:%s/both", folder), *text;
+  ronde_config *config = config_make("data", options);
+  assert_int_equal(ronde_data_info(config, &text), RONDE_OK);
+  json_t *json = json_loads(text, 0, NULL);
+  assert_int_equal(json_integer_value(json_object_get(json, "train_examples")), 5 * TREE_CLASSES);
+  assert_int_equal(json_integer_value(json_object_get(json, "validation_examples")), 3 * TREE_CLASSES);
+  assert_int_equal(json_integer_value(json_object_get(json, "test_examples")), 2 * TREE_CLASSES);
+  json_decref(json);
+  ronde_config_destroy(config);
+  free(text);
+  free(options);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_a_folder_is_its_images_one_by_one), TEST(test_files_patterns_and_arrays_in_order),
       TEST(test_bytes_are_floats_by_255),           TEST(test_what_cannot_be_read),
-      TEST(test_other_sizes_need_resize),
+      TEST(test_other_sizes_need_resize),           TEST(test_both_validation_and_test_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,28 @@ static void check_against_predict(const char *row) {
   json_decref(json);
 }
 
+static void check_measure(const char *text, const char *name, double wanted) {
+  char *row = ronde__format("\n%s,", name);
+  const char *at = strstr(text, row);
+  assert_non_null(at);
+  assert_true(fabs(strtod(at + strlen(row), NULL) - wanted) < 1e-8);
+  free(row);
+}
+
+/* bin,from,to,examples,... */
+static void check_bins(const char *text, const json_t *bins) {
+  const json_t *bin;
+  size_t i;
+  json_array_foreach(bins, i, bin) {
+    text = strchr(text, '\n') + 1;
+    long long number, examples;
+    assert_int_equal(sscanf(text, "%lld,%*[^,],%*[^,],%lld", &number, &examples), 2);
+    assert_int_equal(number, (long long)i);
+    assert_int_equal(examples, json_integer_value(json_object_get(bin, "examples")));
+  }
+  assert_int_equal(i, 15);
+}
+
 static void test_files(void **state) {
   write_all();
   json_t *eval = run_job("eval", "init=%s/w data=folder:%s/tree csv=%s/tables workers=2 batch=6");
@@ -193,6 +215,13 @@ static void test_files(void **state) {
   assert_non_null(strstr(classes, "class,name,examples,predicted,precision,recall,f1\r\n0,ant,2,"));
   assert_non_null(strstr(classes, "\r\n3,\"d\"\"o,g\",5,"));
   assert_non_null(strstr(confusion, "class,predicted,name,predicted_name,examples\r\n"));
+  char *measures = read_text("tables/measures.csv"), *calibration = read_text("tables/calibration.csv");
+  check_measure(measures, "accuracy", real_at(eval, "accuracy"));
+  check_measure(measures, "macro_f1", real_at(json_object_get(eval, "macro"), "f1"));
+  check_measure(measures, "calibration_error", real_at(json_object_get(eval, "calibration"), "error"));
+  check_bins(calibration, json_object_get(json_object_get(eval, "calibration"), "bins"));
+  free(measures);
+  free(calibration);
   free(predictions);
   free(classes);
   free(confusion);

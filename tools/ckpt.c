@@ -18,7 +18,8 @@ static void print_ckpt(const json_t *json) {
   printf("optimizer updates  %s\n", tool_count(tool_number(place, "optimizer_updates"), n));
   printf("data               %s, %s examples, sha256 %.12s...\n", tool_string(data, "name"),
          tool_count(tool_number(data, "train_examples"), n), tool_string(data, "sha256"));
-  printf("written by         %.0f workers (%s)\n", tool_number(world, "workers"), tool_string(world, "strategy"));
+  printf("written by         %.0f worker%s (%s)\n", tool_number(world, "workers"),
+         tool_number(world, "workers") == 1 ? "" : "s", tool_string(world, "strategy"));
   const char *name;
   json_t *value;
   printf("options           ");

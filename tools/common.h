@@ -169,6 +169,7 @@ bool tool_is_ours(void);
 void tool_mark_begin(void);
 void tool_mark_joined(void *user);
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step);
+void tool_mark_without(void *user, int rank);
 void tool_mark_end(int code);
 
 /* ---- launch.c: training by several processes ------------------------------------------------------------------- */
@@ -211,10 +212,13 @@ typedef struct tool_column {
   double scale; /* of numbers and intervals */
 } tool_column;
 
-/* Prints a table on stdout: a line of titles, then one for each row. "-" stands for what is absent. */
+/* Prints a table on stdout: a line of titles, then one for each row. "-" stands for what is absent. On a terminal that it does
+ * not fit, the columns go on below, behind the first one again. */
 void tool_table(const json_t *rows, const tool_column *columns, int n);
 /* What a cell of it says; into buffer, or a constant. */
 const char *tool_cell_text(const tool_column *column, const json_t *row, char buffer[TOOL_CELL_SIZE]);
+/* Characters of a text in UTF-8. */
+int tool_width(const char *text);
 /* Whether a column's cells end at the right. */
 bool tool_cell_is_number(const tool_column *column);
 

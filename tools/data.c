@@ -56,16 +56,18 @@ static void print_columns(const json_t *columns) {
 }
 
 static void print_set(const json_t *json) {
-  char n[2][32], shape[64];
+  char n[32], shape[64];
   printf("%s\n\n", tool_string(json, "name"));
-  printf("training examples  %s\n", tool_count(tool_number(json, "train_examples"), n[0]));
+  printf("training examples  %s\n", tool_count(tool_number(json, "train_examples"), n));
+  if (json_object_get(json, "validation_examples"))
+    printf("validation         %s\n", tool_count(tool_number(json, "validation_examples"), n));
   const char *tests = *tool_string(json, "tested_on") ? "validation" : "test examples";
-  printf("%-17s  %s\n", tests, tool_count(tool_number(json, "test_examples"), n[1]));
+  printf("%-17s  %s\n", tests, tool_count(tool_number(json, "test_examples"), n));
   printf("shape              %s, %s\n", tool_shape(json_object_get(json, "shape"), shape), tool_string(json, "type"));
   if (json_object_get(json, "target_values")) printf("target values      %.0f\n", tool_number(json, "target_values"));
   else printf("classes            %.0f\n", tool_number(json, "classes"));
   if (tool_number(json, "skipped_images") > 0) printf("skipped images     %.0f\n", tool_number(json, "skipped_images"));
-  printf("sha256             %s\n", tool_string(json, "sha256"));
+  if (*tool_string(json, "sha256")) printf("sha256             %s\n", tool_string(json, "sha256"));
   const json_t *name, *names = json_object_get(json, "class_names"), *files = json_object_get(json, "files");
   size_t i;
   json_array_foreach(names, i, name) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ALL_CLASSES = 20, WORST_CLASSES = 10, NAME_COLUMNS = 24 };
+enum { ALL_CLASSES = 20, WORST_CLASSES = 10, NAME_COLUMNS = 24, MATRIX_NAME = 14 };
 
 /* "name", or "class 3" where it has none. */
 static const char *eval_class(const json_t *row, const char *number, const char *name, char buffer[64]) {
@@ -15,6 +15,16 @@ static const char *eval_class(const json_t *row, const char *number, const char 
   return buffer;
 }
 
+/* As many characters of a text as fit, and blanks behind them. */
+static void eval_print_text(const char *text, int columns) {
+  int width = 0;
+  for (; *text && (width < columns || ((unsigned char)*text & 0xc0) == 0x80); text++) {
+    width += ((unsigned char)*text & 0xc0) != 0x80;
+    putchar(*text);
+  }
+  printf("%*s", columns - width, "");
+}
+
 static void eval_print_share(double x) {
   if (isnan(x)) printf("  %9s", "-");
   else printf("  %9.4f", x);
@@ -22,8 +32,8 @@ static void eval_print_share(double x) {
 
 static void eval_print_class(const json_t *row) {
   char name[64], examples[32];
-  printf("%-*.*s  %8s", NAME_COLUMNS, NAME_COLUMNS, eval_class(row, "class", "name", name),
-         tool_count(tool_number(row, "examples"), examples));
+  eval_print_text(eval_class(row, "class", "name", name), NAME_COLUMNS);
+  printf("  %8s", tool_count(tool_number(row, "examples"), examples));
   eval_print_share(tool_number(row, "precision"));
   eval_print_share(tool_number(row, "recall"));
   eval_print_share(tool_number(row, "f1"));
@@ -47,6 +57,32 @@ static void eval_print_classes(const json_t *classes) {
   if (n > ALL_CLASSES) qsort(rows, n, sizeof *rows, eval_by_f1);
   for (size_t i = 0; i < (n > ALL_CLASSES ? WORST_CLASSES : n); i++) eval_print_class(rows[i]);
   free(rows);
+}
+
+/* Where it fits 80 columns; `confusion` in the JSON has it up to more classes. */
+static void eval_print_matrix(const json_t *matrix, const json_t *classes) {
+  const json_t *row, *cell;
+  size_t i, k, n = json_array_size(classes);
+  int widest = 2;
+  char text[64];
+  json_array_foreach(matrix, i, row) {
+    json_array_foreach(row, k, cell) {
+      int width = tool_width(tool_count(json_number_value(cell), text));
+      if (width > widest) widest = width;
+    }
+  }
+  if (n < 2 || !json_is_array(matrix) || 4 + MATRIX_NAME + (int)n * (widest + 1) > 80) return;
+  printf("\nconfusion: a row for each class, a column for what it was taken for\n%*s", 4 + MATRIX_NAME, "");
+  for (k = 0; k < n; k++) printf(" %*zu", widest, k);
+  json_array_foreach(matrix, i, row) {
+    printf("\n%3zu ", i);
+    eval_print_text(eval_class(json_array_get(classes, i), "class", "name", text), MATRIX_NAME);
+    json_array_foreach(row, k, cell) {
+      char count[32];
+      printf(" %*s", widest, tool_count(json_number_value(cell), count));
+    }
+  }
+  printf("\n");
 }
 
 static void eval_print_confused(const json_t *confused) {
@@ -113,6 +149,7 @@ static void eval_print(const json_t *json) {
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
   if (!classes) return;
   eval_print_classes(classes);
+  eval_print_matrix(json_object_get(json, "confusion"), classes);
   eval_print_confused(json_object_get(json, "confused"));
   eval_print_mistakes(json_object_get(json, "mistakes"));
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INDENT 30
+enum { INDENT = 30, VERBS_INDENT = 25, HELP_COLUMNS = 80 };
 
 static const char *const exit_codes[] = {"0 done",
                                          "1 internal error",
@@ -20,13 +20,51 @@ enum { N_EXIT_CODES = sizeof exit_codes / sizeof exit_codes[0] };
 
 const char *tool_exit_code(int i) { return i < N_EXIT_CODES ? exit_codes[i] : NULL; }
 
+/* A text whose first line begins in column `at`, its further ones below `indent`; each ends before HELP_COLUMNS, at a blank. */
+static void print_wrapped(FILE *file, int at, int indent, const char *text) {
+  while (*text) {
+    size_t n = strcspn(text, " ");
+    bool begins = at <= indent;
+    if (!begins && at + 1 + (int)n > HELP_COLUMNS) {
+      fprintf(file, "\n%*s", indent, "");
+      at = indent;
+      begins = true;
+    }
+    at += fprintf(file, "%s%.*s", begins ? "" : " ", (int)n, text);
+    text += n;
+    text += strspn(text, " ");
+  }
+  fputc('\n', file);
+}
+
+/* In lines that end before HELP_COLUMNS, each behind a "|" of a choice. */
+static void print_left(FILE *file, const char *left) {
+  size_t room = HELP_COLUMNS - 2, n;
+  for (; (n = strlen(left)) > room; left += n, room = HELP_COLUMNS - 6) {
+    for (n = room; n > 0 && left[n - 1] != '|';) n--;
+    if (n == 0) break;
+    fprintf(file, "%.*s\n      ", (int)n, left);
+  }
+  fputs(left, file);
+}
+
+/* "  LEFT", then the text from column `indent` on, on a line of its own where LEFT is long. */
+static void print_item(FILE *file, const char *left, int indent, const char *text) {
+  int blanks = indent - 2 - (int)strlen(left);
+  fputs("  ", file);
+  print_left(file, left);
+  if (blanks > 0) fprintf(file, "%*s", blanks, "");
+  else fprintf(file, "\n%*s", indent, "");
+  print_wrapped(file, indent, indent, text);
+}
+
 void tool_help(FILE *file, const tool_verb *verbs) {
   fprintf(file, "Ronde %s trains neural networks on CPUs.\n\n", ronde_version());
   fprintf(file, "  ronde VERB [OPTIONS]\n\nVerbs\n");
   for (const tool_verb *verb = verbs; verb->name; verb++) {
     char left[80];
     snprintf(left, sizeof left, "%s %s", verb->name, verb->words);
-    fprintf(file, "  %-22s %s\n", left, verb->about);
+    print_item(file, left, VERBS_INDENT, verb->about);
   }
   fprintf(file, "\n`ronde VERB --help` lists the options of a verb. A first run:\n\n");
   fprintf(file, "  ronde train --model lenet5 --data fashion-mnist --workers 2 --epochs 5\n\n");
@@ -39,22 +77,22 @@ void tool_help(FILE *file, const tool_verb *verbs) {
 
 void tool_help_parts(FILE *file, const tool_verb *verb) {
   fprintf(file, "ronde %s %s [OPTIONS]\n\n%s.\n\n", verb->name, verb->words, verb->about);
-  for (int i = 0; verb->part(i); i++) fprintf(file, "  %-22s %s\n", verb->part(i)->name, verb->part(i)->about);
+  for (int i = 0; verb->part(i); i++) print_item(file, verb->part(i)->name, VERBS_INDENT, verb->part(i)->about);
   fprintf(file, "\n`ronde %s %s --help` lists the options.\n", verb->name, verb->words);
 }
 
-static void print_option(FILE *file, const ronde_option *option) {
+static void print_option(FILE *file, const char *left, const ronde_option *option) {
+  const char *value = option->default_text;
+  char text[512];
+  snprintf(text, sizeof text, "%s%s%s%s", option->help, value ? " [" : "", value ? value : "", value ? "]" : "");
+  print_item(file, left, INDENT, text);
+}
+
+static void print_config_option(FILE *file, const ronde_option *option) {
   char left[160];
   snprintf(left, sizeof left, "%s%s%s%s", option->value_name ? "--" : "--[no-]", option->name,
            option->value_name ? " " : "", option->value_name ? option->value_name : "");
-  if (strlen(left) > INDENT - 4) {
-    fprintf(file, "  %s\n%*s", left, INDENT, "");
-  } else {
-    fprintf(file, "  %-*s", INDENT - 2, left);
-  }
-  fputs(option->help, file);
-  if (option->default_text) fprintf(file, " [%s]", option->default_text);
-  fputc('\n', file);
+  print_option(file, left, option);
 }
 
 static void print_options(FILE *file, const tool_verb *verb) {
@@ -65,7 +103,7 @@ static void print_options(FILE *file, const tool_verb *verb) {
       group = option.group;
       fprintf(file, "\n%c%s\n", group[0] - 'a' + 'A', group + 1);
     }
-    print_option(file, &option);
+    print_config_option(file, &option);
   }
 }
 
@@ -96,22 +134,20 @@ const tool_general *tool_general_at(const tool_verb *verb, int i) {
 }
 
 void tool_help_verb(FILE *file, const tool_verb *verb) {
-  fprintf(file, "ronde %s %s%s[OPTIONS]\n\n%s.\n\n  %s\n", verb->name, verb->words, *verb->words ? " " : "",
-          verb->about, verb->example);
+  char about[256];
+  fprintf(file, "ronde %s %s%s[OPTIONS]\n\n", verb->name, verb->words, *verb->words ? " " : "");
+  snprintf(about, sizeof about, "%s.", verb->about);
+  print_wrapped(file, 0, 0, about);
+  fprintf(file, "\n  %s\n", verb->example);
   if (verb->has_config) {
-    fprintf(
-        file,
-        "\nDefaults are in brackets. On/off options may be followed by on or off. Every option except --data can\n");
-    fprintf(
-        file,
-        "also be set in the environment: RONDE_VAL_SPLIT for --val-split. RONDE_DATA is the folder of data sets.\n");
+    fputc('\n', file);
+    print_wrapped(
+        file, 0, 0,
+        "Defaults are in brackets. On/off options may be followed by on or off. Every option except --data can "
+        "also be set in the environment: RONDE_VAL_SPLIT for --val-split. RONDE_DATA is the folder of data sets.");
     print_options(file, verb);
   }
   fprintf(file, "\nGeneral\n");
-  for (int i = 0; tool_general_at(verb, i); i++) {
-    const tool_general *general = tool_general_at(verb, i);
-    const char *value = general->option.default_text;
-    fprintf(file, "  %-26s  %s%s%s%s\n", general->shown, general->option.help, value ? " [" : "", value ? value : "",
-            value ? "]" : "");
-  }
+  const tool_general *general;
+  for (int i = 0; (general = tool_general_at(verb, i)); i++) print_option(file, general->shown, &general->option);
 }

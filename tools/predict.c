@@ -23,11 +23,26 @@ typedef struct printer {
   json_text file, names[JSON_NAMES];
 } printer;
 
-static void print_text(printer *p, const ronde_prediction *told) {
+/* Whether a file may hold several examples: an array or a table. */
+static bool holds_rows(const char *file) {
+  static const char *const ends[] = {".npy", ".csv", ".csv.gz"};
+  size_t length = strlen(file);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (length >= strlen(ends[i]) && !strcmp(file + length - strlen(ends[i]), ends[i])) return true;
+  return false;
+}
+
+static void print_text_value(const ronde_prediction *told, int i) {
+  char name[128] = "";
+  if (told->value_names) tool_printable(told->value_names[i], name, sizeof name);
+  printf("  value %4d  %#14.7g%s%s\n", i, (double)told->values[i], *name ? "  " : "", name);
+}
+
+static void print_text(const ronde_prediction *told) {
   char file[256];
   tool_printable(told->file, file, sizeof file);
   printf("%s", file);
-  if (told->index) printf(" [%lld]", (long long)told->index);
+  if (holds_rows(told->file)) printf(" [%lld]", (long long)told->index);
   printf("\n");
   for (int i = 0; i < told->n; i++) {
     char name[128] = "";
@@ -35,7 +50,7 @@ static void print_text(printer *p, const ronde_prediction *told) {
     printf("  class %4lld  %6.2f %%%s%s\n", (long long)told->classes[i], 100 * told->probabilities[i],
            *name ? "  " : "", name);
   }
-  for (int i = 0; i < told->n_values; i++) printf("  value %4d  %.7g\n", i, (double)told->values[i]);
+  for (int i = 0; i < told->n_values; i++) print_text_value(told, i);
 }
 
 static void json_forget(json_text *known) {
@@ -56,16 +71,16 @@ static const char *json_of(json_text *known, const char *text) {
 }
 
 /* JSON tells 1.0, a number, from 1, an integer. */
-static void print_json_real(const char *before, double value) {
+static void print_json_real(const char *before, int digits, double value) {
   char text[40];
-  snprintf(text, sizeof text, "%.6g", value);
+  snprintf(text, sizeof text, "%.*g", digits, value);
   printf("%s%s%s", before, text, strpbrk(text, ".e") ? "" : ".0");
 }
 
 static void print_json_class(printer *p, const ronde_prediction *told, int i) {
   json_text *name = &p->names[(size_t)told->classes[i] % JSON_NAMES];
   printf("%s{\"class\":%lld", i ? "," : "", (long long)told->classes[i]);
-  print_json_real(",\"probability\":", told->probabilities[i]);
+  print_json_real(",\"probability\":", 6, told->probabilities[i]);
   if (told->names[i]) printf(",\"name\":%s", json_of(name, told->names[i]));
   putchar('}');
 }
@@ -75,7 +90,7 @@ static void print_json_line(printer *p, const ronde_prediction *told) {
   printf("{\"file\":%s,\"index\":%lld,\"%s\":[", json_of(&p->file, told->file), (long long)told->index,
          told->n_values ? "values" : "classes");
   for (int i = 0; i < told->n; i++) print_json_class(p, told, i);
-  for (int i = 0; i < told->n_values; i++) print_json_real(i ? "," : "", (double)told->values[i]);
+  for (int i = 0; i < told->n_values; i++) print_json_real(i ? "," : "", 9, (double)told->values[i]);
   puts("]}");
 }
 
@@ -90,11 +105,17 @@ static void print_field(const char *text) {
   if (quoted) putchar('"');
 }
 
+static void print_value_title(const ronde_prediction *told, int i) {
+  putchar(',');
+  if (told->value_names) print_field(told->value_names[i]);
+  else printf("value_%d", i + 1);
+}
+
 static void print_csv(const printer *p, const ronde_prediction *told) {
   if (p->n == 0) {
     printf("file,index");
     for (int i = 0; i < told->n; i++) printf(",class_%d,name_%d,probability_%d", i + 1, i + 1, i + 1);
-    for (int i = 0; i < told->n_values; i++) printf(",value_%d", i + 1);
+    for (int i = 0; i < told->n_values; i++) print_value_title(told, i);
     printf("\r\n");
   }
   print_field(told->file);
@@ -110,7 +131,7 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
 
 static void print_prediction(void *user, const ronde_prediction *told) {
   printer *p = user;
-  if (p->format == TOOL_TEXT) print_text(p, told);
+  if (p->format == TOOL_TEXT) print_text(told);
   else if (p->format == TOOL_JSONL) print_json_line(p, told);
   else if (p->format == TOOL_CSV) print_csv(p, told);
   p->n++;

@@ -2,10 +2,13 @@
  * as its longest cell. */
 #include "common.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 enum { CELL_BYTES = TOOL_CELL_SIZE, TABLE_GAP = 2 };
 
@@ -61,8 +64,7 @@ bool tool_cell_is_number(const tool_column *column) {
   return column->cell != TOOL_CELL_TEXT && column->cell != TOOL_CELL_SHAPE;
 }
 
-/* Characters of a text in UTF-8. */
-static int width_of(const char *text) {
+int tool_width(const char *text) {
   int width = 0;
   for (; *text; text++) width += ((unsigned char)*text & 0xc0) != 0x80;
   return width;
@@ -70,30 +72,54 @@ static int width_of(const char *text) {
 
 /* Text begins at the left, numbers end at the right; nothing stands behind the last cell. */
 static void print_cell(const tool_column *column, const char *text, int width, bool is_last) {
-  int blank = width - width_of(text);
+  int blank = width - tool_width(text);
   if (!tool_cell_is_number(column)) printf("%s%*s", text, is_last ? 0 : blank, "");
   else printf("%*s%s", blank, "", text);
   printf("%*s", is_last ? 0 : TABLE_GAP, "");
 }
 
+/* Columns of the terminal that stdout is; no limit where it is none. */
+static int room_of_output(void) {
+  struct winsize size;
+  if (!isatty(STDOUT_FILENO)) return INT_MAX;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* The columns from `begin` up to `end`, behind the first, which says what a row is. */
+static void print_part(const json_t *rows, const tool_column *columns, const int *widths, int begin, int end) {
+  char buffer[CELL_BYTES];
+  const json_t *row;
+  size_t i;
+  print_cell(&columns[0], columns[0].title, widths[0], begin == end);
+  for (int c = begin; c < end; c++) print_cell(&columns[c], columns[c].title, widths[c], c + 1 == end);
+  printf("\n");
+  json_array_foreach(rows, i, row) {
+    print_cell(&columns[0], tool_cell_text(&columns[0], row, buffer), widths[0], begin == end);
+    for (int c = begin; c < end; c++)
+      print_cell(&columns[c], tool_cell_text(&columns[c], row, buffer), widths[c], c + 1 == end);
+    printf("\n");
+  }
+}
+
 void tool_table(const json_t *rows, const tool_column *columns, int n) {
-  int widths[TOOL_MAX_COLUMNS];
+  int widths[TOOL_MAX_COLUMNS], room = room_of_output();
   char buffer[CELL_BYTES];
   const json_t *row;
   size_t i;
   if (n > TOOL_MAX_COLUMNS) n = TOOL_MAX_COLUMNS;
   for (int c = 0; c < n; c++) {
-    widths[c] = width_of(columns[c].title);
+    widths[c] = tool_width(columns[c].title);
     json_array_foreach(rows, i, row) {
-      int width = width_of(tool_cell_text(&columns[c], row, buffer));
+      int width = tool_width(tool_cell_text(&columns[c], row, buffer));
       if (width > widths[c]) widths[c] = width;
     }
   }
-  for (int c = 0; c < n; c++) print_cell(&columns[c], columns[c].title, widths[c], c + 1 == n);
-  printf("\n");
-  json_array_foreach(rows, i, row) {
-    for (int c = 0; c < n; c++)
-      print_cell(&columns[c], tool_cell_text(&columns[c], row, buffer), widths[c], c + 1 == n);
-    printf("\n");
+  for (int begin = 1, end; begin == 1 || begin < n; begin = end) {
+    int used = widths[0];
+    for (end = begin; end < n && (end == begin || used + TABLE_GAP + widths[end] <= room); end++)
+      used += TABLE_GAP + widths[end];
+    if (begin > 1) printf("\n");
+    print_part(rows, columns, widths, begin, end);
+    if (end == begin) break; /* there is one column only */
   }
 }

@@ -530,6 +530,8 @@ typedef struct ronde_prediction {
   const char *const *names; /* [n], each NULL where the weights do not name their classes */
   int n_values;             /* of networks that tell values; then n is 0 */
   const float *values;      /* [n_values]; of --loss bce the probability of each label */
+  const char *const
+      *value_names; /* [n_values], of the columns of a csv file that they stand in; NULL: they have none */
 } ronde_prediction;
 
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */
@@ -546,6 +548,8 @@ typedef struct ronde_hooks {
   /* train with --on-loss restart, once, from the thread of a rank of this process that ends because another was lost: the
    * step that the run went on from, 0: it began anew, and the last one that has ended on this rank. */
   void (*lost)(void *user, int64_t resumed_step, int64_t step);
+  /* train, from the thread of rank 0: the workers go on without this one, which is lost. May be told again. */
+  void (*left_out)(void *user, int rank);
   const char
       *restarts; /* train: what becomes `restarts` in run.json, a JSON array, told by who has restarted the run */
   void *user;    /* passed to the callbacks above; a source has its own */

@@ -6,6 +6,7 @@
 #include <ronde/measure.h>
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,8 +189,22 @@ static const ronde__option *find_near(int verb, const char *name) {
   return nearest;
 }
 
+/* Of the names that options have elsewhere the nearest one, if it is near and nearer than `least`. */
+static const ronde__option *find_near_alias(int verb, const char *name, int least) {
+  const ronde__option *nearest = NULL;
+  const char *theirs;
+  for (size_t i = 0; (theirs = ronde__option_alias_at(i)); i++) {
+    const ronde__option *ours = ronde__option_find(verb, ronde__option_alias(theirs));
+    int distance = ronde__edit_distance(name, theirs);
+    if (!ours || !ronde__is_near(theirs, distance) || distance >= least) continue;
+    nearest = ours;
+    least = distance;
+  }
+  return nearest;
+}
+
 /* What may be meant by a name that no option has: the same in another spelling, the name that it has elsewhere, or what
- * is near. *is_alias_out: the second. */
+ * is near one of these. *is_alias_out: the second. */
 static const ronde__option *find_meant(int verb, const char *name, bool *is_alias_out) {
   char spelt[80];
   ronde__option_spell(name, spelt, sizeof spelt);
@@ -197,7 +212,11 @@ static const ronde__option *find_meant(int verb, const char *name, bool *is_alia
   const char *alias = ronde__option_alias(spelt);
   const ronde__option *other = alias ? ronde__option_find(verb, alias) : NULL;
   *is_alias_out = !same && other;
-  return same ? same : other ? other : find_near(verb, spelt);
+  if (same || other) return same ? same : other;
+  const ronde__option *near = find_near(verb, spelt);
+  const ronde__option *near_alias =
+      find_near_alias(verb, spelt, near ? ronde__edit_distance(spelt, near->name) : INT_MAX);
+  return near_alias ? near_alias : near;
 }
 
 static ronde_status fail_unknown(int verb, const char *name) {

@@ -371,6 +371,9 @@ static ronde_status unknown_name(const char *spec, size_t length) {
   if (there)
     return ronde__fail(RONDE_E_USAGE, "data set %s: it is a file, but a data set is needed: " NAMES,
                        ronde__shown(spec, shown));
+  if (strchr(spec, '/') && length == strlen(spec))
+    return ronde__fail(RONDE_E_INPUT, "%s: no such file or folder, nor a data set of this name: there are " NAMES,
+                       ronde__shown(spec, shown));
   const char *near = near_name(spec, length);
   ronde__shown(spec, shown);
   if (length < strlen(shown)) shown[length] = '\0';

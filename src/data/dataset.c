@@ -175,21 +175,8 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
   return dataset_decode(data->impl, train_only, store_out);
 }
 
-ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
-  int64_t drawn = data->augments ? epoch : 0;
-  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
-  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
-}
-
-static int64_t source_elems(const ronde_source *source) {
-  int64_t elems = 1;
-  for (int d = 0; d < source->rank; ++d) elems *= source->dims[d];
-  return elems;
-}
-
 static ronde_status check_tokens(const ronde_source *source, const int64_t *ids, int64_t n, const int32_t *x) {
-  int64_t elems = source_elems(source);
+  int64_t elems = ronde__source_elems(source);
   for (int64_t i = 0; i < n * elems; ++i)
     if (x[i] < 0 || x[i] >= source->vocabulary)
       return ronde__fail(RONDE_E_INPUT, "%s: token %d of example %lld is not within the %lld of the vocabulary",
@@ -197,8 +184,9 @@ static ronde_status check_tokens(const ronde_source *source, const int64_t *ids,
   return RONDE_OK;
 }
 
-ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
-                              int64_t *labels, float *targets) {
+/* Reads from the source, whoever's it is, and checks what it gave. */
+static ronde_status dataset_read_checked(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n,
+                                         float *x, int64_t *labels, float *targets) {
   const ronde_source *source = &data->source;
   ronde_status status = source->read(source->user, split, ids, n, x, labels, targets);
   if (status != RONDE_OK && !data->impl)
@@ -211,6 +199,31 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
                          source->name, (long long)labels[i], (long long)ids[i / l], (long long)source->classes,
                          (long long)source->classes - 1);
   return data->impl || !source->vocabulary ? RONDE_OK : check_tokens(source, ids, n, (const int32_t *)(void *)x);
+}
+
+static void dataset_mask(const ronde__data *data, int64_t epoch, const int64_t *ids, int64_t n, float *x,
+                         int64_t *labels) {
+  int64_t elems = ronde__source_elems(&data->source);
+  for (int64_t i = 0; i < n && data->masking.share > 0; ++i)
+    ronde__masking_apply(&data->masking, epoch, ids[i], elems, (int32_t *)(void *)x + i * elems, labels + i * elems);
+}
+
+ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                              int64_t *labels, float *targets) {
+  RONDE_TRY(dataset_read_checked(data, split, ids, n, x, labels, targets));
+  dataset_mask(data, 0, ids, n, x, labels);
+  return RONDE_OK;
+}
+
+ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
+  dataset_impl *im = data->impl;
+  if (!im) RONDE_TRY(dataset_read_checked(data, RONDE_SPLIT_TRAIN, ids, n, x, labels, targets));
+  int64_t moved = im && (im->crop || im->flip) ? epoch : 0;
+  if (im && !store) RONDE_TRY(dataset_borrow_rows(im, RONDE_SPLIT_TRAIN, moved, ids, n, x, labels, targets));
+  if (im && store) RONDE_TRY(dataset_read_rows(im, store, RONDE_SPLIT_TRAIN, moved, ids, n, x, labels, targets));
+  dataset_mask(data, epoch, ids, n, x, labels);
+  return RONDE_OK;
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -297,6 +310,7 @@ static ronde_status dataset_inspect(dataset_impl *im, int64_t limit, ronde__data
     im->facts.largest_label = ronde__max(im->facts.largest_label, store.facts.largest_label);
     im->facts.largest_token = ronde__max(im->facts.largest_token, store.facts.largest_token);
     im->facts.n_beyond_unit += store.facts.n_beyond_unit;
+    im->facts.n_one_hot += store.facts.n_one_hot;
     if (train) im->standard = table_standard(&store);
     memcpy(train ? data->sha256 : data->test_sha256, store.sha256[split], sizeof data->sha256);
     ronde_status status = dataset_check_labels(im, &store, limit);
@@ -417,9 +431,11 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
+  data->has_other_val = im->set.other_val && !im->set.test_is_val;
   if (im->set.kind == &ronde__folder_kind && im->facts.n[RONDE_SPLIT_TEST] == 0 && !options->any_split)
     ronde__log(RONDE_LOG_WARNING, "%s: it has neither test/ nor val/, so there are no test examples", options->spec);
   data->n_beyond_unit = im->facts.n_beyond_unit;
+  data->is_one_hot = im->facts.n_one_hot > 0 && im->facts.n_one_hot == im->facts.n[0] + im->facts.n[1];
   data->augments = options->crop || options->flip;
   im->scaling = ronde__scaling_of(&data->normalization, im->facts.f32 ? 1 : 255);
   fill_source(im, options->classes, &data->source);
@@ -454,7 +470,7 @@ static ronde_status dataset_read_labels(const ronde__data *data, ronde_split spl
   const ronde_source *source = &data->source;
   int64_t ids[CHUNK], n = source->n_examples[split];
   float *x;
-  RONDE__ALLOC(x, CHUNK * (size_t)source_elems(source) * sizeof *x, source->name);
+  RONDE__ALLOC(x, CHUNK * (size_t)ronde__source_elems(source) * sizeof *x, source->name);
   ronde_status status = RONDE_OK;
   for (int64_t at = 0; at < n && status == RONDE_OK; at += CHUNK) {
     int64_t n_now = ronde__min(CHUNK, n - at);

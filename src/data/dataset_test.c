@@ -409,8 +409,8 @@ static void test_npy_sets_that_do_not_fit_are_named(void **state) {
     size_t x_bytes, y_bytes;
     const char *reason;
   } cases[] = {
-      {DICT("'<f8'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 64, 16,
-       "train_x.npy: offset 10: the images are of type float64"},
+      {DICT("'<f2'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 16, 16,
+       "train_x.npy: offset 10: the images are of type float16"},
       {DICT("'|i1'", "(2, 1, 2, 2)"), DICT("'<i8'", "(2,)"), 8, 16,
        "train_x.npy: offset 10: the images are of type int8"},
       {DICT("'|u1'", "(8,)"), DICT("'<i8'", "(8,)"), 8, 64, "train_x.npy: offset 10: inputs of rank 1"},
@@ -419,7 +419,8 @@ static void test_npy_sets_that_do_not_fit_are_named(void **state) {
        "train_y.npy: offset 10: the targets are of type float16"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(2, 1, 1)"), 8, 8, "train_y.npy: offset 10: targets of rank 3"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<f4'", "(3, 1)"), 8, 12, "train_y.npy: offset 10: 3 rows of targets, but "},
-      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(2, 1)"), 8, 16, "train_y.npy: offset 10: labels of rank 2"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(2, 2)"), 8, 32, "train_y.npy: offset 10: 2 labels an example"},
+      {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(2, 1, 1)"), 8, 16, "train_y.npy: offset 10: labels of rank 3"},
       {DICT("'|u1'", "(2, 2, 2)"), DICT("'<i8'", "(3,)"), 8, 24, "train_y.npy: offset 10: 3 labels, but "},
   };
   for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {

@@ -1,5 +1,5 @@
-/* A set of npy files: train_x.npy, images NCHW (or NHW, or NHWC where --layout says so) f32 or u8, or a table (N, F), also
- * of f64; or tokens (N, T) of integers other than u8. train_y.npy, labels (N,) or, for each step of a sequence, (N, T), of
+/* A set of npy files: train_x.npy, images NCHW (or NHW, or NHWC where --layout says so) or a table (N, F), f32, f64 or u8; or
+ * tokens (N, T) of integers other than u8. train_y.npy, labels (N,), also as (N, 1), or, for each step of a sequence, (N, T), of
  * integers, or targets (N,) or (N, T) of floats; test_x.npy and test_y.npy may be absent. */
 #include "data/normalization.h"
 #include "data/set.h"
@@ -39,15 +39,14 @@ static ronde_status npy_check_layout(const char *path, const ronde__npy *npy, ro
 static ronde_status npy_check_images(const char *path, const ronde__npy *npy, ronde__image_layout layout,
                                      npy_images *images_out) {
   bool is_table = npy->rank == 2;
-  bool f32 = npy->type == 'f' && (npy->item_bytes == 4 || (is_table && npy->item_bytes == 8)),
-       u8 = npy->type == 'u' && npy->item_bytes == 1;
+  bool f32 = npy->type == 'f' && npy->item_bytes >= 4, u8 = npy->type == 'u' && npy->item_bytes == 1;
   bool are_tokens = is_table && npy->type != 'f' && !u8;
   if (!f32 && !u8 && !are_tokens) {
     char type[24];
     npy_type_text(npy, type, sizeof type);
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 10: the %s of type %s; %s is needed", path,
-                       is_table ? "table is" : "images are", type,
-                       is_table ? "float32, float64, uint8 or, for tokens, another integer" : "float32 or uint8");
+    return ronde__fail(
+        RONDE_E_INPUT, "%s: offset 10: the %s of type %s; %s is needed", path, is_table ? "table is" : "images are",
+        type, is_table ? "float32, float64, uint8 or, for tokens, another integer" : "float32, float64 or uint8");
   }
   if (npy->rank < 2 || npy->rank > 4)
     return ronde__fail(RONDE_E_INPUT,
@@ -92,10 +91,10 @@ static int64_t npy_example_elems(const npy_images *im) { return im->dims[0] * im
 static ronde_status npy_take_examples(ronde__stream *stream, const ronde__npy *npy, const npy_images *im, int64_t first,
                                       int64_t n, void *x) {
   int64_t elems = npy_example_elems(im);
-  if (im->is_table && im->f32) return ronde__npy_take_f32(stream, npy, first * elems, n * elems, x);
-  RONDE_TRY(ronde__npy_take(stream, npy, first * elems, n * elems, x));
+  if (im->f32) RONDE_TRY(ronde__npy_take_f32(stream, npy, first * elems, n * elems, x));
+  else RONDE_TRY(ronde__npy_take(stream, npy, first * elems, n * elems, x));
   if (!im->nhwc || im->dims[0] == 1) return RONDE_OK;
-  return npy_turn(ronde__stream_name(stream), im, n, (size_t)npy->item_bytes, x);
+  return npy_turn(ronde__stream_name(stream), im, n, im->f32 ? sizeof(float) : 1, x);
 }
 
 /* Each step of a sequence of tokens may have a label. */
@@ -108,8 +107,13 @@ static ronde_status npy_check_labels(const char *path, const ronde__npy *npy, co
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: the targets are of type %s; float32 or float64 is needed", path,
                        type);
   }
-  bool two = are_values || of_tokens;
-  if (npy->rank != 1 && (npy->rank != 2 || !two))
+  bool two = are_values || of_tokens, are_rows = npy->rank == 2 && (two || npy->dim[1] == 1);
+  if (npy->rank == 2 && !are_rows)
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: offset 10: %lld labels an example, but one is needed, (N,): numpy.argmax(y, 1) makes it of one-hot rows",
+        path, (long long)npy->dim[1]);
+  if (npy->rank != 1 && !are_rows)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 10: %s of rank %d; (N,)%s is needed", path,
                        are_values ? "targets" : "labels", npy->rank, two ? " or (N, T)" : "");
   if (npy->dim[0] != n)
@@ -125,7 +129,9 @@ static int64_t npy_target_elems(const ronde__npy *npy) {
 }
 
 /* Of sequences; 0: an example has one label. */
-static int64_t npy_label_elems(const ronde__npy *npy) { return npy->type != 'f' && npy->rank == 2 ? npy->dim[1] : 0; }
+static int64_t npy_label_elems(const ronde__npy *npy, bool of_tokens) {
+  return of_tokens && npy->type != 'f' && npy->rank == 2 ? npy->dim[1] : 0;
+}
 
 static ronde_status npy_scan_path(const char *path, ronde__npy *npy_out) {
   ronde__stream *stream;
@@ -146,7 +152,7 @@ static const char *npy_kind_text(bool is_table, int64_t columns, char text[64]) 
 /* Whether test files are of one kind with those of training. */
 static ronde_status npy_check_test(const ronde__set *set, const npy_images *im, const ronde__npy *y,
                                    const ronde__facts *train) {
-  int64_t target_elems = npy_target_elems(y), label_elems = npy_label_elems(y);
+  int64_t target_elems = npy_target_elems(y), label_elems = npy_label_elems(y, im->are_tokens);
   const char *x_path = set->x_path[RONDE_SPLIT_TEST], *y_path = set->y_path[RONDE_SPLIT_TEST];
   char a[64], b[64];
   if (im->is_table != train->is_table || (im->is_table && im->dims[0] != train->dims[0]))
@@ -186,7 +192,7 @@ static ronde_status npy_scan(const ronde__set *set, ronde__facts *facts_out) {
     facts.is_table = im.is_table;
     facts.are_tokens = im.are_tokens;
     facts.target_elems = npy_target_elems(&y);
-    facts.label_elems = npy_label_elems(&y);
+    facts.label_elems = npy_label_elems(&y, im.are_tokens);
     facts.label_offset[split] = y.data_offset;
     facts.label_bytes[split] = y.item_bytes;
   }
@@ -225,7 +231,8 @@ static ronde_status npy_fill_answers(const char *path, const char *x_path, int64
   RONDE_TRY(ronde__stream_open(path, &stream));
   ronde_status status = ronde__npy_scan(stream, &npy);
   if (status == RONDE_OK) status = npy_check_labels(path, &npy, x_path, n, facts->are_tokens);
-  bool same = npy_target_elems(&npy) == facts->target_elems && npy_label_elems(&npy) == facts->label_elems;
+  bool same =
+      npy_target_elems(&npy) == facts->target_elems && npy_label_elems(&npy, facts->are_tokens) == facts->label_elems;
   if (status == RONDE_OK && !same)
     status = ronde__fail(RONDE_E_INPUT, "%s: offset 10: the file changed while it was in use", path);
   if (status == RONDE_OK)

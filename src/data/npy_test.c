@@ -224,9 +224,14 @@ static void test_images_for_predict(void **state) {
   assert_true(shape.dim[0] == 3 && shape.dim[1] == 1 && shape.dim[2] == 1);
   assert_memory_equal(x, values, sizeof values);
   ronde__free(x);
-  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(1, 1, 1, 3)"), values, sizeof values));
+  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f2'", "False", "(1, 1, 1, 3)"), values, 6));
   check_failed(&lines, read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_E_INPUT, path,
-               "images are of type float64");
+               "images are of type float16");
+  const double doubles[6] = {0, -1, 2.5, 51, 254, 1e9};
+  test_write_bytes(folder, "x.npy", test_npy(DICT("'<f8'", "False", "(2, 3, 1, 1)"), doubles, sizeof doubles));
+  assert_int_equal(read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
+  assert_memory_equal(x, values, sizeof values);
+  ronde__free(x);
   test_write_bytes(folder, "x.npy", test_npy(DICT("'<f4'", "False", "(2, 3)"), values, sizeof values));
   assert_int_equal(read_inputs(path, RONDE__IMAGE_AUTO, &n, &shape, &x), RONDE_OK);
   assert_true(n == 2 && shape.rank == 1 && shape.dim[0] == 3);

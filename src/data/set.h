@@ -19,6 +19,7 @@ typedef struct ronde__facts {
   int64_t largest_label;   /* of both splits; set once they are decoded */
   int64_t largest_token;   /* the same of inputs that are tokens */
   int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
+  int64_t n_one_hot;       /* examples of several targets, of which one is 1 and the others are 0; in the same way */
   int64_t label_offset[2]; /* where labels begin in their file, and the bytes of each: to say where a wrong one is */
   int64_t label_bytes[2];
   int64_t note_bytes; /* csv: of what is known of the columns, as text with a 0 behind it; else 0 */

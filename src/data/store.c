@@ -72,17 +72,27 @@ static ronde_status store_write_note(const ronde__set *set, const ronde__facts *
   return same ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its columns", set->name);
 }
 
+static bool is_one_hot(const float *targets, int64_t n) {
+  int64_t n_ones = 0, n_zeros = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    n_ones += targets[k] == 1;
+    n_zeros += targets[k] == 0;
+  }
+  return n > 1 && n_ones == 1 && n_zeros == n - 1;
+}
+
 ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout *layout, const bool want[2], bool hash,
                                char *base, ronde__facts *facts, char sha256[2][65]) {
-  int64_t largest = 0, largest_token = 0, n_beyond = 0;
+  int64_t largest = 0, largest_token = 0, n_beyond = 0, n_one_hot = 0, n_targets = facts->target_elems;
   for (int split = 0; split < 2; ++split) {
     if (!want[split] || facts->n[split] == 0) continue;
     void *answers = base + layout->answers[split];
     int64_t *labels = facts->target_elems ? NULL : answers;
     RONDE_TRY(set->kind->fill(set, facts, split, base + layout->x[split], labels, labels ? NULL : answers));
     const float *targets = answers;
-    for (int64_t i = 0; !labels && i < facts->n[split] * facts->target_elems; ++i)
-      n_beyond += targets[i] < 0 || targets[i] > 1;
+    for (int64_t i = 0; i < facts->n[split] * n_targets; ++i) n_beyond += targets[i] < 0 || targets[i] > 1;
+    for (int64_t i = 0; n_targets && i < facts->n[split]; ++i)
+      n_one_hot += is_one_hot(targets + i * n_targets, n_targets);
     for (int64_t i = 0; labels && i < facts->n[split] * ronde__facts_labels(facts); ++i)
       largest = ronde__max(largest, labels[i]);
     const int32_t *tokens = (const int32_t *)(const void *)(base + layout->x[split]);
@@ -95,6 +105,7 @@ ronde_status ronde__store_fill(const ronde__set *set, const ronde__store_layout 
   facts->largest_label = largest;
   facts->largest_token = facts->f32 ? largest_token : UINT8_MAX;
   facts->n_beyond_unit = n_beyond;
+  facts->n_one_hot = n_one_hot;
   return RONDE_OK;
 }
 

@@ -610,13 +610,15 @@ int64_t ronde_graph_parameters(const ronde_graph *graph) {
   return n;
 }
 
+int64_t ronde__node_flops(const ronde_graph *graph, const ronde__node *node) {
+  const ronde__op *op = ronde__ops[node->kind];
+  ronde__shape in[RONDE__OP_MAX_INPUTS];
+  for (int i = 0; i < node->n_inputs; i++) in[i] = graph->tensors[node->in[i]]->shape;
+  return op->flops ? op->flops(&node->attr, in, &graph->tensors[node->out[0]]->shape) : 0;
+}
+
 int64_t ronde_graph_forward_flops(const ronde_graph *graph) {
   int64_t n = 0;
-  for (int i = 0; i < graph->n_nodes; i++) {
-    const ronde__node *node = &graph->nodes[i];
-    const ronde__op *op = ronde__ops[node->kind];
-    if (op->flops)
-      n += op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out[0]]->shape);
-  }
+  for (int i = 0; i < graph->n_nodes; i++) n += ronde__node_flops(graph, &graph->nodes[i]);
   return n;
 }

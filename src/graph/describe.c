@@ -85,6 +85,8 @@ bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, cons
   for (int i = 0; i < node->n_outputs; i++) out[i] = graph->tensors[node->out[i]]->shape;
   const ronde__op_desc offered = step->desc;
   step->op->layouts(&step->desc, in, out);
+  for (int i = 0; i < node->n_params && step->op->any_weights; i++)
+    if (stored[i]) step->desc.param[i] = *stored[i];
   if (are_stored_so(&step->desc, stored)) return true;
   ronde__op_desc own = step->desc;
   for (ronde__layout layout = RONDE__ROWS; layout <= RONDE__BLOCKS; layout++) {

@@ -82,6 +82,8 @@ ronde_tensor *ronde__graph_add_node(ronde__op_kind kind, const char *name, const
 void *ronde__graph_fail(ronde_graph *graph, ronde_status status);
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
 ronde_status ronde__graph_finish(ronde_graph *graph);
+/* Of a forward pass of one example: multiply-adds x 2. */
+int64_t ronde__node_flops(const ronde_graph *graph, const ronde__node *node);
 /* Batch normalisations take the statistics of all replicas' examples from now on; returns how many there are. */
 int ronde__graph_synchronise(ronde_graph *graph);
 

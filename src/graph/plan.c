@@ -177,7 +177,7 @@ static void join_follower(builder *b, int index, const ronde__node *node, ronde_
     b->fused_into[next] = index;
 }
 
-/* Where several nodes use a parameter, the first of them says how it is stored. */
+/* Where several nodes use a parameter, the first of them that is not content with any order says how it is stored. */
 static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__plan_step *step) {
   const ronde__weight_layout *stored[RONDE__OP_MAX_PARAMS];
   for (int i = 0; i < node->n_params; i++) stored[i] = b->stored[node->param[i]].o ? &b->stored[node->param[i]] : NULL;
@@ -186,8 +186,17 @@ static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__pla
                        "%s: an earlier layer stores the shared %s in another order than this layer's input allows; "
                        "share it between layers whose inputs are both vectors, or both images of equal size",
                        node->label, b->graph->params[node->param[0]].name);
-  for (int i = 0; i < node->n_params; i++) b->stored[node->param[i]] = step->desc.param[i];
+  for (int i = 0; i < node->n_params && !step->op->any_weights; i++) b->stored[node->param[i]] = step->desc.param[i];
   return RONDE_OK;
+}
+
+/* Of those that are content with any: what a layer behind them has said. */
+static void settle_weights(builder *b) {
+  for (int i = 0; i < b->plan->n_steps; i++) {
+    ronde__plan_step *step = &b->plan->steps[i];
+    for (int j = 0; j < step->desc.n_params && step->op->any_weights; j++)
+      if (b->stored[step->param[j]].o) step->desc.param[j] = b->stored[step->param[j]];
+  }
 }
 
 /* The value of an input as a step that is laid out for the rank's own examples finds it; of one that works on a rank's
@@ -363,6 +372,7 @@ static ronde_status lay_out(builder *b) {
   b->value_of[graph->input] = plan->input;
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
+  settle_weights(b);
   plan->output = b->options->n_all ? -1 : b->value_of[graph->output];
   RONDE_TRY(order_gradients(plan));
   if (b->options->stage.neighbours) {

@@ -78,13 +78,15 @@ static ronde_status header_load(header_reader *r) {
   bool sound = length > 0 && length <= r->n_bytes - 8 && r->bytes[8] == '{';
   ronde__foreign foreign = sound ? RONDE__FOREIGN_NONE : ronde__foreign_kind(r->bytes, r->n_bytes);
   if (foreign) return ronde__foreign_fail(r->path, foreign);
+  if (length > MAX_HEADER_BYTES)
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: offset 0: not a safetensors file: it would have a header of %llu bytes, more than the "
+                       "format's limit of %u",
+                       r->path, (unsigned long long)length, MAX_HEADER_BYTES);
   if (length > r->n_bytes - 8)
     return ronde__fail(RONDE_E_INPUT,
                        "%s: offset 0: the header claims %llu bytes, the file holds %zu after that (cut short?)",
                        r->path, (unsigned long long)length, r->n_bytes - 8);
-  if (length > MAX_HEADER_BYTES)
-    return ronde__fail(RONDE_E_INPUT, "%s: offset 0: the header claims %llu bytes, more than the format's limit of %u",
-                       r->path, (unsigned long long)length, MAX_HEADER_BYTES);
   r->header_bytes = (size_t)length;
   r->data_begin = 8 + length;
   const char *text = (const char *)r->bytes + 8;

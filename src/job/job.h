@@ -115,6 +115,7 @@ typedef struct ronde__job {
   ronde__optim_options optim;
   char *best_path;   /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
+  bool *may_lose;    /* train: [ranks], owned: whose loss does not end the run. NULL: everybody's does */
   ronde__drill drills[RONDE__N_DRILLS];
   ronde__safetensors *init;          /* --init, or NULL */
   char *init_path;                   /* the file that was taken for it, or NULL */

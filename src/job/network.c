@@ -271,9 +271,8 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph) {
   int64_t n = 0;
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    const ronde__op *op = ronde__ops[node->kind];
-    if (!op->flops) continue;
-    int64_t forward = op->flops(&node->attr, &graph->tensors[node->in[0]]->shape, &graph->tensors[node->out[0]]->shape);
+    int64_t forward = ronde__node_flops(graph, node);
+    if (forward == 0) continue;
     bool own = !graph->params[node->param[0]].frozen, first = true;
     for (int j = 0; j < i && first; j++) first = !trains(graph, &graph->nodes[j]);
     /* Where nothing in front of it trains, nobody needs its input's gradient. */

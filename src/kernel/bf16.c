@@ -44,6 +44,15 @@ const ronde__bf16 *ronde__bf16_available(int i) {
   return i >= 0 && (size_t)i < RONDE__COUNT(available) ? available[i] : NULL;
 }
 
+/* AMD's CPUs issue vdpbf16ps twice a cycle, as often as a multiply-add; Intel's once, which makes its peak that of f32. */
+bool ronde__bf16_pays(const ronde__bf16 *bf16) {
+#ifdef RONDE_HAVE_BF16
+  return bf16->is_tiles || __builtin_cpu_is("amd");
+#else
+  return bf16->is_tiles;
+#endif
+}
+
 const ronde__bf16 *ronde__bf16_get(const ronde__kernels *kernels) {
   const char *wanted = getenv("RONDE_ISA");
   if (strcmp(kernels->isa, "avx512") != 0) return NULL;

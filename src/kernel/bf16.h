@@ -16,7 +16,7 @@ enum { RONDE__BF16_STEP = 32, RONDE__BF16_PANEL = 16 };
 
 typedef struct ronde__bf16 {
   const char *name; /* "amx", "avx512_bf16": also in RONDE_ISA */
-  bool pays;        /* it was faster than f32 where it was measured (docs/notebook/bf16.md) */
+  bool is_tiles;    /* many times the arithmetic of f32; else at most twice: less than some forms in f32 save */
   /* shape.ldb is not read: it follows from k. */
   ronde__gemm_fn gemm;
   /* out[j] = x[j], j < n */
@@ -37,5 +37,7 @@ typedef struct ronde__bf16 {
 const ronde__bf16 *ronde__bf16_get(const ronde__kernels *kernels);
 /* All that this CPU can run, the best first; NULL past the end. */
 const ronde__bf16 *ronde__bf16_available(int i);
+/* Whether it was faster than f32 where it was measured on CPUs of this kind (docs/notebook/bf16.md). */
+bool ronde__bf16_pays(const ronde__bf16 *bf16);
 
 #endif

@@ -127,7 +127,7 @@ static float peak_amx(int64_t turns) {
 
 const ronde__bf16 ronde__bf16_amx = {
     .name = "amx",
-    .pays = true,
+    .is_tiles = true,
     .gemm = gemm_amx,
     .pack = ronde__bf16_pack,
     .pack_panels = ronde__bf16_pack_panels,

@@ -219,12 +219,16 @@ typedef struct ronde__kernels {
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
   float (*sum)(const float *x, int64_t n);
-  /* The largest of n > 0 numbers; what is no number is not looked at. */
-  float (*max)(const float *x, int64_t n);
-  /* x[j] = exp(factor * x[j] - shift), which is at most exp(88); returns their sum, for short rows */
-  float (*exp_sum)(float *x, float factor, float shift, int64_t n);
-  /* ds[j] = p[j] * (dp[j] - shift); ds may be p or dp */
-  void (*softmax_backward)(const float *p, const float *dp, float shift, float *ds, int64_t n);
+  /* A tile of a softmax over rows, x [rows][n]: column c sees rows r <= c + reach, r < rows. What is seen becomes
+   * exp(factor * x - most[c]), the rest 0. most [n]: the largest factor * x up to here, -INFINITY at first; sum [n]: of the
+   * exponentials. Both go on from earlier tiles, whose own must be multiplied by changed [n]. */
+  void (*softmax_columns)(float *x, int64_t ld, int64_t rows, int64_t n, int64_t reach, float factor, float *most,
+                          float *sum, float *changed);
+  /* x[r][c] *= factor[c], r < rows, c < n */
+  void (*scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const float *factor);
+  /* The same tile again: x becomes p = exp(factor * x - shift[c]), and dx p * (dx - dx_shift[c]); both 0 where not seen. */
+  void (*softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
+                                   float factor, const float *shift, const float *dx_shift);
 
   /* One step of an LSTM for one example of h values. gates [4h], of i, f, g, o: the sums of products, to which bias [4h]
    * (NULL: none) is added, become the gates. cell_before NULL: zeros. */

@@ -111,9 +111,11 @@ void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(dot)(const float *x, const float *y, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
-float NAME(max)(const float *x, int64_t n);
-float NAME(exp_sum)(float *x, float factor, float shift, int64_t n);
-void NAME(softmax_backward)(const float *p, const float *dp, float shift, float *ds, int64_t n);
+void NAME(softmax_columns)(float *x, int64_t ld, int64_t rows, int64_t n, int64_t reach, float factor, float *most,
+                           float *sum, float *changed);
+void NAME(scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const float *factor);
+void NAME(softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
+                                    float factor, const float *shift, const float *dx_shift);
 void NAME(lstm_step)(float *gates, const float *bias, const float *cell_before, float *cell, float *y, int64_t h);
 void NAME(lstm_step_back)(const float *gates, const float *cell_before, const float *cell, const float *dy, float *dh,
                           float *dcell, float *dgates, int64_t h);

@@ -1,45 +1,108 @@
-/* Rows of a softmax, in pieces that become one sum. */
+/* Tiles of a softmax over rows, in which a lane is a column: tiles one below the other become one softmax. A column sees the
+ * rows of a tile up to `reach` beyond its own number. */
 #include "kernel/simd_math.h"
 
-float NAME(max)(const float *x, int64_t n) {
-  vec most = splat(x[0]);
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) most = blend(load(x + i) > most, load(x + i), most);
-  float lane[LANES], result;
-  store(lane, most);
-  result = lane[0];
-  for (int l = 1; l < LANES; l++) result = lane[l] > result ? lane[l] : result;
-  for (; i < n; i++) result = x[i] > result ? x[i] : result;
-  return result;
+#include <math.h>
+
+/* Of a vector of columns: the first `all` rows are seen by all of its lanes, those up to `some` by its last ones. */
+typedef struct sight {
+  int64_t all, some;
+  vec own; /* the row that a lane sees last */
+} sight;
+
+INLINE int64_t within(int64_t x, int64_t rows) { return x < 0 ? 0 : ronde__min(x, rows); }
+
+INLINE sight sight_of(int64_t rows, int64_t column, int64_t live, int64_t reach) {
+  float own[LANES];
+  for (int l = 0; l < LANES; l++) own[l] = (float)(column + reach + l);
+  return (sight){within(column + reach + 1, rows), within(column + reach + live, rows), load(own)};
 }
 
-float NAME(exp_sum)(float *x, float factor, float shift, int64_t n) {
-  vec sum[MOST] = {{0}};
-  int64_t i = 0;
-  for (; i + MOST * LANES <= n; i += MOST * LANES) {
-    vec e[MOST];
-    UNROLL
-    for (int v = 0; v < MOST; v++) e[v] = load(x + i + v * LANES) * factor - shift;
-    exp_each(MOST, e);
-    UNROLL
-    for (int v = 0; v < MOST; v++) {
-      store(x + i + v * LANES, e[v]);
-      sum[v] += e[v];
+INLINE vec largest_seen(const float *x, int64_t ld, int64_t live, const sight *s) {
+  vec most = splat(-INFINITY);
+  for (int64_t r = 0; r < s->some; r++) {
+    vec row = load_some(x + r * ld, live);
+    ivec larger = row > most;
+    if (r >= s->all) larger &= s->own >= (float)r;
+    most = blend(larger, row, most);
+  }
+  return most;
+}
+
+/* exp(factor * row - shift) of `n` rows from r on; what is not seen becomes zero. */
+INLINE void exp_rows(const int n, const float *x, int64_t ld, int64_t live, int64_t r, float factor, vec shift,
+                     const sight *s, vec *e) {
+  UNROLL
+  for (int i = 0; i < n; i++) e[i] = load_some(x + (r + i) * ld, live) * factor - shift;
+  exp_each(n, e);
+  if (r >= s->all) e[0] = blend(s->own >= (float)r, e[0], (vec){0});
+}
+
+INLINE void clear_rows(float *x, int64_t ld, int64_t from, int64_t rows, int64_t live) {
+  for (int64_t r = from; r < rows; r++) store_some(x + r * ld, (vec){0}, live);
+}
+
+void NAME(softmax_columns)(float *x, int64_t ld, int64_t rows, int64_t n, int64_t reach, float factor, float *most,
+                           float *sum, float *changed) {
+  for (int64_t c = 0; c < n; c += LANES) {
+    int64_t live = ronde__min(LANES, n - c), r = 0;
+    sight s = sight_of(rows, c, live, reach);
+    vec before = load_some(most + c, live), largest = largest_seen(x + c, ld, live, &s) * factor;
+    largest = blend(largest > before, largest, before);
+    vec change = before - largest, e[MOST];
+    exp_each(1, &change);
+    change = blend(before == largest, splat(1), change); /* both may be -INFINITY */
+    vec total = load_some(sum + c, live) * change;
+    for (; r + MOST <= s.all; r += MOST) {
+      exp_rows(MOST, x + c, ld, live, r, factor, largest, &s, e);
+      UNROLL
+      for (int i = 0; i < MOST; i++) {
+        store_some(x + c + (r + i) * ld, e[i], live);
+        total += e[i];
+      }
     }
+    for (; r < s.some; r++) {
+      exp_rows(1, x + c, ld, live, r, factor, largest, &s, e);
+      store_some(x + c + r * ld, e[0], live);
+      total += e[0];
+    }
+    clear_rows(x + c, ld, s.some, rows, live);
+    store_some(most + c, largest, live);
+    store_some(sum + c, total, live);
+    store_some(changed + c, change, live);
   }
-  for (; i < n; i += LANES) {
-    int64_t live = ronde__min(LANES, n - i);
-    vec e = load_some(x + i, live) * factor - shift;
-    exp_each(1, &e);
-    store_some(x + i, e, live);
-    sum[0] += load_some(x + i, live);
-  }
-  return lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-void NAME(softmax_backward)(const float *p, const float *dp, float shift, float *ds, int64_t n) {
-  for (int64_t i = 0; i < n; i += LANES) {
-    int64_t live = ronde__min(LANES, n - i);
-    store_some(ds + i, load_some(p + i, live) * (load_some(dp + i, live) - shift), live);
+void NAME(scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const float *factor) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < n; c++) x[r * ld + c] *= factor[c];
+}
+
+INLINE void slope_row(float *x, float *dx, vec p, vec shift, int64_t live) {
+  store_some(x, p, live);
+  store_some(dx, p * (load_some(dx, live) - shift), live);
+}
+
+void NAME(softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
+                                    float factor, const float *shift, const float *dx_shift) {
+  for (int64_t c = 0; c < n; c += LANES) {
+    int64_t live = ronde__min(LANES, n - c), r = 0;
+    sight s = sight_of(rows, c, live, reach);
+    vec of_x = load_some(shift + c, live), of_dx = load_some(dx_shift + c, live), p[MOST];
+    for (; r + MOST <= s.all; r += MOST) {
+      exp_rows(MOST, x + c, ld, live, r, factor, of_x, &s, p);
+      UNROLL
+      for (int i = 0; i < MOST; i++) slope_row(x + c + (r + i) * ld, dx + c + (r + i) * ld, p[i], of_dx, live);
+    }
+    for (; r < s.some; r++) {
+      exp_rows(1, x + c, ld, live, r, factor, of_x, &s, p);
+      ivec seen = s.own >= (float)r;
+      float *at = dx + c + r * ld;
+      vec slope = blend(seen, p[0] * (load_some(at, live) - of_dx), (vec){0});
+      store_some(x + c + r * ld, p[0], live);
+      store_some(at, slope, live);
+    }
+    clear_rows(x + c, ld, s.some, rows, live);
+    clear_rows(dx + c, ld, s.some, rows, live);
   }
 }

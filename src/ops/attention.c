@@ -2,6 +2,8 @@
  * made in tiles of BLOCK queries by BLOCK keys, forward with running maxima and sums, backward again from the logarithm of
  * each query's sum. Source: Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023;
  * the running softmax: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018.
+ * Scores lie turned, a row for each key and a column for each query, so that a query is a lane, and only queries and their
+ * gradients need to be turned, once.
  * Legend: N examples, H heads, T queries, S keys, D features of a head, F = H D; s scores, p their softmax.
  * Inputs: query, key and value, or one with all three side by side [T][3F]; then perhaps lengths, how many keys of an example
  * are there. A head's rows are a matrix with a leading dimension of F or 3F. Forward shares out tiles of queries, backward heads
@@ -71,7 +73,7 @@ typedef struct attention_state {
   int64_t ld; /* of query, key and value */
   float scale;
   /* By whether it is the last tile of queries, and of keys. */
-  ronde__gemm_pair scores[2][2], slopes[2][2], out[2][2], dq[2][2], dk[2][2], dv[2][2];
+  ronde__gemm_pair scores[2][2], out[2][2], dq[2][2], dk[2][2], dv[2][2];
 } attention_state;
 
 static int64_t tiles_of(int64_t rows) { return ronde__ceil_div(rows, BLOCK); }
@@ -81,12 +83,12 @@ static void make_kernels(const ronde__op_desc *desc, attention_state *s, int las
   int q = (int)(last_q ? tile_rows(s->t, tiles_of(s->t) - 1) : ronde__min(BLOCK, s->t));
   int k = (int)(last_k ? tile_rows(s->s, tiles_of(s->s) - 1) : ronde__min(BLOCK, s->s));
   int d = (int)s->d;
-  ronde__gemm_shape scores = {q, k, d, s->ld, BLOCK, BLOCK, false, false, false}, slopes = scores,
-                    out = {q, d, k, BLOCK, s->ld, s->d, false, false, false}, dq = out,
-                    dk = {k, d, q, BLOCK, s->ld, s->d, true, false, false}, dv = dk;
-  slopes.lda = dv.ldb = s->f;
+  ronde__gemm_shape scores = {.m = k, .n = q, .k = d, .lda = s->ld, .ldb = BLOCK, .ldc = BLOCK},
+                    out = {.m = d, .n = q, .k = k, .lda = s->ld, .ldb = BLOCK, .ldc = BLOCK, .trans_a = true},
+                    dq = {.m = q, .n = d, .k = k, .lda = BLOCK, .ldb = s->ld, .ldc = d, .trans_a = true},
+                    dk = {.m = k, .n = d, .k = q, .lda = BLOCK, .ldb = s->ld, .ldc = d}, dv = dk;
+  dv.ldb = s->f;
   s->scores[last_q][last_k] = ronde__gemm_pair_resolve(desc, scores);
-  s->slopes[last_q][last_k] = ronde__gemm_pair_resolve(desc, slopes);
   s->out[last_q][last_k] = ronde__gemm_pair_resolve(desc, out);
   s->dq[last_q][last_k] = ronde__gemm_pair_resolve(desc, dq);
   s->dk[last_q][last_k] = ronde__gemm_pair_resolve(desc, dk);
@@ -116,12 +118,13 @@ static size_t attention_saved(const ronde__op_desc *desc, const void *state) {
   return (size_t)(s->n * s->heads * s->t);
 }
 
-/* Of a thread: turned keys [D][BLOCK], scores, the output's sums, and of each query the maximum, the sum. */
-static int64_t forward_scratch(const attention_state *s) { return BLOCK * (2 * s->d + BLOCK + 2); }
-/* Turned keys and values, scores and slopes; of the whole head: the gradients of queries, keys and values, and of each query
- * the dot product of output and gradient. */
+/* Of a thread: turned queries and the output's sums [D][BLOCK], scores, and of each query the maximum, the sum and how they
+ * have changed. */
+static int64_t forward_scratch(const attention_state *s) { return BLOCK * (2 * s->d + BLOCK + 3); }
+/* Scores and slopes; of the whole head: queries and gradients of outputs, turned tile by tile, the gradients of queries, keys and
+ * values, and of each query the dot product of output and gradient. */
 static int64_t backward_scratch(const attention_state *s) {
-  return BLOCK * (2 * s->d + 2 * BLOCK) + s->t * (s->d + 1) + 2 * s->s * s->d;
+  return 2 * BLOCK * BLOCK + 2 * tiles_of(s->t) * BLOCK * s->d + s->t * (s->d + 1) + 2 * s->s * s->d;
 }
 
 static size_t attention_work(const ronde__op_desc *desc, const void *state, bool backward) {
@@ -164,10 +167,14 @@ static head head_of(const attention_job *j, int64_t item) {
   return head;
 }
 
-/* How many of the tile's keys, from its first on, a query sees. */
-static int64_t seen(const attention_job *j, const head *head, int64_t query, int64_t first_key, int64_t n) {
-  int64_t keys = j->desc->attr.causal ? ronde__min(head->n_keys, query + 1) : head->n_keys;
-  return ronde__max(0, ronde__min(n, keys - first_key));
+/* Of a tile of keys: how many of them are there. */
+static int64_t keys_there(const head *head, int64_t k, int64_t n) {
+  return ronde__max(0, ronde__min(n, head->n_keys - k * BLOCK));
+}
+
+/* So many keys beyond its own number in its tile a query sees of this tile. */
+static int64_t reach_of(const attention_job *j, int64_t tile, int64_t k) {
+  return j->desc->attr.causal ? (tile - k) * BLOCK : BLOCK;
 }
 
 /* The first tile of keys that no query of the tile sees. */
@@ -181,52 +188,45 @@ static void multiply(const ronde__gemm *gemm, const float *a, const float *b, fl
   ronde__gemm_run(gemm, a, &zero, b, &zero, 1, c);
 }
 
-/* Rows of a tile of keys or values, as [D][BLOCK]. */
-static void turn(const attention_job *j, const float *x, int64_t first, int64_t rows, float *turned) {
-  j->desc->compute.kernels->transpose(x + first * j->s->ld, j->s->ld, rows, j->s->d, turned, BLOCK);
+/* Rows of a tile of queries, or of gradients, as [D][BLOCK]. */
+static void turn(const attention_job *j, const float *x, int64_t ld, int64_t tile, float *turned) {
+  j->desc->compute.kernels->transpose(x + tile * BLOCK * ld, ld, tile_rows(j->s->t, tile), j->s->d, turned, BLOCK);
 }
 
 /* ---- forward ---- */
 
-/* Scores of a query become exp(score - maximum); what was summed before is brought to the new maximum. */
-static void add_query(const attention_job *j, float *scores, int64_t n_seen, int64_t n, float *y, float *most,
-                      float *sum) {
-  const ronde__kernels *kernels = j->desc->compute.kernels;
-  if (n_seen > 0) {
-    float largest = kernels->max(scores, n_seen) * j->s->scale, before = *most;
-    if (!(largest <= before)) {
-      float factor = before == -INFINITY ? 0 : expf(before - largest);
-      kernels->scale(y, factor, j->s->d);
-      *sum *= factor;
-      *most = largest;
-    }
-    *sum += kernels->exp_sum(scores, j->s->scale, *most, n_seen);
+/* The sums [D][BLOCK] of a tile become its outputs, and the logarithms of the queries' sums. */
+static void give_outputs(const attention_job *j, const head *head, int64_t tile, float *y, const float *most,
+                         float *sum) {
+  const attention_state *s = j->s;
+  int64_t first = tile * BLOCK, rows = tile_rows(s->t, tile);
+  for (int64_t r = 0; r < rows; r++) {
+    head->sums[first + r] = most[r] + logf(sum[r]);
+    sum[r] = sum[r] > 0 || isnan(sum[r]) ? 1 / sum[r] : 0;
   }
-  memset(scores + n_seen, 0, (size_t)(n - n_seen) * sizeof *scores);
+  j->desc->compute.kernels->scale_columns(y, BLOCK, s->d, rows, sum);
+  j->desc->compute.kernels->transpose(y, BLOCK, s->d, rows, j->call->out[0] + head->at + first * s->f, s->f);
 }
 
 static void forward_tile(const attention_job *j, const head *head, int64_t tile, float *work) {
   const attention_state *s = j->s;
-  const ronde__op_call *call = j->call;
-  int64_t first = tile * BLOCK, rows = tile_rows(s->t, tile), d = s->d;
-  float *turned = work, *scores = turned + BLOCK * d, *y = scores + BLOCK * BLOCK, *most = y + BLOCK * d,
-        *sum = most + BLOCK;
-  memset(y, 0, (size_t)(rows * d) * sizeof *y);
+  const ronde__kernels *kernels = j->desc->compute.kernels;
+  int64_t rows = tile_rows(s->t, tile), d = s->d;
+  float *query = work, *scores = query + BLOCK * d, *y = scores + BLOCK * BLOCK, *most = y + BLOCK * d,
+        *sum = most + BLOCK, *changed = sum + BLOCK;
+  turn(j, head->x[QUERY], s->ld, tile, query);
+  memset(y, 0, (size_t)(BLOCK * d) * sizeof *y);
   for (int64_t r = 0; r < rows; r++) most[r] = -INFINITY, sum[r] = 0;
   for (int64_t k = 0; k < key_tiles(j, head, tile); k++) {
-    int64_t n = tile_rows(s->s, k);
+    int64_t n = tile_rows(s->s, k), there = keys_there(head, k, n);
     int last_q = tile == tiles_of(s->t) - 1, last_k = k == tiles_of(s->s) - 1;
-    turn(j, head->x[KEY], k * BLOCK, n, turned);
-    multiply(&s->scores[last_q][last_k].set, head->x[QUERY] + first * s->ld, turned, scores);
-    for (int64_t r = 0; r < rows; r++)
-      add_query(j, scores + r * BLOCK, seen(j, head, first + r, k * BLOCK, n), n, y + r * d, most + r, sum + r);
-    multiply(&s->out[last_q][last_k].add, scores, head->x[VALUE] + k * BLOCK * s->ld, y);
+    multiply(&s->scores[last_q][last_k].set, head->x[KEY] + k * BLOCK * s->ld, query, scores);
+    kernels->softmax_columns(scores, BLOCK, there, rows, reach_of(j, tile, k), s->scale, most, sum, changed);
+    memset(scores + there * BLOCK, 0, (size_t)((n - there) * BLOCK) * sizeof *scores);
+    if (k > 0) kernels->scale_columns(y, BLOCK, d, rows, changed);
+    multiply(&s->out[last_q][last_k].add, head->x[VALUE] + k * BLOCK * s->ld, scores, y);
   }
-  for (int64_t r = 0; r < rows; r++) {
-    float factor = sum[r] > 0 || isnan(sum[r]) ? 1 / sum[r] : 0;
-    for (int64_t i = 0; i < d; i++) call->out[0][head->at + (first + r) * s->f + i] = y[r * d + i] * factor;
-    head->sums[first + r] = most[r] + logf(sum[r]);
-  }
+  give_outputs(j, head, tile, y, most, sum);
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {
@@ -249,15 +249,16 @@ static ronde_status attention_forward(const ronde__op_desc *desc, const void *st
 /* ---- backward ---- */
 
 typedef struct scratch {
-  float *keys, *values, *scores, *slopes, *dq, *dk, *dv, *dots;
+  float *scores, *slopes, *queries, *gradients, *dq, *dk, *dv, *dots;
 } scratch;
 
 static scratch scratch_of(const attention_job *j, int thread) {
-  int64_t d = j->s->d;
-  float *at = j->call->work + thread * backward_scratch(j->s);
-  scratch w = {.keys = at, .values = at + BLOCK * d, .scores = at + 2 * BLOCK * d};
+  int64_t d = j->s->d, turned = tiles_of(j->s->t) * BLOCK * d;
+  scratch w = {.scores = j->call->work + thread * backward_scratch(j->s)};
   w.slopes = w.scores + BLOCK * BLOCK;
-  w.dq = w.slopes + BLOCK * BLOCK;
+  w.queries = w.slopes + BLOCK * BLOCK;
+  w.gradients = w.queries + turned;
+  w.dq = w.gradients + turned;
   w.dk = w.dq + j->s->t * d;
   w.dv = w.dk + j->s->s * d;
   w.dots = w.dv + j->s->s * d;
@@ -267,23 +268,20 @@ static scratch scratch_of(const attention_job *j, int thread) {
 /* What a tile of keys has from a tile of queries, and gives to it: p again in `scores`, its slope in `slopes`. */
 static void backward_tile(const attention_job *j, const head *head, int64_t tile, int64_t k, const scratch *w) {
   const attention_state *s = j->s;
-  const ronde__kernels *kernels = j->desc->compute.kernels;
-  int64_t first = tile * BLOCK, n = tile_rows(s->s, k);
+  int64_t first = tile * BLOCK, n = tile_rows(s->s, k), there = keys_there(head, k, n), turned = tile * BLOCK * s->d;
   int last_q = tile == tiles_of(s->t) - 1, last_k = k == tiles_of(s->s) - 1;
   const float *query = head->x[QUERY] + first * s->ld, *dy = j->call->dout[0] + head->at + first * s->f;
-  multiply(&s->scores[last_q][last_k].set, query, w->keys, w->scores);
-  multiply(&s->slopes[last_q][last_k].set, dy, w->values, w->slopes);
-  for (int64_t r = 0; r < tile_rows(s->t, tile); r++) {
-    float *p = w->scores + r * BLOCK, *slope = w->slopes + r * BLOCK;
-    int64_t n_seen = seen(j, head, first + r, k * BLOCK, n);
-    if (n_seen > 0) kernels->exp_sum(p, s->scale, head->sums[first + r], n_seen);
-    if (n_seen > 0) kernels->softmax_backward(p, slope, w->dots[first + r], slope, n_seen);
-    memset(p + n_seen, 0, (size_t)(n - n_seen) * sizeof *p);
-    memset(slope + n_seen, 0, (size_t)(n - n_seen) * sizeof *slope);
-  }
+  const float *key = head->x[KEY] + k * BLOCK * s->ld, *value = head->x[VALUE] + k * BLOCK * s->ld;
+  multiply(&s->scores[last_q][last_k].set, key, w->queries + turned, w->scores);
+  multiply(&s->scores[last_q][last_k].set, value, w->gradients + turned, w->slopes);
+  j->desc->compute.kernels->softmax_columns_backward(w->scores, w->slopes, BLOCK, there, tile_rows(s->t, tile),
+                                                     reach_of(j, tile, k), s->scale, head->sums + first,
+                                                     w->dots + first);
+  memset(w->scores + there * BLOCK, 0, (size_t)((n - there) * BLOCK) * sizeof *w->scores);
+  memset(w->slopes + there * BLOCK, 0, (size_t)((n - there) * BLOCK) * sizeof *w->slopes);
   multiply(&s->dv[last_q][last_k].add, w->scores, dy, w->dv + k * BLOCK * s->d);
   multiply(&s->dk[last_q][last_k].add, w->slopes, query, w->dk + k * BLOCK * s->d);
-  multiply(&s->dq[last_q][last_k].add, w->slopes, head->x[KEY] + k * BLOCK * s->ld, w->dq + first * s->d);
+  multiply(&s->dq[last_q][last_k].add, w->slopes, key, w->dq + first * s->d);
 }
 
 /* A gradient [rows][D] to its place in that of operand i, if it is wanted. */
@@ -308,12 +306,13 @@ static void backward_head(const attention_job *j, int64_t item, const scratch *w
     int64_t at = head.at + t * s->f;
     w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + at, j->call->dout[0] + at, s->d);
   }
-  for (int64_t k = 0; k < tiles_of(head.n_keys); k++) {
-    turn(j, head.x[KEY], k * BLOCK, tile_rows(s->s, k), w->keys);
-    turn(j, head.x[VALUE], k * BLOCK, tile_rows(s->s, k), w->values);
+  for (int64_t tile = 0; tile < tiles_of(s->t); tile++) {
+    turn(j, head.x[QUERY], s->ld, tile, w->queries + tile * BLOCK * s->d);
+    turn(j, j->call->dout[0] + head.at, s->f, tile, w->gradients + tile * BLOCK * s->d);
+  }
+  for (int64_t k = 0; k < tiles_of(head.n_keys); k++)
     for (int64_t tile = j->desc->attr.causal ? k : 0; tile < tiles_of(s->t); tile++)
       backward_tile(j, &head, tile, k, w);
-  }
   give(j, item, QUERY, s->t, w->dq, s->scale); /* in this order, because they may be one tensor */
   give(j, item, KEY, s->s, w->dk, s->scale);
   give(j, item, VALUE, s->s, w->dv, 1);

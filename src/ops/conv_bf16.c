@@ -360,8 +360,15 @@ static const char *conv_bf16_implementation(const ronde__op_desc *desc, const vo
   return desc->compute.bf16->name;
 }
 
+/* Without tiles these save more multiplications than bfloat16 is faster by. */
+static bool has_fewer_products(const ronde__op_desc *desc) {
+  return ronde__conv_toeplitz.takes(desc) || ronde__conv_winograd.takes(desc);
+}
+
 static bool conv_bf16_takes(const ronde__op_desc *desc) {
-  return desc->compute.bf16 && ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS);
+  const ronde__bf16 *bf16 = desc->compute.bf16;
+  return bf16 && ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS) &&
+         (bf16->is_tiles || !has_fewer_products(desc));
 }
 
 const ronde__form ronde__conv_bf16 = {

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/bf16.h"
 #include "ops/conv.h"
 
 #include <math.h>
@@ -194,6 +195,27 @@ static void test_the_choice(void **state) {
   }
 }
 
+/* Tiles multiply many times as fast as f32; without them what has fewer products goes first. */
+static void test_the_choice_in_bfloat16(void **state) {
+  static const ronde__bf16 with_tiles = {.is_tiles = true}, without = {.is_tiles = false};
+  static const choice choices[] = {
+      {"toeplitz", 32, 32, 2, 32, 3, 1, 1, 1, RONDE__BLOCKS, true},
+      {"winograd f(4,3)", 16, 32, 4, 32, 3, 1, 1, 0, RONDE__BLOCKS, true},
+      {"bf16", 64, 32, 8, 32, 3, 2, 1, 0, RONDE__BLOCKS, true},
+      {"bf16", 64, 32, 8, 32, 1, 1, 0, 0, RONDE__BLOCKS, true},
+      {"first", 64, 16, 8, 32, 3, 1, 1, 0, RONDE__ROWS, false},
+  };
+  for (size_t i = 0; i < RONDE__COUNT(choices); i++) {
+    ronde__op_desc desc = laid_out(&choices[i]);
+    desc.compute.bf16 = &without;
+    assert_int_equal(ronde__form_choose(conv(), &desc), RONDE_OK);
+    assert_string_equal(desc.form->name, choices[i].form);
+    desc.compute.bf16 = &with_tiles;
+    assert_int_equal(ronde__form_choose(conv(), &desc), RONDE_OK);
+    assert_string_equal(desc.form->name, strcmp(choices[i].form, "first") ? "bf16" : "first");
+  }
+}
+
 static void test_what_no_form_takes_is_refused(void **state) {
   static const choice blocks = {"blocks", 64, 32, 8, 32, 3, 2, 1, 0, RONDE__BLOCKS, true};
   ronde__op_desc desc = laid_out(&blocks);
@@ -207,6 +229,7 @@ int main(void) {
       cmocka_unit_test(test_winograd),
       cmocka_unit_test(test_toeplitz),
       cmocka_unit_test(test_the_choice),
+      cmocka_unit_test(test_the_choice_in_bfloat16),
       cmocka_unit_test(test_what_no_form_takes_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,6 +344,7 @@ typedef struct ronde__op {
   unsigned tokens;                /* bit i: input i is token numbers, int32; no other op takes these, */
   bool any_input;                 /* but one that does not read what its input holds */
   bool takes_rows;                /* inputs that have rows of examples for examples too (tensor.h) */
+  bool any_weights;               /* its parameters may lie as a layer that shares them wants */
   bool is_view;                   /* out[0] is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* input 1 is the target: class labels, or values */
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */

@@ -7,6 +7,8 @@
 #include "state/weights.h"
 #include "job/split.h"
 
+#include <ronde/measure.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +67,7 @@ static ronde_status targets_from_file(ronde__job *job) {
   return option_from_file(job, "huber-delta");
 }
 
-/* What it was trained to read, where that is tokens; a text is cut as it was. */
+/* What it was trained to read, where that is tokens; a text is cut, and tokens are hidden, as they were. */
 static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   const char *vocabulary = ronde__safetensors_meta(job->weights, "vocabulary");
   char *end;
@@ -74,7 +76,10 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   if (*end || job->vocabulary < 1 || job->vocabulary > INT32_MAX)
     return ronde__fail(RONDE_E_INPUT, "%s: metadata vocabulary makes no sense: %s", job->weights_path,
                        RONDE__SHOWN(vocabulary));
-  bool cuts = job->config->verb == RONDE__VERB_EVAL && !ronde_config_is_given(job->config, "window");
+  bool evaluates = job->config->verb == RONDE__VERB_EVAL;
+  if (evaluates && !ronde_config_is_given(job->config, "mask")) RONDE_TRY(option_from_file(job, "mask"));
+  if (!ronde_config_is_given(job->config, "mask-token")) RONDE_TRY(option_from_file(job, "mask-token"));
+  bool cuts = evaluates && !ronde_config_is_given(job->config, "window");
   if (cuts && shape && ronde__data_is_of_text(job->options->data)) {
     const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, "window");
     return ronde__option_set(option, &job->config->options, shape, job->weights_path);
@@ -108,6 +113,16 @@ static ronde_status options_from_file(ronde__job *job) {
   return RONDE_OK;
 }
 
+static ronde_status refuse_model(const char *name) {
+  enum { MOST = 64 };
+  const char *names[MOST];
+  int n = 0;
+  for (const ronde__model *model; n < MOST && (model = ronde__model_at(n)); n++) names[n] = model->name;
+  int nearest = ronde_nearest_word(name, names, n);
+  return ronde__fail(RONDE_E_USAGE, "--model %s: no such network%s%s; `ronde models` lists them", RONDE__SHOWN(name),
+                     nearest < 0 ? "" : "; the nearest is ", nearest < 0 ? "" : names[nearest]);
+}
+
 /* The file that --model names, once. */
 static ronde_status open_file(ronde__job *job) {
   return job->file ? RONDE_OK : ronde__onnx_open(job->options->model, &job->file);
@@ -131,8 +146,7 @@ static ronde_status find_model(ronde__job *job) {
   if (!o->model)
     return ronde__fail(RONDE_E_USAGE, "--model NAME or FILE.onnx is needed: `ronde models` lists the built-in ones");
   if (ronde__onnx_named(o->model)) return take_file(job);
-  if (!(job->model = ronde__model_find(o->model)))
-    return ronde__fail(RONDE_E_USAGE, "--model %s: no such network; `ronde models` lists them", RONDE__SHOWN(o->model));
+  if (!(job->model = ronde__model_find(o->model))) return refuse_model(o->model);
   job->model_name = o->model;
   return RONDE_OK;
 }
@@ -150,6 +164,22 @@ static ronde__columns_options choose_columns(const ronde__job *job) {
                                   .known = known,
                                   .source = job->weights_path,
                                   .renames = job->config->verb == RONDE__VERB_EVAL};
+}
+
+/* Before data and network: probabilities that are the network's own. */
+static void settle_own(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->model) o->dropout = 0;
+  else if (o->dropout < 0) o->dropout = job->model->dropout;
+  if (o->mask < 0) o->mask = job->model ? (double)job->model->mask : 0;
+}
+
+static ronde_status mask_data(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (o->mask == 0) return RONDE_OK;
+  RONDE_TRY(ronde__data_mask(job->data, o->mask, o->mask_token, o->classes, (uint64_t)o->seed));
+  o->mask_token = job->data->masking.token;
+  return RONDE_OK;
 }
 
 static ronde_status open_data(ronde__job *job) {
@@ -208,9 +238,25 @@ static void shape_from_data(ronde__job *job) {
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
   if (job->targets == 0 || job->options->loss != RONDE__LOSS_AUTO) return;
   job->config->options.loss = RONDE__LOSS_MSE;
-  if (job->config->verb == RONDE__VERB_TRAIN)
+  if (job->config->verb == RONDE__VERB_TRAIN && !job->data->is_one_hot) /* which is refused (check_targets) */
     ronde__log(RONDE_LOG_INFO, "%s: the targets are floats: %" PRId64 " value%s an example, learnt with --loss mse",
                source->name, job->targets, job->targets > 1 ? "s" : "");
+}
+
+ronde_status ronde__check_input(const ronde__job *job) {
+  const char *trained = job->weights ? ronde__safetensors_meta(job->weights, "shape") : NULL;
+  char own[96];
+  ronde__shape_text(&job->shape, own, sizeof own);
+  if (!trained || job->vocabulary > 0 || !strcmp(trained, own)) return RONDE_OK;
+  const char *sides = strchr(trained, 'x');
+  bool same_channels = job->shape.rank == 3 && sides && !strncmp(trained, own, (size_t)(sides + 1 - trained));
+  if (!same_channels)
+    return ronde__fail(RONDE_E_INPUT, "%s was trained on inputs of %s, but these are %s", job->weights_path,
+                       RONDE__SHOWN(trained), own);
+  ronde__log(RONDE_LOG_WARNING,
+             "%s was trained on images of %s, but these are %s: --resize %s brings them to that size",
+             job->weights_path, RONDE__SHOWN(trained), own, RONDE__SHOWN(sides + 1));
+  return RONDE_OK;
 }
 
 /* Without data, the model's usual input and classes are the default. */
@@ -336,8 +382,16 @@ static ronde_status check_weights(ronde__job *job, const ronde_graph *graph) {
   return RONDE_OK;
 }
 
-/* Targets of several labels are 0 or 1, or shares of them. */
-static ronde_status check_labels(const ronde__job *job) {
+/* Keras has classes as rows of one 1 and zeros; learnt as values unasked, they would give no accuracy. Targets of several labels
+ * are 0 or 1, or shares of them. */
+static ronde_status check_targets(const ronde__job *job) {
+  bool trains = job->config->verb == RONDE__VERB_TRAIN && job->data;
+  if (job->targets > 1 && trains && job->data->is_one_hot && !ronde__config_is_set(job->config, "loss"))
+    return ronde__fail(RONDE_E_INPUT,
+                       "%s: the %" PRId64
+                       " targets of each example are one 1 and zeros, which looks like classes: save them as "
+                       "integers, numpy.argmax(y, 1), or give --loss mse or bce to learn them as values",
+                       job->data->source.name, job->targets);
   if (job->targets == 0 || job->options->loss != RONDE__LOSS_BCE || !job->data || !job->data->n_beyond_unit)
     return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: %" PRId64 " target values are not within 0..1, as --loss bce needs",
@@ -347,7 +401,7 @@ static ronde_status check_labels(const ronde__job *job) {
 /* Shape errors, and data and weights that do not fit the network, are found here, before any rank starts. */
 static ronde_status check_network(ronde__job *job) {
   ronde_graph *graph;
-  RONDE_TRY(check_labels(job));
+  RONDE_TRY(check_targets(job));
   RONDE_TRY(ronde__job_graph(job, &graph));
   ronde_status status = job->init ? check_weights(job, graph) : RONDE_OK;
   if (job->resume) status = ronde__weights_check(graph, job->resume->file, job->resume->path, NULL);
@@ -370,7 +424,7 @@ static void settle_dtype(ronde__job *job) {
   const char *isa = job->compute.kernels->isa;
   if (asked == RONDE__DTYPE_F32) return;
   const ronde__bf16 *bf16 = ronde__bf16_get(job->compute.kernels);
-  if (bf16 && (bf16->pays || asked == RONDE__DTYPE_BF16)) job->compute.bf16 = bf16;
+  if (bf16 && (ronde__bf16_pays(bf16) || asked == RONDE__DTYPE_BF16)) job->compute.bf16 = bf16;
   if (job->compute.bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in bfloat16 (%s)", bf16->name);
   else if (bf16) ronde__log(RONDE_LOG_INFO, "layers multiply in f32, which is faster than bfloat16 by %s", bf16->name);
   else if (asked == RONDE__DTYPE_AUTO) ronde__log(RONDE_LOG_INFO, "layers multiply in f32: %s has no bfloat16", isa);
@@ -392,15 +446,16 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__config_resize(job->options, job->resize));
   RONDE_TRY(find_model(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__settle_optimizer(job));
+  settle_own(job);
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_OPTIONS, NULL));
-  if (!job->model) job->config->options.dropout = 0;
-  else if (job->options->dropout < 0) job->config->options.dropout = job->model->dropout;
   if (verb != RONDE__VERB_INIT && verb != RONDE__VERB_EXPORT) RONDE_TRY(ronde__set_up_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
+    RONDE_TRY(mask_data(job));
     RONDE_TRY(ronde__set_up_classes(job));
     shape_from_data(job);
+    if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__check_input(job));
   } else {
     RONDE_TRY(shape_from_options(job));
   }
@@ -469,6 +524,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__free(job->sim_host_of);
   ronde__free(job->stages);
   ronde__free(job->split);
+  ronde__free(job->may_lose);
   ronde__free(job->memory);
   ronde__free(job->rooms);
   ronde__spans_destroy(job->stage_costs);

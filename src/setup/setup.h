@@ -52,6 +52,8 @@ ronde_status ronde__settle_strategy(ronde__job *job);
 ronde_status ronde__set_up_world(ronde__job *job);
 /* setup_sim.c: the simulated cluster of --transport sim, and what it replays; with the ranks known. */
 ronde_status ronde__set_up_sim(ronde__job *job);
+/* setup_losses.c: --on-loss, with the ranks known. */
+ronde_status ronde__set_up_losses(ronde__job *job);
 /* RONDE_E_USAGE where the replayed spans are of another network or batch. */
 ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph);
 /* Whether spans of a file that an option names are of the job's network. */
@@ -94,6 +96,9 @@ ronde_status ronde__set_up_training(ronde__job *job);
 /* drill.c: --drill, with workers and steps known. */
 ronde_status ronde__set_up_drills(ronde__job *job);
 ronde_status ronde__set_up_checkpoints(ronde__job *job);
+/* setup.c: with the shape of the inputs known. RONDE_E_INPUT where weights were trained on inputs of other channels or
+ * columns; a warning where on images of another size. */
+ronde_status ronde__check_input(const ronde__job *job);
 /* Instead of training: one step by itself, of a measurement. */
 ronde_status ronde__set_up_stepper(ronde__job *job);
 

@@ -55,7 +55,8 @@ typedef struct ronde__worker {
   ronde__optim *optim;
   ronde__loader *loader; /* NULL on ranks for which rank 0 loads */
   uint64_t seed;         /* of dropout */
-  int64_t batch;         /* examples of a global batch */
+  int64_t batch;         /* examples of a global batch, */
+  int share, n_shares;   /* and which part of it, of how many, is this worker's */
   double clip;           /* 0: off */
   /* Set by a strategy: the parameter is about to be read by a forward pass, which an error ends. NULL: no interest. */
   ronde_status (*param_needed)(void *user, int param);
@@ -168,6 +169,7 @@ typedef struct ronde__strategy {
   bool all_reduces;             /* by the settings' collective */
   bool rereads;                 /* a step takes its batches from the loader more than once */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
+  bool goes_on;                 /* without workers that are lost, unless a rank is that it cannot do without */
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */

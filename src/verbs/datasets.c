@@ -31,7 +31,7 @@ ronde_status ronde_data_list(char **json_out) {
 /* ---- info ----------------------------------------------------------------------------------------------------- */
 
 /* Examples as they are stored: not normalised, and resized only where they are images of a folder. */
-static ronde_status open_by_name(const ronde_config *config, ronde__data **data_out) {
+static ronde_status open_by_name(const ronde_config *config, bool prefers_val, ronde__data **data_out) {
   const ronde__options *o = ronde__config_options(config);
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME[:DIR]");
@@ -40,6 +40,7 @@ static ronde_status open_by_name(const ronde_config *config, ronde__data **data_
                                  .cache = true,
                                  .window = o->window,
                                  .seed = 1,
+                                 .prefers_val = prefers_val,
                                  .columns = &columns,
                                  .skip_bad_images = o->skip_bad_images,
                                  .layout = (ronde__image_layout)o->layout};
@@ -89,14 +90,26 @@ static json_t *describe_set(const ronde__data *data) {
   return json;
 }
 
+/* How many examples are in a folder's val/, which its test/ hides from this set. */
+static ronde_status count_other_val(const ronde_config *config, json_t *json) {
+  ronde__data *data;
+  RONDE_TRY(open_by_name(config, true, &data));
+  json_object_set_new(json, "validation_examples", json_integer(data->source.n_examples[RONDE_SPLIT_TEST]));
+  ronde__data_close(data);
+  return RONDE_OK;
+}
+
 ronde_status ronde_data_info(const ronde_config *config, char **json_out) {
   ronde__data *data;
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_WRITING, false));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DOWNLOAD, false));
-  RONDE_TRY(open_by_name(config, &data));
+  RONDE_TRY(open_by_name(config, false, &data));
   json_t *json = describe_set(data);
+  ronde_status status = json && data->has_other_val ? count_other_val(config, json) : RONDE_OK;
   ronde__data_close(data);
-  return ronde__json_give(json, "result", json_out);
+  if (status == RONDE_OK) return ronde__json_give(json, "result", json_out);
+  json_decref(json);
+  return status;
 }
 
 /* ---- get ------------------------------------------------------------------------------------------------------ */
@@ -204,7 +217,7 @@ ronde_status ronde_data_convert(const ronde_config *config, char **json_out) {
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DOWNLOAD, false));
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "a folder to write to is needed: --output DIR");
   ronde__data *data;
-  RONDE_TRY(open_by_name(config, &data));
+  RONDE_TRY(open_by_name(config, false, &data));
   json_t *files = json_array();
   ronde_status status = ronde__folder_make(o->output);
   for (int split = 0; split < 2 && status == RONDE_OK; ++split) status = write_split(data, split, o->output, files);

@@ -85,6 +85,7 @@ static ronde_status predict_make_room(prediction *p) {
 static ronde_status set_up(prediction *p) {
   RONDE_TRY(open_inputs(p));
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
+  RONDE_TRY(ronde__check_input(p->job));
   ronde__normalization by;
   RONDE_TRY(ronde__normalize_input(p->job, &by));
   ronde__inputs_normalize(p->inputs, &by);
@@ -157,6 +158,7 @@ static void find_values(prediction *p, float *y, ronde_prediction *told) {
   for (int64_t k = 0; k < p->n_outputs && are_labels; k++) y[k] = 1 / (1 + expf(-y[k]));
   told->n_values = (int)p->n_outputs;
   told->values = y;
+  if (p->columns && p->columns->n_targets == p->n_outputs) told->value_names = (const char *const *)p->columns->target;
 }
 
 /* The likeliest classes; y is used up. */

@@ -95,6 +95,9 @@ static ronde_status sum_up(const ronde__verdicts *v, sums *s) {
 /* NAN where there is nothing to divide by. */
 static double ratio(int64_t a, int64_t b) { return b ? (double)a / (double)b : NAN; }
 static double f1_of(const class_count *c) { return ratio(2 * c->right, c->labels + c->predictions); }
+static double top5_of(const ronde__verdicts *v, const sums *s) {
+  return s->classes > 5 ? ratio(s->in_top5, v->n) : NAN;
+}
 
 /* ---- JSON ---- */
 
@@ -262,6 +265,47 @@ static void put_confusion(FILE *file, const ronde__verdicts *v, const sums *s) {
   }
 }
 
+static void put_calibration(FILE *file, const ronde__verdicts *v, const sums *s) {
+  (void)v;
+  fprintf(file, "bin,from,to,examples,confidence,accuracy\r\n");
+  for (int b = 0; b < N_BINS; b++) {
+    const bin *bin = &s->bins[b];
+    fprintf(file, "%d", b);
+    put_figure(file, (double)b / N_BINS);
+    put_figure(file, (double)(b + 1) / N_BINS);
+    fprintf(file, ",%" PRId64, bin->n);
+    put_figure(file, bin->n ? bin->confidence / (double)bin->n : NAN);
+    put_figure(file, ratio(bin->right, bin->n));
+    fprintf(file, "\r\n");
+  }
+}
+
+static void put_measure(FILE *file, const char *name, double value) {
+  fprintf(file, "%s", name);
+  put_figure(file, value);
+  fprintf(file, "\r\n");
+}
+
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static void put_measures(FILE *file, const ronde__verdicts *v, const sums *s) {
+  json_t *macro = macro_json(s), *calibration = calibration_json(v, s);
+  int64_t n_right = 0;
+  for (int64_t k = 0; k < s->classes; k++) n_right += s->of[k].right;
+  fprintf(file, "measure,value\r\nexamples,%" PRId64 "\r\n", v->n);
+  put_measure(file, "accuracy", ratio(n_right, v->n));
+  put_measure(file, "top5_accuracy", top5_of(v, s));
+  put_measure(file, "macro_precision", number_of(macro, "precision"));
+  put_measure(file, "macro_recall", number_of(macro, "recall"));
+  put_measure(file, "macro_f1", number_of(macro, "f1"));
+  put_measure(file, "mean_confidence", number_of(calibration, "mean_confidence"));
+  put_measure(file, "calibration_error", number_of(calibration, "error"));
+  json_decref(macro);
+  json_decref(calibration);
+}
+
 static void put_predictions(FILE *file, const ronde__verdicts *v, const sums *s) {
   fprintf(file, "example,file,class,predicted,confidence\r\n");
   for (int64_t i = 0; i < v->n; i++) {
@@ -293,16 +337,18 @@ static ronde_status write_tables(const ronde__verdicts *v, const sums *s, const 
   RONDE_TRY(ronde__folder_make(folder));
   RONDE_TRY(write_table(v, s, folder, "classes.csv", put_classes));
   RONDE_TRY(write_table(v, s, folder, "confusion.csv", put_confusion));
+  RONDE_TRY(write_table(v, s, folder, "calibration.csv", put_calibration));
+  RONDE_TRY(write_table(v, s, folder, "measures.csv", put_measures));
   return write_table(v, s, folder, "predictions.csv", put_predictions);
 }
 
 /* ---- both ---- */
 
 static ronde_status add_json(const ronde__verdicts *v, const sums *s, json_t *result) {
-  json_t *told = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "top5_accuracy",
-                           figure(s->classes > 5 ? ratio(s->in_top5, v->n) : NAN), "macro", macro_json(s),
-                           "calibration", calibration_json(v, s), "classes", classes_json(v, s), "confusion",
-                           confusion_json(s), "confused", confused_json(v, s), "mistakes", mistakes_json(v));
+  json_t *told =
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "top5_accuracy", figure(top5_of(v, s)), "macro", macro_json(s),
+                "calibration", calibration_json(v, s), "classes", classes_json(v, s), "confusion", confusion_json(s),
+                "confused", confused_json(v, s), "mistakes", mistakes_json(v));
   bool added = told && json_object_update(result, told) == 0;
   json_decref(told);
   return added ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the result");

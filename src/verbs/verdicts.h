@@ -15,7 +15,7 @@ typedef struct ronde__verdicts {
 } ronde__verdicts;
 
 /* Adds to an object: top5_accuracy, macro, calibration, classes, confusion, confused, mistakes; and writes classes.csv,
- * confusion.csv and predictions.csv into a folder, which is made (NULL: none). RONDE_E_WRITE, RONDE_E_MEMORY. */
+ * confusion.csv, calibration.csv, measures.csv and predictions.csv into a folder, which is made (NULL: none). RONDE_E_WRITE, RONDE_E_MEMORY. */
 ronde_status ronde__verdicts_tell(const ronde__verdicts *verdicts, const char *folder, json_t *result);
 
 #endif

@@ -33,8 +33,13 @@ CASES = {
 SEQUENCES = {
     "transformer-tiny-t24-b3": ("transformer-tiny", 24, 256, 3, False),
     "recurrent-t9-b5": ("recurrent", 9, 11, 5, True),
+    "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, True),
 }
-NETWORKS = {"transformer-tiny": models.TinyTransformer, "recurrent": models.Recurrent}
+NETWORKS = {
+    "transformer-tiny": models.TinyTransformer,
+    "recurrent": models.Recurrent,
+    "bert-tiny": models.TinyBert,
+}
 SEQUENCE_SUMS = 16
 
 
