@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#define SMALL                                                                                            \
-  RONDE                                                                                                  \
-      " bench batches --model mlp:32 --data synthetic:1x4x4:2:600 --train-examples 160 --batch 8,16,32 " \
-      "--threads 1 --rounds 3 --steps 400 "
+#define SMALL                                                                                        \
+  RONDE                                                                                              \
+  " bench batches --model mlp:32 --data synthetic:1x4x4:2:600 --train-examples 160 --batch 8,16,32 " \
+  "--threads 1 --rounds 3 --steps 400 "
 #define BATCHES SMALL "--lr 0.000001,0.05,1e9 --target-accuracy 0.8 --out out"
 enum { N_BATCHES = 3, N_SEEDS = 3, FIRST_SEED = 4 /* behind the three of the search */ };
 

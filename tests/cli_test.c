@@ -17,7 +17,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef struct outcome {
-  int exit_code; /* -1: ended by a signal */
+  int exit_code;               /* -1: ended by a signal */
   char out[32768], err[16384]; /* --help of train is the longest */
 } outcome;
 

@@ -196,9 +196,10 @@ static void add_speed(json_t *part, const json_t *bench, const json_t *cases) {
   }
   char about[512];
   if (is_ranked)
-    snprintf(about, sizeof about,
-             "Compared with %s by %s; lines are 95 %% intervals (cut at four times), right of the dashed line is faster.",
-             tool_string(json_array_get(cases, 0), "name"), tool_string(bench, "ranked_by"));
+    snprintf(
+        about, sizeof about,
+        "Compared with %s by %s; lines are 95 %% intervals (cut at four times), right of the dashed line is faster.",
+        tool_string(json_array_get(cases, 0), "name"), tool_string(bench, "ranked_by"));
   else snprintf(about, sizeof about, "Not ranked: %.400s", tool_string(bench, "not_ranked"));
   json_t *picture = report_picture(part, "speed", "Which case is the fastest", about, values);
   report_table(picture, cases, COLUMNS(columns));
@@ -287,9 +288,10 @@ static void add_scaling(json_t *part, const json_t *cases) {
                                           "low", 1, "high", 1, "ideal", 1));
   json_array_append_new(values, json_pack("{s:s, s:f, s:f, s:f, s:f, s:b}", "series", "ideal", "workers", most, "ratio",
                                           most, "low", most, "high", most, "ideal", 1));
-  json_t *picture =
-      report_picture(part, "scaling", "Scaling beside the ideal",
-                     "Strong: the same batch, divided among the workers. Weak: the same batch of each worker. Lines are 95 % intervals (cut at four times).", values);
+  json_t *picture = report_picture(part, "scaling", "Scaling beside the ideal",
+                                   "Strong: the same batch, divided among the workers. Weak: the same batch of each "
+                                   "worker. Lines are 95 % intervals (cut at four times).",
+                                   values);
   report_table(picture, cases, COLUMNS(columns));
   report_samples(picture, cases, "efficiency", 1, "by round");
 }

@@ -163,9 +163,11 @@ static void add_summary(json_t *part, const json_t *rows) {
                           "low", report_bound(ratio, "low"), "high", report_bound(ratio, "high")));
   }
   report_table(
-      report_picture(part, "speeds", "All comparisons of the suite",
-                     "Each case beside the first one of its comparison, with 95 % intervals (cut at four times); times of "
-                     "phases in ms a step.", values),
+      report_picture(
+          part, "speeds", "All comparisons of the suite",
+          "Each case beside the first one of its comparison, with 95 % intervals (cut at four times); times of "
+          "phases in ms a step.",
+          values),
       rows, COLUMNS(columns));
 }
 
