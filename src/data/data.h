@@ -132,6 +132,7 @@ typedef struct ronde__sampler_options {
   int64_t n_train;  /* examples in the set */
   int64_t repeat;   /* the set concatenated with itself */
   double val_split; /* this fraction (rounded down) of the set, drawn by the seed, is kept out for validation */
+  int64_t n_drawn;  /* train on so many, drawn by the seed; 0: on all but the validation examples; not both */
   int64_t batch;    /* global */
   bool shuffle, drop_last;
   uint64_t seed;
